@@ -1,0 +1,97 @@
+"""What can go wrong, and the checks that say so where the mistake was written.
+
+    ReaderError
+    ├── ComposeNotAligned   the readers of a `compose` differ in length (also a ValueError)
+    ├── NotResumable        a position that no pass can go on from
+    ├── WorkerDied          a process ended before its reader did
+    ├── FeedMismatch        samples do not fit the feed_list (also a ValueError)
+    ├── BatchNotDivisible   a batch cannot be split evenly over the devices (also a ValueError)
+    └── DamagedData         a file is truncated, of another format or not the one that was expected
+    EOFException            `loader.next()` after the last batch, as in Paddle
+
+A wrong argument is a plain `TypeError` or `ValueError`. An error that a user's own function raises
+keeps its type; the op and the place in the plan are added as a note (`explained` in readers.py).
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import SupportsIndex
+
+
+class ReaderError(Exception):
+    """Everything that jreader itself finds wrong while data flow."""
+
+
+class ComposeNotAligned(ReaderError, ValueError):
+    """One reader of a `compose` ended before the others."""
+
+
+class NotResumable(ReaderError):
+    """A position that no pass can go on from."""
+
+
+class WorkerDied(ReaderError):
+    """A worker process ended before its reader did."""
+
+
+class FeedMismatch(ReaderError, ValueError):
+    """Samples do not fit the names, shapes or dtypes of a feed_list."""
+
+
+class BatchNotDivisible(ReaderError, ValueError):
+    """A batch cannot be split evenly over the devices."""
+
+
+class DamagedData(ReaderError):
+    """A file is truncated, of another format, or not the one that was expected."""
+
+
+class EOFException(Exception):
+    """There is no next batch: `reset()` the loader, then `start()` it again."""
+
+
+def check_number(call: str, value: object, least: int = 0) -> int:
+    """`value` as an int of at least `least`; `call` shows the argument as its user wrote it.
+
+    >>> check_number("firstn(reader, n)", 3)
+    3
+    >>> check_number("firstn(reader, n)", 2.5)
+    Traceback (most recent call last):
+    TypeError: firstn(reader, n) needs a whole number of at least 0 (an int), not 2.5.
+    """
+    needed = f"{call} needs a whole number of at least {least} (an int), not {value!r}."
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise TypeError(needed)
+    number = operator.index(value)
+    if number < least:
+        raise ValueError(needed)
+    return number
+
+
+def check_function(call: str, value: object) -> None:
+    """Refuses what cannot be called.
+
+    >>> check_function("filter(fn, reader)", 3)
+    Traceback (most recent call last):
+    TypeError: filter(fn, reader) needs a function of one sample, not the int 3.
+    """
+    if not callable(value):
+        kind = type(value).__name__
+        raise TypeError(f"{call} needs a function of one sample, not the {kind} {value!r}.")
+
+
+def check_reader(call: str, value: object) -> None:
+    """Refuses what is not a reader: a function without arguments that returns an iterable.
+
+    >>> check_reader("batch(reader, batch_size)", [1, 2])
+    Traceback (most recent call last):
+    TypeError: batch(reader, batch_size) needs a reader, that is, a function to call without \
+arguments, not a list. Pass `lambda: samples`, or the generator function itself: `f`, not `f()`.
+    """
+    if not callable(value):
+        raise TypeError(
+            f"{call} needs a reader, that is, a function to call without arguments, not a "
+            f"{type(value).__name__}. Pass `lambda: samples`, or the generator function itself: "
+            f"`f`, not `f()`."
+        )
