@@ -1,0 +1,104 @@
+"""Pass after pass, each in an order of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from jreader import errors
+from jreader.readers.nodes import Node, Pass, Position, Reader, counted, length, rewritten, start
+
+T = TypeVar("T")
+
+_FOLD = 0x9E3779B1  # odd, far from small numbers: (outer, inner) epochs do not meet for small ones
+
+
+def at_epoch(reader: Reader[T], epoch: int) -> Reader[T]:
+    """The same plan in the order of another epoch; epoch 0 changes nothing.
+
+    >>> from jreader import shuffle
+    >>> reader = shuffle(lambda: "abcdef", buf_size=6, seed=1)
+    >>> list(at_epoch(reader, 0)()) == list(reader())
+    True
+    >>> list(at_epoch(reader, 1)()) == list(reader())
+    False
+
+    Raises:
+        ValueError: `epoch` is negative.
+    """
+    epoch = errors.check_number("at_epoch(reader, epoch)", epoch)
+
+    def folded(node: Node[Any]) -> dict[str, int]:
+        before = getattr(node, "epoch", None)
+        return {} if before is None or not epoch else {"epoch": (before * _FOLD + epoch) % 2**32}
+
+    return rewritten(reader, folded)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class epochs(Node[T]):
+    """`n` passes over `reader`, one after another, each shuffled anew; without `n`, endless.
+
+    >>> from jreader import shuffle
+    >>> twice = epochs(shuffle(lambda: "abcd", buf_size=4, seed=0), 2)
+    >>> passes = "".join(twice())
+    >>> sorted(passes[:4]) == sorted(passes[4:]) == list("abcd"), passes[:4] == passes[4:]
+    (True, False)
+
+    Args:
+        reader: Any reader. Epoch `e` is `at_epoch(reader, e)`.
+        n: The number of passes; None for no end.
+
+    Raises:
+        ReaderError: A pass of an endless `epochs` gave nothing: it would spin for ever.
+    """
+
+    reader: Reader[T]
+    n: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses what is no reader, and no whole number."""
+        errors.check_reader("epochs(reader, n)", self.reader)
+        if self.n is not None:
+            object.__setattr__(self, "n", errors.check_number("epochs(reader, n)", self.n))
+
+    def start(self, at: Position) -> Pass[T]:
+        """The position is (epoch, position inside it)."""
+        epoch, inner = at or (0, None)
+        up = self._opened(epoch, inner)
+
+        def deal() -> Iterator[T]:
+            nonlocal epoch, up
+            fresh = inner is None
+            while up:
+                items, count = counted(up.items)
+                yield from items
+                if fresh and self.n is None and not count():
+                    raise self._spinning(epoch)
+                up.close()
+                epoch, fresh = epoch + 1, True
+                up = self._opened(epoch, None)
+
+        return Pass(
+            deal(),
+            lambda: (epoch, up.position() if up else None),
+            lambda: up and up.close(),
+        )
+
+    def _opened(self, epoch: int, inner: Position) -> Pass[T] | None:
+        if self.n is not None and epoch >= self.n:
+            return None
+        return start(at_epoch(self.reader, epoch), inner)
+
+    def _spinning(self, epoch: int) -> errors.ReaderError:
+        return errors.ReaderError(
+            f"{self.reader!r} gave no sample in epoch {epoch}, and {self!r}, made at "
+            f"{self.made_at}, would go round for ever: give `epochs(reader, n)` an n, or the "
+            f"reader some data."
+        )
+
+    def length(self) -> int | None:
+        """As many passes as asked for, of what `reader` gives."""
+        each = length(self.reader)
+        return None if each is None or self.n is None else each * self.n

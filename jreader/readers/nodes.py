@@ -1,0 +1,335 @@
+"""The contract, and the one class that every op extends.
+
+Counting at a leaf must not cost a Python frame a sample: `counted` counts in C (`compress` over a
+`repeat`, whose length hint says how far it is), which keeps the verbs at the speed of bare
+generators; a counting generator costs 1.5 to 2.3 times as much.
+"""
+
+from __future__ import annotations
+
+import inspect
+import secrets
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, Field, fields
+from itertools import chain, compress, islice, repeat
+from operator import length_hint
+from typing import Any, ClassVar, Generic, NamedTuple, NoReturn, TypeAlias, TypedDict, TypeVar
+
+import numpy as np
+from tqdm import tqdm
+
+from jreader.errors import NotResumable
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+Reader: TypeAlias = Callable[[], Iterable[T]]
+"""A function that can be called without arguments and iterated: each call begins one pass."""
+
+Position: TypeAlias = Any
+"""Where a pass is: ints, None, and tuples (lists, once they went through JSON) of positions."""
+
+
+class Cursor(TypedDict):
+    """Where a training run is: a small dict that JSON keeps exactly."""
+
+    epoch: int
+    step: int
+    position: Position
+    stream_version: int
+
+
+class Pass(NamedTuple, Generic[T]):
+    """One pass over a reader: its items, where it is, and how to end it early.
+
+    Attributes:
+        items: The samples that are left.
+        position: Gives the place after the last item handed over (see `start`).
+        close: Ends the pass: threads, processes and files that it holds are let go.
+    """
+
+    items: Iterator[T]
+    position: Callable[[], Position]
+    close: Callable[[], object]
+
+
+class Node(Generic[T]):
+    """An op: a frozen dataclass that is itself a reader.
+
+    A new op extends it, declares its arguments as fields, checks them in `__post_init__`, and
+    defines `start(at)`; `length()` too where the number of samples is known. Fields that hold
+    readers (or tuples of them) are found by themselves, so epochs and draws reach them.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True, eq=False, repr=False)
+    ... class doubled(Node[T]):
+    ...     reader: Reader[T]
+    ...     def start(self, at):
+    ...         up = start(self.reader, at)
+    ...         return Pass((2 * item for item in up.items), up.position, up.close)
+    >>> list(doubled(lambda: "abc")())
+    ['aa', 'bb', 'cc']
+    """
+
+    pinned: ClassVar[bool] = False
+    made_at: str
+
+    def __new__(cls, *_args: object, **_kwargs: object) -> Node[T]:
+        """Remembers the user's line, so that an error can name it; no op has to think of it."""
+        self = super().__new__(cls)
+        object.__setattr__(self, "made_at", _place_of_caller())
+        return self
+
+    def __call__(self) -> Iterator[T]:
+        """Begins a pass and gives its items."""
+        return start(self).items
+
+    def __bool__(self) -> bool:
+        """A reader is true, also an empty one: `__len__` alone would make it false."""
+        return True
+
+    def __len__(self) -> int:
+        """The number of samples of a pass, where it is known."""
+        known = self.length()
+        if known is None:
+            raise TypeError(f"the length of {self!r} is not known before it is read")
+        return known
+
+    def start(self, at: Position) -> Pass[T]:
+        """Begins a pass at a position (None: the beginning); called by `start`."""
+        raise NotImplementedError(f"{type(self).__name__} must define start(self, at)")
+
+    def length(self) -> int | None:
+        """The number of samples of a pass; None where it is not known or has no end."""
+        return None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What the plan says travels; what a pass has gathered (a cache, open files) does not."""
+        kept = {name: getattr(self, name) for name in _names(self)}
+        return kept | {"made_at": self.made_at}
+
+    def __repr__(self) -> str:
+        """The plan as it was written."""
+        return f"{type(self).__name__}({', '.join(self.written())})"
+
+    def written(self, but: object = None) -> Iterator[str]:
+        """The arguments as they were written, `but` left out: functions by place, others by name."""
+        for field in fields(self):  # type: ignore[arg-type]  # every op is a dataclass
+            value = getattr(self, field.name)
+            parts = value if isinstance(value, tuple) and all(map(callable, value)) else (value,)
+            if all(map(callable, parts)):
+                yield from (described(part) for part in parts if part is not but)
+            elif field.init and not _is_default(field, value):
+                yield f"{field.name}={described(value)}"
+
+def _names(node: Node[Any]) -> list[str]:
+    return [field.name for field in fields(node)]  # type: ignore[arg-type]  # a dataclass
+
+
+def _is_default(field: Field[Any], value: object) -> bool:
+    return field.default is not MISSING and value is field.default
+
+
+def _place_of_caller() -> str:
+    frame = inspect.currentframe()
+    while frame and frame.f_globals.get("__name__", "").partition(".")[0] == "jreader":
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "an unknown place"
+
+
+def start(reader: Reader[T], at: Position = None) -> Pass[T]:
+    """A pass over `reader`, from the beginning or from a position of an earlier pass.
+
+    A plain function keeps no place of its own: it is read again, from its beginning, up to there.
+
+    >>> from jreader import shuffle
+    >>> reader = shuffle(lambda: "abcdef", buf_size=3, seed=7)
+    >>> first = start(reader)
+    >>> head = [next(first.items), next(first.items)]
+    >>> rest = start(reader, first.position())
+    >>> head + list(rest.items) == list(reader())
+    True
+
+    Args:
+        reader: Any reader.
+        at: A position that `Pass.position` gave, also after JSON.
+
+    Raises:
+        NotResumable: The position lies in an op that hands samples over in order of arrival, or
+            the reader is shorter than it was.
+    """
+    if isinstance(at, str):
+        raise NotResumable(at)
+    if not isinstance(reader, Node):
+        return _replayed(reader, at or 0)
+    if not any(True for _ in _unseeded(reader)):
+        return reader.start(at)
+    drawn, inner = at or (secrets.randbits(52), None)
+    up = start(_seeded(reader, drawn), inner)
+    return Pass(up.items, lambda: (drawn, up.position()), up.close)
+
+
+def counted(items: Iterable[T], before: int = 0) -> tuple[Iterator[T], Callable[[], int]]:
+    """The items, and a function that tells how many were handed over, `before` included.
+
+    >>> items, count = counted("abc", before=10)
+    >>> next(items), count()
+    ('a', 11)
+    """
+    ticks = repeat(True, sys.maxsize)
+    return compress(items, ticks), lambda: before + sys.maxsize - length_hint(ticks)
+
+
+def _replayed(reader: Reader[T], done: int) -> Pass[T]:
+    """A pass over a plain function, which has to be read again up to the place."""
+    produced = reader()
+    try:
+        source = iter(produced)
+    except TypeError:
+        raise TypeError(
+            f"{described(reader)} returned {described(produced)}, which cannot be iterated: a "
+            f"reader yields its samples, or returns an iterable of them."
+        ) from None
+    items, count = counted(chain(_skipped(reader, source, done), source) if done else source, done)
+    return Pass(items, count, getattr(source, "close", _nothing))
+
+
+def _skipped(reader: Reader[T], source: Iterator[T], done: int) -> Iterator[NoReturn]:
+    items, count = counted(islice(source, done))
+    for _ in tqdm(items, "reading up to the position", done, leave=False, delay=1):
+        pass
+    if count() < done:
+        raise NotResumable(
+            f"cannot go on after sample {done} of {described(reader)}: it gave {count()} samples. "
+            f"Start at the beginning (at=None), or give it the data it had."
+        )
+    yield from ()
+
+
+def _nothing() -> None:
+    """A pass that holds nothing is closed like this."""
+
+
+def rewritten(reader: Reader[T], change: Callable[[Node[Any]], Mapping[str, Any]]) -> Reader[T]:
+    """The same plan with some fields changed, from the sources up; unchanged parts are shared."""
+    if not isinstance(reader, Node) or reader.pinned:
+        return reader
+    new = dict(change(reader))
+    for name, value in [(name, getattr(reader, name)) for name in _names(reader)]:
+        if isinstance(value, Node):
+            new[name] = rewritten(value, change)
+        elif isinstance(value, tuple) and any(isinstance(part, Node) for part in value):
+            new[name] = tuple(rewritten(part, change) for part in value)
+            if all(map(lambda a, b: a is b, new[name], value)):
+                new[name] = value
+    return _with_fields(reader, new)
+
+
+def _with_fields(node: Node[T], new: Mapping[str, Any]) -> Node[T]:
+    """A copy of `node` with these fields, or `node` where nothing differs.
+
+    Not `dataclasses.replace`: it calls `__init__` by keyword, which `chain(*readers)` cannot take.
+    """
+    if all(getattr(node, name) is value for name, value in new.items()):
+        return node
+    copy = object.__new__(type(node))
+    for name, value in {**node.__getstate__(), **new}.items():
+        object.__setattr__(copy, name, value)
+    return copy
+
+
+def children(node: Node[Any]) -> Iterator[Node[Any]]:
+    """The ops that an op reads, in the order of its arguments; plain functions are not among them."""
+    for name in _names(node):
+        value = getattr(node, name)
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, Node):
+                yield part
+
+
+def _unseeded(node: Node[Any]) -> Iterator[Node[Any]]:
+    """The ops of a pass that wait for a draw; a pinned op draws for itself and those below it."""
+    if node.pinned:
+        return
+    if getattr(node, "seed", 0) is None:
+        yield node
+    for child in children(node):
+        yield from _unseeded(child)
+
+
+def _seeded(reader: Node[T], drawn: int) -> Reader[T]:
+    """The plan with every `seed=None` resolved, each differently, by one draw."""
+    turn = iter(range(sys.maxsize))
+    return rewritten(
+        reader,
+        lambda node: (
+            {"seed": drawn + (next(turn) << 64)} if getattr(node, "seed", 0) is None else {}
+        ),
+    )
+
+
+def length(reader: Reader[Any]) -> int | None:
+    """The number of samples of a pass; None where it is not known.
+
+    >>> from jreader import filter, firstn
+    >>> length(firstn(range(10).__iter__, 3)) is None, length(lambda: "abc") is None
+    (True, True)
+    """
+    if isinstance(reader, Node):
+        return reader.length()
+    return len(reader) if hasattr(reader, "__len__") else None
+
+
+def described(value: object, most: int = 80) -> str:
+    """A value in few words: arrays as shapes, functions as names, long texts cut.
+
+    >>> described(np.zeros((3, 4))), described(len), described("ab" * 100, most=10)
+    ('float64[3, 4]', 'len', "'abab...")
+    """
+    if isinstance(value, Node):
+        return repr(value)
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
+    if isinstance(value, tuple) and len(value) <= 8 and not hasattr(value, "_fields"):
+        inside = ", ".join(described(part, most) for part in value)
+        return f"({inside},)" if len(value) == 1 else f"({inside})"
+    if isinstance(value, dict) and len(value) <= 8:
+        inside = ", ".join(f"{key!r}: {described(part, most)}" for key, part in value.items())
+        return f"{{{inside}}}"
+    if callable(value) and hasattr(value, "__qualname__"):
+        return str(value.__name__) if hasattr(value, "__name__") else str(value.__qualname__)
+    text = repr(value)
+    return text if len(text) <= most else f"{text[: most - 5]}..."
+
+
+def explain(error: Exception, node: Node[Any], fn: object, sample: object) -> None:
+    """Notes on what a user's function raised the op, its place in the plan, and the sample.
+
+    A `StopIteration` is raised as a `RuntimeError`: let through, it would end the pass in silence.
+
+    >>> from jreader import map_readers
+    >>> try:
+    ...     list(map_readers(lambda sample: 1 / sample, lambda: [1, 0])())
+    ... except ZeroDivisionError as error:
+    ...     print(*error.__notes__)  # doctest: +ELLIPSIS
+    raised by <lambda>(0) in map_readers, made at ...
+    """
+    note = (
+        f"raised by {described(fn)}({described(sample)}) in {type(node).__name__}, "
+        f"made at {node.made_at}"
+    )
+    if isinstance(error, StopIteration):
+        stopped = RuntimeError(f"{described(fn)} raised StopIteration")
+        stopped.add_note(note)
+        raise stopped from error
+    error.add_note(note)
+
+
+def refused(node: Node[Any], order: str) -> str:
+    """The position of an op that keeps no order: a text that says what to use instead."""
+    return (
+        f"{node!r}, made at {node.made_at}, hands samples over in order of arrival, and no place in "
+        f"that order can be found again: use {order} to resume"
+    )
+

@@ -1,0 +1,141 @@
+"""Samples with structure: dicts, tuples, lists, named tuples and dataclasses, without jax.
+
+The rules are those of `jax.tree`, except that None is a leaf (it is a legal sample), and that a
+dataclass is a tree without being registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, Generic, TypeVar, overload
+
+import numpy as np
+
+T = TypeVar("T")
+
+
+def _parts(tree: Any) -> dict[Any, Any] | None:
+    """The branches by key, or None for a leaf."""
+    if isinstance(tree, dict):
+        return tree
+    if isinstance(tree, (tuple, list)):
+        return dict(enumerate(tree))
+    if is_dataclass(tree) and not isinstance(tree, type):
+        return {field.name: getattr(tree, field.name) for field in fields(tree)}
+    return None
+
+
+def leaves(tree: Any) -> list[Any]:
+    """The leaves of a tree, in order.
+
+    >>> leaves({"image": (1, 2), "label": None})
+    [1, 2, None]
+    """
+    parts = _parts(tree)
+    return [tree] if parts is None else [leaf for part in parts.values() for leaf in leaves(part)]
+
+
+def rebuilt(tree: Any, values: Iterator[Any]) -> Any:
+    """The same tree with other leaves, taken from `values` in order.
+
+    >>> rebuilt({"image": (1, 2), "label": None}, iter("abc"))
+    {'image': ('a', 'b'), 'label': 'c'}
+    """
+    parts = _parts(tree)
+    if parts is None:
+        return next(values)
+    new = {key: rebuilt(part, values) for key, part in parts.items()}
+    if isinstance(tree, dict):
+        return new
+    if hasattr(tree, "_fields"):
+        return type(tree)(*new.values())
+    if isinstance(tree, (tuple, list)):
+        return (tuple if isinstance(tree, tuple) else list)(new.values())
+    return type(tree)(**new)
+
+
+def map_tree(fn: Callable[..., Any], tree: Any, *others: Any) -> Any:
+    """`fn` of every leaf, and of the leaves at the same place of the other trees.
+
+    >>> map_tree(lambda a, b: a + b, {"x": 1, "y": (2,)}, {"x": 10, "y": (20,)})
+    {'x': 11, 'y': (22,)}
+
+    Raises:
+        ValueError: The trees differ in structure.
+    """
+    for other in others:
+        if not same_structure(tree, other):
+            raise ValueError(f"trees differ in structure: {tree!r} and {other!r}")
+    columns = [leaves(tree), *map(leaves, others)]
+    return rebuilt(tree, map(fn, *columns))
+
+
+def same_structure(tree: Any, other: Any) -> bool:
+    """Whether two trees have the same branches, down to the leaves.
+
+    >>> same_structure((1, {"a": 2}), (3, {"a": 4})), same_structure((1, 2), [1, 2])
+    (True, False)
+    """
+    parts, others = _parts(tree), _parts(other)
+    if parts is None or others is None:
+        return parts is others
+    return (
+        type(tree) is type(other)
+        and parts.keys() == others.keys()
+        and all(same_structure(part, others[key]) for key, part in parts.items())
+    )
+
+
+class Columns(Sequence[T], Generic[T]):
+    """A batch as stacked arrays that reads as a sequence of samples.
+
+    >>> batch = Columns({"image": np.zeros((3, 28)), "label": np.array([5, 0, 4])})
+    >>> len(batch), batch[2]["label"], [int(sample["label"]) for sample in batch]
+    (3, np.int64(4), [5, 0, 4])
+
+    Attributes:
+        columns: A tree of arrays of equal length along their first axis.
+
+    Raises:
+        ValueError: The columns differ in length, or there are none.
+    """
+
+    __slots__ = ("columns",)
+
+    def __init__(self, columns: Any) -> None:
+        """Takes the tree of stacked arrays as it is."""
+        arrays = leaves(columns)
+        if len({len(array) for array in arrays}) != 1:
+            raise ValueError(
+                f"columns need one length, not {[len(array) for array in arrays]}: give arrays "
+                f"with as many rows each as the batch has samples"
+            )
+        self.columns = columns
+
+    def __len__(self) -> int:
+        """The number of samples."""
+        return len(leaves(self.columns)[0])
+
+    def __iter__(self) -> Iterator[T]:
+        """The samples, one after another."""
+        columns = self.columns
+        if isinstance(columns, np.ndarray):
+            return iter(columns)
+        if type(columns) is tuple and all(isinstance(part, np.ndarray) for part in columns):
+            return zip(*columns, strict=True)  # type: ignore[return-value]  # T is that tuple
+        return (rebuilt(columns, iter(row)) for row in zip(*leaves(columns), strict=True))
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Columns[T]: ...
+    def __getitem__(self, index: int | slice) -> T | Columns[T]:
+        """One sample, or the columns of several."""
+        picked = rebuilt(self.columns, (array[index] for array in leaves(self.columns)))
+        return Columns(picked) if isinstance(index, slice) else picked
+
+    def __repr__(self) -> str:
+        """The shapes, not the data."""
+        shapes = (f"{array.dtype}{list(array.shape)}" for array in leaves(self.columns))
+        return f"Columns({', '.join(shapes)})"
