@@ -1,0 +1,153 @@
+"""Read once, keep.
+
+Paddle's `cache` reads everything when it is built. This one reads on the first pass, and several
+passes at once share one reading: whoever needs the next sample draws it for all. Only a reading that
+came to its end is kept; one that every pass walked away from is dropped with what it held open,
+because nobody but its passes holds it.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import ClassVar, Generic, TypeVar
+
+from jreader import errors
+from jreader.readers import Node, Pass, Position, Reader, counted, length, start
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class cache(Node[T]):
+    """The samples of `reader`, read once and kept in memory.
+
+    The samples themselves are kept, not copies: changing one changes it for every later pass. A
+    reader that gives one array again and again, filled anew, is cached as copies of its last state;
+    give `cache(map_readers(np.copy, reader))` there. `epochs` and `seed=None` do not reach what lies below
+    a cache: the kept order stays.
+
+    >>> reads = []
+    >>> reader = cache(lambda: reads.append("read") or "abc")
+    >>> list(reader()), list(reader()), reads
+    (['a', 'b', 'c'], ['a', 'b', 'c'], ['read'])
+
+    Args:
+        reader: Any reader with an end.
+    """
+
+    reader: Reader[T]
+    pinned: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Refuses what is no reader."""
+        errors.check_reader("cache(reader)", self.reader)
+
+    def start(self, at: Position) -> Pass[T]:
+        """The position is (where the reading began, how many are done)."""
+        origin, done = at or (None, 0)
+        reading = self._shelf.reading(self.reader, origin)
+        if reading.finished:
+            items, count = counted(islice(reading.samples, done, None), done)
+            return Pass(items, lambda: (reading.origin, count()), lambda: None)
+
+        def deal() -> Iterator[T]:
+            nonlocal done
+            while reading.has(done):
+                done += 1
+                yield reading.samples[done - 1]
+
+        return Pass(deal(), lambda: (reading.origin, done), reading.leave)
+
+    def length(self) -> int | None:
+        """That of `reader`."""
+        return length(self.reader)
+
+    @property
+    def _shelf(self) -> _Shelf[T]:
+        # not a field: what was read does not travel with the plan; setdefault is atomic
+        shelf: _Shelf[T] = self.__dict__.setdefault("shelf", _Shelf())
+        return shelf
+
+
+class _Reading(Generic[T]):
+    """One pass over the source, shared by every pass over the cache that began meanwhile."""
+
+    def __init__(self, up: Pass[T], keep: Callable[[_Reading[T]], object]) -> None:
+        self.up: Pass[T] | None = up
+        self.origin = up.position()
+        self.samples: list[T] = []
+        self.failure: BaseException | None = None
+        self.users = 0
+        self.turn = threading.RLock()
+        self.keep: Callable[[_Reading[T]], object] | None = keep
+
+    @property
+    def finished(self) -> bool:
+        """Whether every sample was read."""
+        return self.up is None and self.failure is None
+
+    def has(self, place: int) -> bool:
+        """Whether there is a sample at `place`; reads on until there is."""
+        with self.turn:
+            while len(self.samples) <= place and self.up:
+                try:
+                    self.samples.append(next(self.up.items))
+                except StopIteration:
+                    self._end(None)
+                except BaseException as error:
+                    self._end(error)
+            if len(self.samples) <= place and self.failure:
+                raise self.failure
+            return len(self.samples) > place
+
+    def leave(self) -> None:
+        """A pass was closed; the last to leave an unfinished reading ends it."""
+        with self.turn:
+            self.users -= 1
+            if self.up and self.users == 0:
+                self._end(errors.ReaderError("this pass over a cache was closed"))
+
+    def _end(self, failure: BaseException | None) -> None:
+        up, self.up, self.failure = self.up, None, failure
+        keep, self.keep = self.keep, None
+        if failure is None and keep:
+            keep(self)
+        if up:
+            up.close()
+
+
+class _Shelf(Generic[T]):
+    """The reading that a cache keeps, or the one under way."""
+
+    def __init__(self) -> None:
+        self.turn = threading.RLock()
+        self.latest: weakref.ref[_Reading[T]] | None = None
+        self.kept: _Reading[T] | None = None
+
+    def reading(self, reader: Reader[T], origin: Position) -> _Reading[T]:
+        """The one that began at `origin`, begun now if need be."""
+        with self.turn:
+            known = self.kept or (self.latest and self.latest())
+            if known and known.failure is None and _same(origin, known.origin):
+                known.users += 1
+                return known
+            new = _Reading(start(reader, origin), self.keep)
+            new.users = 1
+            if not self.kept:
+                self.latest = weakref.ref(new)
+            return new
+
+    def keep(self, reading: _Reading[T]) -> None:
+        """The first reading that came to its end is the one that stays."""
+        with self.turn:
+            self.kept = self.kept or reading
+
+
+def _same(origin: Position, known: Position) -> bool:
+    """Positions are equal as JSON: tuples become lists there."""
+    return origin is None or json.dumps(origin) == json.dumps(known)

@@ -1,0 +1,130 @@
+"""Several readers as one: side by side, or one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from jreader import errors
+from jreader.readers import Node, Pass, Position, Reader, counted, length, start
+from jreader.transforms.maps import close, positions, shortest, started
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class compose(Node[tuple[Any, ...]]):
+    """The samples of several readers side by side, as one flat tuple.
+
+    Samples that are tuples are laid into it, one level deep; others (lists too) stay whole.
+
+    >>> list(compose(lambda: [(1, 2), (3, 4)], lambda: "ab")())
+    [(1, 2, 'a'), (3, 4, 'b')]
+
+    Args:
+        *readers: Any readers.
+        check_alignment: Whether readers of unequal length are an error, raised after the last full
+            row. `False` ends with the shortest: needed when one of them has no end.
+
+    Raises:
+        ComposeNotAligned: One reader ended before the others (while iterating).
+    """
+
+    readers: tuple[Reader[Any], ...]
+    check_alignment: bool = True
+
+    def __init__(self, *readers: Reader[Any], check_alignment: bool = True) -> None:
+        """Refuses what is no reader."""
+        for reader in readers:
+            errors.check_reader("compose(*readers)", reader)
+        object.__setattr__(self, "readers", readers)
+        object.__setattr__(self, "check_alignment", bool(check_alignment))
+
+    def start(self, at: Position) -> Pass[tuple[Any, ...]]:
+        """The positions of all readers."""
+        ups = started(self.readers, at)
+
+        def deal() -> Iterator[tuple[Any, ...]]:
+            inputs = [counted(up.items) for up in ups]
+            rows, row_count = counted(zip(*(items for items, _ in inputs), strict=False))
+            for row in rows:
+                flat: tuple[Any, ...] = ()
+                for sample in row:
+                    flat += sample if isinstance(sample, tuple) else (sample,)
+                yield flat
+            if self.check_alignment and inputs:
+                # zip draws from the left: whoever is a sample ahead of it was not the first to end
+                ended = sum(count() > row_count() for _, count in inputs)
+                longer = [*range(ended), *_unfinished(inputs, ended + 1)]
+                if longer:
+                    raise self._not_aligned(ended, longer[0], row_count())
+
+        return Pass(deal(), lambda: positions(ups), lambda: close(ups))
+
+    def _not_aligned(self, ended: int, longer: int, rows: int) -> errors.ComposeNotAligned:
+        return errors.ComposeNotAligned(
+            f"readers of compose, made at {self.made_at}, are not aligned: reader {ended} "
+            f"({self.readers[ended]!r}) ended after row {rows} of this pass, reader {longer} "
+            f"({self.readers[longer]!r}) goes on. Use compose(..., check_alignment=False) to end "
+            f"with the shortest."
+        )
+
+    def length(self) -> int | None:
+        """That of the shortest reader."""
+        return shortest(self.readers)
+
+
+def _unfinished(inputs: list[tuple[Iterator[Any], Any]], first: int) -> Iterator[int]:
+    """Which of the readers from `first` on still have a sample."""
+    for place, (items, _) in enumerate(inputs[first:], first):
+        for _sample in items:
+            yield place
+            break
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class chain(Node[T]):
+    """The samples of several readers, one reader after another; each is begun when its turn comes.
+
+    >>> list(chain(lambda: "ab", lambda: "c")())
+    ['a', 'b', 'c']
+
+    Args:
+        *readers: Any readers.
+    """
+
+    readers: tuple[Reader[T], ...]
+
+    def __init__(self, *readers: Reader[T]) -> None:
+        """Refuses what is no reader."""
+        for reader in readers:
+            errors.check_reader("chain(*readers)", reader)
+        object.__setattr__(self, "readers", readers)
+
+    def start(self, at: Position) -> Pass[T]:
+        """The position is (which reader, position inside it)."""
+        which, inner = at or (0, None)
+        up = self._opened(which, inner)
+
+        def deal() -> Iterator[T]:
+            nonlocal which, up
+            while up:
+                yield from up.items
+                up.close()
+                which += 1
+                up = self._opened(which, None)
+
+        return Pass(
+            deal(),
+            lambda: (which, up.position() if up else None),
+            lambda: up and up.close(),
+        )
+
+    def _opened(self, which: int, inner: Position) -> Pass[T] | None:
+        return start(self.readers[which], inner) if which < len(self.readers) else None
+
+    def length(self) -> int | None:
+        """The sum of all, where all are known."""
+        known = [length(reader) for reader in self.readers]
+        return None if None in known else sum(n for n in known if n is not None)

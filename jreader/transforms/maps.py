@@ -1,0 +1,180 @@
+"""Functions of samples: one for one, some of them, many for one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeVar
+
+from jreader import errors
+from jreader.readers import Node, Pass, Position, Reader, explain, length, start
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class map_readers(Node[T]):
+    """`func` of the samples of one reader, or of the samples side by side of several.
+
+    It ends with the shortest reader.
+
+    >>> list(map_readers(lambda a, b: a + b, lambda: [1, 2, 3], lambda: [10, 20])())
+    [11, 22]
+
+    Args:
+        func: Takes one sample of each reader, gives one sample.
+        *readers: At least one reader.
+
+    Raises:
+        TypeError: `func` cannot be called, or there is no reader.
+    """
+
+    func: Callable[..., T]
+    readers: tuple[Reader[Any], ...]
+
+    def __init__(self, func: Callable[..., T], *readers: Reader[Any]) -> None:
+        """Refuses what cannot be called."""
+        errors.check_function("map_readers(func, *readers)", func)
+        if not readers:
+            raise TypeError("map_readers(func, *readers) needs at least one reader after func.")
+        for reader in readers:
+            errors.check_reader("map_readers(func, *readers)", reader)
+        object.__setattr__(self, "func", func)
+        object.__setattr__(self, "readers", readers)
+
+    def start(self, at: Position) -> Pass[T]:
+        """The position of one reader, or those of all."""
+        if len(self.readers) == 1:
+            up = start(self.readers[0], at)
+            return Pass(self._mapped(up.items), up.position, up.close)
+        ups = started(self.readers, at)
+        rows = zip(*(up.items for up in ups), strict=False)
+        return Pass(self._starmapped(rows), lambda: positions(ups), lambda: close(ups))
+
+    def _mapped(self, samples: Iterator[Any]) -> Iterator[T]:
+        func = self.func
+        for sample in samples:
+            try:
+                result = func(sample)
+            except Exception as error:
+                explain(error, self, func, sample)
+                raise
+            yield result
+
+    def _starmapped(self, rows: Iterator[tuple[Any, ...]]) -> Iterator[T]:
+        func = self.func
+        for row in rows:
+            try:
+                result = func(*row)
+            except Exception as error:
+                explain(error, self, func, row)
+                raise
+            yield result
+
+    def length(self) -> int | None:
+        """That of the shortest reader."""
+        return shortest(self.readers)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
+    """The samples of `reader` for which `fn` is true.
+
+    >>> list(filter(lambda n: n % 2, lambda: range(6))())
+    [1, 3, 5]
+
+    Args:
+        fn: Takes a sample, tells whether to keep it.
+        reader: Any reader.
+    """
+
+    fn: Callable[[T], object]
+    reader: Reader[T]
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be called."""
+        errors.check_function("filter(fn, reader)", self.fn)
+        errors.check_reader("filter(fn, reader)", self.reader)
+
+    def start(self, at: Position) -> Pass[T]:
+        """The position of `reader`."""
+        up = start(self.reader, at)
+        return Pass(self._kept(up.items), up.position, up.close)
+
+    def _kept(self, samples: Iterator[T]) -> Iterator[T]:
+        fn = self.fn
+        for sample in samples:
+            try:
+                keep = bool(fn(sample))
+            except Exception as error:
+                explain(error, self, fn, sample)
+                raise
+            if keep:
+                yield sample
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class flat_map(Node[S]):
+    """All samples of all that `fn` makes of each sample of `reader`.
+
+    >>> list(flat_map(str.split, lambda: ["one two", "", "three"])())
+    ['one', 'two', 'three']
+
+    Args:
+        fn: Takes a sample, gives an iterable of samples; equal samples must give equal ones, or a
+            pass cannot be resumed inside them.
+        reader: Any reader.
+    """
+
+    fn: Callable[[Any], Iterable[S]]
+    reader: Reader[Any]
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be called."""
+        errors.check_function("flat_map(fn, reader)", self.fn)
+        errors.check_reader("flat_map(fn, reader)", self.reader)
+
+    def start(self, at: Position) -> Pass[S]:
+        """The position is (place before the sample, how many of its own are done)."""
+        before, done = at or (None, 0)
+        up = start(self.reader, before)
+        before = up.position()
+
+        def deal() -> Iterator[S]:
+            nonlocal before, done
+            for sample in up.items:
+                try:
+                    for item in islice(self.fn(sample), done, None):
+                        done += 1
+                        yield item
+                except Exception as error:
+                    explain(error, self, self.fn, sample)
+                    raise
+                before, done = up.position(), 0
+
+        return Pass(deal(), lambda: (before, done), up.close)
+
+
+def started(readers: tuple[Reader[Any], ...], at: Position) -> list[Pass[Any]]:
+    """A pass over each, side by side."""
+    places = at or (None,) * len(readers)
+    return [start(reader, place) for reader, place in zip(readers, places, strict=True)]
+
+
+def positions(ups: list[Pass[Any]]) -> Position:
+    """Where passes side by side are."""
+    return tuple(up.position() for up in ups)
+
+
+def close(ups: list[Pass[Any]]) -> None:
+    """Ends passes side by side."""
+    for up in ups:
+        up.close()
+
+
+def shortest(readers: tuple[Reader[Any], ...]) -> int | None:
+    """The least length, where all are known."""
+    known = [length(reader) for reader in readers]
+    return None if None in known else min((n for n in known if n is not None), default=0)

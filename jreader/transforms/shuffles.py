@@ -1,0 +1,130 @@
+"""Other orders of the same samples."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, TypeVar
+
+import numpy as np
+
+from jreader import errors, orders
+from jreader.readers import Node, Pass, Position, Reader, counted, described, length, start
+from jreader.readers.nodes import children
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class shuffle(Node[T]):
+    """The samples of `reader`, each dealt at random within its window of `buf_size`.
+
+    A window is read whole, dealt out in random order, and only then is the next one read: memory is
+    `buf_size` samples, and no sample leaves its window. The order depends on places alone, not
+    on samples (`orders.permutation`), so equal seeds deal readers of equal length alike:
+    `compose(shuffle(images, seed=7), shuffle(labels, seed=7))` keeps the pairs.
+
+    >>> list(shuffle(lambda: "abcdef", buf_size=3, seed=7)())
+    ['b', 'c', 'a', 'd', 'e', 'f']
+
+    Args:
+        reader: Any reader.
+        buf_size: Samples per window; None for the whole reader, whose length must be known. 0 and 1
+            keep the order, as in Paddle.
+        seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws anew
+            for each pass, which can be resumed all the same.
+
+    Raises:
+        ValueError: `buf_size` is negative, or None although the length of `reader` is unknown.
+        TypeError: `buf_size` is no whole number, or `seed` neither an int nor a jax key.
+    """
+
+    reader: Reader[T]
+    buf_size: int | None = None
+    seed: Any = None
+    epoch: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        """Refuses what is no reader, size or seed."""
+        call = "shuffle(reader, buf_size, seed)"
+        errors.check_reader(call, self.reader)
+        if self.buf_size is not None:
+            object.__setattr__(self, "buf_size", errors.check_number(call, self.buf_size))
+        elif length(self.reader) is None:
+            raise ValueError(
+                f"shuffle({self.reader!r}) needs a buf_size: the length of the reader is not known "
+                f"before it is read. Give shuffle(reader, buf_size=1000), or a reader with a "
+                f"length, as jreader.arrays(...) has."
+            )
+        if self.seed is not None:
+            object.__setattr__(self, "seed", as_seed(self.seed))
+
+    def start(self, at: Position) -> Pass[T]:
+        """The position is (position before the window, window, how many of it were dealt)."""
+        size = length(self.reader) if self.buf_size is None else self.buf_size
+        if size is None or size < 2:
+            return start(self.reader, at)
+        origin, window, done = at or (None, 0, 0)
+        up = start(self.reader, origin)
+        origin = up.position()
+        held: list[T] = []
+        dealt: Callable[[], int] = lambda: done  # noqa: E731  # each window brings its own
+
+        def deal() -> Iterator[T]:
+            nonlocal origin, window, done, held, dealt
+            path = (self.seed, self.epoch, _seeded_below(self))
+            full = orders.windows(size, *path, first=window)
+            while held := list(islice(up.items, size)):
+                if len(held) == size:
+                    order = next(full)
+                else:
+                    order = next(orders.windows(len(held), *path, first=window))
+                items, dealt = counted(map(held.__getitem__, order[done:].tolist()), done)
+                yield from items
+                origin, window, done = up.position(), window + 1, 0
+
+        def position() -> Position:
+            # after the last sample of a full window, what lies before it need not be read again
+            if len(held) == size == dealt():
+                return up.position(), window + 1, 0
+            return origin, window, dealt()
+
+        return Pass(deal(), position, up.close)
+
+    def length(self) -> int | None:
+        """That of `reader`."""
+        return length(self.reader)
+
+
+def _seeded_below(node: Node[Any]) -> int:
+    """An op's place in its plan: how many seeded ops lie between it and its sources, itself included.
+
+    Counted from below, so that an op put on top of a plan does not change the order inside it.
+    """
+    below = max(map(_seeded_below, children(node)), default=0)
+    return below + hasattr(node, "seed")
+
+
+def as_seed(seed: Any) -> int:
+    """A seed as an int: an int itself, or the words of a jax key.
+
+    >>> as_seed(7), as_seed(np.array([1, 2], np.uint32)) == 1 * 2**32 + 2
+    (7, True)
+
+    Raises:
+        TypeError: It is neither.
+        ValueError: It is negative.
+    """
+    if not hasattr(seed, "dtype") or isinstance(seed, np.integer):
+        return errors.check_number("seed of shuffle(reader, buf_size, seed)", seed)
+    if not isinstance(seed, np.ndarray) and "key" in str(seed.dtype):
+        seed = sys.modules["jax"].random.key_data(seed)  # who has a key has imported jax
+    words = np.asarray(seed)
+    if words.dtype != np.uint32 or words.ndim != 1:
+        raise TypeError(
+            f"seed of shuffle(reader, buf_size, seed) needs an int or one jax key, not "
+            f"{described(words)}: give seed=0, or jax.random.key(0)."
+        )
+    return int.from_bytes(words.astype(">u4").tobytes(), "big")

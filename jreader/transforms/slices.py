@@ -1,0 +1,129 @@
+"""Some of the samples, by place alone; `itertools.islice` does the work, so they cost next to nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import TypeVar
+
+from jreader import errors
+from jreader.readers import Node, Pass, Position, Reader, counted, length, start
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class firstn(Node[T]):
+    """The first `n` samples of `reader`; it pulls exactly `n`, so a slow next one is never waited for.
+
+    >>> list(firstn(lambda: "abcdef", 2)())
+    ['a', 'b']
+
+    Args:
+        reader: Any reader, also one without an end.
+        n: How many samples to give; fewer where `reader` ends before.
+    """
+
+    reader: Reader[T]
+    n: int
+
+    def __post_init__(self) -> None:
+        """Refuses what is no reader, and no whole number."""
+        errors.check_reader("firstn(reader, n)", self.reader)
+        object.__setattr__(self, "n", errors.check_number("firstn(reader, n)", self.n))
+
+    def start(self, at: Position) -> Pass[T]:
+        """The position is (how many are done, position of `reader`)."""
+        done, inner = at or (0, None)
+        up = start(self.reader, inner)
+        items, count = counted(islice(up.items, max(self.n - done, 0)), done)
+        return Pass(items, lambda: (count(), up.position()), up.close)
+
+    def length(self) -> int | None:
+        """At most `n`."""
+        known = length(self.reader)
+        return None if known is None else min(self.n, known)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class skip(Node[T]):
+    """The samples of `reader` after its first `n`.
+
+    >>> list(skip(lambda: "abcdef", 4)())
+    ['e', 'f']
+
+    Args:
+        reader: Any reader.
+        n: How many samples to leave out.
+    """
+
+    reader: Reader[T]
+    n: int
+
+    def __post_init__(self) -> None:
+        """Refuses what is no reader, and no whole number."""
+        errors.check_reader("skip(reader, n)", self.reader)
+        object.__setattr__(self, "n", errors.check_number("skip(reader, n)", self.n))
+
+    def start(self, at: Position) -> Pass[T]:
+        """The position is (whether the first sample was handed over, position of `reader`)."""
+        return _strided(self.reader, at, first=self.n, step=1)
+
+    def length(self) -> int | None:
+        """What is left after `n`."""
+        known = length(self.reader)
+        return None if known is None else max(known - self.n, 0)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class shard(Node[T]):
+    """Every `num_shards`-th sample of `reader`, from sample `index` on: one part of a partition.
+
+    Dealing the shards out again in turn gives `reader`.
+
+    >>> [list(shard(lambda: "abcde", 2, index)()) for index in range(2)]
+    [['a', 'c', 'e'], ['b', 'd']]
+
+    Args:
+        reader: Any reader; the same samples in the same order for every shard.
+        num_shards: How many parts there are.
+        index: Which part this is, from 0.
+
+    Raises:
+        ValueError: `index` is not below `num_shards`.
+    """
+
+    reader: Reader[T]
+    num_shards: int
+    index: int
+
+    def __post_init__(self) -> None:
+        """Refuses what is no reader, and no part of the partition."""
+        call = "shard(reader, num_shards, index)"
+        errors.check_reader(call, self.reader)
+        num_shards = errors.check_number(f"num_shards of {call}", self.num_shards, 1)
+        index = errors.check_number(f"index of {call}", self.index)
+        if index >= num_shards:
+            raise ValueError(
+                f"{call} needs an index below num_shards, not {index} of {num_shards}: shards "
+                f"count from 0 to {num_shards - 1}."
+            )
+        object.__setattr__(self, "num_shards", num_shards)
+        object.__setattr__(self, "index", index)
+
+    def start(self, at: Position) -> Pass[T]:
+        """The position is (whether the first sample was handed over, position of `reader`)."""
+        return _strided(self.reader, at, first=self.index, step=self.num_shards)
+
+    def length(self) -> int | None:
+        """The share of this part."""
+        known = length(self.reader)
+        return None if known is None else len(range(self.index, known, self.num_shards))
+
+
+def _strided(reader: Reader[T], at: Position, first: int, step: int) -> Pass[T]:
+    """`reader[first::step]`, where the first sample is counted differently from those after it."""
+    begun, inner = at or (False, None)
+    up = start(reader, inner)
+    items, count = counted(islice(up.items, step - 1 if begun else first, None, step))
+    return Pass(items, lambda: (begun or count() > 0, up.position()), up.close)
