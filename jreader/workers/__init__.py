@@ -1,0 +1,12 @@
+"""The same samples, on other threads and processes.
+
+Threads are daemons with a bounded hand-over, not executors: an executor's threads are joined at
+exit, so one source that never answers would keep the process alive. At exit they are asked to stop
+and waited for, at most two seconds. Processes are started by jreader itself (`_worker.py`), never
+forked from a process that runs JAX (the child hangs), and never re-run the user's main script.
+"""
+
+from jreader.workers.processes import multiprocess_reader
+from jreader.workers.threads import buffered, xmap_readers
+
+__all__ = ["buffered", "multiprocess_reader", "xmap_readers"]

@@ -1,0 +1,315 @@
+"""Readers in processes of their own, one each.
+
+A child's death is seen through the process itself (a pidfd), not only through the end of its
+connection, which a process that it started may hold open. The parent never waits for bytes: half a
+frame of a killed child must not block it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import selectors
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from jreader import errors
+from jreader._worker import NUMBER, Report, packed
+from jreader.readers import Node, Pass, Position, Reader, length
+from jreader.readers.nodes import refused
+
+T = TypeVar("T")
+
+_BOOT = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from jreader._worker import main; main(int(sys.argv[2]))"
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class multiprocess_reader(Node[T]):
+    """The samples of several readers, each read in a process of its own.
+
+    Readers travel by cloudpickle, so lambdas and notebook cells work; the main script is not run
+    again. Samples come back pickled, with their types. A process that dies is noticed at once.
+
+    >>> readers = [lambda: range(0, 3), lambda: range(10, 12)]
+    >>> list(multiprocess_reader(readers)())
+    [0, 10, 1, 11, 2]
+
+    Args:
+        readers: At least one reader.
+        use_pipe: True: strictly in turn, one sample of each reader that has not ended, and the pass
+            can be resumed. False: in order of arrival (each reader's own order is kept), so that a
+            slow reader holds nobody up.
+        queue_size: How many samples each process may read ahead.
+
+    Raises:
+        WorkerDied: A process ended before its reader did (while iterating).
+        NotImplementedError: On Windows, where descriptors cannot be handed to a child; use
+            `buffered` or `xmap_readers` there.
+    """
+
+    readers: tuple[Reader[T], ...]
+    use_pipe: bool = True
+    queue_size: int = 1000
+
+    def __post_init__(self) -> None:
+        """Refuses what is no list of readers, and no size."""
+        call = "multiprocess_reader(readers)"
+        if not isinstance(self.readers, (list, tuple)) or not self.readers:
+            raise TypeError(f"{call} needs a list of readers, at least one, not {self.readers!r}.")
+        for reader in self.readers:
+            errors.check_reader(call, reader)
+        size = errors.check_number("queue_size of multiprocess_reader", self.queue_size, 1)
+        if sys.platform == "win32":
+            raise NotImplementedError(
+                "multiprocess_reader does not run on Windows: use buffered or xmap_readers there."
+            )
+        object.__setattr__(self, "readers", tuple(self.readers))
+        object.__setattr__(self, "queue_size", size)
+        object.__setattr__(self, "use_pipe", bool(self.use_pipe))
+
+    def start(self, at: Position) -> Pass[T]:
+        """The position is (whose turn it is, (whether it ended, position) of each reader)."""
+        turn, places = at or (0, [(False, None)] * len(self.readers))
+        crew = _Crew(self, [_Child(self, k, *place) for k, place in enumerate(places)])
+
+        def in_turn() -> Iterator[T]:
+            nonlocal turn
+            with contextlib.closing(crew):
+                while not all(child.ended for child in crew.children):
+                    child = crew.children[turn]
+                    turn = (turn + 1) % len(crew.children)
+                    if crew.wait_for([child]):
+                        yield child.pop()
+
+        def as_ready() -> Iterator[T]:
+            with contextlib.closing(crew):
+                while child := crew.wait_for(crew.children):
+                    yield child.pop()
+
+        def position() -> Position:
+            crew.wait_for_places()
+            return turn, tuple((child.ended, child.position) for child in crew.children)
+
+        if self.use_pipe:
+            return Pass(in_turn(), position, crew.close)
+        lost = refused(self, "use_pipe=True")
+        return Pass(as_ready(), lambda: lost, crew.close)
+
+    def length(self) -> int | None:
+        """The sum of all, where all are known."""
+        known = [length(reader) for reader in self.readers]
+        return None if None in known else sum(n for n in known if n is not None)
+
+
+class _Child(Generic[T]):
+    """One process: what it has sent, and where it is."""
+
+    def __init__(
+        self, node: multiprocess_reader[T], place: int, ended: bool, position: Position
+    ) -> None:
+        self.name = f"reader {place} ({node.readers[place]!r}) of multiprocess_reader"
+        self.made_at = node.made_at
+        self.job: Any = (node.readers[place], position, node.queue_size)
+        self.ended, self.position = ended, position
+        self.placed = ended or position is not None
+        self.ready: deque[tuple[bytes, Position]] = deque()
+        self.unacknowledged = 0
+        self.last: Report | None = None
+        self.received = bytearray()
+        self.open = True
+        self.dead = False
+
+    def begin(self) -> None:
+        """Starts the process."""
+        try:
+            self.job = packed(self.job)
+        except Exception as error:
+            error.add_note(
+                f"{self.name}, made at {self.made_at}, cannot be sent to a process: open files, "
+                f"locks and connections inside the reader, when it is called"
+            )
+            raise
+        self.connection, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, "JAX_PLATFORMS": "cpu"},
+            )
+        self.death = _death_of(self.process)
+
+    def send_job(self) -> None:
+        """Sends the reader, once every process is on its way."""
+        job, self.job = self.job, None
+        with contextlib.suppress(OSError):  # it died already: `_Crew` notices
+            self.connection.sendall(job)
+
+    def receive(self) -> None:
+        """Takes what has arrived, without waiting."""
+        while self.open:
+            try:
+                arrived = self.connection.recv(1 << 20, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            except ConnectionError:
+                arrived = b""
+            self.open = bool(arrived)
+            self.received += arrived
+            self._unpack()
+
+    def _unpack(self) -> None:
+        while len(self.received) >= NUMBER.size:
+            (size,) = NUMBER.unpack_from(self.received)
+            if len(self.received) < NUMBER.size + size:
+                return
+            frame = memoryview(self.received)[NUMBER.size : NUMBER.size + size]
+            report = pickle.loads(frame)  # noqa: S301  # from our own child
+            frame.release()
+            del self.received[: NUMBER.size + size]
+            if not self.placed and not report.samples and report.positions:
+                (self.position,) = report.positions
+                self.placed = True
+            self.ready.extend(zip(report.samples, report.positions, strict=False))
+            if report.end:
+                self.last = report
+
+    def pop(self) -> T:
+        """The next sample; its position is now the child's."""
+        data, self.position = self.ready.popleft()
+        self.unacknowledged += 1
+        if not self.ready:
+            with contextlib.suppress(OSError):
+                self.connection.sendall(NUMBER.pack(self.unacknowledged))
+            self.unacknowledged = 0
+        sample: T = pickle.loads(data)  # noqa: S301  # from our own child
+        return sample
+
+    def finish(self) -> None:
+        """The reader has ended, well or with an error."""
+        self.ended = True
+        if self.last and self.last.error:
+            error: Exception = pickle.loads(self.last.error)  # noqa: S301  # from our own child
+            error.add_note(f"raised by {self.name}, made at {self.made_at}")
+            raise error
+
+    def died(self) -> errors.WorkerDied:
+        """The error for a process that ended before its reader."""
+        code = self.process.wait()
+        hint = " (killed: perhaps out of memory)" if code == -9 else ""
+        return errors.WorkerDied(
+            f"the process of {self.name}, made at {self.made_at}, ended with exit code {code}"
+            f"{hint} before its reader did."
+        )
+
+
+class _Crew(Generic[T]):
+    """The processes of one pass; begun when first needed, ended when nobody holds the pass."""
+
+    def __init__(self, node: multiprocess_reader[T], children: list[_Child[T]]) -> None:
+        self.children = children
+        self.events: selectors.BaseSelector | None = None
+        self.finish: Any = lambda: None
+
+    def begin(self) -> selectors.BaseSelector:
+        """Starts the processes, once."""
+        if self.events is None:
+            self.events = selectors.DefaultSelector()
+            living: list[_Child[T]] = []
+            self.finish = weakref.finalize(self, _end, living, self.events)
+            for child in self.children:
+                if not child.ended:
+                    child.begin()
+                    living.append(child)
+                    self.events.register(child.connection, selectors.EVENT_READ, child)
+                    self.events.register(child.death, selectors.EVENT_READ, child)
+            for child in living:
+                child.send_job()
+        return self.events
+
+    def wait_for_places(self) -> None:
+        """Waits until every child has told where it begins."""
+        for child in self.children:
+            while not child.placed:
+                self.listen()
+                if child.last and not child.placed:
+                    child.finish()
+
+    def wait_for(self, wanted: list[_Child[T]]) -> _Child[T] | None:
+        """The one of the wanted that has a sample; None once all of them have ended."""
+        self.begin()
+        while True:
+            for child in wanted:
+                if child.ready:
+                    return child
+                if child.last and not child.ended:
+                    child.finish()
+            if all(child.ended for child in wanted):
+                return None
+            self.listen()
+
+    def listen(self) -> None:
+        """Waits until something arrives; raises where a process died before its reader ended."""
+        events = self.begin()
+        for child in self.children:
+            if child.dead and not child.last:
+                raise child.died()
+        for key, _ in events.select():
+            child = key.data
+            child.receive()
+            if key.fileobj is child.death:
+                child.dead = True
+                events.unregister(child.death)
+            elif not child.open:
+                events.unregister(child.connection)
+
+    def close(self) -> None:
+        """Ends the processes."""
+        self.finish()
+
+
+def _end(children: Iterable[_Child[Any]], events: selectors.BaseSelector) -> None:
+    """Lets the processes end by themselves, and kills those that do not."""
+    events.close()
+    for child in children:
+        child.connection.close()
+    with contextlib.suppress(RuntimeError):  # no new threads while the interpreter goes away
+        threading.Thread(target=_reap, args=(list(children),), daemon=True).start()
+
+
+def _reap(children: list[_Child[Any]]) -> None:
+    for child in children:
+        try:
+            child.process.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            child.process.kill()
+            child.process.wait()
+        child.death.close()
+
+
+def _death_of(process: subprocess.Popen[bytes]) -> Any:
+    """Something to select on that becomes readable when the process ends."""
+    if hasattr(os, "pidfd_open"):
+        return open(os.pidfd_open(process.pid), "rb", buffering=0)  # noqa: SIM115  # `_reap` closes
+    mine, theirs = socket.socketpair()
+
+    def watch() -> None:
+        process.wait()
+        theirs.close()
+
+    threading.Thread(target=watch, daemon=True).start()
+    return mine
+
+
