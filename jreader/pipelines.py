@@ -1,0 +1,139 @@
+"""The fluent spelling: every op once more as a method, bound, not defined again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from jreader import errors, transforms
+from jreader.batches import batch, map_batches
+from jreader.readers import Node, Pass, Position, Reader, described, epochs, length, start
+from jreader.readers.nodes import children
+from jreader.transforms import cache, firstn, map_readers, shard, shuffle, skip
+from jreader.workers import buffered, xmap_readers
+
+T = TypeVar("T")
+S = TypeVar("S")
+F = TypeVar("F")
+P = ParamSpec("P")
+
+
+def _bound(
+    op: Callable[Concatenate[Reader[T], P], Node[S]],
+) -> Callable[Concatenate[Pipeline[T], P], Pipeline[S]]:
+    """An op of `(reader, ...)` as a method of `(...)`."""
+
+    @wraps(op, updated=())
+    def method(self: Pipeline[T], /, *args: P.args, **kwargs: P.kwargs) -> Pipeline[S]:
+        return Pipeline(op(self, *args, **kwargs))
+
+    return method
+
+
+def _bound_fn(
+    op: Callable[Concatenate[F, Reader[T], P], Node[S]],
+) -> Callable[Concatenate[Pipeline[T], F, P], Pipeline[S]]:
+    """An op of `(fn, reader, ...)` as a method of `(fn, ...)`."""
+
+    @wraps(op, updated=())
+    def method(self: Pipeline[T], fn: F, /, *args: P.args, **kwargs: P.kwargs) -> Pipeline[S]:
+        if op is map_readers and _gives_batches(self):
+            raise TypeError(
+                f"{self!r}.map(...) would map whole batches: use .map_batches(fn), where fn takes "
+                f"and gives stacked columns, or .map(fn) before .batch(...)."
+            )
+        return Pipeline(op(fn, self, *args, **kwargs))
+
+    return method
+
+
+_METHODS: dict[type, str] = {map_readers: "map", xmap_readers: "xmap"}
+
+
+def _gives_batches(reader: Reader[Any]) -> bool:
+    """Whether what a reader gives are batches: made by `batch`, and handed on whole since."""
+    if isinstance(reader, (batch, map_batches)):
+        return True
+    handed_on = (Pipeline, shuffle, firstn, skip, shard, cache, epochs, buffered, transforms.filter)
+    return isinstance(reader, handed_on) and _gives_batches(reader.reader)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Pipeline(Node[T]):
+    """A reader with every op as a method, read from left to right.
+
+    It never changes: each method gives a new one. It is a reader itself, so both spellings mix, and
+    it can be iterated.
+
+    >>> words = Pipeline(lambda: ["a", "bb", "ccc"])
+    >>> list(words.map(len).filter(lambda n: n > 1).batch(2))
+    [[2, 3]]
+    >>> print(words.map(len).batch(2))
+    Pipeline(<lambda>).map(len).batch(batch_size=2)
+
+    Args:
+        reader: Any reader.
+    """
+
+    reader: Reader[T]
+
+    def __post_init__(self) -> None:
+        """Refuses what is no reader."""
+        errors.check_reader("Pipeline(reader)", self.reader)
+
+    def __iter__(self) -> Iterator[T]:
+        """Begins a pass."""
+        return self()
+
+    def start(self, at: Position) -> Pass[T]:
+        """The position of `reader`."""
+        return start(self.reader, at)
+
+    def length(self) -> int | None:
+        """That of `reader`."""
+        return length(self.reader)
+
+    def peek(self) -> T:
+        """The first sample; nothing that iterates notices.
+
+        >>> Pipeline(lambda: "abc").skip(1).peek()
+        'b'
+
+        Raises:
+            ValueError: There is none.
+        """
+        first = start(firstn(self.reader, 1))
+        try:
+            for sample in first.items:
+                return sample
+        finally:
+            first.close()
+        raise ValueError(f"{self!r} is empty: there is no first sample to look at")
+
+    def __repr__(self) -> str:
+        """The plan as it was written."""
+        op = self.reader
+        if isinstance(op, Node):
+            before = next((part for part in children(op) if isinstance(part, Pipeline)), None)
+            if before:
+                name = _METHODS.get(type(op), type(op).__name__)
+                return f"{before!r}.{name}({', '.join(op.written(but=before))})"
+        return f"Pipeline({described(op)})"
+
+    map = _bound_fn(map_readers)
+    filter = _bound_fn(transforms.filter)
+    flat_map = _bound_fn(transforms.flat_map)
+    shuffle = _bound(shuffle)
+    firstn = _bound(firstn)
+    skip = _bound(skip)
+    shard = _bound(shard)
+    chain = _bound(transforms.chain)
+    compose = _bound(transforms.compose)
+    cache = _bound(cache)
+    epochs = _bound(epochs)
+    buffered = _bound(buffered)
+    xmap = _bound_fn(xmap_readers)
+    batch = _bound(batch)
+    map_batches = _bound_fn(map_batches)
