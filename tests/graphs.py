@@ -1,0 +1,257 @@
+"""Random plans of every op that jreader has, for the laws.
+
+Ops are found, not listed: whoever adds one finds it in here, and has to teach `ARGUMENTS` only a
+parameter whose name is new. A plan is drawn as a recipe, so that an equal one can be built cold.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import pkgutil
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+import jreader
+from jreader.readers import Node, length, start
+
+LIMIT = 60
+
+
+def everything() -> set[type[Node]]:
+    """Every op of the library."""
+    for module in pkgutil.walk_packages(jreader.__path__, "jreader."):
+        if module.name != "jreader.__main__":
+            import_module(module.name)
+
+    def below(kind: type) -> Iterator[type]:
+        for child in kind.__subclasses__():
+            if child.__module__.startswith("jreader."):
+                yield child
+                yield from below(child)
+
+    return {op for op in below(Node) if not op.__name__.startswith("_")}
+
+
+def sources(op: type[Node]) -> bool:
+    """Whether an op reads no other reader."""
+    return not {"reader", "readers"} & set(inspect.signature(op).parameters)
+
+
+PROCESSES = {jreader.multiprocess_reader}
+CREATORS = sorted(filter(sources, everything()), key=lambda op: op.__name__)
+OPS = sorted(everything() - set(CREATORS) - PROCESSES, key=lambda op: op.__name__)
+
+
+def number(sample: Any) -> int:
+    """A number for any sample, the same in every process."""
+    return zlib.crc32(repr(canonical(sample)).encode())
+
+
+def tagged(*samples: Any) -> Any:
+    return ("mapped", *samples) if number(samples) % 2 else ["mapped", *samples]
+
+
+def kept(sample: Any) -> bool:
+    return number(sample) % 3 != 0
+
+
+def several(sample: Any) -> Iterator[Any]:
+    return (("part", sample, part) for part in range(number(sample) % 4))
+
+
+def columns_of(columns: Any) -> Any:
+    return columns
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "filter": kept,
+    "flat_map": several,
+    "map_batches": columns_of,
+}
+
+small = st.integers(1, 5)
+ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
+    "n": st.integers(0, 12),
+    "buf_size": st.one_of(st.none(), st.integers(0, 9)),
+    "seed": st.sampled_from([0, 7, 2**40, None]),
+    "batch_size": small,
+    "size": st.integers(0, 4),
+    "drop_last": st.booleans(),
+    "check_alignment": st.booleans(),
+    "process_num": st.integers(1, 3),
+    "buffer_size": small,
+    "order": st.just(True),  # noqa: FBT003  # arrival order has a test of its own
+    "use_pipe": st.just(True),  # noqa: FBT003  # likewise
+    "queue_size": small,
+    "num_shards": st.integers(1, 4),
+    "index": st.integers(0, 3),
+}
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A plain generator function; raises after `fails_after` samples, where that is a number."""
+
+    kind: str
+    count: int
+    base: int
+    fails_after: int | None = None
+
+    def __call__(self) -> Iterator[Any]:
+        for place in range(self.count):
+            if place == self.fails_after:
+                raise BoomError(place)
+            yield SAMPLES[self.kind](self.base * 100 + place)
+        if self.fails_after == self.count:
+            raise BoomError(self.count)
+
+
+class BoomError(Exception):
+    """A source that fails."""
+
+
+SAMPLES: dict[str, Callable[[int], Any]] = {
+    "int": lambda n: n,
+    "none": lambda n: None if n % 2 else n,
+    "text": lambda n: "" if n % 3 else str(n),
+    "tuple": lambda n: (n, str(n)),
+    "array": lambda n: np.arange(n % 3 + 1) + n,
+    "dict": lambda n: {"id": n, "row": np.full(2, n)},
+    "error": lambda n: StopIteration(n) if n % 2 else KeyError(n),
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to build a plan."""
+
+    op: type[Node] | None
+    given: Mapping[str, Any]
+    below: tuple[Recipe, ...] = ()
+    leaf: Leaf | None = None
+
+    def build(self, leaf_of: Callable[[Leaf], Any] = lambda leaf: leaf) -> Any:
+        if self.leaf:
+            return leaf_of(self.leaf)
+        if self.op is jreader.arrays:
+            rows = np.arange(self.given["rows"])
+            return jreader.arrays(*[rows * 10 + width for width in range(self.given["width"])])
+        readers = [part.build(leaf_of) for part in self.below]
+        return self._made(readers)
+
+    def _made(self, readers: list[Any]) -> Any:
+        op = self.op
+        assert op is not None
+        given = dict(self.given)
+        if op is jreader.shuffle and given["buf_size"] is None and length(readers[0]) is None:
+            given["buf_size"] = 6
+        if op is jreader.shard:
+            given["index"] %= given["num_shards"]
+        names = list(inspect.signature(op).parameters)
+        variadic = inspect.signature(op).parameters.get("readers")
+        first = [FUNCTIONS.get(op.__name__, tagged)] if names[0] in FUNCTION_NAMES else []
+        if variadic is None:
+            return op(*first, readers[0], **given)
+        if variadic.kind is variadic.VAR_POSITIONAL:
+            return op(*first, *readers, **given)
+        return op(*first, readers, **given)
+
+    @property
+    def seeded(self) -> bool:
+        """Whether two passes agree."""
+        return self.given.get("seed", 0) is not None and all(part.seeded for part in self.below)
+
+
+FUNCTION_NAMES = {"fn", "func", "mapper"}
+
+leaf_recipes = st.builds(
+    lambda kind, count, base: Recipe(None, {}, leaf=Leaf(kind, count, base)),
+    st.sampled_from(sorted(SAMPLES)),
+    st.integers(0, 14),
+    st.integers(0, 9),
+)
+array_recipes = st.builds(
+    lambda rows, width: Recipe(jreader.arrays, {"rows": rows, "width": width}),
+    st.integers(0, 14),
+    st.integers(1, 2),
+)
+
+
+@st.composite
+def op_recipes(draw: st.DrawFn, op: type[Node], below: st.SearchStrategy[Recipe]) -> Recipe:
+    """A recipe for one op over drawn plans."""
+    given = {}
+    wanted = 1
+    for name in inspect.signature(op).parameters:
+        if name == "readers":
+            wanted = draw(st.integers(1, 3))
+        elif name != "reader" and name not in FUNCTION_NAMES:
+            assert name in ARGUMENTS, f"teach ARGUMENTS in tests/graphs.py what {name!r} may be"
+            given[name] = draw(ARGUMENTS[name])
+    parts = tuple(draw(below) for _ in range(wanted))
+    if op is jreader.map_batches:
+        rows = Recipe(jreader.arrays, {"rows": draw(st.integers(0, 14)), "width": 2})
+        parts = (Recipe(jreader.batch, {"batch_size": draw(small)}, (rows,)),)
+    return Recipe(op, given, parts)
+
+
+def recipes(ops: list[type[Node]] = OPS, depth: int = 4) -> st.SearchStrategy[Recipe]:
+    """Recipes of plans up to `depth` ops high."""
+    plan: st.SearchStrategy[Recipe] = st.one_of(leaf_recipes, array_recipes)
+    for _ in range(depth):
+        below = plan
+        choices = [op_recipes(op, below) for op in ops]
+        plan = st.one_of(below, *choices)
+    return plan
+
+
+def canonical(value: Any) -> Any:
+    """A value that `==` compares: arrays by dtype, shape and bytes, errors by what they say."""
+    if isinstance(value, np.ndarray):
+        return ("array", str(value.dtype), value.shape, value.tobytes())
+    if isinstance(value, np.generic):
+        return ("scalar", str(value.dtype), value.item())
+    if isinstance(value, (list, jreader.Columns)):
+        return ["list", *map(canonical, value)]
+    if isinstance(value, tuple):
+        return tuple(map(canonical, value))
+    if isinstance(value, dict):
+        return {key: canonical(part) for key, part in value.items()}
+    return repr(value) if isinstance(value, BaseException) else value
+
+
+@dataclass
+class Seen:
+    """What a pass gave: its samples, the position before and after each, and how it ended."""
+
+    samples: list[Any]
+    positions: list[Any]
+    error: type[BaseException] | None
+    after: Any
+
+
+def see(reader: Any, at: Any = None, limit: int = LIMIT) -> Seen:
+    """A whole pass, up to `limit` samples."""
+    here = start(reader, at)
+    samples, positions, error = [], [through_json(here.position())], None
+    try:
+        for sample in islice(here.items, limit):
+            samples.append(canonical(sample))
+            positions.append(through_json(here.position()))
+    except Exception as caught:  # noqa: BLE001  # compared below
+        error = type(caught)
+    after = None if error or len(samples) == limit else through_json(here.position())
+    here.close()
+    return Seen(samples, positions, error, after)
+
+
+def through_json(position: Any) -> Any:
+    return json.loads(json.dumps(position))

@@ -1,0 +1,290 @@
+"""The laws: what is true of every op, on random plans (500 each; JREADER_LAWS=once for 5,000)."""
+
+from __future__ import annotations
+
+import threading
+from itertools import islice
+
+import cloudpickle
+from graphs import (
+    CREATORS,
+    LIMIT,
+    OPS,
+    PROCESSES,
+    BoomError,
+    Leaf,
+    Recipe,
+    canonical,
+    kept,
+    leaf_recipes,
+    recipes,
+    see,
+    several,
+    tagged,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import jreader
+from jreader import Pipeline, at_epoch, batch, chain, epochs, firstn, map_readers, shard, shuffle
+from jreader.readers import length, start
+
+plans = recipes()
+seeded = plans.filter(lambda recipe: recipe.seeded)
+with_processes = st.one_of(
+    *[
+        st.builds(
+            lambda op, below, size: Recipe(op, {"queue_size": size}, tuple(below)),
+            st.just(op),
+            st.lists(recipes(depth=1), min_size=1, max_size=3),
+            st.integers(1, 4),
+        )
+        for op in PROCESSES
+    ]
+)
+
+
+def explosive(_leaf: Leaf):
+    def source():
+        raise AssertionError("read while the plan was built")
+
+    return source
+
+
+@given(plans)
+def test_building_reads_nothing(recipe):
+    plan = recipe.build(explosive)
+    repr(plan)
+    length(plan)
+    at_epoch(plan, 3)
+
+
+@given(seeded)
+def test_seeded_passes_are_equal(recipe):
+    plan = recipe.build()
+    first = see(plan)
+    assert see(plan) == first == see(recipe.build())
+
+
+def resumes(recipe, limit=LIMIT, step=1):
+    """A position is a place: the rest of the pass follows, in an equal plan that was never read."""
+    whole = see(recipe.build(), limit=limit)
+    cold = recipe.build()
+    for place in range(0, len(whole.positions), step):
+        rest = see(cold, whole.positions[place], limit - place)
+        assert rest.samples == whole.samples[place:]
+        assert rest.error == whole.error
+        middle = len(rest.positions) // 2
+        again = see(recipe.build(), rest.positions[middle], limit - place - middle)
+        assert again.samples == whole.samples[place + middle :]
+    if whole.after is not None:
+        assert see(cold, whole.after).samples == []
+
+
+@given(plans)
+def test_a_position_is_a_place(recipe):
+    resumes(recipe)
+
+
+@given(st.integers(0, 10**6), plans)
+def test_a_position_of_endless_epochs_is_a_place(_salt, recipe):
+    endless = Recipe(epochs, {"n": None}, (recipe,))
+    resumes(endless, limit=30, step=7)
+
+
+@given(with_processes)
+@settings(max_examples=4)
+def test_a_position_in_processes_is_a_place(recipe):
+    resumes(recipe, step=4)
+
+
+@given(seeded, st.integers(0, 20))
+def test_an_error_arrives_after_the_good_samples_and_the_rest_can_be_resumed(recipe, after):
+    def failing(leaf):
+        return Leaf(leaf.kind, leaf.count, leaf.base, after) if after <= leaf.count else leaf
+
+    healthy = see(recipe.build())
+    broken = see(recipe.build(failing))
+    if broken.error is BoomError:
+        given_ = len(broken.samples)
+        assert broken.samples == healthy.samples[:given_]
+        rest = see(recipe.build(), broken.positions[-1], LIMIT - given_)
+        assert rest.samples == healthy.samples[given_:]
+    else:
+        assert broken == healthy
+
+
+@given(plans)
+def test_a_known_length_is_the_number_of_samples(recipe):
+    plan = recipe.build()
+    known = length(plan)
+    if known is not None:
+        seen = see(plan, limit=2000)
+        if seen.error is None:
+            assert known == len(seen.samples)
+
+
+@given(seeded, st.integers(1, 3))
+def test_epochs_are_the_passes_of_each_epoch(recipe, n):
+    one_by_one = [see(at_epoch(recipe.build(), epoch)) for epoch in range(n)]
+    if all(seen.error is None and len(seen.samples) < LIMIT for seen in one_by_one):
+        together = see(epochs(recipe.build(), n), limit=LIMIT * n)
+        assert together.samples == [s for seen in one_by_one for s in seen.samples]
+
+
+@given(seeded)
+def test_epoch_zero_changes_nothing(recipe):
+    assert see(at_epoch(recipe.build(), 0)) == see(recipe.build())
+
+
+@given(seeded, seeded, seeded)
+def test_chain_is_a_monoid(one, two, three):
+    a, b, c = one.build(), two.build(), three.build()
+    assert see(chain(chain(a, b), c)).samples == see(chain(a, chain(b, c))).samples
+    assert see(chain(a, chain())).samples == see(chain(chain(), a)).samples == see(a).samples
+
+
+@given(seeded)
+def test_maps_compose(recipe):
+    twice = map_readers(tagged, map_readers(tagged, recipe.build()))
+    once = map_readers(lambda sample: tagged(tagged(sample)), recipe.build())
+    assert see(twice).samples == see(once).samples
+
+
+@given(seeded, st.integers(0, 20), st.integers(0, 20))
+def test_firstn_takes_the_minimum(recipe, n, more):
+    twice = see(firstn(firstn(recipe.build(), n), more)).samples
+    assert twice == see(recipe.build()).samples[: min(n, more)]
+
+
+@given(leaf_recipes, st.integers(0, 20), st.integers(0, 5))
+def test_shuffle_permutes_within_windows(recipe, size, seed):
+    plain = see(recipe.build()).samples
+    dealt = see(shuffle(recipe.build(), size, seed)).samples
+    width = max(size, 1)
+    for place in range(0, len(plain), width):
+        window = slice(place, place + width)
+        assert sorted(map(repr, dealt[window])) == sorted(map(repr, plain[window]))
+
+
+@given(seeded, st.integers(2, 20), st.integers(0, 5))
+def test_shuffle_is_blind_to_what_it_deals(recipe, size, seed):
+    above = see(map_readers(tagged, shuffle(recipe.build(), size, seed)))
+    below = see(shuffle(map_readers(tagged, recipe.build()), size, seed))
+    assert above.samples == below.samples
+
+
+@given(seeded, st.integers(1, 6), st.booleans())
+def test_batch_loses_nothing(recipe, size, drop_last):
+    plain = see(recipe.build())
+    batches = see(batch(recipe.build(), size, drop_last))
+    if plain.error is None and len(plain.samples) < LIMIT:
+        together = [sample for part in batches.samples for sample in part[1:]]
+        left = len(plain.samples) % size if drop_last else 0
+        assert together == plain.samples[: len(plain.samples) - left]
+        assert all(len(part) - 1 == size for part in batches.samples[:-1])
+
+
+@given(seeded, st.integers(1, 5))
+def test_shards_partition(recipe, parts):
+    plain = see(recipe.build())
+    if plain.error is None and len(plain.samples) < LIMIT:
+        shards = [see(shard(recipe.build(), parts, index)).samples for index in range(parts)]
+        for place, sample in enumerate(plain.samples):
+            assert shards[place % parts][place // parts] == sample
+        assert sum(map(len, shards)) == len(plain.samples)
+
+
+@given(seeded, st.integers(0, 6), st.integers(1, 4))
+def test_workers_are_invisible(recipe, size, threads):
+    plain = see(recipe.build())
+    assert see(jreader.buffered(recipe.build(), size)).samples == plain.samples
+    if plain.error is None:
+        assert see(jreader.cache(recipe.build())).samples == plain.samples
+    mapped = see(jreader.xmap_readers(tagged, recipe.build(), threads, size + 1, order=True))
+    assert mapped.samples == see(map_readers(tagged, recipe.build())).samples
+
+
+@given(leaf_recipes, st.integers(1, 4), st.integers(1, 4))
+def test_arrival_order_loses_nothing(recipe, threads, size):
+    expected = see(map_readers(tagged, recipe.build())).samples
+    found = [*map(canonical, jreader.xmap_readers(tagged, recipe.build(), threads, size)())]
+    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+
+
+@given(st.integers(0, 8), st.integers(1, 4), st.integers(1, 4), st.booleans())
+@settings(max_examples=100)
+def test_look_ahead_is_bounded(size, threads, buffer_size, order):
+    for bound, made in [
+        (size, lambda source: jreader.buffered(source, size)),
+        (
+            threads + buffer_size,
+            lambda source: jreader.xmap_readers(tagged, source, threads, buffer_size, order),
+        ),
+    ]:
+        asked = 0
+        beyond = []
+
+        def source(bound=bound, beyond=beyond):
+            for pulled in range(40):
+                if pulled + 1 > asked + bound:
+                    beyond.append((pulled, asked))
+                yield pulled
+
+        items = made(source)()
+        for _ in range(41):
+            asked += 1
+            next(items, None)
+        assert beyond == []
+
+
+@given(plans, st.integers(0, 10))
+@settings(max_examples=200)
+def test_a_pass_that_is_closed_leaves_no_thread(recipe, n):
+    here = start(recipe.build())
+    try:
+        for _ in islice(here.items, n):
+            pass
+    except Exception:  # noqa: BLE001  # how it went is another law
+        pass
+    here.close()
+    del here
+    for thread in threading.enumerate():
+        if thread.name.startswith("jreader "):
+            thread.join(5)
+            assert not thread.is_alive()
+
+
+def test_plans_travel(tmp_path, python):
+    """The same plan is printed, and the same samples come out, in another process."""
+    made = []
+
+    @given(plans.filter(lambda recipe: recipe.seeded))
+    @settings(max_examples=300)
+    def collect(recipe):
+        plan = recipe.build()
+        made.append((plan, repr(plan), repr(see(plan))))
+
+    collect()
+    (tmp_path / "plans").write_bytes(cloudpickle.dumps(made))
+    script = """
+        import pickle
+        from graphs import see
+        plans = pickle.load(open("plans", "rb"))
+        for plan, written, seen in plans:
+            assert repr(plan) == written
+            assert repr(see(plan)) == seen
+        print(len(plans))
+    """
+    assert int(python(script, cwd=tmp_path).stdout) == len(made) > 100
+
+
+def test_every_op_is_under_the_laws():
+    assert {op.__name__ for op in OPS} >= {"map_readers", "shuffle", "buffered", "cache"}
+    assert Pipeline in OPS
+    assert all(op.__module__.startswith("jreader.sources") for op in CREATORS)
+
+
+def test_functions_of_the_laws_do_what_they_should():
+    assert {kept(n) for n in range(20)} == {True, False}
+    assert {len(list(several(n))) for n in range(40)} == {0, 1, 2, 3}
