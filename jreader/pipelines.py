@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar
 
 from jreader import errors, transforms
 from jreader.batches import batch, map_batches
-from jreader.readers import Node, Pass, Position, Reader, described, epochs, length, start
+from jreader.readers import Node, Pass, Position, Reader, described, epochs, length, origin, start
 from jreader.readers.nodes import children
 from jreader.transforms import cache, firstn, map_readers, shard, shuffle, skip
 from jreader.workers import buffered, xmap_readers
+
+if TYPE_CHECKING:
+    from jreader.feeds import FeedList
+    from jreader.loaders import DataLoader
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -54,10 +58,7 @@ _METHODS: dict[type, str] = {map_readers: "map", xmap_readers: "xmap"}
 
 def _gives_batches(reader: Reader[Any]) -> bool:
     """Whether what a reader gives are batches: made by `batch`, and handed on whole since."""
-    if isinstance(reader, (batch, map_batches)):
-        return True
-    handed_on = (Pipeline, shuffle, firstn, skip, shard, cache, epochs, buffered, transforms.filter)
-    return isinstance(reader, handed_on) and _gives_batches(reader.reader)
+    return isinstance(origin(reader, "all", "some"), (batch, map_batches))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -78,6 +79,7 @@ class Pipeline(Node[T]):
     """
 
     reader: Reader[T]
+    hands_on: ClassVar[Literal["", "all", "some"]] = "all"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader."""
@@ -121,6 +123,47 @@ class Pipeline(Node[T]):
                 name = _METHODS.get(type(op), type(op).__name__)
                 return f"{before!r}.{name}({', '.join(op.written(but=before))})"
         return f"Pipeline({described(op)})"
+
+    def load(
+        self,
+        feed_list: FeedList | None = None,
+        *,
+        capacity: int = 2,
+        sharding: Any = None,
+        pmap: Any = None,
+        drop_last: bool = True,
+    ) -> DataLoader:
+        """A loader of feeds on devices, from a pipeline of batches (`jreader.loaders.loaded`).
+
+        >>> import numpy as np
+        >>> from jreader import arrays
+        >>> loader = Pipeline(arrays(x=np.arange(10.0))).batch(4).load()
+        >>> [feed["x"].shape for feed in loader], len(loader)
+        ([(4,), (4,)], 2)
+
+        Args:
+            feed_list: The fields, as `data`; a mapping from names to places; None for feeds with
+                the tree of the samples.
+            capacity: How many feeds are on the devices before they are asked for; 0 for none.
+            sharding: A Sharding, a Mesh (its first axis), a Device, a tree of them for the fields;
+                None for the default device; "host" for NumPy feeds.
+            pmap: True (the local devices) or a list of D devices, for feeds of [D, n / D, ...].
+            drop_last: Whether a short last batch is left out. Otherwise it is padded with zeros,
+                and every feed carries a `mask`.
+
+        Raises:
+            BatchNotDivisible: The devices cannot divide the batch; it says which sizes they can.
+        """
+        from jreader.loaders import DataLoader  # jax is loaded where feeds are made, not before
+
+        return DataLoader.over(
+            self,
+            feed_list,
+            capacity=capacity,
+            sharding=sharding,
+            pmap=pmap,
+            drop_last=drop_last,
+        )
 
     map = _bound_fn(map_readers)
     filter = _bound_fn(transforms.filter)

@@ -29,6 +29,7 @@ from jreader.readers.nodes import (
     described,
     explain,
     length,
+    origin,
     start,
 )
 from jreader.readers.trees import Columns, leaves, map_tree, rebuilt, same_structure
@@ -48,6 +49,7 @@ __all__ = [
     "leaves",
     "length",
     "map_tree",
+    "origin",
     "rebuilt",
     "same_structure",
     "start",

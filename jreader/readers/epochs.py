@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from jreader import errors
 from jreader.readers.nodes import Node, Pass, Position, Reader, counted, length, rewritten, start
@@ -56,6 +56,7 @@ class epochs(Node[T]):
 
     reader: Reader[T]
     n: int | None = None
+    hands_on: ClassVar[Literal["", "all", "some"]] = "some"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader, and no whole number."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields
 from itertools import chain, compress, islice, repeat
 from operator import length_hint
-from typing import Any, ClassVar, Generic, NamedTuple, NoReturn, TypeAlias, TypedDict, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, NoReturn, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
 from tqdm import tqdm
@@ -73,6 +73,9 @@ class Node(Generic[T]):
     """
 
     pinned: ClassVar[bool] = False
+    """Whether epochs and draws stop here."""
+    hands_on: ClassVar[Literal["", "all", "some"]] = ""
+    """Whether its samples are those of its field `reader`, as they are: all of them, or some."""
     made_at: str
 
     def __new__(cls, *_args: object, **_kwargs: object) -> Node[T]:
@@ -246,6 +249,18 @@ def children(node: Node[Any]) -> Iterator[Node[Any]]:
         for part in value if isinstance(value, tuple) else (value,):
             if isinstance(part, Node):
                 yield part
+
+
+def origin(reader: Reader[Any], *how: str) -> Reader[Any]:
+    """Where samples come from that ops only hand on, as `Node.hands_on` says ("all", "some").
+
+    >>> from jreader import batch, firstn
+    >>> origin(firstn(batch(lambda: "abc", 2), 1), "all", "some")
+    batch(<lambda>, batch_size=2)
+    """
+    while isinstance(reader, Node) and reader.hands_on in how:
+        (reader,) = (getattr(reader, name) for name in _names(reader) if name == "reader")
+    return reader
 
 
 def _unseeded(node: Node[Any]) -> Iterator[Node[Any]]:

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, Literal, TypeVar
 
 from jreader import errors
 from jreader.readers import Node, Pass, Position, Reader, counted, length, start
@@ -42,6 +42,7 @@ class cache(Node[T]):
 
     reader: Reader[T]
     pinned: ClassVar[bool] = True
+    hands_on: ClassVar[Literal["", "all", "some"]] = "all"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from jreader import errors
 from jreader.readers import Node, Pass, Position, Reader, explain, length, start
@@ -92,6 +92,7 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
 
     fn: Callable[[T], object]
     reader: Reader[T]
+    hands_on: ClassVar[Literal["", "all", "some"]] = "some"
 
     def __post_init__(self) -> None:
         """Refuses what cannot be called."""

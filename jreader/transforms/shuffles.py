@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -45,6 +45,7 @@ class shuffle(Node[T]):
     buf_size: int | None = None
     seed: Any = None
     epoch: int = field(default=0, init=False)
+    hands_on: ClassVar[Literal["", "all", "some"]] = "all"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader, size or seed."""

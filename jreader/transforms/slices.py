@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from typing import TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 from jreader import errors
 from jreader.readers import Node, Pass, Position, Reader, counted, length, start
@@ -26,6 +26,7 @@ class firstn(Node[T]):
 
     reader: Reader[T]
     n: int
+    hands_on: ClassVar[Literal["", "all", "some"]] = "some"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader, and no whole number."""
@@ -59,6 +60,7 @@ class skip(Node[T]):
 
     reader: Reader[T]
     n: int
+    hands_on: ClassVar[Literal["", "all", "some"]] = "some"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader, and no whole number."""
@@ -96,6 +98,7 @@ class shard(Node[T]):
     reader: Reader[T]
     num_shards: int
     index: int
+    hands_on: ClassVar[Literal["", "all", "some"]] = "some"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader, and no part of the partition."""

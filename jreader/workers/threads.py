@@ -6,11 +6,12 @@ import atexit
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from itertools import count
 from queue import SimpleQueue
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from jreader import errors
 from jreader.readers import Node, Pass, Position, Reader, explain, length, start
@@ -37,6 +38,7 @@ class buffered(Node[T]):
 
     reader: Reader[T]
     size: int
+    hands_on: ClassVar[Literal["", "all", "some"]] = "all"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader, and no size."""
@@ -183,7 +185,7 @@ class Ahead(Generic[S, T]):
 
     def begin(self, threads: int) -> None:
         """Starts the threads."""
-        _stop_at_exit(self)
+        stopped_at_exit(self)
         for _ in range(threads):
             thread = threading.Thread(target=self._work, name=f"jreader {self.op}", daemon=True)
             with self.counting:
@@ -289,15 +291,23 @@ class Ahead(Generic[S, T]):
             self.working -= 1
             last = self.working == 0
         if last:
-            _running.discard(self)
             self.up.close()
 
 
-_running: set[Ahead[Any, Any]] = set()
+class Stoppable(Protocol):
+    """What runs threads, and can ask them to end."""
+
+    threads: list[threading.Thread]
+
+    def stop(self) -> None:
+        """Asks the threads to end."""
 
 
-def _stop_at_exit(state: Ahead[Any, Any]) -> None:
-    """Lets `_stop_all` run before whatever was imported until now tears itself down (jax)."""
+_running: weakref.WeakSet[Stoppable] = weakref.WeakSet()
+
+
+def stopped_at_exit(state: Stoppable) -> None:
+    """Has `state` stopped before whatever was imported until now tears itself down (jax)."""
     _running.add(state)
     atexit.unregister(_stop_all)
     atexit.register(_stop_all)

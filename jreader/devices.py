@@ -1,0 +1,258 @@
+"""Host to devices: where feeds go, and how they get there.
+
+One `NamedSharding(Mesh(devices, ("data",)), P("data"))` serves the flat layout and pmap's: the pmap
+layout is a reshape of the host array, before it is placed, and free. Not `jax.make_mesh`: its axes
+are Explicit, which breaks pmap and leaks into users' code. On one device feeds stay uncommitted:
+committed arrays make a step whose parameters are not compile a second time.
+
+Devices, shardings and the x64 mode are resolved on the user's thread, because jax's context managers
+do not reach the thread that places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+
+from jreader.errors import BatchNotDivisible, FeedMismatch
+from jreader.readers import described, leaves, rebuilt
+
+_NARROW = {"int64": "int32", "uint64": "uint32", "float64": "float32", "complex128": "complex64"}
+
+
+@lru_cache(64)
+def over(devices: tuple[jax.Device, ...]) -> NamedSharding:
+    """The first axis dealt over devices; one object for equal devices, so jit's cache hits."""
+    return NamedSharding(Mesh(np.array(devices), ("data",)), PartitionSpec("data"))
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where feeds go.
+
+    Attributes:
+        target: None (the default device, uncommitted), a Sharding, a tree of them that a feed's
+            tree begins with, or "host" (feeds stay NumPy arrays).
+        parts: How many devices the first axis of the pmap layout counts; None for flat feeds.
+        x64: Whether 64-bit dtypes are kept.
+        default: The device that `jax.default_device` named, if any.
+    """
+
+    target: Any = None
+    parts: int | None = None
+    x64: bool = False
+    default: Any = None
+
+    def canonical(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """What a dtype becomes on a device: 64 bits only in x64 mode."""
+        if self.x64 or self.target == "host":
+            return dtype
+        return np.dtype(_NARROW.get(dtype.name, dtype))
+
+    def put(self, feed: Any) -> Any:
+        """The feed on its devices: one call for the whole tree, whose order is kept."""
+        if self.target == "host":
+            return feed
+        arrays = leaves(feed)
+        with self._modes():
+            if self.target is None:
+                placed = jax.device_put(arrays)
+            elif jax.process_count() > 1:
+                placed = list(map(_own_part, arrays, self.shardings(feed)))
+            else:
+                placed = jax.device_put(arrays, self.shardings(feed))
+        return rebuilt(feed, iter(placed))
+
+    def _modes(self) -> AbstractContextManager[None]:
+        if _x64() != self.x64:
+            mode: AbstractContextManager[None] = jax.enable_x64(self.x64)
+            return mode
+        if self.target is None and self.default is not None:
+            device: AbstractContextManager[None] = jax.default_device(self.default)
+            return device
+        return nullcontext()
+
+    def shardings(self, feed: Any) -> list[Any]:
+        """The sharding of each leaf of a feed (None: the default device)."""
+        if self.target is None or self.target == "host":
+            return [None] * len(leaves(feed))
+        return list(_shardings(self.target, feed))
+
+    def check(self, rows: int) -> None:
+        """Refuses a number of rows that the devices cannot divide.
+
+        Raises:
+            BatchNotDivisible: With the two nearest numbers that they can.
+        """
+        if self._divides(rows):
+            return
+        most = max([self.parts or 1, *(len(s.device_set) for s in self._targets())])
+        near = [n for n in range(max(rows - most, 1), rows + most + 1) if self._divides(n)]
+        below = [n for n in near if n < rows][-1:]
+        above = [n for n in near if n > rows][:1]
+        raise BatchNotDivisible(
+            f"a batch of {rows} samples cannot be split evenly over {most} devices. Use a batch "
+            f"size of {' or '.join(map(str, below + above))}."
+        )
+
+    def _divides(self, rows: int) -> bool:
+        if self.parts:
+            return rows % self.parts == 0
+        return all(rows % _split(sharding) == 0 for sharding in self._targets())
+
+    def _targets(self) -> list[Sharding]:
+        if self.target is None or self.target == "host":
+            return []
+        return [leaf for leaf in leaves(self.target) if isinstance(leaf, Sharding)]
+
+    def with_mask(self) -> Any:
+        """The target of feeds that carry a mask: split like the first field."""
+        if isinstance(self.target, dict):
+            return {**self.target, "mask": _along_rows(self._targets()[0])}
+        if isinstance(self.target, (tuple, list)):
+            return (*self.target, _along_rows(self._targets()[0]))
+        return self.target
+
+    def replicated(self, tree: Any) -> Any:
+        """A tree (parameters, say) on every device of the feeds."""
+        targets = self._targets()
+        if not targets:
+            return tree if self.target == "host" else jax.device_put(tree)
+        if isinstance(targets[0], NamedSharding):
+            return jax.device_put(tree, NamedSharding(targets[0].mesh, PartitionSpec()))
+        return jax.device_put(tree, targets[0])
+
+
+def _shardings(target: Any, feed: Any) -> Iterator[Sharding]:
+    """The sharding of each leaf, where a tree of shardings may end above the leaves."""
+    if isinstance(target, Sharding):
+        yield from [target] * len(leaves(feed))
+    elif isinstance(target, dict) and isinstance(feed, dict) and target.keys() == feed.keys():
+        for name, part in feed.items():
+            yield from _shardings(target[name], part)
+    elif isinstance(target, tuple) and isinstance(feed, tuple) and len(target) == len(feed):
+        for sharding, part in zip(target, feed, strict=True):
+            yield from _shardings(sharding, part)
+    else:
+        raise FeedMismatch(
+            f"the tree of shardings does not fit the feeds: it is {described(target)}, a feed is "
+            f"{described(feed)}. Give one sharding for all, or one for each field."
+        )
+
+
+def _split(sharding: Sharding) -> int:
+    """Into how many parts a sharding cuts the first axis."""
+    if isinstance(sharding, NamedSharding):
+        first = (*sharding.spec, None)[0]
+        names = (first,) if isinstance(first, str) else tuple(first or ())
+        return int(np.prod([sharding.mesh.shape[name] for name in names]))
+    rows = len(sharding.device_set)  # one row a device divides, if any number does
+    try:
+        return rows // sharding.shard_shape((rows,))[0]
+    except ValueError:
+        return 1
+
+
+def _along_rows(sharding: Sharding) -> Sharding:
+    if isinstance(sharding, NamedSharding):
+        return NamedSharding(sharding.mesh, PartitionSpec(*sharding.spec[:1]))
+    return sharding
+
+
+def _own_part(rows: np.ndarray[Any, Any], sharding: Sharding) -> jax.Array:
+    """This process's part of a global array; the shape is the global one, told, never guessed.
+
+    Not `device_put`: onto devices of other processes it runs a hidden collective.
+    """
+    return jax.make_array_from_callback(rows.shape, sharding, lambda index: rows[index])
+
+
+def places_placement(places: Any) -> Placement:
+    """Where the seeds' `places` say feeds go.
+
+    >>> places_placement(None)
+    Placement(target=None, parts=None, x64=False, default=None)
+    >>> places_placement(jax.devices()[:2]).parts
+    2
+
+    Args:
+        places: None; a `jax.Device`; a list of devices, which get one batch each; a Sharding.
+
+    Raises:
+        TypeError: It is none of them.
+        ValueError: A device is listed twice, or belongs to another process.
+    """
+    if isinstance(places, (list, tuple)) and all(isinstance(part, jax.Device) for part in places):
+        return _modes(over(_own(places)), len(places))
+    return sharding_placement(places, call="places")
+
+
+def sharding_placement(sharding: Any = None, pmap: Any = None, call: str = "sharding") -> Placement:
+    """Where `load(sharding=..., pmap=...)` says feeds go.
+
+    >>> sharding_placement(pmap=jax.devices()[:2]).parts
+    2
+
+    Raises:
+        TypeError: Neither is what it should be, or both are given.
+    """
+    if pmap is not None and pmap is not False:
+        if sharding is not None:
+            raise TypeError("load(...) takes sharding or pmap, not both: leave one of them out.")
+        devices = jax.local_devices() if pmap is True else pmap
+        if not isinstance(devices, (list, tuple)):
+            raise TypeError(f"load(pmap=...) needs True or a list of devices, not {pmap!r}.")
+        return _modes(over(_own(devices)), len(devices))
+    if sharding is None or (isinstance(sharding, str) and sharding == "host"):
+        return _modes(sharding, None)
+    return _modes(_target(sharding, call), None)
+
+
+def _target(sharding: Any, call: str) -> Any:
+    if isinstance(sharding, Sharding):
+        return sharding
+    if isinstance(sharding, Mesh):
+        return NamedSharding(sharding, PartitionSpec(sharding.axis_names[0]))
+    if isinstance(sharding, jax.Device):
+        return SingleDeviceSharding(_own([sharding])[0])
+    if isinstance(sharding, dict) and sharding:
+        return {name: _target(part, f"{call}[{name!r}]") for name, part in sharding.items()}
+    if isinstance(sharding, (tuple, list)) and sharding:
+        parts = [_target(part, f"{call}[{place}]") for place, part in enumerate(sharding)]
+        return tuple(parts)
+    raise TypeError(
+        f"{call} needs a jax Sharding, Mesh or Device, a tree of them, 'host', or None, not "
+        f"{sharding!r}. For a PartitionSpec give NamedSharding(mesh, spec); for pmap over a list of "
+        f"devices give places=devices, or load(pmap=devices)."
+    )
+
+
+def _own(devices: Sequence[Any]) -> tuple[jax.Device, ...]:
+    if not devices or not all(isinstance(device, jax.Device) for device in devices):
+        raise TypeError(f"a list of jax devices is needed, at least one, not {devices!r}.")
+    if len(set(devices)) < len(devices):
+        raise ValueError(f"each device may be listed once, but here: {devices!r}.")
+    others = [device for device in devices if device.process_index != jax.process_index()]
+    if others:
+        raise ValueError(
+            f"{others} belong to another process, which alone can feed them: use "
+            f"jax.local_devices(), or a sharding over all of them."
+        )
+    return tuple(devices)
+
+
+def _modes(target: Any, parts: int | None) -> Placement:
+    """The placement, with what jax's context managers say on this thread."""
+    default = jax.config.jax_default_device  # type: ignore[attr-defined]  # set at run time
+    return Placement(target, parts, _x64(), default)
+
+
+def _x64() -> bool:
+    return jax.dtypes.canonicalize_dtype(np.int64).itemsize == 8  # noqa: PLR2004  # bytes

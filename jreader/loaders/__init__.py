@@ -1,0 +1,15 @@
+"""Batches to feeds on devices, ahead of the step: two doors, one engine.
+
+`DataLoader.from_generator` is the seeds' door, `Pipeline.load` the one for JAX; both make the same
+`DataLoader`. Each epoch is a pass over a reader of batches, prepared on the host and placed by
+whoever is free (`workers/lookahead.py`), so its position is that of the batch handed over last.
+
+Every feed of a loader has one shape, so a step compiles once: what is short at the end of an epoch is
+dropped, or padded under a mask that every feed of that loader then carries.
+"""
+
+from jreader.loaders.loader import DataLoader, PyReader
+from jreader.loaders.passes import FeedPass
+from jreader.loaders.training import train
+
+__all__ = ["DataLoader", "FeedPass", "PyReader", "train"]

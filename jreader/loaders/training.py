@@ -1,0 +1,75 @@
+"""The seeds' training loop, in JAX terms."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from tqdm import tqdm
+
+from jreader import errors
+from jreader.feeds import FeedList
+from jreader.loaders.loader import DataLoader
+from jreader.readers import Reader, leaves
+
+S = TypeVar("S")
+
+
+def train(
+    step: Callable[[S, Any], tuple[S, Any]],
+    state: S,
+    batch_reader: DataLoader | Reader[Any],
+    mapping: FeedList | None = None,
+    total_pass: int = 1,
+    *,
+    progress: bool = True,
+) -> tuple[S, list[Any]]:
+    """The state after `total_pass` epochs of `state, metrics = step(state, feed)`.
+
+    The bar shows samples a second, and the share of time that the step waited for data.
+
+    >>> step = lambda total, feed: (total + int(feed["x"].sum()), {"rows": len(feed["x"])})
+    >>> train(step, 0, lambda: [[(1,), (2,)], [(3,), (4,)]], {"x": 0}, 2, progress=False)
+    (20, [{'rows': 2}, {'rows': 2}])
+
+    Args:
+        step: Takes the state and a feed, gives the next state and metrics (any tree).
+        state: What the first step takes.
+        batch_reader: A `DataLoader`, or a reader of batches (lists of samples).
+        mapping: The fields of a batch reader: names to places, or a feed_list.
+        total_pass: The number of epochs.
+        progress: False for no bar.
+
+    Returns:
+        The last state, and the metrics of the last step of each epoch (None for an empty one).
+    """
+    errors.check_function("train(step, state, batch_reader)", step)
+    passes = errors.check_number("total_pass of train", total_pass)
+    if isinstance(batch_reader, DataLoader):
+        if mapping is not None:
+            raise TypeError("train(mapping=...) is for batch readers: a DataLoader has a feed_list")
+        loader = batch_reader
+    else:
+        loader = DataLoader.from_generator(mapping).set_sample_list_generator(batch_reader)
+    history = []
+    for number in range(passes):
+        metrics = None
+        with iter(loader) as feeds, _bar(number, passes, progress) as bar:
+            began = time.perf_counter()
+            for feed in feeds:
+                state, metrics = step(state, feed)
+                _show(bar, feed, feeds.waited / (time.perf_counter() - began))
+        history.append(metrics)
+    return state, history
+
+
+def _bar(number: int, passes: int, progress: bool) -> tqdm[Any]:
+    return tqdm(desc=f"pass {number + 1}/{passes}", unit=" samples", disable=not progress)
+
+
+def _show(bar: tqdm[Any], feed: Any, waited: float) -> None:
+    if not bar.disable:
+        rows = leaves(feed)[-1].shape
+        bar.set_postfix_str(f"waited {waited:.0%}", refresh=False)
+        bar.update(rows[0])
