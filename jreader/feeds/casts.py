@@ -1,0 +1,145 @@
+"""Values to arrays of another dtype, none of them changed in silence."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from jreader.errors import FeedMismatch
+from jreader.readers import described
+
+Array: TypeAlias = np.ndarray[Any, Any]
+DType: TypeAlias = np.dtype[Any]
+
+_EXACT = 2**53 - 1  # beyond it, a float64 no longer tells which integer it came from
+_WIDEST = -(2**63), 2**64 - 1
+
+
+def cast(array: Array, dtype: DType, name: str) -> Array:
+    """`array` in another dtype, with the values it had; `name` is how an error calls it.
+
+    Floats are rounded to the precision of `dtype`, and so are integers that become floats.
+
+    >>> cast(np.array([1.0, 2.0]), np.dtype("int32"), "field 'label'")
+    array([1, 2], dtype=int32)
+    >>> cast(np.array([1, 300]), np.dtype("uint8"), "field 'label'")
+    Traceback (most recent call last):
+    jreader.errors.FeedMismatch: field 'label' holds 300 in sample 1 of its batch, which uint8 \
+cannot hold: map it to a value that fits, or declare a dtype that holds it.
+
+    Raises:
+        FeedMismatch: A value would change.
+    """
+    if np.can_cast(array.dtype, dtype, "safe"):
+        return array.astype(dtype, copy=False)
+    if array.dtype.kind == "c" and dtype.kind != "c":
+        raise FeedMismatch(
+            f"{name} holds complex numbers, which {dtype} cannot: declare complex64, or map them."
+        )
+    limits = _whole(dtype)
+    bad = _not_whole(array, *limits) if limits else None
+    with np.errstate(over="ignore", invalid="ignore"):
+        changed = array.astype(dtype)
+    if not limits and not np.isfinite(changed).all():
+        bad = np.isfinite(array) & ~np.isfinite(changed)
+    if bad is not None and bad.any():
+        raise _unfit(array, bad, dtype, name)
+    return changed
+
+
+def _whole(dtype: DType) -> tuple[int, int] | None:
+    """The least and the greatest value, where a dtype holds whole numbers only."""
+    if dtype.kind == "b":
+        return 0, 1
+    if dtype.kind not in "iu":
+        return None
+    limits = np.iinfo(dtype)
+    return int(limits.min), int(limits.max)
+
+
+def _not_whole(array: Array, least: int, most: int) -> Array | None:
+    """Where values are no whole numbers between `least` and `most`; None if nowhere."""
+    if array.dtype.kind in "iu":
+        if not array.size or (least <= int(array.min()) and int(array.max()) <= most):
+            return None
+        return np.asarray((array < least) | (array > most))
+    values = array.astype(np.float64)
+    inside = (values >= max(least, -_EXACT)) & (values <= min(most, _EXACT))
+    return np.asarray(~(inside & (np.trunc(values) == values)))
+
+
+def _unfit(array: Array, bad: Array, dtype: DType, name: str) -> FeedMismatch:
+    place = np.unravel_index(int(bad.argmax()), bad.shape)
+    narrowed = array.dtype.itemsize > dtype.itemsize == np.dtype("int32").itemsize
+    hint = ' (64 bits need jax.config.update("jax_enable_x64", True))' if narrowed else ""
+    return FeedMismatch(
+        f"{name} holds {array[place]} in sample {place[0]} of its batch, which {dtype} cannot "
+        f"hold: map it to a value that fits, or declare a dtype that holds it{hint}."
+    )
+
+
+def numbers(values: Any, name: str) -> Array:
+    """A column as an array, given as one or as a list of what the samples hold."""
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise _no_array(values, name, error) from None
+    if why := unplaceable(array.dtype):
+        raise _no_numbers(np.asarray(values, dtype=object), f"{name} ({array.dtype})", why)
+    if not array.ndim or not len(array):
+        raise FeedMismatch(
+            f"{name} is {described(array)}, which holds no samples: give an array with a row for "
+            f"each sample of the batch, and at least one."
+        )
+    return array
+
+
+def _no_numbers(array: Array, name: str, why: str) -> FeedMismatch:
+    odd = ((place, held) for place, held in np.ndenumerate(array) if not _is_number(held))
+    place, held = next(odd, ((), None))
+    where = f" in sample {place[0]} of its batch" if place else ""
+    if isinstance(held, int):
+        why = "no dtype of a device is wide enough for it"
+    return FeedMismatch(
+        f"{name} holds {described(held)}{where}: {why}. Map it to numbers first, or leave the "
+        f'field out with a mapping, as in feed_list={{"image": 0}}.'
+    )
+
+
+def _is_number(held: object) -> bool:
+    if isinstance(held, int):
+        return _WIDEST[0] <= held <= _WIDEST[1]
+    return isinstance(held, (float, complex, np.number, np.bool_))
+
+
+def _no_array(values: Any, name: str, error: Exception) -> FeedMismatch:
+    shapes = list(map(_shape, values)) if isinstance(values, (list, tuple)) else []
+    odd = next((place for place, shape in enumerate(shapes) if shape != shapes[0]), None)
+    if odd is None:
+        return FeedMismatch(f"{name} cannot become an array: {error}")
+    return FeedMismatch(
+        f"{name} is ragged: sample 0 has {shapes[0]}, sample {odd} of its batch has {shapes[odd]}. "
+        f"Pad or crop them to one shape first."
+    )
+
+
+def _shape(value: Any) -> str:
+    try:
+        return f"shape {np.shape(value)}"
+    except (TypeError, ValueError):
+        return "no shape"
+
+
+def unplaceable(dtype: DType) -> str | None:
+    """Why values of this dtype cannot live on a device; None where they can."""
+    if dtype.kind in "US":
+        return f"strings ({dtype}) cannot live on a device"
+    if dtype.kind == "O":
+        return "Python objects cannot live on a device"
+    if dtype.kind in "mM":
+        return f"dates and times ({dtype}) cannot live on a device"
+    # The numbers that NumPy learned from ml_dtypes are of kind V too, but of a type of their own.
+    if dtype.kind not in "biufcV" or dtype.char in "gG" or dtype.type is np.void:
+        return f"{dtype} cannot live on a device"
+    return None

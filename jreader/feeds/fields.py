@@ -1,0 +1,124 @@
+"""Fields of the feeds: declared by the user as `data`, and held against a batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from jreader.errors import FeedMismatch, check_number
+from jreader.feeds.casts import Array, DType, cast, numbers, unplaceable
+from jreader.readers import described
+
+
+@dataclass(frozen=True)
+class data:
+    """A field of the feeds: its name, shape and dtype.
+
+    >>> data("image", shape=[None, 784], dtype="float32").shape
+    (None, 784)
+    >>> data("label", shape=(-1, 1), dtype="int64") == data("label", (None, 1), int)
+    True
+
+    Args:
+        name: What the field is called in the feeds.
+        shape: The batch axis first, then the shape of a sample; None or -1 stands for any size.
+        dtype: What `np.dtype` takes, or "bfloat16": booleans and numbers.
+
+    Raises:
+        TypeError: An argument is of the wrong kind, or the dtype cannot live on a device.
+        ValueError: The name is empty, or the shape lacks the batch axis or has impossible sizes.
+    """
+
+    name: str
+    shape: tuple[int | None, ...]
+    dtype: DType
+
+    def __init__(
+        self, name: str, shape: Sequence[int | None] = (None,), dtype: DTypeLike = "float32"
+    ) -> None:
+        """Refuses what cannot be fed."""
+        if not isinstance(name, str):
+            raise TypeError(f"data(name) needs the name of a field (a str), not {name!r}")
+        if not name:
+            raise ValueError('data(name) needs a name that is not empty: data("image")')
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "shape", _checked_shape(name, shape))
+        object.__setattr__(self, "dtype", _checked_dtype(name, dtype))
+
+
+def _checked_shape(name: str, shape: object) -> tuple[int | None, ...]:
+    needed = f"data({name!r}, shape) needs the batch axis first, as in [None, 784], not {shape!r}"
+    if not isinstance(shape, (list, tuple)):
+        raise TypeError(needed)
+    if not shape:
+        raise ValueError(needed)
+    call = f"data({name!r}, {shape!r}), but for None and -1 (any size),"
+    return tuple(
+        None if size is None or size == -1 else check_number(call, size, 1) for size in shape
+    )
+
+
+def _checked_dtype(name: str, dtype: Any) -> DType:
+    call = f"data({name!r}, dtype={described(dtype)})"
+    if dtype is None:
+        raise TypeError(f'{call} needs a dtype: "float32", "int64", "bool" or another number')
+    try:
+        if isinstance(dtype, str) and dtype == "bfloat16":
+            import_module("ml_dtypes")  # teaches NumPy the name
+        checked = np.dtype(dtype)
+    except ImportError:
+        raise TypeError(f"{call} needs the package ml_dtypes: pip install ml_dtypes") from None
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{call} needs what np.dtype takes, such as 'float32': {error}") from None
+    if why := unplaceable(checked):
+        raise TypeError(f"{call}: {why}. Declare a number, such as 'float32' or 'int64'.")
+    native: DType = checked.newbyteorder("=")
+    return native
+
+
+@dataclass(frozen=True)
+class Column:
+    """One field of the feeds: what it is called, where it comes from, what it has to be.
+
+    A `key` of None is the place in the feed_list for tuples, and the name for dicts.
+    """
+
+    name: str
+    key: int | str | None = None
+    shape: tuple[int | None, ...] | None = None
+    dtype: DType | None = None
+
+    def feed(self, values: Any, canonical: Callable[[DType], DType]) -> Array:
+        """The column of a batch, cast and reshaped."""
+        name = f"field {self.name!r}"
+        array = numbers(values, name)
+        native = array.dtype.newbyteorder("=")
+        array = cast(array, canonical(native) if self.dtype is None else self.dtype, name)
+        return array if self.shape is None else self._shaped(array, self.shape)
+
+    def _shaped(self, array: Array, shape: tuple[int | None, ...]) -> Array:
+        inner = known(shape[1:])
+        other_rank = array.ndim != len(shape)
+        if other_rank and inner is not None and math.prod(array.shape[1:]) == math.prod(inner):
+            array = array.reshape(len(array), *inner)
+        if array.ndim == len(shape) and all(
+            wanted in (None, size) for wanted, size in zip(shape, array.shape, strict=True)
+        ):
+            return array
+        raise FeedMismatch(
+            f"field {self.name!r} is declared as data({self.name!r}, {list(shape)}), but its batch "
+            f"has the shape {list(array.shape)}, samples first: declare that, with None for sizes "
+            f"that may vary, or map the samples to the declared shape."
+        )
+
+
+def known(shape: tuple[int | None, ...]) -> tuple[int, ...] | None:
+    """The shape, if it leaves no size open."""
+    sizes = tuple(size for size in shape if size is not None)
+    return sizes if len(sizes) == len(shape) else None

@@ -1,0 +1,280 @@
+"""Batches to feeds: which part of a sample is which field."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from jreader.batches import stack
+from jreader.errors import FeedMismatch, check_number
+from jreader.feeds.casts import Array, DType
+from jreader.feeds.fields import Column, data, known
+from jreader.readers import Columns, described, leaves, map_tree, rebuilt
+
+FeedList: TypeAlias = (
+    Sequence[data] | Mapping[str, int] | Mapping[str, str] | Mapping[data, int] | Mapping[data, str]
+)
+
+_AMBIGUOUS = (
+    "a batch reader yields lists of samples, and each sample is a tuple: [([1, 1, 1],), "
+    "([2, 2, 2],)] is valid, while [[1, 1, 1], [2, 2, 2]] is ambiguous: is it two samples of one "
+    "field, or two of three fields? Make each sample a tuple."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Feeds:
+    """What batches become: host arrays by name, in the order of a feed_list.
+
+    >>> feeds = Feeds([data("image", [None, 4]), data("label", [None, 1], "int64")])
+    >>> feed = feeds.from_samples([([[0, 1], [2, 3]], 7), ([[4, 5], [6, 7]], 8)])
+    >>> feed["image"].tolist(), feed["label"].tolist()
+    ([[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]], [[7], [8]])
+
+    Tuples, named ones too, are matched by place; dicts and dataclasses by name. A mapping takes
+    fields from where it says, as often as it likes, and leaves the others out:
+
+    >>> Feeds({"x": 0, "y": 0}).from_samples([(1, "a"), (2, "b")])
+    {'x': array([1, 2]), 'y': array([1, 2])}
+
+    Without a feed_list, feeds have the tree of the samples:
+
+    >>> Feeds().from_samples([{"image": 1.5}, {"image": 2.5}])
+    {'image': array([1.5, 2.5])}
+
+    Args:
+        feed_list: The fields; or a mapping from names, or from `data`, to places or keys.
+        canonical: Gives the dtype that stands for another on the device. It is called on whatever
+            thread makes feeds, so what depends on the thread must be settled before.
+
+    Attributes:
+        names: The names of the fields in order; None where feeds have the tree of the samples.
+
+    Raises:
+        TypeError: The feed_list holds something else than `data`, or keys of the wrong kind.
+        ValueError: The feed_list is empty, or has a name twice.
+    """
+
+    feed_list: FeedList | None = None
+    canonical: Callable[[DType], DType] = lambda dtype: dtype
+    names: tuple[str, ...] | None = field(init=False, repr=False)
+    _columns: tuple[Column, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuses what does not say which fields there are."""
+        columns = tuple(_declared(self.feed_list, self.canonical))
+        names = tuple(column.name for column in columns)
+        if self.feed_list is not None and not names:
+            raise ValueError('feed_list needs a field, as in [data("image", [None, 784])], or None')
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"feed_list has the name {twice[0]!r} twice: each field needs its own")
+        object.__setattr__(self, "names", names or None)
+        object.__setattr__(self, "_columns", columns)
+
+    def from_samples(self, samples: Sequence[Any], *, lists: bool = False) -> Any:
+        """The feed of a batch of samples.
+
+        Args:
+            samples: A list of samples, or `Columns`.
+            lists: Whether a sample may be a list of its fields. It may where a reader yields single
+                samples; in a batch that was made by hand, a list is ambiguous.
+
+        Raises:
+            FeedMismatch: The samples do not fit the feed_list, or each other.
+        """
+        if not isinstance(samples, Sequence) or isinstance(samples, str):
+            raise FeedMismatch(
+                f"a batch of samples is a list of them, not {described(samples)}: for batches that "
+                f"are arrays already, use set_batch_generator."
+            )
+        if not self._columns:
+            return self.from_arrays(stack(samples))
+        if isinstance(samples, Columns):
+            picked = self._picked([samples.columns], "each sample of the batch", lists=lists)
+            if all(isinstance(array, np.ndarray) for (array,) in picked):
+                return self._fed(array for (array,) in picked)
+        if not samples:
+            raise FeedMismatch("an empty batch cannot be fed: give at least one sample")
+        return self._fed(self._picked(list(samples), "sample {} of the batch", lists=lists))
+
+    def from_arrays(self, batch: Any) -> Any:
+        """The feed of a batch that is arrays already: by place, by name, or a single one.
+
+        An array that has its dtype and shape already is handed on, not copied.
+
+        Raises:
+            FeedMismatch: The arrays do not fit the feed_list, or differ in length.
+        """
+        batch = batch.columns if isinstance(batch, Columns) else batch
+        if self._columns:
+            return self._fed(values for (values,) in self._picked([batch], "the batch", lists=True))
+        columns = [Column(name) for name in _leaf_names(batch)]
+        feeds = [
+            column.feed(leaf, self.canonical)
+            for column, leaf in zip(columns, leaves(batch), strict=True)
+        ]
+        _check_lengths(columns, feeds)
+        return rebuilt(batch, iter(feeds))
+
+    def specs(self, batch_size: int) -> dict[str, tuple[tuple[int, ...], DType]] | None:
+        """Shape and dtype of each field at a batch size; None where only a batch can tell.
+
+        >>> Feeds([data("image", [None, 784])]).specs(32)
+        {'image': ((32, 784), dtype('float32'))}
+        """
+        specs = {}
+        for column in self._columns:
+            inner = None if column.shape is None else known(column.shape[1:])
+            if inner is None or column.dtype is None:
+                return None
+            specs[column.name] = (batch_size, *inner), column.dtype
+        return specs or None
+
+    def _fed(self, picked: Iterable[Any]) -> dict[str, Array]:
+        feeds = [
+            column.feed(values, self.canonical)
+            for column, values in zip(self._columns, picked, strict=True)
+        ]
+        _check_lengths(self._columns, feeds)
+        return {column.name: feed for column, feed in zip(self._columns, feeds, strict=True)}
+
+    def _picked(self, samples: list[Any], what: str, *, lists: bool) -> list[list[Any]]:
+        """For each field, what the samples hold there; `what` is how an error calls a sample.
+
+        Lengths and keys are gathered in sets, in C: a Python call for each sample would cost more
+        than stacking them.
+        """
+        kind = _kind_of_all(samples)
+        if kind == "list" and not lists:
+            raise FeedMismatch(f"{what.format(0)} is a list, {samples[0]!r}: {_AMBIGUOUS}")
+        if kind == "bare":
+            samples = [(sample,) for sample in samples]
+        elif kind == "dataclass":
+            samples = [
+                {each.name: getattr(row, each.name) for each in fields(row)} for row in samples
+            ]
+        by_name = isinstance(samples[0], dict)
+        form: Callable[[Any], Any] = tuple if by_name else len
+        for seen in set(map(form, samples)):
+            if wrong := self._wrong(seen if by_name else range(seen), by_name=by_name):
+                place = next(at for at, sample in enumerate(samples) if form(sample) == seen)
+                raise FeedMismatch(f"{what.format(place)} {wrong}")
+        return [list(map(operator.itemgetter(key), samples)) for key in self._keys(by_name=by_name)]
+
+    def _keys(self, *, by_name: bool) -> list[int | str]:
+        return [
+            column.key if column.key is not None else column.name if by_name else place
+            for place, column in enumerate(self._columns)
+        ]
+
+    def _wrong(self, present: Sequence[Any], *, by_name: bool) -> str | None:
+        """What is wrong with samples that have these keys or places."""
+        keys = self._keys(by_name=by_name)
+        has = f"has the fields {list(present)}" if by_name else f"has {len(present)} field(s)"
+        for column, key in zip(self._columns, keys, strict=True):
+            if key not in present:
+                return (
+                    f"{has}, and {key!r}, for {column.name!r}, is missing: yield it too, or change "
+                    f"the feed_list."
+                )
+        surplus = [key for key in present if key not in keys]
+        if surplus and not isinstance(self.feed_list, Mapping):
+            some = {column.name: key for column, key in zip(self._columns, keys, strict=True)}
+            return (
+                f"{has}, of which {surplus} are surplus: name them in the feed_list too, or leave "
+                f"them out with a mapping, as in feed_list={some}."
+            )
+        return None
+
+
+def _declared(feed_list: Any, canonical: Callable[[DType], DType]) -> Iterator[Column]:
+    if feed_list is None:
+        return
+    pairs: list[tuple[Any, int | str | None]]
+    if isinstance(feed_list, Mapping):
+        if len({isinstance(key, str) for key in feed_list.values()}) > 1:
+            raise TypeError("feed_list needs places only (from tuples) or keys only (from dicts)")
+        pairs = [(each, _key(given)) for each, given in feed_list.items()]
+    elif isinstance(feed_list, Sequence) and not isinstance(feed_list, str):
+        pairs = [(each, None) for each in feed_list]
+    else:
+        raise TypeError(f"feed_list needs [data(...), ...] or a mapping, not {feed_list!r}")
+    for each, key in pairs:
+        if isinstance(each, data):
+            yield Column(each.name, key, each.shape, canonical(each.dtype))
+        elif isinstance(each, str) and each and key is not None:
+            yield Column(each, key)
+        else:
+            raise TypeError(
+                f'feed_list needs data("image", [None, 784]) or the mapping {{"image": 0}} for '
+                f"each field, not {each!r}"
+            )
+
+
+def _key(given: object) -> int | str:
+    return given if isinstance(given, str) else check_number('feed_list={"image": place}', given)
+
+
+def _kind_of_all(samples: list[Any]) -> str:
+    kinds = {_kind(each) for each in set(map(type, samples))}
+    if len(kinds) == 1:
+        return kinds.pop()
+    first = samples[0]
+    place = next(
+        at for at, sample in enumerate(samples) if _kind(type(sample)) != _kind(type(first))
+    )
+    raise FeedMismatch(
+        f"samples of one batch need one structure, but sample 0 is {described(first)} and sample "
+        f"{place} is {described(samples[place])}: map them to the same fields first"
+    )
+
+
+def _kind(each: type) -> str:
+    for tree in (tuple, list, dict):
+        if issubclass(each, tree):
+            return tree.__name__
+    return "dataclass" if is_dataclass(each) else "bare"
+
+
+def _leaf_names(tree: Any) -> list[str]:
+    """How errors call the leaves: by the branch of the root that holds them."""
+    if isinstance(tree, (list, tuple)):
+        tree = dict(enumerate(tree))
+    if not isinstance(tree, dict):
+        return [f"leaf {place}" for place in range(len(leaves(tree)))]
+    return [str(key) for key, part in tree.items() for _ in leaves(part)]
+
+
+def _check_lengths(columns: Sequence[Column], feeds: Sequence[Array]) -> None:
+    lengths = {column.name: len(feed) for column, feed in zip(columns, feeds, strict=True)}
+    if len(set(map(len, feeds))) != 1:
+        raise FeedMismatch(
+            f"the arrays of a batch need one length, not {lengths}: give as many rows in each as "
+            f"the batch has samples, and at least one array"
+        )
+
+
+def padded(feed: Any, rows: int) -> tuple[Any, Array]:
+    """A feed with `rows` rows, the missing ones zeros, and a mask that tells the others.
+
+    >>> feed, mask = padded({"label": np.array([5, 4])}, 3)
+    >>> feed, mask.tolist()
+    ({'label': array([5, 4, 0])}, [True, True, False])
+
+    Raises:
+        FeedMismatch: The feed has more rows than that.
+    """
+    have = len(leaves(feed)[0])
+    if have > rows:
+        raise FeedMismatch(f"a batch of {have} samples cannot be padded to {rows}: batch fewer")
+
+    def longer(array: Array) -> Array:
+        whole = np.zeros((rows, *array.shape[1:]), array.dtype)
+        whole[:have] = array
+        return whole
+
+    return map_tree(longer, feed) if have < rows else feed, np.arange(rows) < have
