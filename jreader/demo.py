@@ -1,0 +1,146 @@
+"""The tutorials' classifier of handwritten digits, trained on every local device.
+
+The same pipeline feeds pmap and jit; the batch is global, so the stream, the losses and the accuracy
+do not depend on the number of devices.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from jreader.datasets import digits, mnist
+from jreader.errors import BatchNotDivisible
+from jreader.feeds import data
+from jreader.loaders import DataLoader
+from jreader.pipelines import Pipeline
+
+Parameters: TypeAlias = list[tuple[jax.Array, jax.Array]]
+State: TypeAlias = tuple[Parameters, Parameters]  # parameters and their momentum
+Mean: TypeAlias = Callable[[Any], Any]  # over the devices of a pmap; nothing to do under jit
+
+SIZES = [784, 200, 200, 10]
+FEED_LIST = [data("image", [None, 784], "float32"), data("label", [None, 1], "int64")]
+
+
+def run(name: str | None, jit: bool, epochs: int | None, batch: int, seed: int) -> None:
+    """Trains, and prints how it goes.
+
+    Args:
+        name: "mnist" or "digits"; None for MNIST where it already lies, and the digits otherwise.
+        jit: Whether to use jit and a sharding instead of pmap.
+        epochs: How many; None for 3 of MNIST, 20 of the digits.
+        batch: Samples per step, over all devices.
+        seed: Of the parameters and the order.
+    """
+    devices = jax.local_devices()
+    print(f"{len(devices)} x {devices[0].device_kind}, {'jit' if jit else 'pmap'}")
+    source = _source(name)
+    where: dict[str, Any] = {"sharding": Mesh(np.array(devices), ("data",))}
+    where = where if jit else {"pmap": devices}
+    train = Pipeline(source.train()).shuffle(seed=seed).batch(batch)
+    test = Pipeline(source.test()).batch(batch)
+    try:
+        trained = train.load(FEED_LIST, capacity=4, **where)
+        tested = test.load(FEED_LIST, capacity=4, drop_last=False, **where)
+    except BatchNotDivisible as error:
+        raise SystemExit(f"jreader demo: {error} (--batch)") from None
+    step, count = _programs(jit)
+    state: State = trained.replicate(initial(seed))
+    for epoch in range(epochs or (3 if source is mnist else 20)):
+        state, loss, waited = _epoch(step, state, trained)
+        right = _accuracy(count, state, tested)
+        print(
+            f"epoch {epoch + 1:2}: loss {loss:.4f}, test accuracy {right:.2%}, "
+            f"waited for data {waited:.0%} of the time"
+        )
+
+
+def _source(name: str | None) -> ModuleType:
+    if name == "mnist" or (name is None and mnist.found()):
+        print("data: MNIST, 60,000 digits to train on and 10,000 to test on")
+        return mnist
+    why = "" if name else " (MNIST is not at hand: --data mnist fetches it)"
+    print(f"data: scikit-learn's 8x8 digits upsampled, 1,438 to train on, 359 to test on{why}")
+    return digits
+
+
+def _epoch(step: Any, state: State, loader: DataLoader) -> tuple[State, float, float]:
+    """The next state, the mean loss, and the share of time that the step waited for data."""
+    began, total = time.perf_counter(), 0.0
+    with iter(loader) as feeds:
+        for number, feed in enumerate(feeds, 1):
+            state, loss = step(state, feed)
+            total += (float(loss) - total) / number
+        return state, total, feeds.waited / (time.perf_counter() - began)
+
+
+def _accuracy(count: Any, state: State, loader: DataLoader) -> float:
+    counts = [count(state, feed) for feed in loader]
+    right, rows = np.sum(np.array(counts, float), axis=0)
+    return float(right / rows)
+
+
+def _programs(jit: bool) -> tuple[Any, Any]:
+    """The training step and the count of right answers, over the devices."""
+    if jit:
+        return jax.jit(_step(lambda value: value)), jax.jit(_count(lambda value: value))
+
+    def mean(value: Any) -> Any:
+        return jax.lax.pmean(value, "data")
+
+    whole: Any = {"axis_name": "data", "in_axes": (None, 0), "out_axes": None}
+    return jax.pmap(_step(mean), **whole), jax.pmap(_count(mean), **whole)
+
+
+def initial(seed: int) -> State:
+    """The parameters before training, and no momentum."""
+    keys = jax.random.split(jax.random.key(seed), len(SIZES) - 1)
+    parameters = [
+        (jax.random.normal(key, (rows, columns)) / rows**0.5, jnp.zeros(columns))
+        for key, rows, columns in zip(keys, SIZES, SIZES[1:], strict=False)
+    ]
+    return parameters, jax.tree.map(jnp.zeros_like, parameters)
+
+
+def _logits(parameters: Parameters, images: jax.Array) -> jax.Array:
+    *hidden, (weights, bias) = parameters
+    for inner, offset in hidden:
+        images = jnp.tanh(images @ inner + offset)
+    return images @ weights + bias
+
+
+def _step(mean: Mean) -> Callable[[State, Any], tuple[State, jax.Array]]:
+    """Gradient descent with momentum on the cross entropy."""
+
+    def loss_of(parameters: Parameters, feed: Any) -> jax.Array:
+        logs = jax.nn.log_softmax(_logits(parameters, feed["image"]))
+        return -jnp.take_along_axis(logs, feed["label"], axis=1).mean()
+
+    def step(state: State, feed: Any) -> tuple[State, jax.Array]:
+        parameters, momentum = state
+        loss, slopes = mean(jax.value_and_grad(loss_of)(parameters, feed))
+        momentum = jax.tree.map(lambda kept, slope: 0.9 * kept + slope, momentum, slopes)
+        parameters = jax.tree.map(lambda value, kept: value - 0.02 * kept, parameters, momentum)
+        return (parameters, momentum), loss
+
+    return step
+
+
+def _count(mean: Mean) -> Callable[[State, Any], tuple[jax.Array, jax.Array]]:
+    """How many of a batch are right, and how many there are; padding is not counted."""
+
+    def count(state: State, feed: Any) -> tuple[jax.Array, jax.Array]:
+        answers = _logits(state[0], feed["image"]).argmax(axis=1)
+        right = (answers == feed["label"][:, 0]) & feed["mask"]
+        counts: tuple[jax.Array, jax.Array] = mean((right.mean(), feed["mask"].mean()))
+        return counts
+
+    return count
