@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,11 +20,11 @@ from jreader.readers import (
     Pass,
     Position,
     Reader,
+    branches,
     described,
     explain,
-    leaves,
+    joined,
     length,
-    rebuilt,
     same_structure,
     start,
 )
@@ -138,31 +139,55 @@ def stack(samples: Sequence[Any]) -> Any:
         return samples.columns
     if not samples:
         raise errors.FeedMismatch("an empty batch cannot be stacked: give at least one sample")
-    first = samples[0]
-    for place, sample in enumerate(samples):
-        if not same_structure(first, sample):
-            raise errors.FeedMismatch(
-                f"samples of one batch need one structure, but sample 0 is {described(first)} and "
-                f"sample {place} is {described(sample)}: map them to the same fields first"
-            )
-    columns = zip(*map(leaves, samples), strict=True)
-    return rebuilt(first, (stacked(column, f"leaf {n}") for n, column in enumerate(columns)))
+    return _stacked(list(samples), "a sample")
 
 
-def stacked(column: Sequence[Any], name: str) -> np.ndarray[Any, Any]:
-    """One array for the values of one field; `name` is how an error calls the field."""
+def _stacked(values: Sequence[Any], name: str) -> Any:
+    """Column by column: Python calls for each sample would cost more than the stacking."""
+    first = values[0]
+    parts = branches(first)
+    if parts is None:
+        return _column(values, name)
+    if type(first) in {dict, tuple, list}:
+        alike = {type(first)} == set(map(type, values)) and len(set(map(len, values))) == 1
+        rows = values
+    else:
+        alike = all(same_structure(first, value) for value in values)
+        rows = [branches(value) for value in values] if alike else []
+    if isinstance(first, dict):
+        alike = alike and all(map(first.keys().__eq__, map(dict.keys, values)))
+    if not alike:
+        raise _mixed(values, name)
+    return joined(
+        first,
+        {key: _stacked(list(map(itemgetter(key), rows)), f"{name}[{key!r}]") for key in parts},
+    )
+
+
+def _mixed(values: Sequence[Any], name: str) -> errors.FeedMismatch:
+    differs = (place for place, value in enumerate(values) if not same_structure(values[0], value))
+    odd = next(differs, 0)
+    return errors.FeedMismatch(
+        f"samples of one batch need one structure, but in sample 0 {name} is "
+        f"{described(values[0])}, in sample {odd} {described(values[odd])}: map them to the same "
+        f"fields first"
+    )
+
+
+def _column(values: Sequence[Any], name: str) -> np.ndarray[Any, Any]:
+    """One array for the values of one leaf."""
     try:
-        array = np.asarray(column)
-    except ValueError:
-        shapes = [np.shape(value) for value in column]
-        odd = next(place for place, shape in enumerate(shapes) if shape != shapes[0])
+        array = np.asarray(values)
+    except ValueError as error:
         raise errors.FeedMismatch(
-            f"{name} is ragged: sample 0 has shape {shapes[0]}, sample {odd} of its batch has "
-            f"{shapes[odd]}. Pad or crop them to one shape first."
+            f"{name} has another shape in some samples of a batch ({error}). Pad or crop them to "
+            f"one shape first."
         ) from None
     if array.dtype == object:
+        numbers = (int, float, complex, np.generic, np.ndarray)
+        odd = next((at for at, value in enumerate(values) if not isinstance(value, numbers)), 0)
         raise errors.FeedMismatch(
-            f"{name} is not numeric: sample 0 of its batch holds {described(column[0])}. Map it to "
-            f"a number or an array first."
+            f"{name} is {described(values[odd])} in sample {odd} of a batch, which no array holds. "
+            f"Map it to numbers first."
         )
     return array

@@ -94,4 +94,3 @@ class Grouping:
 
 def _as_tuple(feed: Any) -> tuple[Any, ...]:
     return feed if isinstance(feed, tuple) else (feed,)
-

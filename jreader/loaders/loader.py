@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 import jax
+import numpy as np
 
 from jreader import errors
 from jreader.batches import batch, map_batches
@@ -19,17 +20,18 @@ from jreader.loaders.passes import FeedPass, Place
 from jreader.orders import STREAM_VERSION
 from jreader.readers import (
     Cursor,
-
     Pass,
     Position,
     Reader,
     at_epoch,
     leaves,
     length,
+    map_tree,
     origin,
     rebuilt,
     start,
 )
+from jreader.transforms import map_readers
 from jreader.workers import lookahead
 
 
@@ -268,7 +270,11 @@ class DataLoader:
         try:
             for feed in host.items:
                 placement = grouping.placement
-                mask = placement if self._drop_last else replace(placement, target=placement.with_mask())
+                mask = (
+                    placement
+                    if self._drop_last
+                    else replace(placement, target=placement.with_mask())
+                )
                 return feed, mask
         finally:
             host.close()
@@ -428,7 +434,10 @@ def _hosted(source: Source, grouping: Grouping, epoch: int, at: Position) -> Pas
     rows, inner = at or (grouping.rows, None)
     grouping.rows = rows
     side_by_side = (grouping.placement.parts or 1) if grouping.beside else 1
-    up = start(at_epoch(batch(source.batches, side_by_side), epoch), inner)
+    # arrays are copied as they come: their generator may fill them anew, while they wait here, or
+    # while a device reads them
+    batches = map_readers(_copied, source.batches) if source.kind == "arrays" else source.batches
+    up = start(at_epoch(batch(batches, side_by_side), epoch), inner)
 
     def deal() -> Generator[Any, None, None]:
         given = dropped = False
@@ -448,6 +457,10 @@ def _hosted(source: Source, grouping: Grouping, epoch: int, at: Position) -> Pas
     return Pass(deal(), lambda: (grouping.rows, up.position()), up.close)
 
 
+def _copied(arrays: Any) -> Any:
+    return map_tree(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, arrays)
+
+
 def _rows(reader: Reader[Any]) -> int | None:
     """Samples of a full batch, where the reader was made by `batch`."""
     reader = origin(reader, "all", "some")
@@ -463,4 +476,3 @@ def _batches(reader: Reader[Any]) -> tuple[int | None, bool | None]:
     if not isinstance(reader, batch) or samples is None:
         return length(whole), None
     return samples // reader.batch_size, samples % reader.batch_size > 0 and not reader.drop_last
-

@@ -32,7 +32,15 @@ from jreader.readers.nodes import (
     origin,
     start,
 )
-from jreader.readers.trees import Columns, leaves, map_tree, rebuilt, same_structure
+from jreader.readers.trees import (
+    Columns,
+    branches,
+    joined,
+    leaves,
+    map_tree,
+    rebuilt,
+    same_structure,
+)
 
 __all__ = [
     "Columns",
@@ -42,10 +50,12 @@ __all__ = [
     "Position",
     "Reader",
     "at_epoch",
+    "branches",
     "counted",
     "described",
     "epochs",
     "explain",
+    "joined",
     "leaves",
     "length",
     "map_tree",

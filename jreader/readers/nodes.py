@@ -14,7 +14,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields
 from itertools import chain, compress, islice, repeat
 from operator import length_hint
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, NoReturn, TypeAlias, TypedDict, TypeVar
+from typing import (
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    NamedTuple,
+    NoReturn,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+)
 
 import numpy as np
 from tqdm import tqdm
@@ -125,6 +135,7 @@ class Node(Generic[T]):
                 yield from (described(part) for part in parts if part is not but)
             elif field.init and not _is_default(field, value):
                 yield f"{field.name}={described(value)}"
+
 
 def _names(node: Node[Any]) -> list[str]:
     return [field.name for field in fields(node)]  # type: ignore[arg-type]  # a dataclass
@@ -347,4 +358,3 @@ def refused(node: Node[Any], order: str) -> str:
         f"{node!r}, made at {node.made_at}, hands samples over in order of arrival, and no place in "
         f"that order can be found again: use {order} to resume"
     )
-

@@ -15,8 +15,12 @@ import numpy as np
 T = TypeVar("T")
 
 
-def _parts(tree: Any) -> dict[Any, Any] | None:
-    """The branches by key, or None for a leaf."""
+def branches(tree: Any) -> dict[Any, Any] | None:
+    """The branches of a tree by key, or None for a leaf.
+
+    >>> branches((5, "a")), branches(5)
+    ({0: 5, 1: 'a'}, None)
+    """
     if isinstance(tree, dict):
         return tree
     if isinstance(tree, (tuple, list)):
@@ -32,7 +36,7 @@ def leaves(tree: Any) -> list[Any]:
     >>> leaves({"image": (1, 2), "label": None})
     [1, 2, None]
     """
-    parts = _parts(tree)
+    parts = branches(tree)
     return [tree] if parts is None else [leaf for part in parts.values() for leaf in leaves(part)]
 
 
@@ -42,17 +46,25 @@ def rebuilt(tree: Any, values: Iterator[Any]) -> Any:
     >>> rebuilt({"image": (1, 2), "label": None}, iter("abc"))
     {'image': ('a', 'b'), 'label': 'c'}
     """
-    parts = _parts(tree)
+    parts = branches(tree)
     if parts is None:
         return next(values)
-    new = {key: rebuilt(part, values) for key, part in parts.items()}
+    return joined(tree, {key: rebuilt(part, values) for key, part in parts.items()})
+
+
+def joined(tree: Any, parts: dict[Any, Any]) -> Any:
+    """The same kind of tree with other branches.
+
+    >>> joined((5, "a"), {0: 6, 1: "b"})
+    (6, 'b')
+    """
     if isinstance(tree, dict):
-        return new
+        return parts
     if hasattr(tree, "_fields"):
-        return type(tree)(*new.values())
+        return type(tree)(*parts.values())
     if isinstance(tree, (tuple, list)):
-        return (tuple if isinstance(tree, tuple) else list)(new.values())
-    return type(tree)(**new)
+        return (tuple if isinstance(tree, tuple) else list)(parts.values())
+    return type(tree)(**parts)
 
 
 def map_tree(fn: Callable[..., Any], tree: Any, *others: Any) -> Any:
@@ -77,7 +89,7 @@ def same_structure(tree: Any, other: Any) -> bool:
     >>> same_structure((1, {"a": 2}), (3, {"a": 4})), same_structure((1, 2), [1, 2])
     (True, False)
     """
-    parts, others = _parts(tree), _parts(other)
+    parts, others = branches(tree), branches(other)
     if parts is None or others is None:
         return parts is others
     return (

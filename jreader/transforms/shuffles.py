@@ -27,7 +27,7 @@ class shuffle(Node[T]):
     `compose(shuffle(images, seed=7), shuffle(labels, seed=7))` keeps the pairs.
 
     >>> list(shuffle(lambda: "abcdef", buf_size=3, seed=7)())
-    ['b', 'c', 'a', 'd', 'e', 'f']
+    ['b', 'c', 'a', 'f', 'e', 'd']
 
     Args:
         reader: Any reader.
@@ -81,7 +81,8 @@ class shuffle(Node[T]):
                 if len(held) == size:
                     order = next(full)
                 else:
-                    order = next(orders.windows(len(held), *path, first=window))
+                    key = orders.key(*path, window)
+                    order = orders.permutation(np.arange(len(held)), len(held), key)
                 items, dealt = counted(map(held.__getitem__, order[done:].tolist()), done)
                 yield from items
                 origin, window, done = up.position(), window + 1, 0
