@@ -1,0 +1,73 @@
+"""Files from the network: all of a file with the right sum, or nothing, is left behind."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from hashlib import sha256
+from http.client import HTTPException
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+from tqdm import tqdm
+
+from jreader.errors import DamagedData
+
+_CHUNK = 1 << 16
+_PATIENCE = 30  # seconds without a byte
+
+
+def download(url: str, folders: list[Path], expected: str) -> Path:
+    """Fetches a file into the last of the folders, with a progress bar.
+
+    It gets its name when it is whole and has been checked, so no other process sees a part of it.
+
+    Args:
+        url: Where it is; its last part is the name of the file.
+        folders: Where it was looked for.
+        expected: Its SHA-256.
+
+    Raises:
+        FileNotFoundError: It could not be fetched.
+        DamagedData: What was fetched has another sum.
+    """
+    name = url.rpartition("/")[2]
+    path = folders[-1] / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{name}.{secrets.token_hex(8)}")
+    try:
+        digest = sha256()
+        with temporary.open("xb") as file:
+            for chunk in _chunks(url, name, folders):
+                file.write(chunk)
+                digest.update(chunk)
+        if (seen := digest.hexdigest()) != expected:
+            raise DamagedData(
+                f"{url} is truncated, or not the original: {temporary.stat().st_size} bytes came, "
+                f"with the SHA-256 {seen}, not {expected}. They were removed: run again, or put "
+                f"the original at {path}."
+            )
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def _chunks(url: str, name: str, folders: list[Path]) -> Iterator[bytes]:
+    """The file, as it comes; whatever keeps it from coming is one error that says what to do."""
+    try:
+        with urlopen(url, timeout=_PATIENCE) as answer:  # noqa: S310  # a mirror may be file:
+            size = int(answer.headers.get("Content-Length") or 0) or None
+            with tqdm(desc=name, total=size, unit="B", unit_scale=True) as bar:
+                while chunk := answer.read(_CHUNK):
+                    yield chunk
+                    bar.update(len(chunk))
+    except (OSError, HTTPException, ValueError) as error:
+        if isinstance(error, HTTPError):
+            error.close()  # it holds the connection
+        looked = " nor in ".join(map(str, folders))
+        raise FileNotFoundError(
+            f"{name} is not in {looked}, and {url} could not be fetched: {error!r}. Connect to the "
+            f"network, name a mirror in JREADER_MNIST_MIRROR, or put the file into {folders[0]}."
+        ) from error
