@@ -45,7 +45,34 @@ from jreader.transforms import (
 )
 from jreader.workers import buffered, multiprocess_reader, xmap_readers
 
+if _TYPE_CHECKING:
+    from jreader import datasets
+    from jreader.feeds import data
+    from jreader.loaders import DataLoader, PyReader, train
+
 __version__ = "0.1.0"
+
+_LATER = {
+    "DataLoader": "jreader.loaders",
+    "PyReader": "jreader.loaders",
+    "train": "jreader.loaders",
+    "data": "jreader.feeds",
+    "datasets": "jreader.datasets",
+}
+
+
+def __getattr__(name: str) -> _Any:
+    """Loads what needs jax, or the network, when it is first used (PEP 562)."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'jreader' has no attribute {name!r}")
+    module = _import_module(_LATER[name])
+    return module if name == "datasets" else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    """The public names, those that are loaded later included."""
+    return [*__all__, "__version__"]
+
 
 __all__ = [
     "BatchNotDivisible",
@@ -53,12 +80,14 @@ __all__ = [
     "ComposeNotAligned",
     "Cursor",
     "DamagedData",
+    "DataLoader",
     "EOFException",
     "FeedMismatch",
     "Node",
     "NotResumable",
     "Pass",
     "Pipeline",
+    "PyReader",
     "Reader",
     "ReaderError",
     "WorkerDied",
@@ -69,6 +98,8 @@ __all__ = [
     "cache",
     "chain",
     "compose",
+    "data",
+    "datasets",
     "epochs",
     "filter",
     "firstn",
@@ -88,5 +119,6 @@ __all__ = [
     "stack",
     "start",
     "text",
+    "train",
     "xmap_readers",
 ]

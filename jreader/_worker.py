@@ -168,9 +168,26 @@ def _pickled_error(error: BaseException) -> bytes:
     """The error with its traceback as a note; another one where it cannot travel."""
     told = "".join(traceback.format_exception(error))
     if isinstance(error, Exception):
-        with contextlib.suppress(Exception):
-            error.add_note(f"in a worker process:\n{told}")
-            data = bytes(cloudpickle.dumps(error))
-            if isinstance(pickle.loads(data), type(error)):  # noqa: S301  # our own
-                return data
+        error.add_note(f"in a worker process:\n{told}")
+        for sent in (error, _Bare(error)):
+            with contextlib.suppress(Exception):
+                data = bytes(cloudpickle.dumps(sent))
+                if isinstance(pickle.loads(data), type(error)):  # noqa: S301  # our own
+                    return data
     return bytes(cloudpickle.dumps(ReaderError(f"a worker process raised:\n{told}")))
+
+
+class _Bare:
+    """An error whose class cannot be called with its `args`, as an own `__init__` makes it."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _revived, (type(self.error), self.error.args, self.error.__dict__)
+
+
+def _revived(kind: type[Exception], args: tuple[Any, ...], state: dict[str, Any]) -> Exception:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error

@@ -12,9 +12,10 @@ do not reach the thread that places.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import lcm, prod
 from typing import Any
 
 import jax
@@ -43,12 +44,14 @@ class Placement:
         parts: How many devices the first axis of the pmap layout counts; None for flat feeds.
         x64: Whether 64-bit dtypes are kept.
         default: The device that `jax.default_device` named, if any.
+        mask: The sharding of the last leaf, where feeds carry a mask.
     """
 
     target: Any = None
     parts: int | None = None
     x64: bool = False
     default: Any = None
+    mask: Sharding | None = field(default=None, repr=False)
 
     def canonical(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """What a dtype becomes on a device: 64 bits only in x64 mode."""
@@ -70,19 +73,21 @@ class Placement:
                 placed = jax.device_put(arrays, self.shardings(feed))
         return rebuilt(feed, iter(placed))
 
-    def _modes(self) -> AbstractContextManager[None]:
+    def _modes(self) -> ExitStack:
+        """The modes that were on when this was made, whatever they are here and now."""
+        modes = ExitStack()
         if _x64() != self.x64:
-            mode: AbstractContextManager[None] = jax.enable_x64(self.x64)
-            return mode
-        if self.target is None and self.default is not None:
-            device: AbstractContextManager[None] = jax.default_device(self.default)
-            return device
-        return nullcontext()
+            modes.enter_context(jax.enable_x64(self.x64))
+        if self.target is None and _default() is not self.default:
+            modes.enter_context(jax.default_device(self.default))
+        return modes
 
     def shardings(self, feed: Any) -> list[Any]:
         """The sharding of each leaf of a feed (None: the default device)."""
         if self.target is None or self.target == "host":
             return [None] * len(leaves(feed))
+        if self.mask and isinstance(self.target, Sharding):
+            return [self.target] * (len(leaves(feed)) - 1) + [self.mask]
         return list(_shardings(self.target, feed))
 
     def check(self, rows: int) -> None:
@@ -93,7 +98,7 @@ class Placement:
         """
         if self._divides(rows):
             return
-        most = max([self.parts or 1, *(len(s.device_set) for s in self._targets())])
+        most = self.parts or lcm(*map(_split, self._targets()))
         near = [n for n in range(max(rows - most, 1), rows + most + 1) if self._divides(n)]
         below = [n for n in near if n < rows][-1:]
         above = [n for n in near if n > rows][:1]
@@ -112,22 +117,29 @@ class Placement:
             return []
         return [leaf for leaf in leaves(self.target) if isinstance(leaf, Sharding)]
 
-    def with_mask(self) -> Any:
-        """The target of feeds that carry a mask: split like the first field."""
-        if isinstance(self.target, dict):
-            return {**self.target, "mask": _along_rows(self._targets()[0])}
-        if isinstance(self.target, (tuple, list)):
-            return (*self.target, _along_rows(self._targets()[0]))
-        return self.target
+    def with_mask(self) -> Placement:
+        """That of feeds that carry a mask, which is split like the rows of the first field."""
+        targets = self._targets()
+        if not targets:
+            return self
+        mask, target = _along_rows(targets[0]), self.target
+        if isinstance(target, dict):
+            target = {**target, "mask": mask}
+        elif isinstance(target, tuple):
+            target = (*target, mask)
+        return replace(self, target=target, mask=mask)
 
-    def replicated(self, tree: Any) -> Any:
-        """A tree (parameters, say) on every device of the feeds."""
+    def replicated(self, tree: Any, axis_name: str = "data") -> Any:
+        """A tree (parameters, say) on every device of the feeds; pmap calls them `axis_name`."""
         targets = self._targets()
         if not targets:
             return tree if self.target == "host" else jax.device_put(tree)
-        if isinstance(targets[0], NamedSharding):
-            return jax.device_put(tree, NamedSharding(targets[0].mesh, PartitionSpec()))
-        return jax.device_put(tree, targets[0])
+        if not isinstance(targets[0], NamedSharding):
+            return jax.device_put(tree, targets[0])
+        mesh = targets[0].mesh
+        if self.parts and axis_name != mesh.axis_names[0]:
+            mesh = Mesh(mesh.devices, (axis_name,))
+        return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
 
 
 def _shardings(target: Any, feed: Any) -> Iterator[Sharding]:
@@ -137,7 +149,7 @@ def _shardings(target: Any, feed: Any) -> Iterator[Sharding]:
     elif isinstance(target, dict) and isinstance(feed, dict) and target.keys() == feed.keys():
         for name, part in feed.items():
             yield from _shardings(target[name], part)
-    elif isinstance(target, tuple) and isinstance(feed, tuple) and len(target) == len(feed):
+    elif isinstance(target, tuple) and _is_row(feed) and len(target) == len(feed):
         for sharding, part in zip(target, feed, strict=True):
             yield from _shardings(sharding, part)
     else:
@@ -147,12 +159,16 @@ def _shardings(target: Any, feed: Any) -> Iterator[Sharding]:
         )
 
 
+def _is_row(feed: Any) -> bool:
+    return isinstance(feed, (tuple, list))
+
+
 def _split(sharding: Sharding) -> int:
     """Into how many parts a sharding cuts the first axis."""
     if isinstance(sharding, NamedSharding):
         first = (*sharding.spec, None)[0]
         names = (first,) if isinstance(first, str) else tuple(first or ())
-        return int(np.prod([sharding.mesh.shape[name] for name in names]))
+        return prod(sharding.mesh.shape[name] for name in names)
     rows = len(sharding.device_set)  # one row a device divides, if any number does
     try:
         return rows // sharding.shard_shape((rows,))[0]
@@ -161,7 +177,7 @@ def _split(sharding: Sharding) -> int:
 
 
 def _along_rows(sharding: Sharding) -> Sharding:
-    if isinstance(sharding, NamedSharding):
+    if isinstance(sharding, NamedSharding) and len(sharding.spec) > 1:
         return NamedSharding(sharding.mesh, PartitionSpec(*sharding.spec[:1]))
     return sharding
 
@@ -250,8 +266,11 @@ def _own(devices: Sequence[Any]) -> tuple[jax.Device, ...]:
 
 def _modes(target: Any, parts: int | None) -> Placement:
     """The placement, with what jax's context managers say on this thread."""
-    default = jax.config.jax_default_device  # type: ignore[attr-defined]  # set at run time
-    return Placement(target, parts, _x64(), default)
+    return Placement(target, parts, _x64(), _default())
+
+
+def _default() -> Any:
+    return jax.config.jax_default_device  # type: ignore[attr-defined]  # set at run time
 
 
 def _x64() -> bool:

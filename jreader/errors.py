@@ -63,7 +63,10 @@ def check_number(call: str, value: object, least: int = 0) -> int:
     needed = f"{call} needs a whole number of at least {least} (an int), not {value!r}."
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
         raise TypeError(needed)
-    number = operator.index(value)
+    try:
+        number = operator.index(value)
+    except TypeError:  # an array of several
+        raise TypeError(needed) from None
     if number < least:
         raise ValueError(needed)
     return number

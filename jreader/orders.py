@@ -47,7 +47,7 @@ STREAM_VERSION = 1
 Indices = TypeVar("Indices")
 Number: TypeAlias = Any  # an int, or an array of integers, of NumPy or jax
 
-_AT_ONCE = 4096  # indices: as much work as the calls it takes
+_AT_FIRST, _AT_ONCE = 1024, 32768  # indices that windows are computed for in one go
 _INSERTED = 16
 _TURNS = (256, 16), (4096, 10), (1 << 48, 8)
 _NARROW_END = 1 << 31
@@ -194,11 +194,15 @@ def windows(size: int, seed: int, *path: int, first: int = 0) -> Iterator[NDArra
     length = errors.check_number("windows(size, seed)", size, 1)
     window = errors.check_number("windows(size, seed, first=...)", first)
     key(seed, *path)
-    many = max(1, _AT_ONCE // length)
-    return chain.from_iterable(
-        _dealt(length, key(seed, *path, np.arange(begin, begin + many)))
-        for begin in count(window, many)
-    )
+    return _windows(length, seed, path, window)
+
+
+def _windows(size: int, seed: int, path: tuple[int, ...], window: int) -> Iterator[NDArray[np.intp]]:
+    """Ever more windows at once, so that a short pass computes little, and a long one cheaply."""
+    for begun in count():
+        many = max(1, min(_AT_FIRST << begun, _AT_ONCE) // size)
+        yield from _dealt(size, key(seed, *path, np.arange(window, window + many)))
+        window += many
 
 
 def _dealt(size: int, keys: Key) -> Iterator[NDArray[np.intp]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import wraps
@@ -50,6 +51,11 @@ def _bound_fn(
             )
         return Pipeline(op(fn, self, *args, **kwargs))
 
+    itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    first, *others = inspect.signature(op).parameters.values()
+    rest = [parameter for parameter in others if parameter.name != "reader"]
+    parameters = [itself, first.replace(kind=inspect.Parameter.POSITIONAL_ONLY), *rest]
+    method.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # PEP 362
     return method
 
 

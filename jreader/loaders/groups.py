@@ -1,17 +1,30 @@
-"""From batches to one host feed of the loader's shape: side by side, split, padded or dropped."""
+"""From batches to host feeds of the loader's shape: side by side, split, padded or dropped."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from jreader.devices import Placement
-from jreader.errors import FeedMismatch
+from jreader.batches import batch, map_batches
+from jreader.devices import Placement, places_placement, sharding_placement
+from jreader.errors import FeedMismatch, NotResumable
 from jreader.feeds import Feeds, padded
-from jreader.readers import leaves, map_tree
+from jreader.readers import (
+    Pass,
+    Position,
+    Reader,
+    at_epoch,
+    leaves,
+    length,
+    map_tree,
+    origin,
+    start,
+)
+from jreader.transforms import map_readers
 
 Kind: TypeAlias = Literal["samples", "sample lists", "arrays"]
 
@@ -94,3 +107,87 @@ class Grouping:
 
 def _as_tuple(feed: Any) -> tuple[Any, ...]:
     return feed if isinstance(feed, tuple) else (feed,)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a loader reads, and where to: the part that `set_*_generator` sets."""
+
+    batches: Reader[Any]
+    kind: Kind
+    places: Any
+    beside: bool  # the seeds' door: each of several places gets a batch of its own
+    pmap: Any = None
+    rows: int | None = None
+
+    def placement(self) -> Placement:
+        """Resolved on the thread that iterates: jax's modes are the thread's."""
+        if self.beside:
+            return places_placement(self.places)
+        return sharding_placement(self.places, self.pmap)
+
+
+def hosted(source: Source, grouping: Grouping, epoch: int, at: Position) -> Pass[Any]:
+    """Host feeds of an epoch; the position is (rows of a full batch, position of the source)."""
+    rows, inner = at or (grouping.rows, None)
+    if source.rows not in (None, rows):
+        raise NotResumable(
+            f"this cursor is of batches of {rows} samples, and this loader has batches of "
+            f"{source.rows}: resume with the batch size of the run that wrote it"
+        )
+    grouping.rows = rows
+    side_by_side = (grouping.placement.parts or 1) if grouping.beside else 1
+    # arrays are copied as they come: their generator may fill them anew, while they wait here, or
+    # while a device reads them
+    batches = map_readers(_copied, source.batches) if source.kind == "arrays" else source.batches
+    up = start(at_epoch(batch(batches, side_by_side), epoch), inner)
+
+    def deal() -> Generator[Any, None, None]:
+        given = dropped = False
+        for group in up.items:
+            feed = grouping.feed(group)
+            dropped = dropped or feed is None
+            if feed is not None:
+                given = True
+                yield feed
+        if not given and at is None and (dropped or _short(source.batches)):
+            warnings.warn(
+                "this epoch is empty: its only batches were short, and were dropped. Use a smaller "
+                "batch size or fewer places, or drop_last=False.",
+                stacklevel=2,
+            )
+
+    return Pass(deal(), lambda: (grouping.rows, up.position()), up.close)
+
+
+def _short(reader: Reader[Any]) -> bool:
+    """Whether the only batch of a reader is a short one, which it leaves out itself."""
+    reader = origin(reader, "all")
+    if not isinstance(reader, batch) or not reader.drop_last:
+        return False
+    samples = start(reader.reader)
+    try:
+        return any(True for _ in samples.items)
+    finally:
+        samples.close()
+
+
+def _copied(arrays: Any) -> Any:
+    return map_tree(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, arrays)
+
+
+def rows_of(reader: Reader[Any]) -> int | None:
+    """Samples of a full batch, where the reader was made by `batch`."""
+    reader = origin(reader, "all", "some")
+    return reader.batch_size if isinstance(reader, batch) else None
+
+
+def batches_of(reader: Reader[Any]) -> tuple[int | None, bool | None]:
+    """How many full batches there are, and whether a short one follows; None: not known."""
+    whole, reader = reader, origin(reader, "all")
+    while isinstance(reader, map_batches):
+        reader = origin(reader.reader, "all")
+    samples = length(reader.reader) if isinstance(reader, batch) else None
+    if not isinstance(reader, batch) or samples is None:
+        return length(whole), None
+    return samples // reader.batch_size, samples % reader.batch_size > 0 and not reader.drop_last

@@ -2,55 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Generator
-from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
+from weakref import WeakSet
 
 import jax
-import numpy as np
 
 from jreader import errors
-from jreader.batches import batch, map_batches
-from jreader.devices import Placement, places_placement, sharding_placement
+from jreader.batches import batch
+from jreader.devices import Placement
 from jreader.feeds import FeedList, Feeds
-from jreader.loaders.groups import Grouping, Kind
-from jreader.loaders.passes import FeedPass, Place
-from jreader.orders import STREAM_VERSION
-from jreader.readers import (
-    Cursor,
-    Pass,
-    Position,
-    Reader,
-    at_epoch,
-    leaves,
-    length,
-    map_tree,
-    origin,
-    rebuilt,
-    start,
-)
-from jreader.transforms import map_readers
+from jreader.loaders.groups import Grouping, Source, batches_of, hosted, rows_of
+from jreader.loaders.passes import FeedPass, Place, beginning, checked
+from jreader.readers import Cursor, Pass, Position, Reader, leaves, rebuilt
 from jreader.workers import lookahead
-
-
-@dataclass(frozen=True)
-class Source:
-    """What a loader reads, and where to: the part that `set_*_generator` sets."""
-
-    batches: Reader[Any]
-    kind: Kind
-    places: Any
-    beside: bool  # the seeds' door: each of several places gets a batch of its own
-    pmap: Any = None
-    rows: int | None = None
-
-    def placement(self) -> Placement:
-        """Resolved on the thread that iterates: jax's modes are the thread's."""
-        if self.beside:
-            return places_placement(self.places)
-        return sharding_placement(self.places, self.pmap)
 
 
 class DataLoader:
@@ -69,7 +34,7 @@ class DataLoader:
     (3, 4) [3 4 5]
 
     `for feed in loader` is the next epoch: it takes `next_epoch` and counts it up. Two passes at once
-    are independent. It works in a `with` block, which closes the latest pass of `start()`.
+    are independent. It works in a `with` block, which closes the passes that are still open.
 
     Attributes:
         next_epoch: The epoch that the next `iter(loader)` gives.
@@ -125,7 +90,7 @@ class DataLoader:
     ) -> DataLoader:
         """A loader whose batches are each split over the devices: what `Pipeline.load` gives."""
         loader = cls.from_generator(feed_list, capacity, drop_last=drop_last)
-        rows = _rows(batches)
+        rows = rows_of(batches)
         return loader._set(Source(batches, "sample lists", sharding, False, pmap, rows))
 
     def _configure(
@@ -146,7 +111,8 @@ class DataLoader:
         self._drop_last = bool(drop_last)
         self._source: Source | None = None
         self._started: FeedPass | None = None
-        self._place = Place(_beginning(0))
+        self._passes: WeakSet[FeedPass] = WeakSet()
+        self._place = Place(beginning(0))
         self._resumed: Cursor | None = None
         self.next_epoch = 0
 
@@ -168,7 +134,7 @@ class DataLoader:
     def set_sample_list_generator(self, reader: Reader[Any], places: Any = None) -> DataLoader:
         """Feeds from a reader of batches: lists of samples, each sample a tuple or a dict."""
         errors.check_reader("set_sample_list_generator(reader)", reader)
-        return self._set(Source(reader, "sample lists", places, beside=True, rows=_rows(reader)))
+        return self._set(Source(reader, "sample lists", places, beside=True, rows=rows_of(reader)))
 
     def set_batch_generator(self, reader: Reader[Any], places: Any = None) -> DataLoader:
         """Feeds from a reader of batches that are arrays already: a tuple, list or dict of them."""
@@ -196,7 +162,7 @@ class DataLoader:
         return self._next_pass()
 
     def _next_pass(self) -> FeedPass:
-        cursor, self._resumed = self._resumed or _beginning(self.next_epoch), None
+        cursor, self._resumed = self._resumed or beginning(self.next_epoch), None
         self.next_epoch = cursor["epoch"] + 1
         return self._pass(cursor)
 
@@ -207,7 +173,7 @@ class DataLoader:
             ValueError: The cursor is of another epoch.
         """
         number = errors.check_number("loader.epoch(epoch)", epoch)
-        cursor = _checked(at) if at else _beginning(number)
+        cursor = beginning(number) if at is None else checked(at)
         if cursor["epoch"] != number:
             raise ValueError(
                 f"the cursor is of epoch {cursor['epoch']}, not {number}: use "
@@ -222,11 +188,13 @@ class DataLoader:
         `steps(1000, at=cursor)` gives the 700 that are left.
         """
         limit = None if n is None else errors.check_number("loader.steps(n)", n)
-        return self._pass(_checked(at) if at else _beginning(0), limit, endless=True)
+        return self._pass(beginning(0) if at is None else checked(at), limit, endless=True)
 
     def _pass(self, cursor: Cursor, steps: int | None = None, *, endless: bool = False) -> FeedPass:
         self._place = Place(cursor)
-        return FeedPass(self._begin, self._place, steps, endless=endless)
+        feeds = FeedPass(self._begin, self._place, steps, endless=endless)
+        self._passes.add(feeds)
+        return feeds
 
     def state_dict(self) -> dict[str, Any]:
         """The cursor of the latest pass; json and orbax keep it."""
@@ -234,8 +202,9 @@ class DataLoader:
 
     def load_state_dict(self, state: Cursor) -> None:
         """Has the next `iter(loader)` go on where a cursor says."""
-        self._resumed = _checked(state)
+        self._resumed = checked(state)
         self._place = Place(self._resumed)
+        self.next_epoch = self._resumed["epoch"]
 
     def _grouping(self) -> tuple[Source, Grouping]:
         if self._source is None:
@@ -255,8 +224,8 @@ class DataLoader:
         source, grouping = self._grouping()
         placement = grouping.placement
         if not self._drop_last:
-            placement = replace(placement, target=placement.with_mask())
-        host = _hosted(source, grouping, epoch, at)
+            placement = placement.with_mask()
+        host = hosted(source, grouping, epoch, at)
         if self._double:
             placed = (placement.put(feed) for feed in host.items)
             return lookahead(Pass(placed, host.position, host.close), self._capacity)
@@ -266,16 +235,11 @@ class DataLoader:
 
     def _peeked(self) -> tuple[Any, Placement]:
         source, grouping = self._grouping()
-        host = _hosted(source, grouping, self.next_epoch, None)
+        host = hosted(source, grouping, self.next_epoch, None)
         try:
             for feed in host.items:
                 placement = grouping.placement
-                mask = (
-                    placement
-                    if self._drop_last
-                    else replace(placement, target=placement.with_mask())
-                )
-                return feed, mask
+                return feed, placement if self._drop_last else placement.with_mask()
         finally:
             host.close()
         raise ValueError("the source of this loader gives no full batch: there is no feed to see")
@@ -295,18 +259,30 @@ class DataLoader:
         ]
         return rebuilt(feed, iter(specs))
 
-    def replicate(self, tree: Any) -> Any:
+    def replicate(self, tree: Any, axis_name: str = "data") -> Any:
         """A tree (parameters, say) on every device of the feeds, so that a step compiles once.
 
-        With pmap, give it `in_axes=(None, 0)` and `out_axes=None` for the parameters.
+        Args:
+            tree: Arrays.
+            axis_name: That of your pmap, which needs `in_axes=(None, 0)` and `out_axes=None`: with
+                another one than here, the second step is compiled again.
         """
-        return self._grouping()[0].placement().replicated(tree)
+        return self._grouping()[1].placement.replicated(tree, axis_name)
+
+    @property
+    def batch_axes(self) -> int:
+        """How many leading axes of a feed count samples: 2 where the first one counts devices."""
+        return 1 if self._grouping()[1].placement.parts is None else 2
+
+    def __bool__(self) -> bool:
+        """A loader is true, also one whose length is not known, or nothing."""
+        return True
 
     def __len__(self) -> int:
         """The number of feeds of an epoch, where it is known."""
         source, grouping = self._grouping()
         parts = (grouping.placement.parts or 1) if grouping.beside else 1
-        full, short = _batches(source.batches)
+        full, short = batches_of(source.batches)
         if full is None or (short is None and self._drop_last):
             raise TypeError(
                 f"the length of this loader is not known before it is read: {source.batches!r} "
@@ -359,10 +335,10 @@ class DataLoader:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Ends what `start()` began."""
-        if self._started:
-            self._started.close()
-            self._started = None
+        """Ends the passes that are still open."""
+        for feeds in list(self._passes):
+            feeds.close()
+        self._started = None
 
 
 class PyReader(DataLoader):
@@ -402,77 +378,3 @@ class PyReader(DataLoader):
     def decorate_batch_generator(self, reader: Reader[Any], places: Any = None) -> None:
         """As `set_batch_generator`."""
         self.set_batch_generator(reader, places)
-
-
-def _beginning(epoch: int) -> Cursor:
-    return Cursor(epoch=epoch, step=0, position=None, stream_version=STREAM_VERSION)
-
-
-def _checked(cursor: Any) -> Cursor:
-    """A cursor, refused where it is none, or of another stream."""
-    needed = {"epoch", "step", "position", "stream_version"}
-    if not isinstance(cursor, dict) or set(cursor) != needed:
-        raise ValueError(
-            f"this is no cursor: {cursor!r}. Give feeds.cursor or loader.state_dict() of an "
-            f"earlier run, a dict of {sorted(needed)}."
-        )
-    if cursor["stream_version"] != STREAM_VERSION:
-        raise errors.NotResumable(
-            f"this cursor is of stream version {cursor['stream_version']}, and this jreader deals "
-            f"version {STREAM_VERSION}, in other orders: resume with the release that wrote it"
-        )
-    return Cursor(
-        epoch=cursor["epoch"],
-        step=cursor["step"],
-        position=cursor["position"],
-        stream_version=STREAM_VERSION,
-    )
-
-
-def _hosted(source: Source, grouping: Grouping, epoch: int, at: Position) -> Pass[Any]:
-    """Host feeds of an epoch; the position is (rows of a full batch, position of the source)."""
-    rows, inner = at or (grouping.rows, None)
-    grouping.rows = rows
-    side_by_side = (grouping.placement.parts or 1) if grouping.beside else 1
-    # arrays are copied as they come: their generator may fill them anew, while they wait here, or
-    # while a device reads them
-    batches = map_readers(_copied, source.batches) if source.kind == "arrays" else source.batches
-    up = start(at_epoch(batch(batches, side_by_side), epoch), inner)
-
-    def deal() -> Generator[Any, None, None]:
-        given = dropped = False
-        for group in up.items:
-            feed = grouping.feed(group)
-            dropped = dropped or feed is None
-            if feed is not None:
-                given = True
-                yield feed
-        if dropped and not given and at is None:
-            warnings.warn(
-                "this epoch is empty: its only batches were short, and were dropped. Use a smaller "
-                "batch size or fewer places, or drop_last=False.",
-                stacklevel=2,
-            )
-
-    return Pass(deal(), lambda: (grouping.rows, up.position()), up.close)
-
-
-def _copied(arrays: Any) -> Any:
-    return map_tree(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, arrays)
-
-
-def _rows(reader: Reader[Any]) -> int | None:
-    """Samples of a full batch, where the reader was made by `batch`."""
-    reader = origin(reader, "all", "some")
-    return reader.batch_size if isinstance(reader, batch) else None
-
-
-def _batches(reader: Reader[Any]) -> tuple[int | None, bool | None]:
-    """How many full batches there are, and whether a short one follows; None: not known."""
-    whole, reader = reader, origin(reader, "all")
-    while isinstance(reader, map_batches):
-        reader = origin(reader.reader, "all")
-    samples = length(reader.reader) if isinstance(reader, batch) else None
-    if not isinstance(reader, batch) or samples is None:
-        return length(whole), None
-    return samples // reader.batch_size, samples % reader.batch_size > 0 and not reader.drop_last

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from jreader.errors import ReaderError
+from jreader.errors import NotResumable, ReaderError, check_number
 from jreader.orders import STREAM_VERSION
 from jreader.readers import Cursor, Pass, Position
 
@@ -125,3 +125,29 @@ class FeedPass(Iterator[Any]):
     ) -> None:
         """Closes, whatever happened."""
         self.close()
+
+
+def beginning(epoch: int) -> Cursor:
+    """The cursor of an epoch of which nothing was read."""
+    return Cursor(epoch=epoch, step=0, position=None, stream_version=STREAM_VERSION)
+
+
+def checked(cursor: Any) -> Cursor:
+    """A cursor, refused where it is none, or of another stream."""
+    needed = {"epoch", "step", "position", "stream_version"}
+    if not isinstance(cursor, dict) or set(cursor) != needed:
+        raise ValueError(
+            f"this is no cursor: {cursor!r}. Give feeds.cursor or loader.state_dict() of an "
+            f"earlier run, a dict of {sorted(needed)}."
+        )
+    if cursor["stream_version"] != STREAM_VERSION:
+        raise NotResumable(
+            f"this cursor is of stream version {cursor['stream_version']}, and this jreader deals "
+            f"version {STREAM_VERSION}, in other orders: resume with the release that wrote it"
+        )
+    return Cursor(
+        epoch=check_number("the epoch of a cursor", cursor["epoch"]),
+        step=check_number("the step of a cursor", cursor["step"]),
+        position=cursor["position"],
+        stream_version=STREAM_VERSION,
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from math import prod
 from typing import Any, TypeVar
 
 from tqdm import tqdm
@@ -52,14 +53,14 @@ def train(
         loader = batch_reader
     else:
         loader = DataLoader.from_generator(mapping).set_sample_list_generator(batch_reader)
-    history = []
+    history, axes = [], loader.batch_axes
     for number in range(passes):
         metrics = None
         with iter(loader) as feeds, _bar(number, passes, progress) as bar:
             began = time.perf_counter()
             for feed in feeds:
                 state, metrics = step(state, feed)
-                _show(bar, feed, feeds.waited / (time.perf_counter() - began))
+                _show(bar, _rows(feed, axes), feeds.waited / (time.perf_counter() - began))
         history.append(metrics)
     return state, history
 
@@ -68,8 +69,11 @@ def _bar(number: int, passes: int, progress: bool) -> tqdm[Any]:
     return tqdm(desc=f"pass {number + 1}/{passes}", unit=" samples", disable=not progress)
 
 
-def _show(bar: tqdm[Any], feed: Any, waited: float) -> None:
+def _rows(feed: Any, axes: int) -> int:
+    return prod(leaves(feed)[-1].shape[:axes])
+
+
+def _show(bar: tqdm[Any], rows: int, waited: float) -> None:
     if not bar.disable:
-        rows = leaves(feed)[-1].shape
         bar.set_postfix_str(f"waited {waited:.0%}", refresh=False)
-        bar.update(rows[0])
+        bar.update(rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar, Literal, TypeVar
 
 from jreader import errors
@@ -69,12 +70,12 @@ class epochs(Node[T]):
         epoch, inner = at or (0, None)
         up = self._opened(epoch, inner)
 
-        def deal() -> Iterator[T]:
+        def turns() -> Iterator[Iterator[T]]:
             nonlocal epoch, up
             fresh = inner is None
             while up:
                 items, count = counted(up.items)
-                yield from items
+                yield items
                 if fresh and self.n is None and not count():
                     raise self._spinning(epoch)
                 up.close()
@@ -82,7 +83,7 @@ class epochs(Node[T]):
                 up = self._opened(epoch, None)
 
         return Pass(
-            deal(),
+            chain.from_iterable(turns()),
             lambda: (epoch, up.position() if up else None),
             lambda: up and up.close(),
         )

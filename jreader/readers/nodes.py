@@ -88,7 +88,7 @@ class Node(Generic[T]):
     """Whether its samples are those of its field `reader`, as they are: all of them, or some."""
     made_at: str
 
-    def __new__(cls, *_args: object, **_kwargs: object) -> Node[T]:
+    def __new__(cls, /, *_args: object, **_kwargs: object) -> Node[T]:
         """Remembers the user's line, so that an error can name it; no op has to think of it."""
         self = super().__new__(cls)
         object.__setattr__(self, "made_at", _place_of_caller())

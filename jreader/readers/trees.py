@@ -136,7 +136,10 @@ class Columns(Sequence[T], Generic[T]):
             return iter(columns)
         if type(columns) is tuple and all(isinstance(part, np.ndarray) for part in columns):
             return zip(*columns, strict=True)  # type: ignore[return-value]  # T is that tuple
-        return (rebuilt(columns, iter(row)) for row in zip(*leaves(columns), strict=True))
+        rows = zip(*leaves(columns), strict=True)
+        if type(columns) is dict and len(columns) == len(leaves(columns)):
+            return (dict(zip(columns, row, strict=True)) for row in rows)  # type: ignore[misc]  # T
+        return (rebuilt(columns, iter(row)) for row in rows)
 
     @overload
     def __getitem__(self, index: int) -> T: ...

@@ -62,7 +62,15 @@ class cache(Node[T]):
                 done += 1
                 yield reading.samples[done - 1]
 
-        return Pass(deal(), lambda: (reading.origin, done), reading.leave)
+        here = True
+
+        def leave() -> None:
+            nonlocal here
+            if here:
+                here = False
+                reading.leave()
+
+        return Pass(deal(), lambda: (reading.origin, done), leave)
 
     def length(self) -> int | None:
         """That of `reader`."""

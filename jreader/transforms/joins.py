@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -49,10 +50,12 @@ class compose(Node[tuple[Any, ...]]):
             inputs = [counted(up.items) for up in ups]
             rows, row_count = counted(zip(*(items for items, _ in inputs), strict=False))
             for row in rows:
-                flat: tuple[Any, ...] = ()
                 for sample in row:
-                    flat += sample if isinstance(sample, tuple) else (sample,)
-                yield flat
+                    if isinstance(sample, tuple):
+                        yield _flat(row)
+                        break
+                else:
+                    yield row
             if self.check_alignment and inputs:
                 # zip draws from the left: whoever is a sample ahead of it was not the first to end
                 ended = sum(count() > row_count() for _, count in inputs)
@@ -73,6 +76,13 @@ class compose(Node[tuple[Any, ...]]):
     def length(self) -> int | None:
         """That of the shortest reader."""
         return shortest(self.readers)
+
+
+def _flat(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    flat: tuple[Any, ...] = ()
+    for sample in row:
+        flat += sample if isinstance(sample, tuple) else (sample,)
+    return flat
 
 
 def _unfinished(inputs: list[tuple[Iterator[Any], Any]], first: int) -> Iterator[int]:
@@ -107,16 +117,16 @@ class chain(Node[T]):
         which, inner = at or (0, None)
         up = self._opened(which, inner)
 
-        def deal() -> Iterator[T]:
+        def turns() -> Iterator[Iterator[T]]:
             nonlocal which, up
             while up:
-                yield from up.items
+                yield up.items
                 up.close()
                 which += 1
                 up = self._opened(which, None)
 
         return Pass(
-            deal(),
+            itertools.chain.from_iterable(turns()),
             lambda: (which, up.position() if up else None),
             lambda: up and up.close(),
         )

@@ -108,12 +108,12 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
         fn = self.fn
         for sample in samples:
             try:
-                keep = bool(fn(sample))
+                if not fn(sample):
+                    continue
             except Exception as error:
                 explain(error, self, fn, sample)
                 raise
-            if keep:
-                yield sample
+            yield sample
 
 
 @dataclass(frozen=True, eq=False, repr=False)

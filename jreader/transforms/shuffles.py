@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
@@ -71,29 +71,30 @@ class shuffle(Node[T]):
         up = start(self.reader, origin)
         origin = up.position()
         held: list[T] = []
-        dealt: Callable[[], int] = lambda: done  # noqa: E731  # each window brings its own
+        before = -done  # how many samples of earlier windows this pass has handed over
 
-        def deal() -> Iterator[T]:
-            nonlocal origin, window, done, held, dealt
+        def dealt() -> Iterator[list[T]]:
+            nonlocal origin, window, before, held
             path = (self.seed, self.epoch, _seeded_below(self))
             full = orders.windows(size, *path, first=window)
+            skipped = done
             while held := list(islice(up.items, size)):
                 if len(held) == size:
                     order = next(full)
                 else:
                     key = orders.key(*path, window)
                     order = orders.permutation(np.arange(len(held)), len(held), key)
-                items, dealt = counted(map(held.__getitem__, order[done:].tolist()), done)
-                yield from items
-                origin, window, done = up.position(), window + 1, 0
+                yield list(map(held.__getitem__, order[skipped:].tolist()))
+                origin, window, before, skipped = up.position(), window + 1, count(), 0
 
         def position() -> Position:
             # after the last sample of a full window, what lies before it need not be read again
-            if len(held) == size == dealt():
+            if len(held) == size == count() - before:
                 return up.position(), window + 1, 0
-            return origin, window, dealt()
+            return origin, window, count() - before
 
-        return Pass(deal(), position, up.close)
+        items, count = counted(chain.from_iterable(dealt()))
+        return Pass(items, position, up.close)
 
     def length(self) -> int | None:
         """That of `reader`."""

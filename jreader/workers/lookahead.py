@@ -44,9 +44,9 @@ def lookahead(up: Pass[T], capacity: int, name: str = "loader") -> Pass[T]:
     def deal() -> Generator[T, None, None]:
         nonlocal position
         try:
-            while drawn := state.next():
-                position = drawn.position
-                yield drawn.item
+            while taken := state.next():
+                position = taken[0].position
+                yield taken.pop().item  # and nothing here holds it any longer
         finally:
             state.stop()
 
@@ -70,7 +70,7 @@ class _Lookahead(Generic[T]):
 
     def __init__(self, up: Pass[T], capacity: int, name: str) -> None:
         self.up, self.capacity, self.name = up, capacity, name
-        self.turn = threading.Condition(threading.Lock())
+        self.turn = threading.Condition()  # reentrant: gc may drop a pass, which stops it, anywhere
         self.ready: deque[_Drawn] = deque()
         self.room = 0  # how many items the thread may keep ready
         self.busy = False  # somebody draws
@@ -80,8 +80,8 @@ class _Lookahead(Generic[T]):
         self.away = 0.0  # seconds that the consumer stays away, smoothed
         self.left: float | None = None
 
-    def next(self) -> _Drawn | None:
-        """The next item, drawn here if nobody else is at it; None at the end."""
+    def next(self) -> list[_Drawn]:
+        """The next item in a list, drawn here if nobody else is at it; an empty one at the end."""
         came = time.perf_counter()
         with self.turn:
             alone = not self.ready and not self.busy
@@ -89,7 +89,7 @@ class _Lookahead(Generic[T]):
                 if self.busy:
                     self.turn.wait()
                 elif self.over:
-                    return None
+                    return []
                 else:
                     self._draw()
             spent = time.perf_counter() - came if alone else 0.0
@@ -100,7 +100,7 @@ class _Lookahead(Generic[T]):
         if drawn.error:
             self._raise(drawn.error)
         self.left = time.perf_counter()
-        return drawn
+        return [drawn]
 
     def _learn(self, away: float, spent: float) -> None:
         seen = min(max(away, spent * _PAYS / _SLOW), 4 * _PAYS)

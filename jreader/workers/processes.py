@@ -144,7 +144,7 @@ class _Child(Generic[T]):
         self.connection, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(theirs.fileno())],
+                [sys.executable, "-P", "-c", _BOOT, json.dumps(sys.path), str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 env={**os.environ, "JAX_PLATFORMS": "cpu"},
@@ -254,6 +254,7 @@ class _Crew(Generic[T]):
             for child in wanted:
                 if child.ready:
                     return child
+            for child in wanted:
                 if child.last and not child.ended:
                     child.finish()
             if all(child.ended for child in wanted):
@@ -311,5 +312,3 @@ def _death_of(process: subprocess.Popen[bytes]) -> Any:
 
     threading.Thread(target=watch, daemon=True).start()
     return mine
-
-
