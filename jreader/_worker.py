@@ -1,12 +1,12 @@
 """What runs in a worker process: one pass over one reader, sent to the parent sample by sample.
 
 Three threads: the main one reads (users' signal handlers and event loops expect that), one sends
-whatever is ready as one frame, one receives the parent's acknowledgements. When the connection ends,
-the parent has closed the pass or is gone, and the process ends within a second. SIGINT is the
+whatever is ready as one frame, one receives the parent's acknowledgements. When the connection
+ends, the parent has closed the pass or is gone, and the process ends within a second. SIGINT is the
 parent's to handle. Samples are pickled as soon as they are read: their reader may reuse the memory.
 
-A frame is its size (8 bytes) and a pickled tuple: to the worker `(reader, position, slots)`, from it
-a `Report`. The parent acknowledges with the number of samples handed over (8 bytes).
+A frame is its size (8 bytes) and a pickled tuple: to the worker `(reader, position, slots)`, from
+it a `Report`. The parent acknowledges with the number of samples handed over (8 bytes).
 """
 
 from __future__ import annotations

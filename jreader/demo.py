@@ -1,7 +1,7 @@
 """The tutorials' classifier of handwritten digits, trained on every local device.
 
-The same pipeline feeds pmap and jit; the batch is global, so the stream, the losses and the accuracy
-do not depend on the number of devices.
+The same pipeline feeds pmap and jit; the batch is global, so the stream, the losses and the
+accuracy do not depend on the number of devices.
 """
 
 from __future__ import annotations

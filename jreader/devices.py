@@ -5,8 +5,8 @@ layout is a reshape of the host array, before it is placed, and free. Not `jax.m
 are Explicit, which breaks pmap and leaks into users' code. On one device feeds stay uncommitted:
 committed arrays make a step whose parameters are not compile a second time.
 
-Devices, shardings and the x64 mode are resolved on the user's thread, because jax's context managers
-do not reach the thread that places.
+Devices, shardings and the x64 mode are resolved on the user's thread, because jax's context
+managers do not reach the thread that places.
 """
 
 from __future__ import annotations
@@ -245,8 +245,8 @@ def _target(sharding: Any, call: str) -> Any:
         return tuple(parts)
     raise TypeError(
         f"{call} needs a jax Sharding, Mesh or Device, a tree of them, 'host', or None, not "
-        f"{sharding!r}. For a PartitionSpec give NamedSharding(mesh, spec); for pmap over a list of "
-        f"devices give places=devices, or load(pmap=devices)."
+        f"{sharding!r}. For a PartitionSpec give NamedSharding(mesh, spec); for pmap over a list "
+        f"of devices give places=devices, or load(pmap=devices)."
     )
 
 
@@ -274,4 +274,4 @@ def _default() -> Any:
 
 
 def _x64() -> bool:
-    return jax.dtypes.canonicalize_dtype(np.int64).itemsize == 8  # noqa: PLR2004  # bytes
+    return jax.dtypes.canonicalize_dtype(np.int64).itemsize == 8

@@ -32,7 +32,7 @@ those of NumPy's generator (the largest of some 500 was 3.5, and 1.1 in ten time
 import operator
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import chain, count, takewhile
+from itertools import count, takewhile
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -197,7 +197,9 @@ def windows(size: int, seed: int, *path: int, first: int = 0) -> Iterator[NDArra
     return _windows(length, seed, path, window)
 
 
-def _windows(size: int, seed: int, path: tuple[int, ...], window: int) -> Iterator[NDArray[np.intp]]:
+def _windows(
+    size: int, seed: int, path: tuple[int, ...], window: int
+) -> Iterator[NDArray[np.intp]]:
     """Ever more windows at once, so that a short pass computes little, and a long one cheaply."""
     for begun in count():
         many = max(1, min(_AT_FIRST << begun, _AT_ONCE) // size)

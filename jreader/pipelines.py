@@ -160,7 +160,8 @@ class Pipeline(Node[T]):
         Raises:
             BatchNotDivisible: The devices cannot divide the batch; it says which sizes they can.
         """
-        from jreader.loaders import DataLoader  # jax is loaded where feeds are made, not before
+        # jax is loaded where feeds are made, not before
+        from jreader.loaders import DataLoader  # noqa: PLC0415
 
         return DataLoader.over(
             self,

@@ -246,7 +246,7 @@ def see(reader: Any, at: Any = None, limit: int = LIMIT) -> Seen:
         for sample in islice(here.items, limit):
             samples.append(canonical(sample))
             positions.append(through_json(here.position()))
-    except Exception as caught:  # noqa: BLE001  # compared below
+    except Exception as caught:  # compared below
         error = type(caught)
     after = None if error or len(samples) == limit else through_json(here.position())
     here.close()

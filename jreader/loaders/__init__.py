@@ -4,8 +4,8 @@
 `DataLoader`. Each epoch is a pass over a reader of batches, prepared on the host and placed by
 whoever is free (`workers/lookahead.py`), so its position is that of the batch handed over last.
 
-Every feed of a loader has one shape, so a step compiles once: what is short at the end of an epoch is
-dropped, or padded under a mask that every feed of that loader then carries.
+Every feed of a loader has one shape, so a step compiles once: what is short at the end of an epoch
+is dropped, or padded under a mask that every feed of that loader then carries.
 """
 
 from jreader.loaders.loader import DataLoader, PyReader

@@ -26,15 +26,16 @@ class DataLoader:
     >>> def digits():
     ...     for label in range(7):
     ...         yield np.full(4, label), label
-    >>> loader = DataLoader.from_generator([data("image", [None, 4]), data("label", [None, 1], "int32")], capacity=2)
+    >>> feed_list = [data("image", [None, 4]), data("label", [None, 1], "int32")]
+    >>> loader = DataLoader.from_generator(feed_list, capacity=2)
     >>> loader = loader.set_sample_generator(digits, batch_size=3)
     >>> for feed in loader():
     ...     print(feed["image"].shape, feed["label"].ravel())
     (3, 4) [0 1 2]
     (3, 4) [3 4 5]
 
-    `for feed in loader` is the next epoch: it takes `next_epoch` and counts it up. Two passes at once
-    are independent. It works in a `with` block, which closes the passes that are still open.
+    `for feed in loader` is the next epoch: it takes `next_epoch` and counts it up. Two passes at
+    once are independent. It works in a `with` block, which closes the passes that are still open.
 
     Attributes:
         next_epoch: The epoch that the next `iter(loader)` gives.
@@ -91,7 +92,8 @@ class DataLoader:
         """A loader whose batches are each split over the devices: what `Pipeline.load` gives."""
         loader = cls.from_generator(feed_list, capacity, drop_last=drop_last)
         rows = rows_of(batches)
-        return loader._set(Source(batches, "sample lists", sharding, False, pmap, rows))
+        source = Source(batches, "sample lists", sharding, beside=False, pmap=pmap, rows=rows)
+        return loader._set(source)  # noqa: SLF001  # its own class
 
     def _configure(
         self,
@@ -251,7 +253,7 @@ class DataLoader:
 
     @property
     def element_spec(self) -> Any:
-        """The feeds' tree of `jax.ShapeDtypeStruct`, with shardings: what `jax.eval_shape` takes."""
+        """The feeds' tree of `jax.ShapeDtypeStruct`, sharded: what `jax.eval_shape` takes."""
         feed, placement = self._peeked()
         specs = [
             jax.ShapeDtypeStruct(array.shape, placement.canonical(array.dtype), sharding=sharding)
@@ -359,7 +361,9 @@ class PyReader(DataLoader):
         return_list: bool = False,
     ) -> None:
         """Takes what `from_generator` takes."""
-        self._configure(feed_list, capacity, use_double_buffer, iterable, return_list, True)
+        self._configure(
+            feed_list, capacity, use_double_buffer, iterable, return_list, drop_last=True
+        )
 
     def decorate_sample_generator(
         self,

@@ -1,13 +1,13 @@
 """What a reader is: any function that can be called without arguments and iterated.
 
 Everything else is a function from readers to readers. Each op is a frozen dataclass that is itself
-a reader (`Node`), and defines one method, `start(at)`, that begins a `Pass`: the items, the position
-after the last one handed over, and a way to stop early. Positions are small nested tuples of ints,
-survive JSON, and cost nothing until they are asked for.
+a reader (`Node`), and defines one method, `start(at)`, that begins a `Pass`: the items, the
+position after the last one handed over, and a way to stop early. Positions are small nested tuples
+of ints, survive JSON, and cost nothing until they are asked for.
 
 Rules that every op keeps, and tests/test_laws.py checks on random graphs:
 
-* Building a plan reads nothing; a plan never changes; iterating is the only verb that does anything.
+* Building a plan reads nothing; a plan never changes; iterating is the only verb that acts.
 * A position is a place: `start(reader, position)` goes on after the last item handed over, also in
   another process. Before the first item it is the place of the start; after the end, the end. After
   an error it means nothing: whoever wants to go on keeps the position of the last good item.
@@ -15,7 +15,8 @@ Rules that every op keeps, and tests/test_laws.py checks on random graphs:
   anew for each pass: the root of the pass draws once, for every such op (`start`), so the
   position of an unseeded pass is `(what was drawn, position)`, and it can be resumed too.
 * `at_epoch(reader, 0)` is `reader`; other epochs deal other orders. Epochs fold, so `epochs` may
-  stand inside `epochs`. What lies above a `cache` is pinned: neither epochs nor draws reach it.
+  stand inside `epochs`. What lies below a `cache`, towards the sources, is pinned: neither epochs
+  nor draws reach it.
 """
 
 from jreader.readers.epochs import at_epoch, epochs

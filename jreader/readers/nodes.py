@@ -127,7 +127,7 @@ class Node(Generic[T]):
         return f"{type(self).__name__}({', '.join(self.written())})"
 
     def written(self, but: object = None) -> Iterator[str]:
-        """The arguments as they were written, `but` left out: functions by place, others by name."""
+        """The arguments as they were written, but for one: functions by place, others by name."""
         for field in fields(self):  # type: ignore[arg-type]  # every op is a dataclass
             value = getattr(self, field.name)
             parts = value if isinstance(value, tuple) and all(map(callable, value)) else (value,)
@@ -191,7 +191,7 @@ def counted(items: Iterable[T], before: int = 0) -> tuple[Iterator[T], Callable[
     >>> next(items), count()
     ('a', 11)
     """
-    ticks = repeat(True, sys.maxsize)
+    ticks = repeat(1, sys.maxsize)
     return compress(items, ticks), lambda: before + sys.maxsize - length_hint(ticks)
 
 
@@ -254,12 +254,21 @@ def _with_fields(node: Node[T], new: Mapping[str, Any]) -> Node[T]:
 
 
 def children(node: Node[Any]) -> Iterator[Node[Any]]:
-    """The ops that an op reads, in the order of its arguments; plain functions are not among them."""
+    """The ops that an op reads, in the order of its arguments; plain functions are left out."""
     for name in _names(node):
         value = getattr(node, name)
         for part in value if isinstance(value, tuple) else (value,):
             if isinstance(part, Node):
                 yield part
+
+
+def seeded_below(node: Node[Any]) -> int:
+    """An op's place in its plan: the number of seeded ops from it down to its sources.
+
+    Counted from below, so that an op put on top of a plan does not change the order inside it.
+    """
+    below = max(map(seeded_below, children(node)), default=0)
+    return below + hasattr(node, "seed")
 
 
 def origin(reader: Reader[Any], *how: str) -> Reader[Any]:
@@ -355,6 +364,6 @@ def explain(error: Exception, node: Node[Any], fn: object, sample: object) -> No
 def refused(node: Node[Any], order: str) -> str:
     """The position of an op that keeps no order: a text that says what to use instead."""
     return (
-        f"{node!r}, made at {node.made_at}, hands samples over in order of arrival, and no place in "
+        f"{node!r}, made at {node.made_at}, hands samples over as they arrive, and no place in "
         f"that order can be found again: use {order} to resume"
     )

@@ -1,9 +1,9 @@
 """Read once, keep.
 
 Paddle's `cache` reads everything when it is built. This one reads on the first pass, and several
-passes at once share one reading: whoever needs the next sample draws it for all. Only a reading that
-came to its end is kept; one that every pass walked away from is dropped with what it held open,
-because nobody but its passes holds it.
+passes at once share one reading: whoever needs the next sample draws it for all. Only a reading
+that came to its end is kept; one that every pass walked away from is dropped with what it held
+open, because nobody but its passes holds it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class cache(Node[T]):
     """The samples of `reader`, read once and kept in memory.
 
     The samples themselves are kept, not copies: changing one changes it for every later pass. A
-    reader that gives one array again and again, filled anew, is cached as copies of its last state;
-    give `cache(map_readers(np.copy, reader))` there. `epochs` and `seed=None` do not reach what lies below
-    a cache: the kept order stays.
+    reader that gives one array again and again, filled anew, is kept as so many times its last
+    state: cache `map_readers(np.copy, reader)` there. `epochs` and `seed=None` do not reach what
+    lies below a cache: the kept order stays.
 
     >>> reads = []
     >>> reader = cache(lambda: reads.append("read") or "abc")

@@ -12,7 +12,7 @@ import numpy as np
 
 from jreader import errors, orders
 from jreader.readers import Node, Pass, Position, Reader, counted, described, length, start
-from jreader.readers.nodes import children
+from jreader.readers.nodes import seeded_below
 
 T = TypeVar("T")
 
@@ -33,8 +33,8 @@ class shuffle(Node[T]):
         reader: Any reader.
         buf_size: Samples per window; None for the whole reader, whose length must be known. 0 and 1
             keep the order, as in Paddle.
-        seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws anew
-            for each pass, which can be resumed all the same.
+        seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws
+            anew for each pass, which can be resumed all the same.
 
     Raises:
         ValueError: `buf_size` is negative, or None although the length of `reader` is unknown.
@@ -75,7 +75,7 @@ class shuffle(Node[T]):
 
         def dealt() -> Iterator[list[T]]:
             nonlocal origin, window, before, held
-            path = (self.seed, self.epoch, _seeded_below(self))
+            path = (self.seed, self.epoch, seeded_below(self))
             full = orders.windows(size, *path, first=window)
             skipped = done
             while held := list(islice(up.items, size)):
@@ -99,15 +99,6 @@ class shuffle(Node[T]):
     def length(self) -> int | None:
         """That of `reader`."""
         return length(self.reader)
-
-
-def _seeded_below(node: Node[Any]) -> int:
-    """An op's place in its plan: how many seeded ops lie between it and its sources, itself included.
-
-    Counted from below, so that an op put on top of a plan does not change the order inside it.
-    """
-    below = max(map(_seeded_below, children(node)), default=0)
-    return below + hasattr(node, "seed")
 
 
 def as_seed(seed: Any) -> int:

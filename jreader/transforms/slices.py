@@ -1,4 +1,4 @@
-"""Some of the samples, by place alone; `itertools.islice` does the work, so they cost next to nothing."""
+"""Some of the samples, by place alone; `itertools.islice` does the work, at next to no cost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class firstn(Node[T]):
-    """The first `n` samples of `reader`; it pulls exactly `n`, so a slow next one is never waited for.
+    """The first `n` samples of `reader`; it pulls exactly `n`, and never waits for one more.
 
     >>> list(firstn(lambda: "abcdef", 2)())
     ['a', 'b']

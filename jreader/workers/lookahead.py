@@ -1,7 +1,7 @@
 """Looking ahead only where it pays: the loader's engine.
 
-Moving a cheap host loop behind a queue costs 25 to 40 % on two cores, while a jitted step returns at
-once anyway. So whoever is free draws: a consumer that comes back quickly draws for itself, as if
+Moving a cheap host loop behind a queue costs 25 to 40 % on two cores, while a jitted step returns
+at once anyway. So whoever is free draws: a consumer that comes back quickly draws for itself, as if
 there were no thread; one that stays away (a step that is awaited), or a source that takes its time,
 calls the thread in, which then keeps `capacity` items ready. Drawing goes in turn, so the order is
 the source's, and each item carries the position after it.

@@ -82,7 +82,7 @@ class multiprocess_reader(Node[T]):
     def start(self, at: Position) -> Pass[T]:
         """The position is (whose turn it is, (whether it ended, position) of each reader)."""
         turn, places = at or (0, [(False, None)] * len(self.readers))
-        crew = _Crew(self, [_Child(self, k, *place) for k, place in enumerate(places)])
+        crew = _Crew([_Child(self, k, *place) for k, place in enumerate(places)])
 
         def in_turn() -> Iterator[T]:
             nonlocal turn
@@ -143,7 +143,7 @@ class _Child(Generic[T]):
             raise
         self.connection, theirs = socket.socketpair()
         with theirs:
-            self.process = subprocess.Popen(
+            self.process = subprocess.Popen(  # noqa: S603  # our own interpreter
                 [sys.executable, "-P", "-c", _BOOT, json.dumps(sys.path), str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
@@ -218,7 +218,7 @@ class _Child(Generic[T]):
 class _Crew(Generic[T]):
     """The processes of one pass; begun when first needed, ended when nobody holds the pass."""
 
-    def __init__(self, node: multiprocess_reader[T], children: list[_Child[T]]) -> None:
+    def __init__(self, children: list[_Child[T]]) -> None:
         self.children = children
         self.events: selectors.BaseSelector | None = None
         self.finish: Any = lambda: None
@@ -303,7 +303,7 @@ def _reap(children: list[_Child[Any]]) -> None:
 def _death_of(process: subprocess.Popen[bytes]) -> Any:
     """Something to select on that becomes readable when the process ends."""
     if hasattr(os, "pidfd_open"):
-        return open(os.pidfd_open(process.pid), "rb", buffering=0)  # noqa: SIM115  # `_reap` closes
+        return os.fdopen(os.pidfd_open(process.pid), "rb", buffering=0)  # closed by `_reap`
     mine, theirs = socket.socketpair()
 
     def watch() -> None:

@@ -193,7 +193,7 @@ class Ahead(Generic[S, T]):
             self.threads.append(thread)
             try:
                 thread.start()
-            except BaseException:
+            except Exception:  # not an interrupt: that leaves `start` when the thread is at work
                 self._leave()
                 raise
 
