@@ -66,25 +66,25 @@ class epochs(Node[T]):
             object.__setattr__(self, "n", errors.check_number("epochs(reader, n)", self.n))
 
     def start(self, at: Position) -> Pass[T]:
-        """The position is (epoch, position inside it)."""
-        epoch, inner = at or (0, None)
+        """The position is (epoch, how many samples it gave, position of `reader`)."""
+        epoch, given, inner = at or (0, 0, None)
         up = self._opened(epoch, inner)
+        items, count = counted(up.items if up else (), given)
 
         def turns() -> Iterator[Iterator[T]]:
-            nonlocal epoch, up
-            fresh = inner is None
+            nonlocal epoch, up, items, count
             while up:
-                items, count = counted(up.items)
                 yield items
-                if fresh and self.n is None and not count():
+                if self.n is None and not count():
                     raise self._spinning(epoch)
                 up.close()
-                epoch, fresh = epoch + 1, True
+                epoch += 1
                 up = self._opened(epoch, None)
+                items, count = counted(up.items if up else ())
 
         return Pass(
             chain.from_iterable(turns()),
-            lambda: (epoch, up.position() if up else None),
+            lambda: (epoch, count(), up.position() if up else None),
             lambda: up and up.close(),
         )
 

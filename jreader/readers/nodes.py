@@ -30,6 +30,7 @@ import numpy as np
 from tqdm import tqdm
 
 from jreader.errors import NotResumable
+from jreader.readers.pictures import Line, below, table
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -86,6 +87,10 @@ class Node(Generic[T]):
     """Whether epochs and draws stop here."""
     hands_on: ClassVar[Literal["", "all", "some"]] = ""
     """Whether its samples are those of its field `reader`, as they are: all of them, or some."""
+    gives: ClassVar[str] = "samples"
+    """What it is that `length` counts."""
+    unread: bool = False
+    """Whether to ask for its length would read a file."""
     made_at: str
 
     def __new__(cls, /, *_args: object, **_kwargs: object) -> Node[T]:
@@ -132,7 +137,8 @@ class Node(Generic[T]):
             value = getattr(self, field.name)
             parts = value if isinstance(value, tuple) and all(map(callable, value)) else (value,)
             if all(map(callable, parts)):
-                yield from (described(part) for part in parts if part is not but)
+                left = (part for part in parts if not any(part is each for each in but))
+                yield from map(described, left)
             elif field.init and not _is_default(field, value):
                 yield f"{field.name}={described(value)}"
 
@@ -269,6 +275,33 @@ def seeded_below(node: Node[Any]) -> int:
     """
     below = max(map(seeded_below, children(node)), default=0)
     return below + hasattr(node, "seed")
+
+
+def _inputs(node: Node[Any]) -> Iterator[Reader[Any]]:
+    """What an op reads: the ops in its fields, and the functions in those named for readers."""
+    for name in _names(node):
+        value = getattr(node, name)
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, Node) or name in ("reader", "readers"):
+                yield part
+
+
+def lines(reader: Reader[Any]) -> list[Line]:
+    """What a notebook shows of any reader."""
+    if isinstance(reader, Node):
+        return reader.lines()
+    return [Line(described(reader), _known(reader))]
+
+
+def _known(reader: Reader[Any]) -> tuple[str, ...]:
+    """How many samples there are, if that is known without reading, and how they come."""
+    number = None if _unread(reader) else length(reader)
+    unit = getattr(origin(reader, "all", "some"), "gives", "samples")
+    return "length unknown" if number is None else f"{number:,} {unit}", "streamed"
+
+
+def _unread(reader: Reader[Any]) -> bool:
+    return isinstance(reader, Node) and (reader.unread or any(map(_unread, children(reader))))
 
 
 def origin(reader: Reader[Any], *how: str) -> Reader[Any]:
