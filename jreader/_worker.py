@@ -28,6 +28,7 @@ from jreader.errors import ReaderError
 from jreader.readers import Position, described, start
 
 _GRACE = 1.0  # seconds that a reader has to clean up once nobody listens
+_FULL = 1 << 20  # bytes of samples that make a frame worth sending; more in one only costs memory
 
 NUMBER = struct.Struct("<Q")
 
@@ -137,12 +138,13 @@ class _Worker:
                 self.connection.sendall(packed(whole))
 
     def _ready(self) -> tuple[list[Report], bool]:
-        """All that waits to be sent, at least one report; false once nothing comes after it."""
-        reports = []
+        """What waits to be sent, at least one report; false once nothing comes after it."""
+        reports, size = [], 0
         report = self.outbox.get()
         while report:
             reports.append(report)
-            if not report.samples and not report.end:
+            size += sum(map(len, report.samples))
+            if size > _FULL or (not report.samples and not report.end):
                 return reports, True  # the position of the start travels alone
             try:
                 report = self.outbox.get_nowait()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from jreader import errors
-from jreader.readers import Node, Pass, Position, Reader, counted, length, start
+from jreader.readers import Node, Pass, Position, Reader, counted, described, length, start
 from jreader.transforms.maps import close, positions, shortest, started
 
 T = TypeVar("T")
@@ -66,11 +66,12 @@ class compose(Node[tuple[Any, ...]]):
         return Pass(deal(), lambda: positions(ups), lambda: close(ups))
 
     def _not_aligned(self, ended: int, longer: int, rows: int) -> errors.ComposeNotAligned:
+        names = [described(reader) for reader in self.readers]
         return errors.ComposeNotAligned(
             f"readers of compose, made at {self.made_at}, are not aligned: reader {ended} "
-            f"({self.readers[ended]!r}) ended after row {rows} of this pass, reader {longer} "
-            f"({self.readers[longer]!r}) goes on. Use compose(..., check_alignment=False) to end "
-            f"with the shortest."
+            f"({names[ended]}) ended after row {rows} of this pass, reader {longer} "
+            f"({names[longer]}) goes on. Use compose(..., check_alignment=False) to end with the "
+            f"shortest."
         )
 
     def length(self) -> int | None:

@@ -101,8 +101,8 @@ class shuffle(Node[T]):
         return length(self.reader)
 
 
-def as_seed(seed: Any) -> int:
-    """A seed as an int: an int itself, or the words of a jax key.
+def as_seed(seed: Any, call: str = "shuffle(reader, buf_size, seed)") -> int:
+    """A seed as an int: an int itself, or the words of a jax key; `call` is where it was given.
 
     >>> as_seed(7), as_seed(np.array([1, 2], np.uint32)) == 1 * 2**32 + 2
     (7, True)
@@ -112,13 +112,13 @@ def as_seed(seed: Any) -> int:
         ValueError: It is negative.
     """
     if not hasattr(seed, "dtype") or isinstance(seed, np.integer):
-        return errors.check_number("seed of shuffle(reader, buf_size, seed)", seed)
+        return errors.check_number(f"seed of {call}", seed)
     if not isinstance(seed, np.ndarray) and "key" in str(seed.dtype):
         seed = sys.modules["jax"].random.key_data(seed)  # who has a key has imported jax
     words = np.asarray(seed)
     if words.dtype != np.uint32 or words.ndim != 1:
         raise TypeError(
-            f"seed of shuffle(reader, buf_size, seed) needs an int or one jax key, not "
-            f"{described(words)}: give seed=0, or jax.random.key(0)."
+            f"seed of {call} needs an int or one jax key, not {described(words)}: give seed=0, or "
+            f"jax.random.key(0)."
         )
     return int.from_bytes(words.astype(">u4").tobytes(), "big")

@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -291,9 +292,10 @@ def _end(children: Iterable[_Child[Any]], events: selectors.BaseSelector) -> Non
 
 
 def _reap(children: list[_Child[Any]]) -> None:
+    limit = time.monotonic() + 2
     for child in children:
         try:
-            child.process.wait(timeout=2)
+            child.process.wait(timeout=max(0, limit - time.monotonic()))
         except subprocess.TimeoutExpired:
             child.process.kill()
             child.process.wait()

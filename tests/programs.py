@@ -1,0 +1,91 @@
+"""Programs that are run to be interrupted: a process group with a clock."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+HERE = Path(__file__).parent
+LIMIT = 20
+
+
+class Program:
+    """A script in a process group of its own."""
+
+    def __init__(self, script: str) -> None:
+        self.said = b""
+        paths = os.pathsep.join([str(HERE), str(HERE.parent)])
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", script],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": paths, "PYTHONUNBUFFERED": ""},  # whole lines
+        )
+
+    def says(self) -> str:
+        """The next line that it prints."""
+        while b"\n" not in self.said:
+            ready, _, _ = select.select([self.process.stdout], [], [], LIMIT)
+            assert ready, "it says nothing"
+            more = os.read(self.process.stdout.fileno(), 1 << 16)
+            assert more, self.process.stderr.read().decode()
+            self.said += more
+        line, _, self.said = self.said.partition(b"\n")
+        return line.decode()
+
+    def signal(self, number: int) -> None:
+        """To the whole group, as a terminal does."""
+        os.killpg(self.process.pid, number)
+
+    def ends(self) -> tuple[float, int, str]:
+        """Seconds until it is gone, its exit code, and what it wrote to stderr."""
+        began = time.monotonic()
+        self.process.wait(LIMIT)
+        return (
+            time.monotonic() - began,
+            self.process.returncode,
+            self.process.stderr.read().decode(),
+        )
+
+    def told(self, number: int) -> tuple[float, int, str]:
+        """What `ends` says, after a signal."""
+        self.signal(number)
+        return self.ends()
+
+
+@contextmanager
+def program(*parts: str) -> Iterator[Program]:
+    """Runs the parts of a script, and leaves nothing of it behind."""
+    running = Program("\n".join(map(textwrap.dedent, parts)))
+    try:
+        yield running
+    finally:
+        with suppress(ProcessLookupError):
+            running.signal(signal.SIGKILL)
+        running.process.communicate(timeout=LIMIT)
+
+
+class Watch:
+    """Whether processes end; opened while they live, so that no pid is taken for another's."""
+
+    def __init__(self, *pids: int) -> None:
+        self.ends = [os.pidfd_open(pid) for pid in pids]
+
+    def all_gone(self, within: float) -> bool:
+        """Whether all have ended, waiting at most so many seconds."""
+        limit = time.monotonic() + within
+        gone = []
+        for end in self.ends:
+            gone += select.select([end], [], [], max(0, limit - time.monotonic()))[0]
+        for end in self.ends:
+            os.close(end)
+        return gone == self.ends

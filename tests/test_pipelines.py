@@ -1,0 +1,287 @@
+"""The builder, and what every op says of itself: its plan, its signature, and what it refuses."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import FrozenInstanceError
+from itertools import islice
+
+import numpy as np
+import pytest
+from graphs import OPS, PROCESSES
+
+import jreader
+from jreader import NotResumable, Pipeline, batch, cache, epochs, firstn, shuffle, start
+
+METHODS = {
+    name: getattr(Pipeline, name).__wrapped__
+    for name in dir(Pipeline)
+    if isinstance(getattr(getattr(Pipeline, name), "__wrapped__", None), type)
+}
+
+
+def ten():
+    return range(10)
+
+
+def half(sample):
+    return sample / 2
+
+
+VALID = {
+    "Pipeline": (ten,),
+    "batch": (ten, 3),
+    "buffered": (ten, 2),
+    "cache": (ten,),
+    "chain": (ten, ten),
+    "compose": (ten, ten),
+    "epochs": (ten, 2),
+    "filter": (half, ten),
+    "firstn": (ten, 3),
+    "flat_map": (half, ten),
+    "map_batches": (half, ten),
+    "map_readers": (half, ten, ten),
+    "multiprocess_reader": ([ten, ten],),
+    "shard": (ten, 2, 1),
+    "shuffle": (ten, 3),
+    "skip": (ten, 2),
+    "xmap_readers": (half, ten, 2, 3),
+}
+
+WRITTEN = {
+    "Pipeline": "Pipeline(ten)",
+    "batch": "batch(ten, batch_size=3)",
+    "buffered": "buffered(ten, size=2)",
+    "cache": "cache(ten)",
+    "chain": "chain(ten, ten)",
+    "compose": "compose(ten, ten)",
+    "epochs": "epochs(ten, n=2)",
+    "filter": "filter(half, ten)",
+    "firstn": "firstn(ten, n=3)",
+    "flat_map": "flat_map(half, ten)",
+    "map_batches": "map_batches(half, ten)",
+    "map_readers": "map_readers(half, ten, ten)",
+    "multiprocess_reader": "multiprocess_reader(ten, ten)",
+    "shard": "shard(ten, num_shards=2, index=1)",
+    "shuffle": "shuffle(ten, buf_size=3)",
+    "skip": "skip(ten, n=2)",
+    "xmap_readers": "xmap_readers(half, ten, process_num=2, buffer_size=3)",
+}
+
+
+SIZED = [
+    ("batch", 1, lambda size: jreader.batch(ten, size)),
+    ("buffered", 0, lambda size: jreader.buffered(ten, size)),
+    ("epochs", 0, lambda size: jreader.epochs(ten, size)),
+    ("firstn", 0, lambda size: jreader.firstn(ten, size)),
+    ("shard", 1, lambda size: jreader.shard(ten, size, 0)),
+    ("shard", 0, lambda size: jreader.shard(ten, 9, size)),
+    ("shuffle", 0, lambda size: jreader.shuffle(ten, size)),
+    ("shuffle", 0, lambda seed: jreader.shuffle(ten, 3, seed)),
+    ("skip", 0, lambda size: jreader.skip(ten, size)),
+    ("xmap_readers", 1, lambda size: jreader.xmap_readers(half, ten, size, 3)),
+    ("xmap_readers", 1, lambda size: jreader.xmap_readers(half, ten, 2, size)),
+    ("multiprocess_reader", 1, lambda size: jreader.multiprocess_reader([ten], queue_size=size)),
+    ("at_epoch", 0, lambda epoch: jreader.at_epoch(ten, epoch)),
+]
+
+
+class TestPlans:
+    """What every op promises before anything is read."""
+
+    def test_every_op_is_under_these_tests(self):
+        ops = {op.__name__ for op in {*OPS, *PROCESSES}} & set(jreader.__all__)
+        assert VALID.keys() == WRITTEN.keys() == ops
+
+    @pytest.mark.parametrize("name", VALID)
+    def test_a_plan_is_printed_as_it_was_written(self, name):
+        assert repr(getattr(jreader, name)(*VALID[name])) == WRITTEN[name]
+
+    @pytest.mark.parametrize("name", VALID)
+    def test_a_misspelled_keyword_is_a_type_error(self, name):
+        with pytest.raises(TypeError, match="check_alignement"):
+            getattr(jreader, name)(*VALID[name], check_alignement=False)
+
+    @pytest.mark.parametrize("name", VALID)
+    @pytest.mark.parametrize("wrong", [[1, 2], None, iter([1]), "abc", 5])
+    def test_what_is_no_reader_is_refused_where_it_is_given(self, name, wrong):
+        op = getattr(jreader, name)
+        for place, given in enumerate(VALID[name]):
+            if given is ten or isinstance(given, list):
+                arguments = list(VALID[name])
+                arguments[place] = [ten, wrong] if isinstance(given, list) else wrong
+                with pytest.raises(
+                    TypeError, match=rf"^{name}\(.* needs a reader.*lambda: samples"
+                ):
+                    op(*arguments)
+
+    @pytest.mark.parametrize("name", [name for name in VALID if half in VALID[name]])
+    def test_what_is_no_function_is_refused_where_it_is_given(self, name):
+        with pytest.raises(TypeError, match=rf"^{name}\(.* needs a function of one sample"):
+            getattr(jreader, name)("half", *VALID[name][1:])
+
+    @pytest.mark.parametrize(("name", "least", "made"), SIZED)
+    def test_what_is_no_size_is_refused_where_it_is_given(self, name, least, made):
+        for wrong in (least - 1, -7):
+            with pytest.raises(ValueError, match=rf"\b{name}\b.* needs .*, not {wrong}\.$"):
+                made(wrong)
+        for wrong in (2.5, 2.0, "3", True, np.True_, np.array([1, 2]), 1j):
+            with pytest.raises(TypeError, match=rf"\b{name}\b.* needs "):
+                made(wrong)
+
+    def test_numpy_integers_are_sizes(self):
+        assert list(firstn(ten, np.uint8(2))()) == [0, 1]
+        assert len(list(batch(ten, np.int64(5))())) == 2
+
+    def test_lists_of_readers_are_lists(self):
+        for wrong in ([], ten, {ten}, None):
+            with pytest.raises(
+                TypeError, match=r"^multiprocess_reader\(.* needs a list of readers"
+            ):
+                jreader.multiprocess_reader(wrong)
+        with pytest.raises(TypeError, match=r"^map_readers\(.* at least one reader"):
+            jreader.map_readers(half)
+
+    def test_a_shard_lies_below_the_number_of_shards(self):
+        with pytest.raises(ValueError, match=r"^shard\(.* count from 0 to 2"):
+            jreader.shard(ten, 3, 3)
+
+    def test_a_whole_shuffle_needs_a_known_length(self):
+        with pytest.raises(ValueError, match=r"needs a buf_size: .*buf_size=1000"):
+            shuffle(lambda: iter("abc"))
+
+    @pytest.mark.parametrize("seed", [1.5, "7", np.zeros(2), np.zeros((2, 2), np.uint32)])
+    def test_a_seed_is_an_int_or_one_key(self, seed):
+        with pytest.raises(TypeError, match=r"^seed of shuffle\("):
+            shuffle(ten, 3, seed)
+
+    def test_a_reader_that_gives_nothing_to_iterate_is_named(self):
+        def nothing():
+            return None
+
+        with pytest.raises(TypeError, match=r"^nothing returned None, which cannot be iterated"):
+            list(firstn(nothing, 2)())
+
+
+class TestPipeline:
+    """Every op once more, from left to right."""
+
+    def test_both_spellings_mix(self):
+        inside = Pipeline(firstn(Pipeline(ten).skip(1), 4)).map(half)
+        assert list(batch(inside, 3)()) == [[0.5, 1, 1.5], [2]]
+        assert list(Pipeline(ten).compose(inside.firstn(10), check_alignment=False).skip(3)) == [
+            (3, 2.0)
+        ]
+
+    def test_it_can_be_iterated_and_called_again_and_again(self):
+        pipeline = Pipeline(ten).filter(lambda n: n % 2).chain(lambda: [99])
+        assert list(pipeline) == list(pipeline()) == list(pipeline) == [1, 3, 5, 7, 9, 99]
+
+    def test_every_method_gives_a_new_pipeline(self):
+        pipeline = Pipeline(ten)
+        made = pipeline.shuffle(seed=0, buf_size=4).map(half).batch(2)
+        assert (list(pipeline), repr(pipeline)) == ([*range(10)], "Pipeline(ten)")
+        assert type(made) is Pipeline
+        with pytest.raises(FrozenInstanceError):
+            pipeline.reader = ten
+
+    def test_printing_shows_the_plan(self):
+        plan = (
+            Pipeline(ten)
+            .shuffle(4, seed=0)
+            .map(half)
+            .filter(bool)
+            .xmap(half, 2, 3, order=True)
+            .compose(ten, check_alignment=False)
+            .batch(2, drop_last=True)
+            .epochs()
+        )
+        assert str(plan) == (
+            "Pipeline(ten).shuffle(buf_size=4, seed=0).map(half).filter(bool)"
+            ".xmap(half, process_num=2, buffer_size=3, order=True)"
+            ".compose(ten, check_alignment=False).batch(batch_size=2, drop_last=True).epochs()"
+        )
+
+    def test_peek_disturbs_nothing(self):
+        drawn = []
+        pipeline = Pipeline(cache(lambda: (drawn.append(n) or n for n in range(5)))).map(half)
+        under_way = iter(pipeline)
+        assert next(under_way) == 0
+        assert pipeline.peek() == pipeline.peek() == 0
+        assert [*under_way] == [0.5, 1, 1.5, 2]
+        assert drawn == [*range(5)]
+
+    def test_peek_draws_one_sample_and_lets_go(self):
+        closed = []
+
+        def source():
+            try:
+                yield from range(5)
+            finally:
+                closed.append(True)
+
+        assert Pipeline(source).skip(1).peek() == 1
+        assert closed == [True]
+
+    def test_there_is_nothing_to_peek_at_in_an_empty_reader(self):
+        with pytest.raises(ValueError, match=r"Pipeline\(ten\).skip\(n=10\) is empty"):
+            Pipeline(ten).skip(10).peek()
+
+    @pytest.mark.parametrize(
+        "handed_on",
+        [
+            lambda batches: batches,
+            lambda batches: batches.shuffle(4).filter(len).firstn(3).skip(1).shard(1, 0),
+            lambda batches: batches.cache().buffered(2).epochs(2),
+            lambda batches: Pipeline(firstn(batches, 2)),
+            lambda batches: batches.map_batches(lambda columns: columns),
+        ],
+    )
+    def test_a_map_after_batch_is_refused_with_advice(self, handed_on):
+        batches = handed_on(Pipeline(ten).batch(2))
+        with pytest.raises(TypeError, match=r"\.map_batches\(fn\).*\.map\(fn\) before \.batch"):
+            batches.map(half)
+        assert list(batches.flat_map(list).map(half))
+
+    @pytest.mark.parametrize("name", METHODS)
+    def test_a_method_keeps_the_docstring_and_the_parameters_of_its_op(self, name):
+        method, op = getattr(Pipeline(ten), name), METHODS[name]
+        assert method.__doc__ == op.__doc__
+        of_op = [p for p in inspect.signature(op).parameters.values() if p.name != "reader"]
+        found = list(inspect.signature(method).parameters.values())
+        assert [(p.name, p.default) for p in found] == [(p.name, p.default) for p in of_op]
+
+    def test_every_op_of_one_reader_is_a_method(self):
+        assert {"map", "xmap"} <= METHODS.keys()
+        of_one = VALID.keys() - {"Pipeline", "multiprocess_reader"}
+        assert {op.__name__ for op in METHODS.values()} == of_one
+
+
+class TestResuming:
+    """What cannot be resumed says so, and what to do."""
+
+    def test_a_plain_reader_that_became_shorter_is_refused(self):
+        data = [*range(5)]
+        reader = batch(lambda: iter(data), 2)
+        under_way = start(reader)
+        assert list(islice(under_way.items, 2)) == [[0, 1], [2, 3]]
+        del data[2:]
+        rest = start(reader, under_way.position())
+        with pytest.raises(NotResumable, match=r"after sample 4 .* gave 2 samples"):
+            next(rest.items)
+
+    @pytest.mark.parametrize(
+        ("op", "advice"),
+        [
+            (lambda reader: jreader.xmap_readers(half, reader, 2, 2), "order=True"),
+            (lambda reader: jreader.multiprocess_reader([reader], use_pipe=False), "use_pipe=True"),
+        ],
+    )
+    def test_an_order_of_arrival_has_no_position(self, op, advice):
+        made = op(ten)
+        position = start(made).position()
+        with pytest.raises(NotResumable, match=rf"{__file__}:\d+, hands .* use {advice}"):
+            start(made, position)
+        plan = epochs(batch(made, 2))
+        with pytest.raises(NotResumable, match=advice):
+            start(plan, start(plan).position())

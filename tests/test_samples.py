@@ -1,0 +1,84 @@
+"""Any object is a sample: None, an empty text, an array, an error; none of them ends a pass."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from graphs import canonical
+
+import jreader
+from jreader import (
+    batch,
+    buffered,
+    cache,
+    chain,
+    compose,
+    epochs,
+    filter,  # noqa: A004  # the field's word
+    firstn,
+    flat_map,
+    map_readers,
+    multiprocess_reader,
+    shard,
+    shuffle,
+    skip,
+    xmap_readers,
+)
+
+SAMPLES = [
+    None,
+    "",
+    0,
+    b"",
+    [],
+    np.arange(3),
+    np.arange(1),
+    np.zeros((0, 2)),
+    np.float32(1.5),
+    KeyError("sample"),
+    StopIteration(1),
+    {"row": np.ones(2), "id": None},
+    (None, "", np.arange(2)),
+    StopIteration,
+    ...,
+]
+
+THROUGH = {
+    "map_readers": lambda reader: map_readers(lambda sample: sample, reader),
+    "cache": lambda reader: cache(cache(reader)),
+    "buffered": lambda reader: buffered(reader, 3),
+    "compose": lambda reader: map_readers(
+        lambda row: row[0], compose(map_readers(lambda sample: (sample,), reader))
+    ),
+    "chain": chain,
+    "shuffle": lambda reader: shuffle(reader, 1),
+    "firstn": lambda reader: firstn(reader, 99),
+    "skip": lambda reader: skip(reader, 0),
+    "shard": lambda reader: shard(reader, 1, 0),
+    "filter": lambda reader: filter(lambda _: True, reader),
+    "flat_map": lambda reader: flat_map(lambda sample: [sample], reader),
+    "epochs": lambda reader: epochs(reader, 1),
+    "xmap": lambda reader: xmap_readers(lambda sample: sample, reader, 3, 3, order=True),
+    "xmap_unordered": lambda reader: xmap_readers(lambda sample: sample, reader, 1, 3),
+    "multiprocess": lambda reader: multiprocess_reader([reader]),
+    "multiprocess_unordered": lambda reader: multiprocess_reader([reader], use_pipe=False),
+    "batch": lambda reader: flat_map(list, batch(reader, 4)),
+    "Pipeline": jreader.Pipeline,
+}
+
+
+@pytest.mark.parametrize("verb", THROUGH)
+def test_no_sample_is_taken_for_anything_but_a_sample(verb):
+    found = list(THROUGH[verb](lambda: SAMPLES)())
+    assert canonical(found) == canonical(SAMPLES)
+
+
+def test_shuffled_samples_are_only_moved():
+    found = list(shuffle(lambda: SAMPLES, 99, seed=1)())
+    assert sorted(map(id, found)) == sorted(map(id, SAMPLES))
+
+
+def test_a_mapper_may_give_none():
+    for order in (True, False):
+        assert list(xmap_readers(lambda _: None, range(10).__iter__, 2, 2, order)()) == [None] * 10
+    assert list(map_readers(lambda _: None, range(10).__iter__)()) == [None] * 10
