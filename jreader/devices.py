@@ -23,9 +23,19 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from jreader.errors import BatchNotDivisible, FeedMismatch
+from jreader.feeds.casts import unplaceable
 from jreader.readers import described, leaves, rebuilt
 
 _NARROW = {"int64": "int32", "uint64": "uint32", "float64": "float32", "complex128": "complex64"}
+
+
+def placeable(leaf: object) -> bool:
+    """Whether a device can hold a leaf: an array of numbers, not of strings or of objects.
+
+    >>> placeable(np.zeros(2)), placeable(np.array(["a"])), placeable("a")
+    (True, False, False)
+    """
+    return isinstance(leaf, np.ndarray) and unplaceable(leaf.dtype) is None
 
 
 @lru_cache(64)
@@ -60,18 +70,30 @@ class Placement:
         return np.dtype(_NARROW.get(dtype.name, dtype))
 
     def put(self, feed: Any) -> Any:
-        """The feed on its devices: one call for the whole tree, whose order is kept."""
+        """The feed on its devices: one call for the whole tree, whose order is kept.
+
+        Leaves that no device holds (`placeable`) stay as they are.
+        """
         if self.target == "host":
             return feed
-        arrays = leaves(feed)
+        every = leaves(feed)
+        places = [place for place, leaf in enumerate(every) if placeable(leaf)]
+        arrays = [every[place] for place in places]
         with self._modes():
             if self.target is None:
                 placed = jax.device_put(arrays)
-            elif jax.process_count() > 1:
-                placed = list(map(_own_part, arrays, self.shardings(feed)))
             else:
-                placed = jax.device_put(arrays, self.shardings(feed))
-        return rebuilt(feed, iter(placed))
+                shardings = self.shardings(feed)
+                targets = [shardings[place] for place in places]
+                placed = self._put_each(arrays, targets)
+        for place, array in zip(places, placed, strict=True):
+            every[place] = array
+        return rebuilt(feed, iter(every))
+
+    def _put_each(self, arrays: list[Any], targets: list[Any]) -> list[Any]:
+        if jax.process_count() > 1:
+            return list(map(_own_part, arrays, targets))
+        return jax.device_put(arrays, targets)  # type: ignore[no-any-return]  # the same tree
 
     def _modes(self) -> ExitStack:
         """The modes that were on when this was made, whatever they are here and now."""
@@ -106,6 +128,11 @@ class Placement:
             f"a batch of {rows} samples cannot be split evenly over {most} devices. Use a batch "
             f"size of {' or '.join(map(str, below + above))}."
         )
+
+    @property
+    def splits(self) -> bool:
+        """Whether a feed is cut over several devices."""
+        return not self._divides(1)
 
     def _divides(self, rows: int) -> bool:
         if self.parts:

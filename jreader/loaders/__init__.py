@@ -8,8 +8,9 @@ Every feed of a loader has one shape, so a step compiles once: what is short at 
 is dropped, or padded under a mask that every feed of that loader then carries.
 """
 
-from jreader.loaders.loader import DataLoader, PyReader
+from jreader.loaders.loader import DataLoader
 from jreader.loaders.passes import FeedPass
+from jreader.loaders.pyreaders import PyReader
 from jreader.loaders.training import train
 
 __all__ = ["DataLoader", "FeedPass", "PyReader", "train"]

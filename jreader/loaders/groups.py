@@ -25,8 +25,9 @@ from jreader.readers import (
     start,
 )
 from jreader.transforms import map_readers
+from jreader.workers import fetched
 
-Kind: TypeAlias = Literal["samples", "sample lists", "arrays"]
+Kind: TypeAlias = Literal["samples", "sample lists", "arrays", "collated"]
 
 
 @dataclass
@@ -35,7 +36,8 @@ class Grouping:
 
     Attributes:
         feeds: Names, shapes and dtypes.
-        kind: What the reader yields: samples (batched by the loader), lists of them, or arrays.
+        kind: What the reader yields: samples (batched by the loader), lists of them, arrays, or
+            what is a feed already (`loaders/mapped.py`).
         placement: Where feeds go.
         beside: Whether each part of the placement gets a batch of its own (the seeds' places);
             otherwise one batch is split over the parts.
@@ -51,6 +53,11 @@ class Grouping:
     drop_last: bool
     rows: int | None = None
     return_list: bool = False
+
+    @property
+    def masked(self) -> bool:
+        """Whether every feed carries a mask."""
+        return not self.drop_last
 
     def feed(self, group: Sequence[Any]) -> Any | None:
         """The host feed of a group; None where it is short and short ones are dropped."""
@@ -163,6 +170,8 @@ def hosted(source: Source, grouping: Grouping, epoch: int, at: Position) -> Pass
 def _short(reader: Reader[Any]) -> bool:
     """Whether the only batch of a reader is a short one, which it leaves out itself."""
     reader = origin(reader, "all")
+    while isinstance(reader, fetched):
+        reader = origin(reader.reader, "all")
     if not isinstance(reader, batch) or not reader.drop_last:
         return False
     samples = start(reader.reader)
@@ -185,6 +194,8 @@ def rows_of(reader: Reader[Any]) -> int | None:
 def batches_of(reader: Reader[Any]) -> tuple[int | None, bool | None]:
     """How many full batches there are, and whether a short one follows; None: not known."""
     whole, reader = reader, origin(reader, "all")
+    if isinstance(reader, fetched):  # what a data set gives is a feed, also if it is short
+        return length(reader), False
     while isinstance(reader, map_batches):
         reader = origin(reader.reader, "all")
     samples = length(reader.reader) if isinstance(reader, batch) else None

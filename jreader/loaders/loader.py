@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 from weakref import WeakSet
@@ -10,15 +11,19 @@ import jax
 
 from jreader import errors
 from jreader.batches import batch
-from jreader.devices import Placement
+from jreader.devices import Placement, placeable
 from jreader.feeds import FeedList, Feeds
 from jreader.loaders.groups import Grouping, Source, batches_of, hosted, rows_of
+from jreader.loaders.mapped import Collated, Collation, indices, on_threads
 from jreader.loaders.passes import FeedPass, Place, beginning, checked
+from jreader.loaders.pictures import picture
+from jreader.loaders.verbs import Verbs
 from jreader.readers import Cursor, Pass, Position, Reader, leaves, rebuilt
+from jreader.readers.pictures import table
 from jreader.workers import lookahead
 
 
-class DataLoader:
+class DataLoader(Verbs):
     """Feeds on devices, prepared ahead of the step.
 
     >>> import numpy as np
@@ -39,14 +44,62 @@ class DataLoader:
 
     Attributes:
         next_epoch: The epoch that the next `iter(loader)` gives.
+        dataset: The data set, if there is one.
     """
 
-    def __init__(self, *_args: object, **_kwargs: object) -> None:
-        """Is reserved for data sets."""
-        raise NotImplementedError(
-            "DataLoader(dataset, ...) is not there yet: use DataLoader.from_generator(feed_list, "
-            "capacity), or Pipeline(reader).batch(n).load()."
-        )
+    dataset: Any = None
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        batch_sampler: Any = None,
+        collate_fn: Callable[[Any], Any] | None = None,
+        num_workers: int = 0,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], object] | None = None,
+        persistent_workers: bool = False,
+        places: Any = None,
+        feed_list: FeedList | None = None,
+        return_list: bool = True,
+        seed: Any = None,
+    ) -> None:
+        """A loader over a data set.
+
+        Args:
+            dataset: Anything with `__getitem__` and `__len__`, a list or another library's; or an
+                `IterableDataset`. Where there is a `__getitems__`, it is used.
+            batch_size: Samples of a batch, and with D places of each of D; None for feeds that are
+                single samples.
+            shuffle: Whether samples are dealt at random, anew in every epoch.
+            drop_last: Whether a short last batch (with several places, a group that lacks one) is
+                left out. Otherwise it is handed over as it is; cut over several places it is padded
+                with zeros, and every feed carries a `mask`.
+            batch_sampler: Lists of indices instead of the four arguments before: a `BatchSampler`,
+                a list, what can be iterated in every epoch.
+            collate_fn: Takes the list of samples of a batch and gives a feed, whose arrays go to
+                the devices; None for `jreader.datasets.collate`. Without batches, takes a sample.
+            num_workers: How many threads fetch and collate, in order; 0 for none but the loader's.
+            timeout: Seconds that a batch may be waited for, on a thread; 0 for any.
+            worker_init_fn: Called on each thread with its number, from 0, before its first batch.
+            persistent_workers: Changes nothing: threads begin in no time.
+            places: As in `set_sample_generator`.
+            feed_list: The fields, as in `from_generator`; None for feeds with the tree of the
+                samples: arrays on the device, strings on the host.
+            return_list: Whether tuples become lists, and with a feed_list, dicts too.
+            seed: An int, or a jax key, fixes what `shuffle` deals; None draws for each pass.
+        """
+        self.dataset = dataset
+        drops = drop_last or getattr(batch_sampler, "drop_last", False)
+        self._configure(feed_list, drop_last=drops)
+        batched = batch_size is not None or batch_sampler is not None
+        fetch = Collation(dataset, batched, collate_fn, feed_list, return_list)
+        asked = indices(dataset, batch_size, shuffle, drop_last, batch_sampler, seed)
+        batches = on_threads(fetch, asked, num_workers, timeout, worker_init_fn, persistent_workers)
+        rows = batch_size if collate_fn is None and batch_sampler is None else None
+        self._set(Source(batches, "collated", places, beside=True, rows=rows))
 
     @classmethod
     def from_generator(
@@ -98,11 +151,11 @@ class DataLoader:
     def _configure(
         self,
         feed_list: FeedList | None,
-        capacity: int,
-        use_double_buffer: bool,
-        iterable: bool,
-        return_list: bool,
-        drop_last: bool,
+        capacity: int = 2,
+        use_double_buffer: bool = True,
+        iterable: bool = True,
+        return_list: bool = False,
+        drop_last: bool = True,
     ) -> None:
         Feeds(feed_list)  # refuses a wrong one here, where it was written
         self._feed_list = feed_list
@@ -217,7 +270,8 @@ class DataLoader:
         source, placement = self._source, self._source.placement()
         feeds = Feeds(self._feed_list, placement.canonical)
         beside = source.beside and placement.parts is not None
-        return source, Grouping(
+        grouping = Collated if source.kind == "collated" else Grouping
+        return source, grouping(
             feeds, source.kind, placement, beside, self._drop_last, source.rows, self._return_list
         )
 
@@ -225,15 +279,13 @@ class DataLoader:
         """What is left of an epoch, prepared, placed and looked ahead for."""
         source, grouping = self._grouping()
         placement = grouping.placement
-        if not self._drop_last:
+        if grouping.masked:
             placement = placement.with_mask()
         host = hosted(source, grouping, epoch, at)
         if self._double:
-            placed = (placement.put(feed) for feed in host.items)
-            return lookahead(Pass(placed, host.position, host.close), self._capacity)
-        ahead = lookahead(host, self._capacity)
-        placed = (placement.put(feed) for feed in ahead.items)
-        return Pass(placed, ahead.position, ahead.close)
+            return lookahead(host, self._capacity, placement.put)
+        ahead = lookahead(host, self._capacity, _same)
+        return Pass(map(placement.put, ahead.items), ahead.position, ahead.close)
 
     def _peeked(self) -> tuple[Any, Placement]:
         source, grouping = self._grouping()
@@ -241,7 +293,7 @@ class DataLoader:
         try:
             for feed in host.items:
                 placement = grouping.placement
-                return feed, placement if self._drop_last else placement.with_mask()
+                return feed, placement.with_mask() if grouping.masked else placement
         finally:
             host.close()
         raise ValueError("the source of this loader gives no full batch: there is no feed to see")
@@ -257,6 +309,8 @@ class DataLoader:
         feed, placement = self._peeked()
         specs = [
             jax.ShapeDtypeStruct(array.shape, placement.canonical(array.dtype), sharding=sharding)
+            if placeable(array)
+            else array
             for array, sharding in zip(leaves(feed), placement.shardings(feed), strict=True)
         ]
         return rebuilt(feed, iter(specs))
@@ -276,6 +330,16 @@ class DataLoader:
         """How many leading axes of a feed count samples: 2 where the first one counts devices."""
         return 1 if self._grouping()[1].placement.parts is None else 2
 
+    def _repr_html_(self) -> str:
+        """The plan, the fields and where they go, as a notebook shows them."""
+        reads = self._grouping() if self._source else None
+        return table(picture(reads, self._capacity, self.__len__))
+
+    def __repr__(self) -> str:
+        """What it reads."""
+        reads = repr(self._source.batches) if self._source else "no source"
+        return f"{type(self).__name__}({reads}, capacity={self._capacity})"
+
     def __bool__(self) -> bool:
         """A loader is true, also one whose length is not known, or nothing."""
         return True
@@ -288,44 +352,10 @@ class DataLoader:
         if full is None or (short is None and self._drop_last):
             raise TypeError(
                 f"the length of this loader is not known before it is read: {source.batches!r} "
-                f"does not tell it. Readers with a length, as jreader.arrays(...), do."
+                f"does not tell it. Readers with a length, as jreader.arrays(...), do, and data "
+                f"sets with indices; an IterableDataset has none."
             )
         return full // parts if self._drop_last else -(-(full + bool(short)) // parts)
-
-    def start(self) -> None:
-        """Begins an epoch of a loader with `iterable=False`."""
-        self._not_iterable("start")
-        if self._started:
-            raise RuntimeError("this loader was started already: call reset() before start()")
-        self._started = self._next_pass()
-
-    def next(self) -> Any:
-        """The next feed of a loader with `iterable=False`.
-
-        Raises:
-            EOFException: There is none: `reset()`, then `start()` the next epoch.
-        """
-        self._not_iterable("next")
-        if not self._started:
-            raise RuntimeError("this loader was not started: call start() before next()")
-        for feed in self._started:
-            return feed
-        raise errors.EOFException("there is no next feed: reset() the loader, then start() it")
-
-    def reset(self) -> None:
-        """Ends the epoch of a loader with `iterable=False`, wherever it is."""
-        self._not_iterable("reset")
-        if not self._started:
-            raise RuntimeError("this loader was not started: reset() follows start()")
-        self._started.close()
-        self._started = None
-
-    def _not_iterable(self, verb: str) -> None:
-        if self._iterable:
-            raise TypeError(
-                f"{verb}() is for loaders with iterable=False: iterate this one (`for feed in "
-                f"loader`), or make it with from_generator(..., iterable=False)"
-            )
 
     def __enter__(self) -> DataLoader:
         """Is closed when the block is left."""
@@ -343,42 +373,5 @@ class DataLoader:
         self._started = None
 
 
-class PyReader(DataLoader):
-    """Paddle's older spelling of `DataLoader.from_generator`, with `decorate_*` for `set_*`.
-
-    >>> loader = PyReader(feed_list=None, capacity=2)
-    >>> loader.decorate_sample_generator(lambda: range(4), batch_size=2)
-    >>> [feed.tolist() for feed in loader()]
-    [[0, 1], [2, 3]]
-    """
-
-    def __init__(
-        self,
-        feed_list: FeedList | None = None,
-        capacity: int = 2,
-        use_double_buffer: bool = True,
-        iterable: bool = True,
-        return_list: bool = False,
-    ) -> None:
-        """Takes what `from_generator` takes."""
-        self._configure(
-            feed_list, capacity, use_double_buffer, iterable, return_list, drop_last=True
-        )
-
-    def decorate_sample_generator(
-        self,
-        sample_generator: Reader[Any],
-        batch_size: int,
-        drop_last: bool = True,
-        places: Any = None,
-    ) -> None:
-        """As `set_sample_generator`."""
-        self.set_sample_generator(sample_generator, batch_size, drop_last, places)
-
-    def decorate_sample_list_generator(self, reader: Reader[Any], places: Any = None) -> None:
-        """As `set_sample_list_generator`."""
-        self.set_sample_list_generator(reader, places)
-
-    def decorate_batch_generator(self, reader: Reader[Any], places: Any = None) -> None:
-        """As `set_batch_generator`."""
-        self.set_batch_generator(reader, places)
+def _same(feed: Any) -> Any:
+    return feed

@@ -70,7 +70,8 @@ def _bar(number: int, passes: int, progress: bool) -> tqdm[Any]:
 
 
 def _rows(feed: Any, axes: int) -> int:
-    return prod(leaves(feed)[-1].shape[:axes])
+    shapes = (leaf.shape for leaf in reversed(leaves(feed)) if hasattr(leaf, "shape"))
+    return prod(next(shapes, ())[:axes])
 
 
 def _show(bar: tqdm[Any], rows: int, waited: float) -> None:

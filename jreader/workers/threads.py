@@ -10,11 +10,11 @@ import weakref
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from itertools import count
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from jreader import errors
-from jreader.readers import Node, Pass, Position, Reader, explain, length, start
+from jreader.readers import Node, Pass, Position, Reader, described, explain, length, start
 from jreader.readers.nodes import refused
 
 T = TypeVar("T")
@@ -125,15 +125,19 @@ def ahead(
     threads: int,
     window: int,
     ordered: bool = True,
+    timeout: float = 0,
 ) -> Pass[T]:
-    """`fn` of the items of `up`, made on threads that begin with the first item asked for."""
+    """`fn` of the items of `up`, made on threads that begin with the first item asked for.
+
+    In order, an item that is waited for longer than `timeout` seconds is an error (0: for ever).
+    """
     position = up.position()
     begun = False
 
     def deal() -> Generator[T, None, None]:
         nonlocal position, begun
         begun = True
-        state = Ahead(type(node).__name__, node.made_at, up, fn, window)
+        state = Ahead(type(node).__name__, node.made_at, up, fn, window, timeout)
         try:
             state.begin(threads)
             for done in state.in_order() if ordered else state.as_ready():
@@ -171,9 +175,15 @@ class Ahead(Generic[S, T]):
     """
 
     def __init__(
-        self, op: str, made_at: str, up: Pass[S], fn: Callable[[S], T], window: int
+        self,
+        op: str,
+        made_at: str,
+        up: Pass[S],
+        fn: Callable[[S], T],
+        window: int,
+        timeout: float = 0,
     ) -> None:
-        self.op, self.made_at, self.up, self.fn = op, made_at, up, fn
+        self.op, self.made_at, self.up, self.fn, self.timeout = op, made_at, up, fn, timeout
         self.slots = threading.Semaphore(window)
         self.drawing = threading.Lock()  # held while the source makes an item, however long
         self.counting = threading.Lock()  # held for a moment
@@ -182,6 +192,7 @@ class Ahead(Generic[S, T]):
         self.stopped = False
         self.threads: list[threading.Thread] = []
         self.working = 0
+        self.in_work: dict[int, S] = {}  # kept where there is a clock: an error names what is late
 
     def begin(self, threads: int) -> None:
         """Starts the threads."""
@@ -201,14 +212,28 @@ class Ahead(Generic[S, T]):
         """What was done, in the order of the source; an error after all items before it."""
         waiting: dict[int, _Done] = {}
         for place in count():
+            limit = time.monotonic() + self.timeout
             while place not in waiting:
-                done = self.done.get()
+                done = self._received(place, limit)
                 waiting[done.place] = done
             done = waiting.pop(place)
+            self.in_work.pop(place, None)
             if done.end and not done.error:
                 return
             self._handed_over(done)
             yield done
+
+    def _received(self, place: int, limit: float) -> _Done:
+        """What is done next, unless the clock runs out before."""
+        try:
+            return self.done.get(timeout=max(0, limit - time.monotonic()) if self.timeout else None)
+        except Empty:
+            pass
+        what = f", made of {described(self.in_work[place])}," if place in self.in_work else ""
+        raise TimeoutError(
+            f"item {place} of this pass{what} was waited for longer than {self.timeout} s in "
+            f"{self.op}, made at {self.made_at}: give a longer timeout, or find what it waits for."
+        )
 
     def as_ready(self) -> Iterator[_Done]:
         """What was done, as it gets ready; an error after all items already drawn."""
@@ -273,6 +298,8 @@ class Ahead(Generic[S, T]):
                 if self.stopped:
                     return False
                 place, self.drawn = self.drawn, self.drawn + 1
+                if self.timeout:
+                    self.in_work[place] = item
         try:
             self.done.put(_Done(place, self.fn(item), position))
         except BaseException as error:

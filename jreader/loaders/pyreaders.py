@@ -1,0 +1,50 @@
+"""`PyReader`: Paddle's older spelling of the seeds' door."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jreader.feeds import FeedList
+from jreader.loaders.loader import DataLoader
+from jreader.readers import Reader
+
+
+class PyReader(DataLoader):
+    """Paddle's older spelling of `DataLoader.from_generator`, with `decorate_*` for `set_*`.
+
+    >>> loader = PyReader(feed_list=None, capacity=2)
+    >>> loader.decorate_sample_generator(lambda: range(4), batch_size=2)
+    >>> [feed.tolist() for feed in loader()]
+    [[0, 1], [2, 3]]
+    """
+
+    def __init__(
+        self,
+        feed_list: FeedList | None = None,
+        capacity: int = 2,
+        use_double_buffer: bool = True,
+        iterable: bool = True,
+        return_list: bool = False,
+    ) -> None:
+        """Takes what `from_generator` takes."""
+        self._configure(
+            feed_list, capacity, use_double_buffer, iterable, return_list, drop_last=True
+        )
+
+    def decorate_sample_generator(
+        self,
+        sample_generator: Reader[Any],
+        batch_size: int,
+        drop_last: bool = True,
+        places: Any = None,
+    ) -> None:
+        """As `set_sample_generator`."""
+        self.set_sample_generator(sample_generator, batch_size, drop_last, places)
+
+    def decorate_sample_list_generator(self, reader: Reader[Any], places: Any = None) -> None:
+        """As `set_sample_list_generator`."""
+        self.set_sample_list_generator(reader, places)
+
+    def decorate_batch_generator(self, reader: Reader[Any], places: Any = None) -> None:
+        """As `set_batch_generator`."""
+        self.set_batch_generator(reader, places)

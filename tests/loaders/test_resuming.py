@@ -1,0 +1,241 @@
+"""A cursor is a place: whatever was ahead of the consumer, what is left of the run follows."""
+
+import json
+from itertools import islice
+
+import jax
+import numpy as np
+import pytest
+from steps import stream, told
+
+from jreader import DataLoader, NotResumable, Pipeline, arrays, batch, shuffle
+
+DEVICES = jax.devices()
+COUNT = 44
+
+
+def numbers():
+    return iter(range(COUNT))
+
+
+def indexed(seed=1):
+    return Pipeline(arrays(n=np.arange(COUNT))).shuffle(seed=seed).batch(4)
+
+
+def streamed(seed=1):
+    return Pipeline(numbers).shuffle(9, seed).map(lambda n: {"n": n}).buffered(3).batch(4)
+
+
+def by_samples(seed=1, **options):
+    loader = DataLoader.from_generator(**options)
+    return loader.set_sample_generator(
+        shuffle(numbers, 9, seed), 2, drop_last=False, places=DEVICES[:2]
+    )
+
+
+def by_lists(seed=1, **options):
+    loader = DataLoader.from_generator(return_list=True, **options)
+    return loader.set_sample_list_generator(batch(shuffle(numbers, 9, seed), 4))
+
+
+def by_batches(seed=1, **options):
+    batches = Pipeline(shuffle(numbers, 9, seed)).batch(4).map_batches(lambda columns: columns)
+    loader = DataLoader.from_generator(use_double_buffer=False, **options)
+    return loader.set_batch_generator(batches)
+
+
+LOADERS = {
+    "indexed": lambda seed=1, **options: indexed(seed).load(**options),
+    "streamed": lambda seed=1, **options: streamed(seed).load(pmap=DEVICES[:2], **options),
+    "samples": by_samples,
+    "lists": by_lists,
+    "batches": by_batches,
+}
+of_every_kind = pytest.mark.parametrize("make", LOADERS.values(), ids=LOADERS)
+at_every_capacity = pytest.mark.parametrize("capacity", [0, 1, 4, 64])
+
+
+def through_json(cursor):
+    return json.loads(json.dumps(cursor))
+
+
+def with_cursors(feeds):
+    """All feeds, and the cursors before, between and after them."""
+    seen, cursors = [], [through_json(feeds.cursor)]
+    for feed in feeds:
+        seen.append(told(feed))
+        cursors.append(through_json(feeds.cursor))
+    return seen, cursors
+
+
+@of_every_kind
+@at_every_capacity
+@pytest.mark.parametrize("seed", [1, None])
+@pytest.mark.parametrize("drop_last", [True, False])
+def test_every_cursor_of_an_epoch_gives_the_rest_of_it(make, capacity, seed, drop_last):
+    loader = make(seed, capacity=capacity, drop_last=drop_last)
+    seen, cursors = with_cursors(loader.epoch(2))
+    assert len(seen) == 11
+    for done, cursor in enumerate(cursors):
+        assert (cursor["epoch"], cursor["step"]) == (2, done)
+        assert stream(loader.epoch(2, at=cursor)) == seen[done:]
+
+
+@of_every_kind
+def test_a_loader_of_another_capacity_goes_on_alike(make):
+    seen, cursors = with_cursors(make(None, capacity=64).epoch(0))
+    assert stream(make(None, capacity=1).epoch(0, at=cursors[3])) == seen[3:]
+
+
+@of_every_kind
+@at_every_capacity
+@pytest.mark.parametrize("seed", [1, None])
+def test_steps_go_on_from_epoch_to_epoch(make, capacity, seed):
+    loader = make(seed, capacity=capacity)
+    seen, cursors = with_cursors(loader.steps(27))
+    assert [cursor["step"] for cursor in cursors] == list(range(28))
+    for done in (0, 1, 10, 11, 12, 21, 22, 26, 27):
+        rest = stream(loader.steps(27, at=cursors[done]))
+        left = -done % 11 if done else 11  # unseeded, later epochs are drawn anew
+        assert (rest if seed else rest[:left]) == (seen[done:] if seed else seen[done:][:left])
+        assert len(rest) == 27 - done
+
+
+@of_every_kind
+def test_steps_give_the_epochs_one_after_another(make):
+    loader = make()
+    epochs = [feed for epoch in range(3) for feed in stream(loader.epoch(epoch))]
+    assert stream(loader.steps(30)) == epochs[:30]
+    assert stream(islice(loader.steps(), 30)) == epochs[:30]
+    assert epochs[:11] != epochs[11:22]
+
+
+@of_every_kind
+def test_iterating_counts_epochs_up(make):
+    loader = make()
+    assert [stream(loader) for _ in range(3)] == [stream(loader.epoch(n)) for n in range(3)]
+    assert loader.next_epoch == 3
+
+
+@of_every_kind
+def test_state_is_that_of_the_latest_pass(make):
+    loader, fresh = make(None), make(None)
+    list(loader)
+    feeds = iter(loader)
+    head = [told(next(feeds)) for _ in range(4)]
+    state = through_json(loader.state_dict())
+    tail = stream(feeds)
+    fresh.load_state_dict(state)
+    assert fresh.state_dict() == state
+    assert fresh.next_epoch == 1
+    again = iter(fresh)
+    assert (again.epoch, again.step, len(head)) == (1, 4, 4)
+    assert stream(again) == tail
+    assert fresh.next_epoch == 2
+
+
+def test_state_survives_the_pass_that_was_broken_off():
+    loader = LOADERS["indexed"](capacity=4)
+    for feed in loader:
+        if feed["n"].shape and loader.state_dict()["step"] == 3:
+            break
+    assert loader.state_dict()["step"] == 3
+    loader.load_state_dict(loader.state_dict())
+    assert stream(loader) == stream(loader.epoch(0))[3:]
+
+
+def test_after_an_epoch_the_state_is_the_beginning_of_the_next():
+    loader = LOADERS["indexed"]()
+    list(loader)
+    state = loader.state_dict()
+    assert (state["epoch"], state["step"], state["position"]) == (1, 0, None)
+    fresh = LOADERS["indexed"]()
+    fresh.load_state_dict(state)
+    assert stream(fresh) == stream(loader.epoch(1))
+
+
+def test_a_cursor_is_small():
+    feeds = LOADERS["streamed"](None, capacity=64).epoch(0)
+    next(feeds)
+    assert len(json.dumps(feeds.cursor)) < 200
+
+
+def test_a_fresh_process_goes_on(python):
+    script = """
+        import conftest, json, sys
+        from loaders.test_resuming import LOADERS, told
+        for name, cursor in json.loads(sys.argv[1]).items():
+            print(json.dumps(list(map(told, LOADERS[name](None).epoch(0, at=cursor)))))
+    """
+    cursors, tails = {}, []
+    for name, make in LOADERS.items():
+        seen, places = with_cursors(make(None).epoch(0))
+        cursors[name] = places[5]
+        tails.append(seen[5:])
+    done = python(script.replace("sys.argv[1]", repr(json.dumps(cursors))))
+    assert list(map(json.loads, done.stdout.splitlines())) == tails
+
+
+class TestForeignCursors:
+    def cursor(self, **changes):
+        feeds = LOADERS["indexed"]().epoch(0)
+        next(feeds)
+        return {**feeds.cursor, **changes}
+
+    @pytest.mark.parametrize(
+        "cursor", [{}, [], 3, "abc", {"epoch": 0}, {"epoch": 0, "step": 0, "position": None}]
+    )
+    def test_what_is_no_cursor_is_refused(self, cursor):
+        loader = LOADERS["indexed"]()
+        for give in (
+            lambda: loader.epoch(0, at=cursor),
+            lambda: loader.steps(5, at=cursor),
+            lambda: loader.load_state_dict(cursor),
+        ):
+            with pytest.raises(ValueError, match="this is no cursor"):
+                give()
+
+    @pytest.mark.parametrize(
+        ("changes", "error", "words"),
+        [
+            ({"stream_version": 99}, NotResumable, "stream version 99"),
+            ({"epoch": 1}, ValueError, "the cursor is of epoch 1, not 0"),
+            ({"epoch": "0"}, TypeError, "the epoch of a cursor"),
+            ({"step": -1}, ValueError, "the step of a cursor"),
+        ],
+    )
+    def test_a_cursor_of_something_else_is_refused(self, changes, error, words):
+        with pytest.raises(error, match=words):
+            LOADERS["indexed"]().epoch(0, at=self.cursor(**changes))
+
+    def test_a_cursor_of_another_batch_size_is_refused(self):
+        loader = Pipeline(arrays(n=np.arange(COUNT))).shuffle(seed=1).batch(8).load()
+        with pytest.raises(NotResumable, match=r"batches of 4 samples, .* has batches of 8"):
+            loader.epoch(0, at=self.cursor())
+
+    def test_a_cursor_of_more_data_is_refused(self):
+        loader = Pipeline(lambda: iter(range(40))).batch(4).load()
+        cursor = with_cursors(loader.epoch(0))[1][-1]
+        shorter = Pipeline(lambda: iter(range(8))).batch(4).load()
+        with pytest.raises(NotResumable, match="cannot go on after sample 40"):
+            list(shorter.epoch(0, at=cursor))
+
+    def test_a_place_in_no_order_is_refused(self):
+        loader = Pipeline(numbers).xmap(int, 2, 2).batch(4).load()
+        feeds = iter(loader)
+        next(feeds)
+        with pytest.raises(NotResumable, match="order=True"):
+            list(loader.epoch(0, at=through_json(feeds.cursor)))
+
+
+def test_an_endless_run_over_nothing_ends_with_an_error():
+    loader = DataLoader.from_generator().set_sample_generator(tuple, 4)
+    with pytest.raises(Exception, match="epoch 0 gave no feed"):
+        list(loader.steps())
+
+
+def test_an_infinite_reader_has_one_epoch():
+    loader = indexed().epochs().load(capacity=4)
+    with pytest.raises(TypeError, match="not known"):
+        len(loader)
+    assert len(stream(islice(loader, 100))) == 100
