@@ -47,6 +47,7 @@ from jreader.workers import buffered, multiprocess_reader, xmap_readers
 
 if _TYPE_CHECKING:
     from jreader import datasets
+    from jreader.datasets import Dataset, IterableDataset
     from jreader.feeds import data
     from jreader.loaders import DataLoader, PyReader, train
 
@@ -57,6 +58,8 @@ _LATER = {
     "PyReader": "jreader.loaders",
     "train": "jreader.loaders",
     "data": "jreader.feeds",
+    "Dataset": "jreader.datasets",
+    "IterableDataset": "jreader.datasets",
     "datasets": "jreader.datasets",
 }
 
@@ -81,8 +84,10 @@ __all__ = [
     "Cursor",
     "DamagedData",
     "DataLoader",
+    "Dataset",
     "EOFException",
     "FeedMismatch",
+    "IterableDataset",
     "Node",
     "NotResumable",
     "Pass",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from jreader.readers import (
     explain,
     joined,
     length,
+    map_tree,
     same_structure,
     start,
 )
@@ -48,6 +49,7 @@ class batch(Node[Sequence[T]]):
     reader: Reader[T]
     batch_size: int
     drop_last: bool = False
+    gives: ClassVar[str] = "batches"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader, and no positive number."""
@@ -97,6 +99,7 @@ class map_batches(Node[Sequence[Any]]):
 
     fn: Callable[[Any], Any]
     reader: Reader[Sequence[Any]]
+    gives: ClassVar[str] = "batches"
 
     def __post_init__(self) -> None:
         """Refuses what cannot be called."""
@@ -139,15 +142,33 @@ def stack(samples: Sequence[Any]) -> Any:
         return samples.columns
     if not samples:
         raise errors.FeedMismatch("an empty batch cannot be stacked: give at least one sample")
-    return _stacked(list(samples), "a sample")
+    return _stacked(list(samples), "a sample", _column)
 
 
-def _stacked(values: Sequence[Any], name: str) -> Any:
+def collate(samples: Sequence[Any]) -> Any:
+    """One tree for a sequence of samples of one structure: as `stack`, but strings stay lists.
+
+    >>> image, name = collate([(np.zeros(4), "a"), (np.ones(4), "b")])
+    >>> image.shape, name
+    ((2, 4), ['a', 'b'])
+
+    Raises:
+        FeedMismatch: The samples differ in structure or shape, some are None or mix strings with
+            numbers, or there are none.
+    """
+    if isinstance(samples, Columns):
+        return map_tree(_texts_or_array, samples.columns)
+    if not samples:
+        raise errors.FeedMismatch("an empty batch cannot be collated: give at least one sample")
+    return _stacked(list(samples), "a sample", _texts_or_column)
+
+
+def _stacked(values: Sequence[Any], name: str, column: Callable[[Sequence[Any], str], Any]) -> Any:
     """Column by column: Python calls for each sample would cost more than the stacking."""
     first = values[0]
     parts = branches(first)
     if parts is None:
-        return _column(values, name)
+        return column(values, name)
     if type(first) in {dict, tuple, list}:
         alike = {type(first)} == set(map(type, values)) and len(set(map(len, values))) == 1
         rows = values
@@ -160,7 +181,10 @@ def _stacked(values: Sequence[Any], name: str) -> Any:
         raise _mixed(values, name)
     return joined(
         first,
-        {key: _stacked(list(map(itemgetter(key), rows)), f"{name}[{key!r}]") for key in parts},
+        {
+            key: _stacked(list(map(itemgetter(key), rows)), f"{name}[{key!r}]", column)
+            for key in parts
+        },
     )
 
 
@@ -191,3 +215,33 @@ def _column(values: Sequence[Any], name: str) -> np.ndarray[Any, Any]:
             f"Map it to numbers first."
         )
     return array
+
+
+def _texts_or_column(values: Sequence[Any], name: str) -> Any:
+    """A list of strings, or one array for the values of one leaf, tensors of any library too."""
+    kinds = set(map(type, values))
+    for text in (str, bytes):
+        texts = [issubclass(kind, text) for kind in kinds]
+        if all(texts):
+            return list(values)
+        if any(texts):
+            odd = next(at for at, value in enumerate(values) if not isinstance(value, text))
+            other = next(value for value in values if isinstance(value, text))
+            raise errors.FeedMismatch(
+                f"{name} is {described(values[odd])} in sample {odd} of a batch, and "
+                f"{described(other)} in another: map all to strings, or all to numbers."
+            )
+    if any(map(_is_foreign, kinds)):
+        values = [np.asarray(value) for value in values]
+    return _column(values, name)
+
+
+def _is_foreign(kind: type) -> bool:
+    """Whether NumPy has to be told to take it whole: item by item it would take for ever."""
+    if issubclass(kind, (np.ndarray, np.generic)):
+        return False
+    return hasattr(kind, "__array__") or hasattr(kind, "__array_interface__")
+
+
+def _texts_or_array(column: np.ndarray[Any, Any]) -> Any:
+    return column.tolist() if column.dtype.kind in "US" else column

@@ -15,6 +15,7 @@ keeps its type; the op and the place in the plan are added as a note (`explained
 
 from __future__ import annotations
 
+import inspect
 import operator
 from typing import SupportsIndex
 
@@ -49,6 +50,23 @@ class DamagedData(ReaderError):
 
 class EOFException(Exception):
     """There is no next batch: `reset()` the loader, then `start()` it again."""
+
+
+def place_of_caller() -> str:
+    """The user's line that called: file and line, or the cell of a notebook, as its tracebacks say.
+
+    >>> place_of_caller().rpartition(":")[2].isdigit()
+    True
+    """
+    frame = inspect.currentframe()
+    while frame and frame.f_globals.get("__name__", "").partition(".")[0] == "jreader":
+        frame = frame.f_back
+    if frame is None:
+        return "an unknown place"
+    notebook = frame.f_globals.get("get_ipython")  # where files have names that nobody has seen
+    name_of = getattr(getattr(notebook and notebook(), "compile", None), "format_code_name", None)
+    cell = name_of and name_of(frame.f_code.co_filename)
+    return f"{' '.join(cell) if cell else frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def check_number(call: str, value: object, least: int = 0) -> int:

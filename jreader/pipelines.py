@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec
 from jreader import errors, transforms
 from jreader.batches import batch, map_batches
 from jreader.readers import Node, Pass, Position, Reader, described, epochs, length, origin, start
-from jreader.readers.nodes import children
+from jreader.readers.nodes import children, drawn
+from jreader.readers.pictures import Line
 from jreader.transforms import cache, firstn, map_readers, shard, shuffle, skip
 from jreader.workers import buffered, xmap_readers
 
@@ -120,6 +121,10 @@ class Pipeline(Node[T]):
             first.close()
         raise ValueError(f"{self!r} is empty: there is no first sample to look at")
 
+    def drawn(self) -> list[Line]:
+        """Those of `reader`."""
+        return drawn(self.reader)
+
     def __repr__(self) -> str:
         """The plan as it was written."""
         op = self.reader
@@ -127,7 +132,7 @@ class Pipeline(Node[T]):
             before = next((part for part in children(op) if isinstance(part, Pipeline)), None)
             if before:
                 name = _METHODS.get(type(op), type(op).__name__)
-                return f"{before!r}.{name}({', '.join(op.written(but=before))})"
+                return f"{before!r}.{name}({', '.join(op.written(before))})"
         return f"Pipeline({described(op)})"
 
     def load(

@@ -20,6 +20,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import jreader
+from jreader import datasets
 from jreader.readers import Node, length, start
 
 LIMIT = 60
@@ -91,6 +92,8 @@ ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "order": st.just(True),  # noqa: FBT003  # arrival order has a test of its own
     "use_pipe": st.just(True),  # noqa: FBT003  # likewise
     "queue_size": small,
+    "timeout": st.sampled_from([0, 60]),
+    "worker_init_fn": st.none(),
     "num_shards": st.integers(1, 4),
     "index": st.integers(0, 3),
 }
@@ -144,6 +147,8 @@ class Recipe:
         if self.op is jreader.arrays:
             rows = np.arange(self.given["rows"])
             return jreader.arrays(*[rows * 10 + width for width in range(self.given["width"])])
+        if self.op in SAMPLERS:
+            return self.op(**self.given)
         readers = [part.build(leaf_of) for part in self.below]
         return self._made(readers)
 
@@ -185,6 +190,44 @@ array_recipes = st.builds(
 )
 
 
+rows, seeds, flags = st.integers(1, 14).map(range), ARGUMENTS["seed"], st.booleans()
+SAMPLERS: dict[type[Node], dict[str, st.SearchStrategy[Any]]] = {
+    datasets.SequenceSampler: {"data_source": st.integers(0, 14).map(range)},
+    datasets.RandomSampler: {"data_source": rows, "replacement": flags, "seed": seeds},
+    datasets.WeightedRandomSampler: {
+        "weights": st.lists(st.integers(1, 9), min_size=4, max_size=9),
+        "num_samples": st.integers(1, 4),
+        "replacement": flags,
+        "seed": seeds,
+    },
+    datasets.SubsetRandomSampler: {"indices": st.lists(st.integers(0, 99)), "seed": seeds},
+    datasets.BatchSampler: {
+        "dataset": rows,
+        "shuffle": flags,
+        "batch_size": small,
+        "drop_last": flags,
+        "seed": seeds,
+    },
+    datasets.DistributedBatchSampler: {
+        "dataset": rows,
+        "batch_size": small,
+        "num_replicas": st.just(3),
+        "rank": st.integers(0, 2),
+        "shuffle": flags,
+        "drop_last": flags,
+        "seed": st.sampled_from([0, 2**40]),
+    },
+}
+sampler_recipes = st.deferred(
+    lambda: st.one_of(
+        *[
+            st.builds(Recipe, st.just(op), st.fixed_dictionaries(given))
+            for op, given in SAMPLERS.items()
+        ]
+    )
+)
+
+
 @st.composite
 def op_recipes(draw: st.DrawFn, op: type[Node], below: st.SearchStrategy[Recipe]) -> Recipe:
     """A recipe for one op over drawn plans."""
@@ -203,14 +246,16 @@ def op_recipes(draw: st.DrawFn, op: type[Node], below: st.SearchStrategy[Recipe]
     return Recipe(op, given, parts)
 
 
-def recipes(ops: list[type[Node]] = OPS, depth: int = 4) -> st.SearchStrategy[Recipe]:
-    """Recipes of plans up to `depth` ops high."""
-    plan: st.SearchStrategy[Recipe] = st.one_of(leaf_recipes, array_recipes)
-    for _ in range(depth):
-        below = plan
-        choices = [op_recipes(op, below) for op in ops]
-        plan = st.one_of(below, *choices)
-    return plan
+@st.composite
+def recipes(draw: st.DrawFn, depth: int = 4) -> Recipe:
+    """Recipes of plans up to `depth` ops high.
+
+    Composite, because its description is short: hypothesis would spell out the whole tree.
+    """
+    if depth == 0:
+        return draw(st.one_of(leaf_recipes, array_recipes, sampler_recipes))
+    below = recipes(depth=depth - 1)
+    return draw(st.one_of(below, *[op_recipes(op, below) for op in OPS]))
 
 
 def canonical(value: Any) -> Any:

@@ -11,6 +11,7 @@ from graphs import (
     LIMIT,
     OPS,
     PROCESSES,
+    SAMPLERS,
     BoomError,
     Leaf,
     Recipe,
@@ -27,6 +28,7 @@ from hypothesis import strategies as st
 
 import jreader
 from jreader import Pipeline, at_epoch, batch, chain, epochs, firstn, map_readers, shard, shuffle
+from jreader.datasets import Sampler
 from jreader.readers import length, start
 
 plans = recipes()
@@ -132,6 +134,26 @@ def test_epochs_are_the_passes_of_each_epoch(recipe, n):
         assert together.samples == [s for seen in one_by_one for s in seen.samples]
 
 
+@given(st.integers(2, 9), st.integers(0, 5))
+def test_epochs_inside_epochs_are_all_different(outer, seed):
+    passes = epochs(epochs(shuffle(lambda: range(60), 60, seed), 2), outer)
+    orders = [tuple(part) for part in batch(passes, 60)()]
+    assert len(set(orders)) == len(orders) == 2 * outer
+
+
+def test_an_unseeded_order_below_a_cache_is_found_again():
+    """The window that is dealt begins where the cache began: at what was drawn for it."""
+
+    def plan():
+        return shuffle(jreader.cache(shuffle(lambda: range(20), 20)), 7)
+
+    first = start(plan())
+    head = [next(first.items) for _ in range(3)]
+    rest = list(start(plan(), first.position()).items)
+    assert rest == list(first.items)
+    assert sorted(head + rest) == list(range(20))
+
+
 @given(seeded)
 def test_epoch_zero_changes_nothing(recipe):
     assert see(at_epoch(recipe.build(), 0)) == see(recipe.build())
@@ -212,9 +234,9 @@ def test_arrival_order_loses_nothing(recipe, threads, size):
     assert sorted(map(repr, found)) == sorted(map(repr, expected))
 
 
-@given(st.integers(0, 8), st.integers(1, 4), st.integers(1, 4), st.booleans())
-@settings(max_examples=100)
-def test_look_ahead_is_bounded(size, threads, buffer_size, order):
+@given(st.integers(1, 8), st.integers(1, 4), st.integers(1, 4), st.booleans(), st.integers(0, 9))
+@settings(max_examples=25)
+def test_look_ahead_is_bounded(size, threads, buffer_size, order, taken):
     for bound, made in [
         (size, lambda source: jreader.buffered(source, size)),
         (
@@ -222,19 +244,21 @@ def test_look_ahead_is_bounded(size, threads, buffer_size, order):
             lambda source: jreader.xmap_readers(tagged, source, threads, buffer_size, order),
         ),
     ]:
-        asked, beyond = [], []
+        full, beyond = threading.Event(), threading.Event()
 
-        def source(bound=bound, asked=asked, beyond=beyond):
-            for pulled in range(1, 41):
-                if pulled > len(asked) + bound:
-                    beyond.append((pulled, len(asked)))
+        def source(allowed=taken + 1 + bound, full=full, beyond=beyond):
+            for pulled in range(1, 100):
+                if pulled == allowed:
+                    full.set()
+                if pulled > allowed:
+                    beyond.set()
                 yield pulled
 
         items = made(source)()
-        for request in range(41):
-            asked.append(request)
-            next(items, None)
-        assert beyond == []
+        for _ in range(taken + 1):
+            next(items)
+        assert full.wait(5)
+        assert not beyond.wait(0.02)
 
 
 @given(plans, st.integers(0, 10))
@@ -281,7 +305,9 @@ def test_plans_travel(tmp_path, python):
 def test_every_op_is_under_the_laws():
     assert {op.__name__ for op in OPS} >= {"map_readers", "shuffle", "buffered", "cache"}
     assert Pipeline in OPS
-    assert all(op.__module__.startswith("jreader.sources") for op in CREATORS)
+    rooms = ("jreader.sources.", "jreader.datasets.")
+    assert all(op.__module__.startswith(rooms) for op in CREATORS)
+    assert {op for op in CREATORS if op.__module__.startswith(rooms[1])} == {Sampler, *SAMPLERS}
 
 
 def test_functions_of_the_laws_do_what_they_should():

@@ -31,6 +31,7 @@ class _stored(Table[tuple[Array, Any]]):
     load: Callable[[Mode], tuple[Array, Array]]
     mode: Mode
     n: int
+    unread = False
 
     @cached_property
     def columns(self) -> tuple[Array, Array]:

@@ -7,7 +7,6 @@ generators; a counting generator costs 1.5 to 2.3 times as much.
 
 from __future__ import annotations
 
-import inspect
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,8 +28,8 @@ from typing import (
 import numpy as np
 from tqdm import tqdm
 
-from jreader.errors import NotResumable
-from jreader.readers.pictures import Line, below, table
+from jreader.errors import NotResumable, place_of_caller
+from jreader.readers.pictures import Line, table, under
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -89,14 +88,13 @@ class Node(Generic[T]):
     """Whether its samples are those of its field `reader`, as they are: all of them, or some."""
     gives: ClassVar[str] = "samples"
     """What it is that `length` counts."""
-    unread: bool = False
-    """Whether to ask for its length would read a file."""
+    unread: bool = False  # whether to ask for its length would read a file
     made_at: str
 
     def __new__(cls, /, *_args: object, **_kwargs: object) -> Node[T]:
         """Remembers the user's line, so that an error can name it; no op has to think of it."""
         self = super().__new__(cls)
-        object.__setattr__(self, "made_at", _place_of_caller())
+        object.__setattr__(self, "made_at", place_of_caller())
         return self
 
     def __call__(self) -> Iterator[T]:
@@ -131,8 +129,18 @@ class Node(Generic[T]):
         """The plan as it was written."""
         return f"{type(self).__name__}({', '.join(self.written())})"
 
-    def written(self, but: object = None) -> Iterator[str]:
-        """The arguments as they were written, but for one: functions by place, others by name."""
+    def _repr_html_(self) -> str:
+        """The plan as a notebook shows it; nothing is read for it."""
+        return table(self.drawn())
+
+    def drawn(self) -> list[Line]:
+        """The plan op by op, in the order that samples pass through them."""
+        ups = list(_inputs(self))
+        call = f"{type(self).__name__}({', '.join(self.written(*ups))})" if ups else repr(self)
+        return under([drawn(up) for up in ups], Line(call, _known(self)))
+
+    def written(self, *but: object) -> Iterator[str]:
+        """The arguments as they were written, but for some: functions by place, others by name."""
         for field in fields(self):  # type: ignore[arg-type]  # every op is a dataclass
             value = getattr(self, field.name)
             parts = value if isinstance(value, tuple) and all(map(callable, value)) else (value,)
@@ -149,13 +157,6 @@ def _names(node: Node[Any]) -> list[str]:
 
 def _is_default(field: Field[Any], value: object) -> bool:
     return field.default is not MISSING and value is field.default
-
-
-def _place_of_caller() -> str:
-    frame = inspect.currentframe()
-    while frame and frame.f_globals.get("__name__", "").partition(".")[0] == "jreader":
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "an unknown place"
 
 
 def start(reader: Reader[T], at: Position = None) -> Pass[T]:
@@ -261,11 +262,7 @@ def _with_fields(node: Node[T], new: Mapping[str, Any]) -> Node[T]:
 
 def children(node: Node[Any]) -> Iterator[Node[Any]]:
     """The ops that an op reads, in the order of its arguments; plain functions are left out."""
-    for name in _names(node):
-        value = getattr(node, name)
-        for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, Node):
-                yield part
+    return (part for part in _inputs(node) if isinstance(part, Node))
 
 
 def seeded_below(node: Node[Any]) -> int:
@@ -286,22 +283,23 @@ def _inputs(node: Node[Any]) -> Iterator[Reader[Any]]:
                 yield part
 
 
-def lines(reader: Reader[Any]) -> list[Line]:
+def drawn(reader: Reader[Any]) -> list[Line]:
     """What a notebook shows of any reader."""
     if isinstance(reader, Node):
-        return reader.lines()
+        return reader.drawn()
     return [Line(described(reader), _known(reader))]
 
 
 def _known(reader: Reader[Any]) -> tuple[str, ...]:
     """How many samples there are, if that is known without reading, and how they come."""
-    number = None if _unread(reader) else length(reader)
+    number = None if unread(reader) else length(reader)
     unit = getattr(origin(reader, "all", "some"), "gives", "samples")
     return "length unknown" if number is None else f"{number:,} {unit}", "streamed"
 
 
-def _unread(reader: Reader[Any]) -> bool:
-    return isinstance(reader, Node) and (reader.unread or any(map(_unread, children(reader))))
+def unread(reader: Reader[Any]) -> bool:
+    """Whether to ask for its length would read a file."""
+    return isinstance(reader, Node) and (reader.unread or any(map(unread, children(reader))))
 
 
 def origin(reader: Reader[Any], *how: str) -> Reader[Any]:

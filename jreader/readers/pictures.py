@@ -23,11 +23,11 @@ class Line(NamedTuple):
     notes: tuple[str, ...]
 
 
-def below(branches: Sequence[Sequence[Line]], line: Line) -> list[Line]:
+def under(branches: Sequence[Sequence[Line]], line: Line) -> list[Line]:
     """The lines of an op under those of what it reads, which side by side get a rail each.
 
     >>> one, two = [Line("images", ())], [Line("labels", ()), Line("↓ map", ())]
-    >>> for line in below([one, two], Line("compose", ())):
+    >>> for line in under([one, two], Line("compose", ())):
     ...     print(line.text)
     ┌ images
     ├ labels
@@ -58,4 +58,4 @@ def table(lines: Sequence[Line]) -> str:
         + "</tr>"
         for line in lines
     )
-    return f"<table><tbody>{rows}</tbody></table>"
+    return f'<table style="color:inherit"><tbody>{rows}</tbody></table>'

@@ -35,6 +35,11 @@ class Table(Node[T]):
         items, count = counted(rows, done)
         return Pass(items, count, lambda: None)
 
+    @property
+    def unread(self) -> bool:  # type: ignore[override]  # a flag elsewhere
+        """Whether the columns are still in their files."""
+        return "columns" not in vars(self)
+
     def length(self) -> int | None:
         """The number of rows."""
         return len(leaves(self.columns)[0])
