@@ -27,7 +27,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jreader
-from jreader import Pipeline, at_epoch, batch, chain, epochs, firstn, map_readers, shard, shuffle
+from jreader import (
+    Pipeline,
+    at_epoch,
+    batch,
+    chain,
+    compose,
+    epochs,
+    firstn,
+    map_readers,
+    shard,
+    shuffle,
+)
 from jreader.datasets import Sampler
 from jreader.readers import length, start
 
@@ -152,6 +163,13 @@ def test_an_unseeded_order_below_a_cache_is_found_again():
     rest = list(start(plan(), first.position()).items)
     assert rest == list(first.items)
     assert sorted(head + rest) == list(range(20))
+
+
+def test_an_unseeded_order_below_a_cache_stays_though_no_pass_reached_its_end():
+    three = compose(
+        lambda: range(3), jreader.cache(shuffle(lambda: range(20), 20)), check_alignment=False
+    )
+    assert list(three()) == list(three())
 
 
 @given(seeded)

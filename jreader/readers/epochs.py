@@ -16,7 +16,9 @@ _FOLD = 0x9E3779B1  # odd, far from small numbers: (outer, inner) epochs do not 
 
 
 def at_epoch(reader: Reader[T], epoch: int) -> Reader[T]:
-    """The same plan in the order of another epoch; epoch 0 changes nothing.
+    """The same plan in the order of another epoch; a plan as it was written is in epoch 0.
+
+    Epochs fold: epoch 2 of a plan in epoch 1 is neither epoch 1 nor 2 of the plan.
 
     >>> from jreader import shuffle
     >>> reader = shuffle(lambda: "abcdef", buf_size=6, seed=1)
@@ -32,7 +34,7 @@ def at_epoch(reader: Reader[T], epoch: int) -> Reader[T]:
 
     def folded(node: Node[Any]) -> dict[str, int]:
         before = getattr(node, "epoch", None)
-        return {} if before is None or not epoch else {"epoch": (before * _FOLD + epoch) % 2**32}
+        return {} if before is None else {"epoch": (before * _FOLD + epoch) % 2**32}
 
     return rewritten(reader, folded)
 

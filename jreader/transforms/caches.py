@@ -12,6 +12,7 @@ import json
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar, Generic, Literal, TypeVar
@@ -137,6 +138,7 @@ class _Shelf(Generic[T]):
         self.turn = threading.RLock()
         self.latest: weakref.ref[_Reading[T]] | None = None
         self.kept: _Reading[T] | None = None
+        self.origin: Position = None  # what was drawn for the first reading stays, like its samples
 
     def reading(self, reader: Reader[T], origin: Position) -> _Reading[T]:
         """The one that began at `origin`, begun now if need be."""
@@ -145,11 +147,18 @@ class _Shelf(Generic[T]):
             if known and known.failure is None and _same(origin, known.origin):
                 known.users += 1
                 return known
-            new = _Reading(start(reader, origin), self.keep)
+            new = _Reading(self._begun(reader, origin), self.keep)
             new.users = 1
+            self.origin = self.origin or new.origin
             if not self.kept:
                 self.latest = weakref.ref(new)
             return new
+
+    def _begun(self, reader: Reader[T], origin: Position) -> Pass[T]:
+        if origin is None and self.origin is not None:
+            with suppress(errors.NotResumable):  # it hands samples over in order of arrival
+                return start(reader, self.origin)
+        return start(reader, origin)
 
     def keep(self, reading: _Reading[T]) -> None:
         """The first reading that came to its end is the one that stays."""
