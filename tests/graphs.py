@@ -12,6 +12,7 @@ import pkgutil
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from itertools import islice
 from typing import Any
@@ -252,10 +253,16 @@ def recipes(draw: st.DrawFn, depth: int = 4) -> Recipe:
 
     Composite, because its description is short: hypothesis would spell out the whole tree.
     """
+    return draw(choices(depth))
+
+
+@cache
+def choices(depth: int) -> st.SearchStrategy[Recipe]:
+    """What may be on top of a plan of that height."""
     if depth == 0:
-        return draw(st.one_of(leaf_recipes, array_recipes, sampler_recipes))
+        return st.one_of(leaf_recipes, array_recipes, sampler_recipes)
     below = recipes(depth=depth - 1)
-    return draw(st.one_of(below, *[op_recipes(op, below) for op in OPS]))
+    return st.one_of(below, *[op_recipes(op, below) for op in OPS])
 
 
 def canonical(value: Any) -> Any:

@@ -1,11 +1,13 @@
-"""Batches to feeds on devices, ahead of the step: two doors, one engine.
+"""Batches to feeds on devices, ahead of the step: three doors, one engine.
 
-`DataLoader.from_generator` is the seeds' door, `Pipeline.load` the one for JAX; both make the same
-`DataLoader`. Each epoch is a pass over a reader of batches, prepared on the host and placed by
-whoever is free (`workers/lookahead.py`), so its position is that of the batch handed over last.
+`DataLoader.from_generator` and `DataLoader(dataset)` are the seeds' doors, `Pipeline.load` the one
+for JAX; all make the same `DataLoader`. Each epoch is a pass over a reader of batches, prepared on
+the host and placed by whoever is free (`workers/lookahead.py`), so its position is that of the
+batch handed over last.
 
 Every feed of a loader has one shape, so a step compiles once: what is short at the end of an epoch
-is dropped, or padded under a mask that every feed of that loader then carries.
+is dropped, or padded under a mask that every feed of that loader then carries. Only over data sets,
+and where no devices need equal parts of it, is a short last batch handed over as it is.
 """
 
 from jreader.loaders.loader import DataLoader

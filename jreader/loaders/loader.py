@@ -68,6 +68,9 @@ class DataLoader(Verbs):
     ) -> None:
         """A loader over a data set.
 
+        >>> [feed.tolist() for feed in DataLoader(range(5), batch_size=2)]
+        [[0, 1], [2, 3], [4]]
+
         Args:
             dataset: Anything with `__getitem__` and `__len__`, a list or another library's; or an
                 `IterableDataset`. Where there is a `__getitems__`, it is used.
