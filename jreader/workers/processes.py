@@ -158,9 +158,13 @@ class _Child(Generic[T]):
         with contextlib.suppress(OSError):  # it died already: `_Crew` notices
             self.connection.sendall(job)
 
-    def receive(self) -> None:
-        """Takes what has arrived, without waiting."""
-        while self.open:
+    def receive(self, *, everything: bool) -> None:
+        """Takes what has arrived, or one frame of it, without waiting.
+
+        One frame at a time keeps the rest with the process that reads ahead, and memory small.
+        """
+        unpacked = False
+        while self.open and (everything or not unpacked):
             try:
                 arrived = self.connection.recv(1 << 20, socket.MSG_DONTWAIT)
             except BlockingIOError:
@@ -169,13 +173,16 @@ class _Child(Generic[T]):
                 arrived = b""
             self.open = bool(arrived)
             self.received += arrived
-            self._unpack()
+            unpacked = self._unpack()
 
-    def _unpack(self) -> None:
+    def _unpack(self) -> bool:
+        """Takes the frames that are whole; tells whether there was one."""
+        unpacked = False
         while len(self.received) >= NUMBER.size:
             (size,) = NUMBER.unpack_from(self.received)
             if len(self.received) < NUMBER.size + size:
-                return
+                break
+            unpacked = True
             frame = memoryview(self.received)[NUMBER.size : NUMBER.size + size]
             report = pickle.loads(frame)  # noqa: S301  # from our own child
             frame.release()
@@ -186,6 +193,7 @@ class _Child(Generic[T]):
             self.ready.extend(zip(report.samples, report.positions, strict=False))
             if report.end:
                 self.last = report
+        return unpacked
 
     def pop(self) -> T:
         """The next sample; its position is now the child's."""
@@ -270,7 +278,7 @@ class _Crew(Generic[T]):
                 raise child.died()
         for key, _ in events.select():
             child = key.data
-            child.receive()
+            child.receive(everything=key.fileobj is child.death)
             if key.fileobj is child.death:
                 child.dead = True
                 events.unregister(child.death)
