@@ -10,7 +10,7 @@
     EOFException            `loader.next()` after the last batch, as in Paddle
 
 A wrong argument is a plain `TypeError` or `ValueError`. An error that a user's own function raises
-keeps its type; the op and the place in the plan are added as a note (`explained` in readers.py).
+keeps its type; the op and the place in the plan are added as a note (`readers.explain`).
 """
 
 from __future__ import annotations

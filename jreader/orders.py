@@ -149,7 +149,7 @@ def permutation(indices: Indices, n: int, key: Key) -> Indices:
         moved = _turned(given, _grid(length), key, namespace)
     else:
         moved = _inserted(given, length, key, namespace)
-    return moved.reshape(shape).astype(given.dtype)  # type: ignore[no-any-return]
+    return moved.reshape(shape).astype(given.dtype)  # type: ignore[no-any-return]  # NumPy's or jax's
 
 
 def order(

@@ -166,7 +166,7 @@ class Pipeline(Node[T]):
             BatchNotDivisible: The devices cannot divide the batch; it says which sizes they can.
         """
         # jax is loaded where feeds are made, not before
-        from jreader.loaders import DataLoader  # noqa: PLC0415
+        from jreader.loaders import DataLoader  # noqa: PLC0415  # as said
 
         return DataLoader.over(
             self,

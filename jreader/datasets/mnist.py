@@ -105,7 +105,7 @@ def _path(name: str) -> Path:
     path = _found(name)
     if path is None:
         # urllib takes longer to import than all of jreader, and is seldom needed
-        from jreader.datasets.downloads import download  # noqa: PLC0415
+        from jreader.datasets.downloads import download  # noqa: PLC0415  # as said
 
         mirror = os.environ.get("JREADER_MNIST_MIRROR") or MIRROR
         return download(f"{mirror.rstrip('/')}/{name}", _folders(), SUMS[name])

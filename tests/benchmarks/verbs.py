@@ -81,8 +81,8 @@ def bare_compose(one, two):
 def bare_compose_flat(one, two):
     """A checked zip that flattens tuples, as compose must."""
     for left, right in zip(one(), two(), strict=True):
-        left = left if isinstance(left, tuple) else (left,)  # noqa: PLW2901
-        right = right if isinstance(right, tuple) else (right,)  # noqa: PLW2901
+        left = left if isinstance(left, tuple) else (left,)  # noqa: PLW2901  # the same sample
+        right = right if isinstance(right, tuple) else (right,)  # noqa: PLW2901  # the same sample
         yield left + right
 
 

@@ -235,7 +235,7 @@ class TestFeedsAreChecked:
         assert next(feeds, "over") == "over"
 
     def test_a_ragged_field_is_refused_by_name(self):
-        ragged = lambda: [(np.ones(2), 0), (np.ones(3), 0)]  # noqa: E731
+        ragged = lambda: [(np.ones(2), 0), (np.ones(3), 0)]  # noqa: E731  # a one-line reader
         with pytest.raises(FeedMismatch, match="'x' is ragged"):
             next(iter(Pipeline(ragged).batch(2).load({"x": 0})))
 

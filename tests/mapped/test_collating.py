@@ -109,7 +109,7 @@ class TestDtypes:
         assert dtypes(only([value, value])) == [dtype]
 
     def test_64_bits_are_kept_in_x64_mode(self):
-        with jax.enable_x64(True):  # noqa: FBT003
+        with jax.enable_x64(True):  # noqa: FBT003  # jax's signature
             assert dtypes(only([(1, 1.5)] * 2)) == ["int64", "float64"]
 
     def test_a_whole_number_that_does_not_fit_is_refused_by_name(self):

@@ -56,7 +56,7 @@ def stopping():
 def seen(loader):
     """The feeds, and the error after them."""
     feeds = []
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - which one is asserted below
+    with pytest.raises(Exception) as caught:  # noqa: PT011  # which one is asserted below
         feeds.extend(map(told, loader))
     return feeds, caught.value
 
@@ -218,7 +218,7 @@ class TestRefusals:
 
     def test_whole_numbers_of_numpy_are_taken(self):
         """Paddle takes True, and not np.int64."""
-        assert len(DataLoader(range(4), np.int64(2), shuffle=np.bool_(True))) == 2  # noqa: FBT003
+        assert len(DataLoader(range(4), np.int64(2), shuffle=np.bool_(True))) == 2  # noqa: FBT003  # likewise
 
 
 class TestTime:

@@ -145,11 +145,11 @@ class TestPasses:
         assert stream(one) != stream(two)
 
     def test_no_global_generator_is_asked_or_disturbed(self):
-        np.random.seed(0)  # noqa: NPY002 - the point
-        before = np.random.get_state()[1].tolist()  # noqa: NPY002
+        np.random.seed(0)  # noqa: NPY002  # the point
+        before = np.random.get_state()[1].tolist()  # noqa: NPY002  # the point
         expected = stream(DataLoader(range(20), 5, shuffle=True, seed=1))
-        assert np.random.get_state()[1].tolist() == before  # noqa: NPY002
-        np.random.seed(7)  # noqa: NPY002
+        assert np.random.get_state()[1].tolist() == before  # noqa: NPY002  # the point
+        np.random.seed(7)  # noqa: NPY002  # the point
         assert stream(DataLoader(range(20), 5, shuffle=True, seed=1)) == expected
 
     @pytest.mark.parametrize("options", [{}, {"drop_last": True}, {"num_workers": 2}])
