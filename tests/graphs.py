@@ -175,6 +175,19 @@ class Recipe:
         """Whether two passes agree."""
         return self.given.get("seed", 0) is not None and all(part.seeded for part in self.below)
 
+    @property
+    def placed(self) -> bool:
+        """Whether every position is a place: not beside an unseeded cache in a chain (`cache`)."""
+        beside = self.below if self.op is jreader.chain else ()
+        return not any(part.cached and not part.seeded for part in beside) and all(
+            part.placed for part in self.below
+        )
+
+    @property
+    def cached(self) -> bool:
+        """Whether there is a cache in it."""
+        return self.op is jreader.cache or any(part.cached for part in self.below)
+
 
 FUNCTION_NAMES = {"fn", "func", "mapper"}
 

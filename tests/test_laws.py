@@ -44,6 +44,7 @@ from jreader.readers import length, start
 
 plans = recipes()
 seeded = plans.filter(lambda recipe: recipe.seeded)
+placed = plans.filter(lambda recipe: recipe.placed)
 with_processes = st.one_of(
     *[
         st.builds(
@@ -94,12 +95,12 @@ def resumes(recipe, limit=LIMIT, step=1):
         assert see(cold, whole.after).samples == []
 
 
-@given(plans)
+@given(placed)
 def test_a_position_is_a_place(recipe):
     resumes(recipe)
 
 
-@given(plans)
+@given(placed)
 def test_a_position_of_endless_epochs_is_a_place(recipe):
     endless = Recipe(epochs, {"n": None}, (recipe,))
     resumes(endless, limit=30, step=7)
@@ -131,8 +132,8 @@ def test_an_error_arrives_after_the_good_samples_and_the_rest_can_be_resumed(rec
 def test_a_known_length_is_the_number_of_samples(recipe):
     plan = recipe.build()
     known = length(plan)
-    if known is not None:
-        seen = see(plan, limit=2000)
+    if known is not None and known < 5000:
+        seen = see(plan, limit=known + 1)
         if seen.error is None:
             assert known == len(seen.samples)
 

@@ -32,6 +32,10 @@ class cache(Node[T]):
     state: cache `map_readers(np.copy, reader)` there. `epochs` and `seed=None` do not reach what
     lies below a cache: the kept order stays.
 
+    What an unseeded op below a cache drew is part of the cache's position. A `chain` tells the
+    position of the reader whose turn it is alone: give an op below a cache in a chain a seed, where
+    passes are resumed in another process.
+
     >>> reads = []
     >>> reader = cache(lambda: reads.append("read") or "abc")
     >>> list(reader()), list(reader()), reads
