@@ -144,7 +144,7 @@ class Pipeline(Node[T]):
         pmap: Any = None,
         drop_last: bool = True,
     ) -> DataLoader:
-        """A loader of feeds on devices, from a pipeline of batches (`jreader.loaders.loaded`).
+        """A loader of feeds on devices, from a pipeline of batches (`DataLoader.over`).
 
         >>> import numpy as np
         >>> from jreader import arrays

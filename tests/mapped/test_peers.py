@@ -84,7 +84,7 @@ class TestTorch:
         loader = DataLoader(range(5), batch_sampler=sampler)
         assert (stream(loader), len(loader)) == ([[0, 1], [2, 3]], 2)
         shuffled = torch.utils.data.RandomSampler(range(5))
-        assert sorted(sum(BatchSampler(sampler=shuffled, batch_size=2)(), [])) == [0, 1, 2, 3, 4]  # noqa: RUF017
+        assert sorted(sum(BatchSampler(sampler=shuffled, batch_size=2)(), [])) == [0, 1, 2, 3, 4]  # noqa: RUF017  # five numbers
 
     def test_a_tensor_as_a_feed_of_its_own(self, torch):
         feeds = list(DataLoader([torch.ones(2), torch.zeros(3)], batch_size=None))

@@ -187,7 +187,7 @@ class TestRefusals:
             (lambda: RandomSampler("abc", num_samples=4), ValueError, "draw at most 3, or give re"),
             (lambda: RandomSampler("abc", "yes"), TypeError, "needs True or False"),
             (lambda: RandomSampler("abc", num_samples=0), ValueError, "at least 1"),
-            (lambda: RandomSampler("", True, 3), ValueError, "there are 0 indices"),  # noqa: FBT003
+            (lambda: RandomSampler("", True, 3), ValueError, "there are 0 indices"),  # noqa: FBT003  # Paddle gives it by place
             (lambda: RandomSampler("abc", seed=0.5), TypeError, "seed of RandomSampler"),
             (lambda: WeightedRandomSampler([1, -1], 1), ValueError, "finite number >= 0"),
             (lambda: WeightedRandomSampler([np.inf], 1), ValueError, "finite number >= 0"),
