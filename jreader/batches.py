@@ -1,6 +1,7 @@
 """Samples to batches.
 
-What `batch` yields is a sequence of samples: a `list`. `stack` turns one into arrays.
+What `batch` yields is a sequence of samples: a `list` from a stream, `Columns` from the index plane
+(`readers/planes.py`). `stack` turns either into arrays.
 """
 
 from __future__ import annotations
@@ -35,10 +36,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class batch(Node[Sequence[T]]):
-    """Lists of `batch_size` samples.
+    """Sequences of `batch_size` samples: lists, or `Columns` over an indexed reader.
 
     >>> list(batch(lambda: "abcde", 2)())
     [['a', 'b'], ['c', 'd'], ['e']]
+
+    Over arrays, and whatever only moves their rows, no sample is touched: each column is gathered
+    once for each batch.
+
+    >>> from jreader import arrays, shuffle
+    >>> digits = arrays(np.arange(5))
+    >>> [samples.columns.tolist() for samples in batch(shuffle(digits, seed=1), 3)()]
+    [[1, 3, 4], [2, 0]]
 
     Args:
         reader: Any reader.
@@ -60,13 +69,22 @@ class batch(Node[Sequence[T]]):
 
     def start(self, at: Position) -> Pass[Sequence[T]]:
         """The position of `reader`."""
+        up = self._whole(at) or self._one_by_one(at)
+        if not self.drop_last:
+            return up
+        full = (held for held in up.items if len(held) == self.batch_size)
+        return Pass(full, up.position, up.close)
+
+    def _whole(self, at: Position) -> Pass[Sequence[T]] | None:
+        return self.reader.batches(self.batch_size, at) if isinstance(self.reader, Node) else None
+
+    def _one_by_one(self, at: Position) -> Pass[Sequence[T]]:
         up = start(self.reader, at)
 
         def deal() -> Iterator[Sequence[T]]:
-            samples, size, least = up.items, self.batch_size, self.batch_size * self.drop_last
+            samples, size = up.items, self.batch_size
             while held := list(islice(samples, size)):
-                if len(held) >= least:
-                    yield held
+                yield held
 
         return Pass(deal(), up.position, up.close)
 

@@ -20,6 +20,7 @@ Rules that every op keeps, and tests/test_laws.py checks on random graphs:
 """
 
 from jreader.readers.epochs import at_epoch, epochs
+from jreader.readers.messages import described, explain, refused
 from jreader.readers.nodes import (
     Cursor,
     Node,
@@ -27,12 +28,11 @@ from jreader.readers.nodes import (
     Position,
     Reader,
     counted,
-    described,
-    explain,
     length,
     origin,
     start,
 )
+from jreader.readers.planes import Gathers, Plane, indexed, rerouted
 from jreader.readers.trees import (
     Columns,
     branches,
@@ -46,8 +46,10 @@ from jreader.readers.trees import (
 __all__ = [
     "Columns",
     "Cursor",
+    "Gathers",
     "Node",
     "Pass",
+    "Plane",
     "Position",
     "Reader",
     "at_epoch",
@@ -56,12 +58,15 @@ __all__ = [
     "described",
     "epochs",
     "explain",
+    "indexed",
     "joined",
     "leaves",
     "length",
     "map_tree",
     "origin",
     "rebuilt",
+    "refused",
+    "rerouted",
     "same_structure",
     "start",
 ]

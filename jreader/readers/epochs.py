@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, ClassVar, Literal, TypeVar
 
+import numpy as np
+
 from jreader import errors
 from jreader.readers.nodes import Node, Pass, Position, Reader, counted, length, rewritten, start
+from jreader.readers.planes import ENDLESS, Indices, Plane, dealt, indexed
+from jreader.readers.trees import leaves
 
 T = TypeVar("T")
 
@@ -30,13 +34,27 @@ def at_epoch(reader: Reader[T], epoch: int) -> Reader[T]:
     Raises:
         ValueError: `epoch` is negative.
     """
-    epoch = errors.check_number("at_epoch(reader, epoch)", epoch)
+    if isinstance(epoch, np.generic | np.ndarray) or not hasattr(epoch, "__array_namespace__"):
+        epoch = errors.check_number("at_epoch(reader, epoch)", epoch)
 
-    def folded(node: Node[Any]) -> dict[str, int]:
+    def folded(node: Node[Any]) -> dict[str, Any]:
         before = getattr(node, "epoch", None)
-        return {} if before is None else {"epoch": (before * _FOLD + epoch) % 2**32}
+        return {} if before is None else {"epoch": _folded(before, epoch)}
 
     return rewritten(reader, folded)
+
+
+def _folded(before: Any, epoch: Any) -> Any:
+    """One number for two epochs, either of which may be an array of jax, traced or not."""
+    if isinstance(before, int) and isinstance(epoch, int):
+        return (before * _FOLD + epoch) % 2**32
+    outer, inner = (
+        np.array([number], np.uint32) if isinstance(number, int) else number.astype(np.uint32)
+        for number in (before, epoch)
+    )
+    return (outer * np.uint32(_FOLD) + inner).reshape(
+        np.broadcast_shapes(*map(np.shape, (before, epoch)))
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -89,6 +107,25 @@ class epochs(Node[T]):
             lambda: (epoch, count(), up.position() if up else None),
             lambda: up and up.close(),
         )
+
+    def plane(self) -> Plane | None:
+        """Place i is place i % length of epoch i // length."""
+        up = indexed(self.reader)
+        if up is None or not up.length or self.n == 0:
+            return None
+        each, columns = up.length, len(leaves(up.columns))
+
+        def member(epoch: Any, places: Indices) -> list[Indices]:
+            plane = indexed(at_epoch(self.reader, epoch))
+            return [] if plane is None else plane.route(places)
+
+        def route(places: Indices) -> list[Indices]:
+            which, local = places // each, places % each
+            if isinstance(places, np.ndarray):
+                return dealt(which, local, member, columns)
+            return member(which, local)  # a trace folds an epoch of its own for every place
+
+        return Plane(up.columns, min(each * self.n, ENDLESS) if self.n else ENDLESS, route)
 
     def _opened(self, epoch: int, inner: Position) -> Pass[T] | None:
         if self.n is not None and epoch >= self.n:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from itertools import chain, compress, islice, repeat
 from operator import length_hint
 from typing import (
+    TYPE_CHECKING,
     Any,
     ClassVar,
     Generic,
@@ -25,11 +26,14 @@ from typing import (
     TypeVar,
 )
 
-import numpy as np
 from tqdm import tqdm
 
 from jreader.errors import NotResumable, place_of_caller
+from jreader.readers.messages import described
 from jreader.readers.pictures import Line, table, under
+
+if TYPE_CHECKING:
+    from jreader.readers.planes import Plane
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -68,8 +72,9 @@ class Node(Generic[T]):
     """An op: a frozen dataclass that is itself a reader.
 
     A new op extends it, declares its arguments as fields, checks them in `__post_init__`, and
-    defines `start(at)`; `length()` too where the number of samples is known. Fields that hold
-    readers (or tuples of them) are found by themselves, so epochs and draws reach them.
+    defines `start(at)`; `length()` too where the number of samples is known, and `plane()` where it
+    only moves samples. Fields that hold readers (or tuples of them) are found by themselves, so
+    epochs and draws reach them.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True, eq=False, repr=False)
@@ -119,6 +124,15 @@ class Node(Generic[T]):
     def length(self) -> int | None:
         """The number of samples of a pass; None where it is not known or has no end."""
         return None
+
+    def plane(self) -> Plane | None:
+        """Where its samples are, for an op that does not look into them (`planes`); else None."""
+        return None
+
+    def batches(self, size: int, at: Position) -> Pass[Sequence[T]] | None:
+        """A pass in runs of `size` samples, where that is cheaper than one by one; else None."""
+        plane = self.plane()
+        return None if plane is None else plane.batches(size, at)
 
     def __getstate__(self) -> dict[str, Any]:
         """What the plan says travels; what a pass has gathered (a cache, open files) does not."""
@@ -184,11 +198,12 @@ def start(reader: Reader[T], at: Position = None) -> Pass[T]:
         raise NotResumable(at)
     if not isinstance(reader, Node):
         return _replayed(reader, at or 0)
-    if not any(True for _ in _unseeded(reader)):
-        return reader.start(at)
-    drawn, inner = at or (secrets.randbits(52), None)
-    up = start(_seeded(reader, drawn), inner)
-    return Pass(up.items, lambda: (drawn, up.position()), up.close)
+    if any(True for _ in _unseeded(reader)):
+        drawn, inner = at or (secrets.randbits(52), None)
+        up = start(_seeded(reader, drawn), inner)
+        return Pass(up.items, lambda: (drawn, up.position()), up.close)
+    plane = reader.plane()
+    return reader.start(at) if plane is None else plane.samples(at)
 
 
 def counted(items: Iterable[T], before: int = 0) -> tuple[Iterator[T], Callable[[], int]]:
@@ -345,56 +360,3 @@ def length(reader: Reader[Any]) -> int | None:
     if isinstance(reader, Node):
         return reader.length()
     return len(reader) if hasattr(reader, "__len__") else None
-
-
-def described(value: object, most: int = 80) -> str:
-    """A value in few words: arrays as shapes, functions as names, long texts cut.
-
-    >>> described(np.zeros((3, 4))), described(len), described("ab" * 100, most=10)
-    ('float64[3, 4]', 'len', "'abab...")
-    """
-    if isinstance(value, Node):
-        return repr(value)
-    if isinstance(value, np.ndarray):
-        return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
-    if isinstance(value, tuple) and len(value) <= 8 and not hasattr(value, "_fields"):
-        inside = ", ".join(described(part, most) for part in value)
-        return f"({inside},)" if len(value) == 1 else f"({inside})"
-    if isinstance(value, dict) and len(value) <= 8:
-        inside = ", ".join(f"{key!r}: {described(part, most)}" for key, part in value.items())
-        return f"{{{inside}}}"
-    if callable(value) and hasattr(value, "__qualname__"):
-        return str(value.__name__) if hasattr(value, "__name__") else str(value.__qualname__)
-    text = repr(value)
-    return text if len(text) <= most else f"{text[: most - 5]}..."
-
-
-def explain(error: Exception, node: Node[Any], fn: object, sample: object) -> None:
-    """Notes on what a user's function raised the op, its place in the plan, and the sample.
-
-    A `StopIteration` is raised as a `RuntimeError`: let through, it would end the pass in silence.
-
-    >>> from jreader import map_readers
-    >>> try:
-    ...     list(map_readers(lambda sample: 1 / sample, lambda: [1, 0])())
-    ... except ZeroDivisionError as error:
-    ...     print(*error.__notes__)  # doctest: +ELLIPSIS
-    raised by <lambda>(0) in map_readers, made at ...
-    """
-    note = (
-        f"raised by {described(fn)}({described(sample)}) in {type(node).__name__}, "
-        f"made at {node.made_at}"
-    )
-    if isinstance(error, StopIteration):
-        stopped = RuntimeError(f"{described(fn)} raised StopIteration")
-        stopped.add_note(note)
-        raise stopped from error
-    error.add_note(note)
-
-
-def refused(node: Node[Any], order: str) -> str:
-    """The position of an op that keeps no order: a text that says what to use instead."""
-    return (
-        f"{node!r}, made at {node.made_at}, hands samples over as they arrive, and no place in "
-        f"that order can be found again: use {order} to resume"
-    )

@@ -6,11 +6,9 @@ dataclass is a tree without being registered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, Generic, TypeVar, overload
-
-import numpy as np
 
 T = TypeVar("T")
 
@@ -99,9 +97,25 @@ def same_structure(tree: Any, other: Any) -> bool:
     )
 
 
+def zipped(tree: Any, parts: Sequence[Iterable[Any]]) -> Iterator[Any]:
+    """Trees of the same kind, of one value each of what stands for the leaves.
+
+    >>> list(zipped({"image": None, "label": None}, ["ab", [5, 0]]))
+    [{'image': 'a', 'label': 5}, {'image': 'b', 'label': 0}]
+    """
+    if branches(tree) is None:
+        return iter(parts[0])
+    rows = zip(*parts, strict=True)
+    whole = len(tree) == len(parts) if type(tree) in {tuple, dict} else False
+    if whole and all(branches(part) is None for part in branches(tree).values()):  # type: ignore[union-attr]  # a tuple or dict
+        return rows if type(tree) is tuple else (dict(zip(tree, row, strict=True)) for row in rows)
+    return (rebuilt(tree, iter(row)) for row in rows)
+
+
 class Columns(Sequence[T], Generic[T]):
     """A batch as stacked arrays that reads as a sequence of samples.
 
+    >>> import numpy as np
     >>> batch = Columns({"image": np.zeros((3, 28)), "label": np.array([5, 0, 4])})
     >>> len(batch), batch[2]["label"], [int(sample["label"]) for sample in batch]
     (3, np.int64(4), [5, 0, 4])
@@ -131,15 +145,7 @@ class Columns(Sequence[T], Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         """The samples, one after another."""
-        columns = self.columns
-        if isinstance(columns, np.ndarray):
-            return iter(columns)
-        if type(columns) is tuple and all(isinstance(part, np.ndarray) for part in columns):
-            return zip(*columns, strict=True)  # type: ignore[return-value]  # T is that tuple
-        rows = zip(*leaves(columns), strict=True)
-        if type(columns) is dict and len(columns) == len(leaves(columns)):
-            return (dict(zip(columns, row, strict=True)) for row in rows)  # type: ignore[misc]  # T
-        return (rebuilt(columns, iter(row)) for row in rows)
+        return zipped(self.columns, leaves(self.columns))
 
     @overload
     def __getitem__(self, index: int) -> T: ...

@@ -8,6 +8,7 @@ is damaged when it is read (`DamagedData`).
 
 from jreader.sources.columns import Table, arrays
 from jreader.sources.files import idx, mnist_json, npy, npz
+from jreader.sources.items import source
 from jreader.sources.lines import jsonl, text
 
-__all__ = ["Table", "arrays", "idx", "jsonl", "mnist_json", "npy", "npz", "text"]
+__all__ = ["Table", "arrays", "idx", "jsonl", "mnist_json", "npy", "npz", "source", "text"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
-from jreader.errors import NotResumable
-from jreader.readers import Columns, Node, Pass, Position, counted, described, leaves, map_tree
+from jreader.readers import Node, Pass, Plane, Position, described, leaves, map_tree
+from jreader.readers.planes import Indices
 
 T = TypeVar("T")
 
@@ -25,15 +26,12 @@ class Table(Node[T]):
 
     def start(self, at: Position) -> Pass[T]:
         """The position is the number of rows that are done."""
-        done, known = at or 0, len(leaves(self.columns)[0])
-        if done > known:
-            raise NotResumable(
-                f"cannot go on after sample {done} of {self!r}: it has {known} samples. Start at "
-                f"the beginning (at=None), or give it the data it had."
-            )
-        rows: Columns[T] = Columns(map_tree(lambda column: column[done:], self.columns))
-        items, count = counted(rows, done)
-        return Pass(items, count, lambda: None)
+        return self.plane().samples(at)
+
+    def plane(self) -> Plane:
+        """Sample i is row i."""
+        columns = leaves(self.columns)
+        return Plane(self.columns, len(columns[0]), _straight(len(columns)), straight=True)
 
     @property
     def unread(self) -> bool:  # type: ignore[override]  # a flag elsewhere
@@ -43,6 +41,10 @@ class Table(Node[T]):
     def length(self) -> int | None:
         """The number of rows."""
         return len(leaves(self.columns)[0])
+
+
+def _straight(columns: int) -> Callable[[Indices], list[Indices]]:
+    return lambda places: [places] * columns
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)

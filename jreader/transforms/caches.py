@@ -18,7 +18,7 @@ from itertools import islice
 from typing import ClassVar, Generic, Literal, TypeVar
 
 from jreader import errors
-from jreader.readers import Node, Pass, Position, Reader, counted, length, start
+from jreader.readers import Node, Pass, Plane, Position, Reader, counted, indexed, length, start
 
 T = TypeVar("T")
 
@@ -80,6 +80,10 @@ class cache(Node[T]):
     def length(self) -> int | None:
         """That of `reader`."""
         return length(self.reader)
+
+    def plane(self) -> Plane | None:
+        """That of `reader`: what is indexed need not be kept to be found again."""
+        return indexed(self.reader)
 
     @property
     def _shelf(self) -> _Shelf[T]:

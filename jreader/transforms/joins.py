@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from jreader import errors
 from jreader.readers import Node, Pass, Position, Reader, counted, described, length, start
+from jreader.readers.planes import Plane, beside, end_to_end, indexed
 from jreader.transforms.maps import close, positions, shortest, started
 
 T = TypeVar("T")
@@ -78,6 +79,14 @@ class compose(Node[tuple[Any, ...]]):
         """That of the shortest reader."""
         return shortest(self.readers)
 
+    def plane(self) -> Plane | None:
+        """The planes side by side, unless they are not aligned, which is told at their end."""
+        planes = [plane for plane in map(indexed, self.readers) if plane]
+        unequal = len({plane.length for plane in planes}) != 1
+        if len(planes) < len(self.readers) or (unequal and self.check_alignment) or not planes:
+            return None
+        return beside(planes)
+
 
 def _flat(row: tuple[Any, ...]) -> tuple[Any, ...]:
     flat: tuple[Any, ...] = ()
@@ -139,3 +148,10 @@ class chain(Node[T]):
         """The sum of all, where all are known."""
         known = [length(reader) for reader in self.readers]
         return None if None in known else sum(n for n in known if n is not None)
+
+    def plane(self) -> Plane | None:
+        """The planes end to end, where their columns are alike."""
+        planes = [plane for plane in map(indexed, self.readers) if plane]
+        if len(planes) < len(self.readers) or not planes:
+            return None
+        return end_to_end(planes)

@@ -13,6 +13,7 @@ import numpy as np
 from jreader import errors, orders
 from jreader.readers import Node, Pass, Position, Reader, counted, described, length, start
 from jreader.readers.nodes import seeded_below
+from jreader.readers.planes import Indices, Plane, rerouted
 
 T = TypeVar("T")
 
@@ -99,6 +100,43 @@ class shuffle(Node[T]):
     def length(self) -> int | None:
         """That of `reader`."""
         return length(self.reader)
+
+    def plane(self) -> Plane | None:
+        """The place that the order of its window says; an unseeded shuffle waits for a draw."""
+        if self.seed is None:
+            return None
+        return rerouted(self.reader, lambda known: known, self._order)
+
+    def _order(self, places: Indices, known: int) -> Indices:
+        size = known if self.buf_size is None else min(self.buf_size, known)
+        if size < 2:
+            return places
+        path = (self.seed, self.epoch, seeded_below(self))
+        if size == known:
+            return orders.permutation(places, known, orders.key(*path, 0))
+        window, place = places // size, places % size
+        keys = _keys(path, window)
+        if not (short := known % size):
+            return window * size + orders.permutation(place, size, keys)
+        namespace = places.__array_namespace__()
+        last = window == known // size
+        # every place in a window of either size, since a trace computes both
+        moved = orders.permutation(place, size, keys)
+        if namespace is not np or last.any():
+            rest = orders.permutation(namespace.minimum(place, short - 1), short, keys)
+            moved = namespace.where(last, rest, moved)
+        return window * size + moved
+
+
+def _keys(path: tuple[Any, ...], window: Indices) -> orders.Key:
+    """A key for each place; on the host, where places come in runs, one for each window."""
+    if not isinstance(window, np.ndarray) or not window.size:
+        return orders.key(*path, window)
+    first, last = int(window.min()), int(window.max())
+    if last - first >= window.size:
+        return orders.key(*path, window)
+    keys = orders.key(*path, np.arange(first, last + 1))
+    return orders.Key(*(word[window - first] for word in keys))
 
 
 def as_seed(seed: Any, call: str = "shuffle(reader, buf_size, seed)") -> int:

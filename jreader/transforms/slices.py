@@ -7,7 +7,8 @@ from itertools import islice
 from typing import ClassVar, Literal, TypeVar
 
 from jreader import errors
-from jreader.readers import Node, Pass, Position, Reader, counted, length, start
+from jreader.readers import Node, Pass, Position, Reader, counted, length, rerouted, start
+from jreader.readers.planes import Indices, Plane
 
 T = TypeVar("T")
 
@@ -45,6 +46,10 @@ class firstn(Node[T]):
         known = length(self.reader)
         return None if known is None else min(self.n, known)
 
+    def plane(self) -> Plane | None:
+        """The same places, up to `n`."""
+        return rerouted(self.reader, lambda known: min(self.n, known), _same)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class skip(Node[T]):
@@ -75,6 +80,14 @@ class skip(Node[T]):
         """What is left after `n`."""
         known = length(self.reader)
         return None if known is None else max(known - self.n, 0)
+
+    def plane(self) -> Plane | None:
+        """Place i is place i + n."""
+        return rerouted(
+            self.reader,
+            lambda known: max(known - self.n, 0),
+            lambda places, _known: places + self.n,
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -121,7 +134,20 @@ class shard(Node[T]):
     def length(self) -> int | None:
         """The share of this part."""
         known = length(self.reader)
-        return None if known is None else len(range(self.index, known, self.num_shards))
+        return None if known is None else self._share(known)
+
+    def plane(self) -> Plane | None:
+        """Place i is place i * num_shards + index."""
+        return rerouted(
+            self.reader, self._share, lambda places, _known: places * self.num_shards + self.index
+        )
+
+    def _share(self, known: int) -> int:
+        return len(range(self.index, known, self.num_shards))
+
+
+def _same(places: Indices, _known: int) -> Indices:
+    return places
 
 
 def _strided(reader: Reader[T], at: Position, first: int, step: int) -> Pass[T]:

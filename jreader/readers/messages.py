@@ -1,0 +1,63 @@
+"""What errors and plans say of values: in few words, by name, with the place in the plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from jreader.readers.nodes import Node
+
+
+def described(value: object, most: int = 80) -> str:
+    """A value in few words: arrays as shapes, functions as names, long texts cut.
+
+    >>> described(np.zeros((3, 4))), described(len), described("ab" * 100, most=10)
+    ('float64[3, 4]', 'len', "'abab...")
+    """
+    if hasattr(value, "made_at"):  # an op: all of its plan
+        return repr(value)
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
+    if isinstance(value, tuple) and len(value) <= 8 and not hasattr(value, "_fields"):
+        inside = ", ".join(described(part, most) for part in value)
+        return f"({inside},)" if len(value) == 1 else f"({inside})"
+    if isinstance(value, dict) and len(value) <= 8:
+        inside = ", ".join(f"{key!r}: {described(part, most)}" for key, part in value.items())
+        return f"{{{inside}}}"
+    if callable(value) and hasattr(value, "__qualname__"):
+        return str(value.__name__) if hasattr(value, "__name__") else str(value.__qualname__)
+    text = repr(value)
+    return text if len(text) <= most else f"{text[: most - 5]}..."
+
+
+def explain(error: Exception, node: Node[Any], fn: object, sample: object) -> None:
+    """Notes on what a user's function raised the op, its place in the plan, and the sample.
+
+    A `StopIteration` is raised as a `RuntimeError`: let through, it would end the pass in silence.
+
+    >>> from jreader import map_readers
+    >>> try:
+    ...     list(map_readers(lambda sample: 1 / sample, lambda: [1, 0])())
+    ... except ZeroDivisionError as error:
+    ...     print(*error.__notes__)  # doctest: +ELLIPSIS
+    raised by <lambda>(0) in map_readers, made at ...
+    """
+    note = (
+        f"raised by {described(fn)}({described(sample)}) in {type(node).__name__}, "
+        f"made at {node.made_at}"
+    )
+    if isinstance(error, StopIteration):
+        stopped = RuntimeError(f"{described(fn)} raised StopIteration")
+        stopped.add_note(note)
+        raise stopped from error
+    error.add_note(note)
+
+
+def refused(node: Node[Any], order: str) -> str:
+    """The position of an op that keeps no order: a text that says what to use instead."""
+    return (
+        f"{node!r}, made at {node.made_at}, hands samples over as they arrive, and no place in "
+        f"that order can be found again: use {order} to resume"
+    )

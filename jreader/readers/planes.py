@@ -1,0 +1,387 @@
+"""The index plane: batches without samples.
+
+A reader is *indexed* when the place of a sample is enough to find it: it knows its `columns` (what
+there is to gather from), its length, and a `route` from places to rows. An op that does not look
+into samples only reroutes, so over an indexed reader it is indexed too, and needs one more method,
+`plane()`. Then nothing is read that is not asked for: a pass goes on anywhere at once, a shuffle
+without a window holds nothing, and a batch is one gather for each column, whose cost a sample is
+that of a copy.
+
+The naive pass (`start`) is the specification: tests/test_planes.py holds that both give the same
+samples, and that a route gives the same rows under NumPy and under a trace of jax.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, repeat
+from operator import getitem, is_
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from jreader.errors import NotResumable
+from jreader.readers.nodes import Node, Pass, Position, Reader, counted
+from jreader.readers.trees import (
+    Columns,
+    branches,
+    leaves,
+    map_tree,
+    rebuilt,
+    same_structure,
+    zipped,
+)
+from jreader.staging import Staging
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Indices: TypeAlias = Any
+"""An array of integers, of NumPy or jax, traced or not."""
+
+ENDLESS = 1 << 62
+"""The length of a plane without an end; products with it stay in 64 bits."""
+
+_AT_FIRST, _AT_ONCE = 256, 16384  # places that are routed in one go: NumPy's calls cost too
+_PAGE = 4096
+
+
+class Gathers(Protocol):
+    """A column that is no array: it makes its rows when they are asked for."""
+
+    def __len__(self) -> int:
+        """The number of rows."""
+
+    def gather(self, rows: Array, out: Array | None = None) -> Any:
+        """Those rows: an array, a tree of arrays, or a list where they are not to be stacked."""
+
+    def each(self, rows: Array) -> Iterator[Any]:
+        """Those rows one by one, each made when it is asked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """An indexed reader: sample i is row `route([i])` of the columns.
+
+    >>> from jreader import arrays, chain, skip
+    >>> plane = indexed(chain(skip(arrays(np.arange(5) * 10), 3), arrays(np.arange(3))))
+    >>> plane.length, plane.route(np.arange(5))
+    (5, [array([3, 4, 5, 6, 7])])
+    >>> list(plane.take(np.array([0, 4])))
+    [np.int64(30), np.int64(2)]
+
+    Attributes:
+        columns: A tree of arrays, or of columns that gather.
+        length: The number of samples; `ENDLESS` for no end.
+        route: Gives, for an array of places, the rows of each column, in the order of the leaves.
+        straight: Whether every row is its place.
+    """
+
+    columns: Any
+    length: int
+    route: Callable[[Indices], list[Indices]]
+    straight: bool = field(default=False, kw_only=True)
+
+    def take(self, places: Array) -> Sequence[Any]:
+        """The samples of these places."""
+        return Gathering(self.columns, len(places))(self.rows(places))
+
+    def rows(self, places: Array) -> list[Array]:
+        """The rows of places, checked once: the gather itself does not look."""
+        routed = self.route(places)
+        for rows, column in zip(routed, leaves(self.columns), strict=True):
+            if len(rows) and not (rows.min() >= 0 and rows.max() < len(column)):
+                raise IndexError(f"places {places} lead to rows {rows}, out of {len(column)}")
+        return routed
+
+    def samples(self, at: Position) -> Pass[Any]:
+        """One by one, views where rows are arrays; the position is the number of the next one."""
+        done = self._place(at)
+
+        def runs() -> Iterator[Iterator[Any]]:
+            low, many = done, _AT_FIRST
+            columns = leaves(self.columns)
+            while low < self.length:
+                places = np.arange(low, min(low + many, self.length))
+                parts = list(map(_each, columns, self.rows(places)))
+                yield zipped(self.columns, parts)
+                low, many = low + many, min(2 * many, _AT_ONCE)
+
+        items, count = counted(chain.from_iterable(runs()), done)
+        return Pass(items, count, lambda: None)
+
+    def batches(self, size: int, at: Position) -> Pass[Sequence[Any]]:
+        """In runs of `size`, the last one shorter; the position is as that of `samples`."""
+        done = self._place(at)
+        gathered = Gathering(self.columns, size)
+
+        def deal() -> Iterator[Sequence[Any]]:
+            nonlocal done
+            while done < self.length:
+                many = max(_AT_ONCE // size, 1) * size
+                places = np.arange(done, min(done + many, self.length))
+                routed = self.rows(places)
+                for low in range(0, len(places), size):
+                    high = min(low + size, len(places))
+                    done += high - low
+                    yield gathered([rows[low:high] for rows in routed])
+
+        return Pass(deal(), lambda: done, lambda: None)
+
+    def _place(self, at: Position) -> int:
+        done = 0 if at is None else at
+        if not isinstance(done, int) or done > self.length:
+            seen = f"{self.length:,} samples" if isinstance(done, int) else "places that are ints"
+            raise NotResumable(
+                f"cannot go on after sample {done} of {map_tree(_shape, self.columns)}: it has "
+                f"{seen}. Start at the beginning (at=None), or give it the data it had."
+            )
+        return done
+
+
+def indexed(reader: Reader[Any]) -> Plane | None:
+    """The plane of a reader; None where samples have to be read to be found.
+
+    >>> from jreader import arrays, filter, shuffle
+    >>> digits = arrays(np.arange(10))
+    >>> indexed(shuffle(digits, seed=0)).length, indexed(filter(bool, digits)) is None
+    (10, True)
+    """
+    return reader.plane() if isinstance(reader, Node) else None
+
+
+def rerouted(
+    reader: Reader[Any],
+    length: Callable[[int], int],
+    order: Callable[[Indices, int], Indices],
+) -> Plane | None:
+    """The plane of an op whose sample i is sample `order(i)` of its reader.
+
+    Args:
+        reader: What it reads.
+        length: Its length, given that of the reader.
+        order: Arithmetic on an array of places, of NumPy or jax, given the length of the reader.
+    """
+    up = indexed(reader)
+    if up is None:
+        return None
+    known, route = up.length, up.route
+    return Plane(up.columns, length(known), lambda places: route(order(places, known)))
+
+
+def beside(planes: Sequence[Plane]) -> Plane | None:
+    """Planes side by side, as `compose` flattens samples: tuples are laid into the row."""
+    if any(_opaque(plane.columns) for plane in planes):
+        return None  # whether its samples are tuples, only reading one would tell
+    columns = [
+        plane.columns if isinstance(plane.columns, tuple) else (plane.columns,) for plane in planes
+    ]
+    return Plane(
+        sum(map(tuple, columns), ()),
+        min(plane.length for plane in planes),
+        lambda places: [rows for plane in planes for rows in plane.route(places)],
+    )
+
+
+def end_to_end(planes: Sequence[Plane]) -> Plane | None:
+    """Planes one after another; None where their columns differ in structure, dtype or shape."""
+    if len(planes) == 1:
+        return planes[0]
+    first = leaves(planes[0].columns)
+    for plane in planes[1:]:
+        if not same_structure(planes[0].columns, plane.columns):
+            return None
+        if not all(map(_alike, first, leaves(plane.columns))):
+            return None
+    parts = list(zip(*(leaves(plane.columns) for plane in planes), strict=True))
+    columns = [column[0] if _one(column) else Joined(column) for column in parts]
+    shift = [
+        [0] * len(planes) if _one(column) else _starts([len(part) for part in column])
+        for column in parts
+    ]
+    starts = _starts([plane.length for plane in planes])
+    length = min(starts[-1] + planes[-1].length, ENDLESS)
+    straight = all(plane.straight for plane in planes) and not any(map(_one, parts))
+
+    def member(number: int, places: Indices) -> list[Indices]:
+        routed = planes[number].route(places)
+        return [rows + shift[column][number] for column, rows in enumerate(routed)]
+
+    def route(places: Indices) -> list[Indices]:
+        if straight:
+            return [places] * len(parts)
+        namespace = places.__array_namespace__()
+        ends = [start for start in starts[1:] if start < ENDLESS]
+        which = namespace.searchsorted(namespace.asarray(ends), places, side="right")
+        local = places - namespace.asarray(starts[: len(ends) + 1])[which]
+        sizes = [plane.length for plane in planes[: len(ends) + 1]]
+        if isinstance(places, np.ndarray):
+            return dealt(which, local, member, len(parts))
+        return _selected(which, local, member, sizes, len(parts))
+
+    tree = rebuilt(planes[0].columns, iter(columns))
+    return Plane(tree, length, route, straight=straight)
+
+
+def dealt(
+    which: Array, local: Array, member: Callable[[int, Array], list[Array]], columns: int
+) -> list[Array]:
+    """Rows of sample `local` of member `which`, for each column: each member routes its own."""
+    out = [np.empty_like(local) for _ in range(columns)]
+    for number, here in parted(which):
+        for rows, routed in zip(out, member(number, local[here]), strict=True):
+            rows[here] = routed
+    return out
+
+
+def _selected(
+    which: Indices,
+    local: Indices,
+    member: Callable[[int, Indices], list[Indices]],
+    sizes: Sequence[int],
+    columns: int,
+) -> list[Indices]:
+    """The same in a trace, which asks every member for all, and selects."""
+    namespace = local.__array_namespace__()
+    routed = [local] * columns
+    for number, size in enumerate(sizes):
+        if size:  # an order of nothing cannot be traced
+            mine = which == number
+            rows = member(number, namespace.where(mine, local, 0))
+            routed = [namespace.where(mine, *pair) for pair in zip(rows, routed, strict=True)]
+    return routed
+
+
+def parted(which: Array) -> Iterator[tuple[int, Any]]:
+    """Each number that occurs, and where: a slice if it is the only one."""
+    if len(which) and which[0] == which[-1] and (which == which[0]).all():
+        yield int(which[0]), slice(None)
+        return
+    order = np.argsort(which, kind="stable")
+    cuts = np.flatnonzero(np.diff(which[order])) + 1
+    for run in np.split(order, cuts) if len(order) else []:
+        yield int(which[run[0]]), run
+
+
+class Joined:
+    """Columns end to end, as one column."""
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        flat = [each for part in parts for each in getattr(part, "parts", (part,))]
+        self.parts, self.starts = flat, np.array(_starts([len(part) for part in flat]))
+        self.shape = (sum(map(len, flat)), *flat[0].shape[1:])
+        self.dtype = flat[0].dtype
+
+    def __len__(self) -> int:
+        return int(self.starts[-1]) + len(self.parts[-1])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.concatenate([np.asarray(part, dtype) for part in self.parts])
+
+    def each(self, rows: Array) -> Iterator[Any]:
+        """The rows as their parts have them."""
+        which = np.searchsorted(self.starts, rows, "right") - 1
+        local = rows - self.starts[which]
+        return map(getitem, map(self.parts.__getitem__, which.tolist()), local.tolist())
+
+    def gather(self, rows: Array, out: Array | None = None) -> Array:
+        """A few rows from many parts one by one, many from few part by part."""
+        out = np.empty((len(rows), *self.shape[1:]), self.dtype) if out is None else out
+        which = np.searchsorted(self.starts, rows, "right") - 1
+        local = rows - self.starts[which]
+        if len(self.parts) * 4 > len(rows):
+            for place, (part, row) in enumerate(zip(which.tolist(), local.tolist(), strict=True)):
+                out[place] = self.parts[part][row]
+        else:
+            for part, here in parted(which):
+                out[here] = np.take(self.parts[part], local[here], axis=0, mode="clip")
+        return out
+
+
+class Gathering:
+    """What gathers batches of up to `size` samples from columns, into staged memory."""
+
+    def __init__(self, columns: Any, size: int) -> None:
+        self.tree = columns
+        self.gathers = [_gatherer(column, size) for column in leaves(columns)]
+        self.flat = type(columns) is tuple and len(columns) == len(self.gathers)
+
+    def __call__(self, routed: Sequence[Array]) -> Sequence[Any]:
+        """The samples of those rows of each column."""
+        parts = [gather(rows) for gather, rows in zip(self.gathers, routed, strict=True)]
+        tree = tuple(parts) if self.flat else rebuilt(self.tree, iter(parts))
+        return tree if isinstance(tree, list) else Columns(tree)
+
+
+def _gatherer(column: Any, size: int) -> Callable[[Array], Any]:
+    if isinstance(column, Joined):
+        staged = Staging(size, column.shape[1:], column.dtype)
+        return lambda rows: column.gather(rows, staged(len(rows)))
+    if not isinstance(column, np.ndarray):
+        gather: Callable[[Array], Any] = column.gather
+        return gather
+    staged = Staging(size, column.shape[1:], column.dtype)
+    if column.dtype.hasobject:
+        return column.__getitem__
+    if _is_mapped(column):
+        return lambda rows: _in_storage_order(column, rows, staged(len(rows)))
+    # clip, since the rows were checked: to raise, take would gather into a buffer first
+    return lambda rows: np.take(column, rows, axis=0, out=staged(len(rows)), mode="clip")
+
+
+def _is_mapped(column: Array | None) -> bool:
+    """Whether a column lies in a file."""
+    while isinstance(column, np.ndarray):
+        if isinstance(column, np.memmap):
+            return True
+        column = column.base
+    return isinstance(getattr(column, "obj", column), mmap.mmap)
+
+
+def _in_storage_order(column: Array, rows: Array, out: Array) -> Array:
+    """The rows in the order asked for, read in the order of the file."""
+    order = np.argsort(rows, kind="stable")
+    if column.nbytes // max(len(column), 1) < _PAGE:
+        out[order] = np.take(column, rows[order], axis=0, mode="clip")
+    else:
+        for place, row in zip(order.tolist(), rows[order].tolist(), strict=True):
+            out[place] = column[row]
+    return out
+
+
+def _each(column: Any, rows: Array) -> Iterator[Any]:
+    """The rows of a column one by one: views of an array, not copies."""
+    if isinstance(column, np.ndarray):
+        return map(getitem, repeat(column), rows.tolist())
+    each: Iterator[Any] = column.each(rows)
+    return each
+
+
+def _alike(column: Any, other: Any) -> bool:
+    """Whether rows of both fit into one array."""
+    if _opaque(column) or _opaque(other):
+        return column is other
+    return bool(column.dtype == other.dtype and column.shape[1:] == other.shape[1:])
+
+
+def _opaque(column: Any) -> bool:
+    """Whether only its rows tell what they are."""
+    return branches(column) is None and not isinstance(column, (np.ndarray, Joined))
+
+
+def _one(column: Sequence[Any]) -> bool:
+    """Whether all members gather from one and the same column."""
+    return all(map(is_, column, [column[0]] * len(column)))
+
+
+def _starts(lengths: Sequence[int]) -> list[int]:
+    """Where each begins, laid end to end."""
+    starts = [0]
+    for length in lengths[:-1]:
+        starts.append(min(starts[-1] + length, ENDLESS))
+    return starts
+
+
+def _shape(column: Any) -> str:
+    shape = getattr(column, "shape", (len(column),))
+    return f"{getattr(column, 'dtype', 'samples')}[{', '.join(map(str, shape))}]"

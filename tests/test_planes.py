@@ -1,0 +1,214 @@
+"""The index plane changes nothing: naive == gathered == traced, on random plans over arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from graphs import OPS, Recipe, canonical, op_recipes, see
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import jreader
+from jreader import Columns, arrays, at_epoch, batch, chain, compose, epochs, shuffle
+from jreader.readers import indexed, start
+from jreader.readers.trees import leaves
+
+DTYPES = ["int16", "float32"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of arrays, as a plain function with a length: nothing about it is indexed."""
+
+    count: int
+    base: int
+    form: str
+
+    @property
+    def columns(self):
+        rows = np.arange(self.count) + 100 * self.base
+        if self.form == "bare":
+            return rows
+        if self.form == "tuple":
+            return rows, rows[:, None] * np.ones(2, np.float32)
+        return {"id": rows, "inner": (rows % 7, rows[:, None])}
+
+    def __call__(self):
+        return iter(Columns(self.columns))
+
+    def __len__(self):
+        return self.count
+
+
+rows = st.builds(
+    lambda count, base, form: Recipe(None, {}, leaf=Rows(count, base, form)),
+    st.integers(0, 25),
+    st.integers(0, 3),
+    st.sampled_from(["bare", "tuple", "tree"]),
+)
+
+
+@cache
+def plans(depth=4):
+    if depth == 0:
+        return rows
+    below = deeper(depth - 1)
+    return st.one_of(below, *[op_recipes(op, below) for op in OPS])
+
+
+@st.composite
+def deeper(draw, depth):
+    return draw(plans(depth))
+
+
+def naive(recipe):
+    return recipe.build()
+
+
+def fast(recipe):
+    return recipe.build(lambda leaf: arrays(leaf.columns))
+
+
+seeded = deeper(4).filter(lambda recipe: recipe.seeded)
+moving = seeded.filter(lambda recipe: indexed(fast(recipe)) is not None)
+
+
+@given(seeded)
+def test_a_plan_over_arrays_gives_the_samples_of_the_same_plan_over_functions(recipe):
+    assert see(fast(recipe)).samples == see(naive(recipe)).samples
+
+
+@given(moving, st.integers(0, 3))
+def test_an_indexed_plan_is_the_naive_one_in_every_epoch(recipe, epoch):
+    plan, plain = at_epoch(fast(recipe), epoch), at_epoch(naive(recipe), epoch)
+    assert see(plan).samples == see(plain).samples
+
+
+@given(moving, st.integers(1, 7), st.booleans())
+def test_gathered_batches_are_the_naive_ones_from_every_position_on(recipe, size, drop_last):
+    naively = [list(samples) for samples in batch(naive(recipe), size, drop_last)()][:12]
+    plan = batch(fast(recipe), size, drop_last)
+    gathered = see(plan, limit=12)
+    assert gathered.samples == list(map(canonical, naively))
+    for place, position in enumerate(gathered.positions[:-1]):
+        assert see(plan, position, 12 - place).samples == gathered.samples[place:]
+
+
+@given(moving, st.integers(0, 3))
+@settings(max_examples=60)
+def test_a_traced_route_is_the_route(recipe, epoch):
+    plan = fast(recipe)
+    plane = indexed(plan)
+    many = min(plane.length, 40)
+    if not many:
+        return
+    places = np.arange(many)
+
+    @jax.jit
+    def traced(places, epoch):
+        return indexed(at_epoch(plan, epoch)).route(places)
+
+    expected = indexed(at_epoch(plan, epoch)).route(places)
+    for rows, other in zip(traced(jnp.asarray(places), epoch), expected, strict=True):
+        np.testing.assert_array_equal(rows, other)
+
+
+@given(moving)
+def test_take_gives_any_samples_in_any_order(recipe):
+    plane = indexed(fast(recipe))
+    whole = see(naive(recipe)).samples
+    places = np.flatnonzero(np.arange(len(whole)) % 3 == 1)[::-1]
+    assert list(map(canonical, plane.take(places))) == [whole[place] for place in places]
+
+
+def test_every_op_that_only_moves_samples_is_indexed():
+    rows = arrays(np.arange(10))
+    plan = jreader.Pipeline(rows).shuffle(4, seed=1).skip(1).firstn(8).shard(2, 1)
+    plan = plan.chain(rows).cache().buffered(3).epochs(2)
+    assert indexed(plan).length == 28
+    assert indexed(compose(plan, plan)).length == 28
+    assert indexed(epochs(rows)) is not None
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_no_sample_is_touched_where_batches_are_gathered(drop_last):
+    plan = batch(shuffle(arrays(np.arange(10), np.arange(10.0)), seed=0), 4, drop_last)
+    batches = list(plan())
+    assert all(isinstance(samples, Columns) for samples in batches)
+    assert [len(samples) for samples in batches] == [4, 4, 2][: 2 if drop_last else 3]
+    assert sorted(
+        np.concatenate([samples.columns[0] for samples in list(batch(plan.reader, 4)())])
+    ) == list(range(10))
+
+
+def test_a_global_shuffle_holds_no_samples_and_begins_at_once():
+    whole = shuffle(jreader.source(Squares(10**12), batched=True), seed=3)
+    first = next(iter(batch(whole, 4)()))
+    again = start(batch(whole, 4), 10**11)
+    assert np.sqrt(first.columns).astype(int).max() < 10**12
+    assert len(next(again.items)) == 4
+    assert again.position() == 10**11 + 4
+
+
+class Squares:
+    """A synthetic data set: nothing of it is in memory."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, rows):
+        return rows.astype(np.float64) ** 2
+
+
+def test_chains_of_a_thousand_parts_gather_the_right_rows():
+    parts = [arrays(np.arange(begin, begin + 3)) for begin in range(0, 3000, 3)]
+    assert sorted(int(row) for row in shuffle(chain(*parts), seed=0)()) == list(range(3000))
+    gathered = batch(shuffle(chain(*parts), seed=0), 7)
+    assert [int(row) for samples in gathered() for row in samples] == [
+        int(row) for row in shuffle(chain(*parts), seed=0)()
+    ]
+
+
+def test_unlike_columns_are_chained_without_a_plane():
+    plan = chain(arrays(np.arange(2)), arrays(np.arange(2.0)))
+    assert indexed(plan) is None
+    assert [row.dtype.kind for row in plan()] == ["i", "i", "f", "f"]
+
+
+def test_readers_that_do_not_align_say_so_at_their_end_also_over_arrays():
+    plan = batch(compose(arrays(np.arange(3)), arrays(np.arange(4))), 2)
+    with pytest.raises(jreader.ComposeNotAligned):
+        list(plan())
+    shortest = compose(arrays(np.arange(3)), arrays(np.arange(4)), check_alignment=False)
+    assert len(list(batch(shortest, 2)())) == 2
+
+
+@pytest.mark.parametrize("width", [3, 3000])
+def test_mapped_files_are_gathered_in_the_order_asked_for(tmp_path, width):
+    rows = np.arange(50 * width, dtype=np.uint16).reshape(50, width)
+    np.save(tmp_path / "rows.npy", rows)
+    plan = batch(shuffle(jreader.npy(tmp_path / "rows.npy"), seed=5), 16)
+    expected = batch(shuffle(arrays(rows), seed=5), 16)
+    for mapped, held in zip(plan(), expected(), strict=True):
+        np.testing.assert_array_equal(mapped.columns, held.columns)
+
+
+def test_a_route_out_of_the_columns_is_refused_before_the_gather():
+    plane = indexed(arrays(np.arange(3)))
+    with pytest.raises(IndexError, match="out of 3"):
+        plane.take(np.array([0, 3]))
+
+
+def test_leaves_of_a_plane_are_routed_in_their_order():
+    tree = {"b": np.arange(4), "a": (np.arange(4) * 2,)}
+    plane = indexed(shuffle(arrays(tree), seed=1))
+    routed = plane.route(np.arange(4))
+    assert len(routed) == len(leaves(plane.columns)) == 2
