@@ -69,6 +69,20 @@ class Placement:
             return dtype
         return np.dtype(_NARROW.get(dtype.name, dtype))
 
+    def chunked(self) -> Placement:
+        """That of feeds that begin with an axis of steps, which no device splits.
+
+        The pmap layout keeps its devices in front: [D, k, n, ...].
+        """
+        if self.parts or self.target is None or self.target == "host":
+            return self
+        shardings = iter([_behind(sharding) for sharding in self._targets()])
+        return replace(
+            self,
+            target=rebuilt(self.target, shardings),
+            mask=_behind(self.mask) if self.mask else None,
+        )
+
     def put(self, feed: Any) -> Any:
         """The feed on its devices: one call for the whole tree, whose order is kept.
 
@@ -79,7 +93,7 @@ class Placement:
         every = leaves(feed)
         places = [place for place, leaf in enumerate(every) if placeable(leaf)]
         arrays = [every[place] for place in places]
-        with self._modes():
+        with self.modes():
             if self.target is None:
                 placed = jax.device_put(arrays)
             else:
@@ -95,7 +109,7 @@ class Placement:
             return list(map(_own_part, arrays, targets))
         return jax.device_put(arrays, targets)  # type: ignore[no-any-return]  # the same tree
 
-    def _modes(self) -> ExitStack:
+    def modes(self) -> ExitStack:
         """The modes that were on when this was made, whatever they are here and now."""
         modes = ExitStack()
         if _x64() != self.x64:
@@ -207,6 +221,18 @@ def _along_rows(sharding: Sharding) -> Sharding:
     if isinstance(sharding, NamedSharding) and len(sharding.spec) > 1:
         return NamedSharding(sharding.mesh, PartitionSpec(*sharding.spec[:1]))
     return sharding
+
+
+def _behind(sharding: Sharding) -> Sharding:
+    """That of arrays with one more axis in front."""
+    if isinstance(sharding, NamedSharding):
+        return NamedSharding(sharding.mesh, PartitionSpec(None, *sharding.spec))
+    if len(sharding.device_set) == 1:
+        return sharding
+    raise TypeError(
+        f"chunk(k) needs a NamedSharding, which can be moved behind the axis of steps, not "
+        f"{sharding!r}: load with a Mesh, or with NamedSharding(mesh, spec)."
+    )
 
 
 def _own_part(rows: np.ndarray[Any, Any], sharding: Sharding) -> jax.Array:

@@ -102,6 +102,11 @@ class Column:
         array = cast(array, canonical(native) if self.dtype is None else self.dtype, name)
         return array if self.shape is None else self._shaped(array, self.shape)
 
+    def traced(self, array: Any) -> Any:
+        """The same of an array of jax, whose values are not known yet."""
+        array = array if self.dtype is None else array.astype(self.dtype)
+        return array if self.shape is None else self._shaped(array, self.shape)
+
     def _shaped(self, array: Array, shape: tuple[int | None, ...]) -> Array:
         inner = known(shape[1:])
         other_rank = array.ndim != len(shape)

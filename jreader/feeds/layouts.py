@@ -120,6 +120,21 @@ class Feeds:
         _check_lengths(columns, feeds)
         return rebuilt(batch, iter(feeds))
 
+    def traced(self, batch: Any) -> Any:
+        """The feed of a batch of arrays of jax, traced or not; values are not looked at.
+
+        Raises:
+            FeedMismatch: The arrays do not fit the feed_list, as far as shapes tell.
+        """
+        batch = batch.columns if isinstance(batch, Columns) else batch
+        if not self._columns:
+            return map_tree(lambda array: array.astype(self.canonical(array.dtype)), batch)
+        picked = self._picked([batch], "the batch", lists=True)
+        return {
+            column.name: column.traced(array)
+            for column, (array,) in zip(self._columns, picked, strict=True)
+        }
+
     def specs(self, batch_size: int) -> dict[str, tuple[tuple[int, ...], DType]] | None:
         """Shape and dtype of each field at a batch size; None where only a batch can tell.
 

@@ -10,9 +10,10 @@ is dropped, or padded under a mask that every feed of that loader then carries. 
 and where no devices need equal parts of it, is a short last batch handed over as it is.
 """
 
+from jreader.loaders.functions import as_function
 from jreader.loaders.loader import DataLoader
 from jreader.loaders.passes import FeedPass
 from jreader.loaders.pyreaders import PyReader
 from jreader.loaders.training import train
 
-__all__ = ["DataLoader", "FeedPass", "PyReader", "train"]
+__all__ = ["DataLoader", "FeedPass", "PyReader", "as_function", "train"]

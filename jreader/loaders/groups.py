@@ -44,6 +44,7 @@ class Grouping:
         drop_last: Whether short groups are left out, not padded.
         rows: Samples of a full batch; None until the first one tells.
         return_list: Whether feeds are lists in the order of the feed_list, not dicts.
+        chunk: How many steps make one feed; None for feeds without an axis of steps.
     """
 
     feeds: Feeds
@@ -53,6 +54,23 @@ class Grouping:
     drop_last: bool
     rows: int | None = None
     return_list: bool = False
+    chunk: int | None = None
+
+    @property
+    def batches(self) -> int:
+        """How many batches make a feed."""
+        return ((self.placement.parts or 1) if self.beside else 1) * (self.chunk or 1)
+
+    @property
+    def axes(self) -> int:
+        """How many leading axes of a feed count samples."""
+        return 1 + (self.placement.parts is not None) + (self.chunk is not None)
+
+    @property
+    def placed(self) -> Placement:
+        """Where feeds go, their mask and their axis of steps included."""
+        placement = self.placement.with_mask() if self.masked else self.placement
+        return placement.chunked() if self.chunk else placement
 
     @property
     def masked(self) -> bool:
@@ -67,21 +85,20 @@ class Grouping:
             self.rows = counts[0]
             if not self.beside:
                 self.placement.check(self.rows)
-        parts = (self.placement.parts or 1) if self.beside else 1
         if max(counts) > self.rows:
             raise FeedMismatch(
                 f"a batch of {max(counts)} samples came after batches of {self.rows}: all batches "
                 f"of a loader need one size, but for a short last one. Use jreader.batch, or "
                 f"set_sample_generator, which batches by itself."
             )
-        short = len(counts) < parts or min(counts) < self.rows
+        short = len(counts) < self.batches or min(counts) < self.rows
         if short and self.drop_last:
             return None
         if self.drop_last:
             return self._finished(self._laid_out(batches))
         full = [padded(batch, self.rows) for batch in batches]
         nothing = map_tree(np.zeros_like, full[0][0]), np.zeros(self.rows, bool)
-        full += [nothing] * (parts - len(full))
+        full += [nothing] * (self.batches - len(full))
         mask = self._laid_out([mask for _, mask in full])
         return self._finished(self._laid_out([feed for feed, _ in full]), mask)
 
@@ -91,6 +108,14 @@ class Grouping:
         return self.feeds.from_samples(batch, lists=self.kind == "samples")
 
     def _laid_out(self, batches: list[Any]) -> Any:
+        if self.chunk is None:
+            return self._step(batches)
+        each = len(batches) // self.chunk
+        steps = [self._step(batches[at : at + each]) for at in range(0, len(batches), each)]
+        behind = 0 if self.placement.parts is None else 1
+        return map_tree(lambda *columns: np.stack(columns, axis=behind), *steps)
+
+    def _step(self, batches: list[Any]) -> Any:
         parts = self.placement.parts
         if parts is None:
             return batches[0]
@@ -126,6 +151,7 @@ class Source:
     beside: bool  # the seeds' door: each of several places gets a batch of its own
     pmap: Any = None
     rows: int | None = None
+    resident: bool = False
 
     def placement(self) -> Placement:
         """Resolved on the thread that iterates: jax's modes are the thread's."""
@@ -135,28 +161,32 @@ class Source:
 
 
 def hosted(source: Source, grouping: Grouping, epoch: int, at: Position) -> Pass[Any]:
-    """Host feeds of an epoch; the position is (rows of a full batch, position of the source)."""
-    rows, inner = at or (grouping.rows, None)
+    """Host feeds of an epoch, each with the number of its first sample.
+
+    The position is (rows of a full batch, how many samples were fed, position of the source).
+    """
+    rows, fed, inner = at or (grouping.rows, 0, None)
     if source.rows not in (None, rows):
         raise NotResumable(
             f"this cursor is of batches of {rows} samples, and this loader has batches of "
             f"{source.rows}: resume with the batch size of the run that wrote it"
         )
     grouping.rows = rows
-    side_by_side = (grouping.placement.parts or 1) if grouping.beside else 1
     # arrays are copied as they come: their generator may fill them anew, while they wait here, or
     # while a device reads them
     batches = map_readers(_copied, source.batches) if source.kind == "arrays" else source.batches
-    up = start(at_epoch(batch(batches, side_by_side), epoch), inner)
+    up = start(at_epoch(batch(batches, grouping.batches), epoch), inner)
 
     def deal() -> Generator[Any, None, None]:
+        nonlocal fed
         given = dropped = False
         for group in up.items:
             feed = grouping.feed(group)
             dropped = dropped or feed is None
             if feed is not None:
                 given = True
-                yield feed
+                fed += len(group) * (grouping.rows or 1)
+                yield feed, fed - len(group) * (grouping.rows or 1)
         if not given and at is None and (dropped or _short(source.batches)):
             warnings.warn(
                 "this epoch is empty: its only batches were short, and were dropped. Use a smaller "
@@ -164,7 +194,7 @@ def hosted(source: Source, grouping: Grouping, epoch: int, at: Position) -> Pass
                 stacklevel=2,
             )
 
-    return Pass(deal(), lambda: (grouping.rows, up.position()), up.close)
+    return Pass(deal(), lambda: (grouping.rows, fed, up.position()), up.close)
 
 
 def _short(reader: Reader[Any]) -> bool:

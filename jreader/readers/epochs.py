@@ -19,7 +19,7 @@ T = TypeVar("T")
 _FOLD = 0x9E3779B1  # odd, far from small numbers: (outer, inner) epochs do not meet for small ones
 
 
-def at_epoch(reader: Reader[T], epoch: int) -> Reader[T]:
+def at_epoch(reader: Reader[T], epoch: Any) -> Reader[T]:
     """The same plan in the order of another epoch; a plan as it was written is in epoch 0.
 
     Epochs fold: epoch 2 of a plan in epoch 1 is neither epoch 1 nor 2 of the plan.
@@ -30,6 +30,10 @@ def at_epoch(reader: Reader[T], epoch: int) -> Reader[T]:
     True
     >>> list(at_epoch(reader, 1)()) == list(reader())
     False
+
+    Args:
+        reader: Any reader.
+        epoch: An int; or an array of jax, traced too, where only its plane is used.
 
     Raises:
         ValueError: `epoch` is negative.

@@ -1,0 +1,298 @@
+"""What a loader does with its source: passes of feeds, ahead of the step, and their places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from weakref import WeakSet
+
+import jax
+
+from jreader import errors
+from jreader.devices import placeable
+from jreader.feeds import FeedList, Feeds
+from jreader.loaders.groups import Grouping, Source, batches_of, hosted
+from jreader.loaders.mapped import Collated
+from jreader.loaders.passes import FeedPass, Place, beginning, checked
+from jreader.loaders.pictures import picture
+from jreader.loaders.residents import Resident
+from jreader.loaders.stages import Stages
+from jreader.readers import Cursor, Pass, Position, leaves, rebuilt
+from jreader.readers.pictures import table
+from jreader.workers import lookahead
+
+L = TypeVar("L", bound="Feeding")
+
+
+class Feeding:
+    """Passes of feeds over a source, which `DataLoader` sets; `with` closes those still open.
+
+    Attributes:
+        next_epoch: The epoch that the next `iter(loader)` gives.
+    """
+
+    def _configure(
+        self,
+        feed_list: FeedList | None,
+        capacity: int = 2,
+        use_double_buffer: bool = True,
+        iterable: bool = True,
+        return_list: bool = False,
+        drop_last: bool = True,
+    ) -> None:
+        Feeds(feed_list)  # refuses a wrong one here, where it was written
+        self._feed_list = feed_list
+        self._capacity = errors.check_number("from_generator(feed_list, capacity)", capacity)
+        self._double = bool(use_double_buffer)
+        self._iterable = bool(iterable)
+        self._return_list = bool(return_list)
+        self._drop_last = bool(drop_last)
+        self._source: Source | None = None
+        self._resident: Resident | None = None
+        self._stages = Stages()
+        self._chunk: int | None = None
+        self._started: FeedPass | None = None
+        self._passes: WeakSet[FeedPass] = WeakSet()
+        self._place = Place(beginning(0))
+        self._resumed: Cursor | None = None
+        self.next_epoch = 0
+
+    def _set(self, source: Source) -> Self:
+        placement = source.placement()
+        if source.rows and not (source.beside and placement.parts):
+            placement.check(source.rows)
+        self._source = source
+        return self
+
+    def __call__(self) -> FeedPass:
+        """The next epoch, as `iter(loader)`."""
+        return iter(self)
+
+    def __iter__(self) -> FeedPass:
+        """The next epoch: an independent pass."""
+        if not self._iterable:
+            raise TypeError(
+                "this loader is not iterable (iterable=False): call start(), then next() until "
+                "EOFException, then reset(); or make it with iterable=True"
+            )
+        return self._next_pass()
+
+    def _next_pass(self) -> FeedPass:
+        cursor, self._resumed = self._resumed or beginning(self.next_epoch), None
+        self.next_epoch = cursor["epoch"] + 1
+        return self._pass(cursor)
+
+    def epoch(self, epoch: int, at: Cursor | None = None) -> FeedPass:
+        """The feeds of one epoch, or what is left of it after a cursor.
+
+        Raises:
+            ValueError: The cursor is of another epoch.
+        """
+        number = errors.check_number("loader.epoch(epoch)", epoch)
+        cursor = beginning(number) if at is None else checked(at)
+        if cursor["epoch"] != number:
+            raise ValueError(
+                f"the cursor is of epoch {cursor['epoch']}, not {number}: use "
+                f"loader.epoch({cursor['epoch']}, at=cursor), or loader.steps(at=cursor)"
+            )
+        return self._pass(cursor)
+
+    def steps(self, n: int | None = None, at: Cursor | None = None) -> FeedPass:
+        """Feeds of epoch after epoch, until step `n` of the run; without `n`, for ever.
+
+        Steps count from the beginning of the run: after a restart at a cursor of step 300,
+        `steps(1000, at=cursor)` gives the 700 that are left.
+        """
+        limit = None if n is None else errors.check_number("loader.steps(n)", n)
+        return self._pass(beginning(0) if at is None else checked(at), limit, endless=True)
+
+    def _pass(self, cursor: Cursor, steps: int | None = None, *, endless: bool = False) -> FeedPass:
+        self._place = Place(cursor)
+        feeds = FeedPass(self._begin, self._place, steps, endless=endless)
+        self._passes.add(feeds)
+        return feeds
+
+    def state_dict(self) -> dict[str, Any]:
+        """The cursor of the latest pass; json and orbax keep it."""
+        return dict(self._place.cursor)
+
+    def load_state_dict(self, state: Cursor) -> None:
+        """Has the next `iter(loader)` go on where a cursor says."""
+        self._resumed = checked(state)
+        self._place = Place(self._resumed)
+        self.next_epoch = self._resumed["epoch"]
+
+    def _grouping(self) -> tuple[Source, Grouping]:
+        if self._source is None:
+            raise RuntimeError(
+                "this loader has no source: call set_sample_generator(reader, batch_size), "
+                "set_sample_list_generator(reader) or set_batch_generator(reader) first"
+            )
+        source, placement = self._source, self._source.placement()
+        feeds = Feeds(self._feed_list, placement.canonical)
+        beside = source.beside and placement.parts is not None
+        grouping = Collated if source.kind == "collated" else Grouping
+        return source, grouping(
+            feeds,
+            source.kind,
+            placement,
+            beside,
+            self._drop_last,
+            source.rows,
+            self._return_list,
+            self._chunk,
+        )
+
+    def _begin(self, epoch: int, at: Position) -> Pass[Any]:
+        """What is left of an epoch, prepared, placed and looked ahead for."""
+        source, grouping = self._grouping()
+        here = self._resident
+        host = here.steps(at) if here else hosted(source, grouping, epoch, at)
+        place = self._placing(grouping, epoch)
+        if self._double:
+            return lookahead(host, self._capacity, place)
+        ahead = lookahead(host, self._capacity, _same)
+        return Pass(map(place, ahead.items), ahead.position, ahead.close)
+
+    def _placing(self, grouping: Grouping, epoch: int) -> Callable[[Any], Any]:
+        """What makes a feed of (a host feed, the number of its first sample)."""
+        if self._resident:
+            return self._resident.placing(self._stages, epoch)
+        if not self._stages.stages:
+            put = grouping.placed.put
+            return lambda numbered: put(numbered[0])
+        staged = self._stages.on(grouping.placed, grouping.axes)
+        return lambda numbered: staged(numbered[0], epoch, numbered[1])
+
+    def _peeked(self) -> tuple[Any, Grouping]:
+        source, grouping = self._grouping()
+        host = hosted(source, grouping, self.next_epoch, None)
+        try:
+            for numbered in host.items:
+                return numbered, grouping
+        finally:
+            host.close()
+        raise ValueError("the source of this loader gives no full batch: there is no feed to see")
+
+    def peek(self) -> Any:
+        """The first feed of the next epoch; nothing that iterates notices."""
+        numbered, grouping = self._peeked()
+        return self._placing(grouping, self.next_epoch)(numbered)
+
+    @property
+    def element_spec(self) -> Any:
+        """The feeds' tree of `jax.ShapeDtypeStruct`, sharded: what `jax.eval_shape` takes."""
+        if self._stages.stages:
+            feed = self.peek()
+            return jax.tree.map(_spec, feed)
+        (feed, _), grouping = self._peeked()
+        placement = grouping.placed
+        specs = [
+            jax.ShapeDtypeStruct(array.shape, placement.canonical(array.dtype), sharding=sharding)
+            if placeable(array)
+            else array
+            for array, sharding in zip(leaves(feed), placement.shardings(feed), strict=True)
+        ]
+        return rebuilt(feed, iter(specs))
+
+    def replicate(self, tree: Any, axis_name: str = "data") -> Any:
+        """A tree (parameters, say) on every device of the feeds, so that a step compiles once.
+
+        Args:
+            tree: Arrays.
+            axis_name: That of your pmap, which needs `in_axes=(None, 0)` and `out_axes=None`: with
+                another one than here, the second step is compiled again.
+        """
+        return self._grouping()[1].placement.replicated(tree, axis_name)
+
+    @property
+    def batch_axes(self) -> int:
+        """How many leading axes of a feed count samples: more than 1 for devices and chunks."""
+        return self._grouping()[1].axes
+
+    def _repr_html_(self) -> str:
+        """The plan, the fields and where they go, as a notebook shows them."""
+        reads = self._grouping() if self._source else None
+        return table(picture(reads, self._capacity, self.__len__))
+
+    def __repr__(self) -> str:
+        """What it reads."""
+        reads = repr(self._source.batches) if self._source else "no source"
+        return f"{type(self).__name__}({reads}, capacity={self._capacity})"
+
+    def __bool__(self) -> bool:
+        """A loader is true, also one whose length is not known, or nothing."""
+        return True
+
+    def __len__(self) -> int:
+        """The number of feeds of an epoch, where it is known."""
+        source, grouping = self._grouping()
+        parts = grouping.batches
+        full, short = batches_of(source.batches)
+        if full is None or (short is None and self._drop_last):
+            raise TypeError(
+                f"the length of this loader is not known before it is read: {source.batches!r} "
+                f"does not tell it. Readers with a length, as jreader.arrays(...), do, and data "
+                f"sets with indices; an IterableDataset has none."
+            )
+        return full // parts if self._drop_last else -(-(full + bool(short)) // parts)
+
+    def __enter__(self) -> Self:
+        """Is closed when the block is left."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Ends the passes that are still open."""
+        for feeds in list(self._passes):
+            feeds.close()
+        self._started = None
+
+    def start(self) -> None:
+        """Begins an epoch of a loader with `iterable=False`."""
+        self._not_iterable("start")
+        if self._started:
+            raise RuntimeError("this loader was started already: call reset() before start()")
+        self._started = self._next_pass()
+
+    def next(self) -> Any:
+        """The next feed of a loader with `iterable=False`.
+
+        Raises:
+            EOFException: There is none: `reset()`, then `start()` the next epoch.
+        """
+        self._not_iterable("next")
+        if not self._started:
+            raise RuntimeError("this loader was not started: call start() before next()")
+        for feed in self._started:
+            return feed
+        raise errors.EOFException("there is no next feed: reset() the loader, then start() it")
+
+    def reset(self) -> None:
+        """Ends the epoch of a loader with `iterable=False`, wherever it is."""
+        self._not_iterable("reset")
+        if not self._started:
+            raise RuntimeError("this loader was not started: reset() follows start()")
+        self._started.close()
+        self._started = None
+
+    def _not_iterable(self, verb: str) -> None:
+        if self._iterable:
+            raise TypeError(
+                f"{verb}() is for loaders with iterable=False: iterate this one (`for feed in "
+                f"loader`), or make it with from_generator(..., iterable=False)"
+            )
+
+
+def _same(feed: Any) -> Any:
+    return feed
+
+
+def _spec(array: jax.Array) -> jax.ShapeDtypeStruct:
+    sharding = array.sharding if len(array.sharding.device_set) > 1 else None
+    return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding)

@@ -1,0 +1,172 @@
+"""A pipeline as a pure function of (epoch, step), for programs that never come back to the host.
+
+An indexed plan is arithmetic on places, and a gather. The arithmetic is written for arrays of NumPy
+and jax alike, so it traces: a whole epoch of training can be one XLA program, on the stream of the
+loader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jreader.batches import batch, map_batches
+from jreader.devices import Placement, sharding_placement
+from jreader.feeds import FeedList, Feeds, cast
+from jreader.readers import (
+    Reader,
+    at_epoch,
+    described,
+    indexed,
+    leaves,
+    map_tree,
+    origin,
+    rebuilt,
+)
+from jreader.readers.nodes import rewritten
+from jreader.readers.planes import ENDLESS
+
+_CALL = "as_function(pipeline)"
+_LONGEST = 1 << 31
+
+
+@dataclass(frozen=True, eq=False)
+class BatchAt:
+    """The feed of any step of any epoch, traceable; `len` is the number of full batches."""
+
+    reader: Reader[Any]
+    batch_size: int
+    functions: tuple[Callable[[Any], Any], ...]
+    feeds: Feeds
+
+    def __call__(self, data: Any, epoch: Any, step: Any, seed: Any = None) -> Any:
+        """The feed of a step.
+
+        Args:
+            data: What `as_function` gave beside this.
+            epoch: An int, traced or not.
+            step: From 0 to `len(batch_at) - 1`; beyond it feeds are meaningless.
+            seed: Stands for the seed of every shuffle of the plan; None for their own.
+        """
+        return self.beginning(data, epoch, jnp.asarray(step) * self.batch_size, seed)
+
+    def __len__(self) -> int:
+        """The number of full batches of an epoch."""
+        plane = indexed(self._plan(0, 0))
+        return plane.length // self.batch_size if plane else 0
+
+    def beginning(self, data: Any, epoch: Any, first: Any, seed: Any = None) -> Any:
+        """The feed that begins with sample `first` of its epoch."""
+        plane = indexed(self._plan(epoch, seed))
+        if plane is None:
+            raise ValueError(
+                f"{described(self.reader)} deals anew in every pass: give its shuffles a seed, or "
+                f"type batch_at(data, epoch, step, seed=0)."
+            )
+        rows = plane.route(jnp.asarray(first) + jnp.arange(self.batch_size))
+        parts = [
+            column.at[row].get(mode="promise_in_bounds")
+            for column, row in zip(leaves(data), rows, strict=True)
+        ]
+        columns = rebuilt(data, iter(parts))
+        for fn in self.functions:
+            try:
+                columns = fn(columns)
+            except jax.errors.TracerArrayConversionError as error:
+                error.add_note(
+                    f"map_batches({described(fn)}) computes with NumPy what is traced here: write "
+                    f"it with operators and methods of its arrays, or with jax.numpy"
+                )
+                raise
+        return self.feeds.traced(columns)
+
+    def _plan(self, epoch: Any, seed: Any) -> Reader[Any]:
+        plan = self.reader
+        if seed is not None:
+            plan = rewritten(plan, lambda op: {"seed": seed} if hasattr(op, "seed") else {})
+        return at_epoch(plan, epoch if isinstance(epoch, int) else jnp.asarray(epoch))
+
+
+def as_function(
+    pipeline: Reader[Any], feed_list: FeedList | None = None, *, sharding: Any = None
+) -> tuple[Any, BatchAt]:
+    """A pipeline as data on the devices, and a traceable function of them, an epoch and a step.
+
+    `batch_at(data, epoch, step)` is the feed that the loader gives there. It runs under `jit`,
+    `lax.scan`, `shard_map`, and `vmap` over seeds, so a whole epoch can be one program:
+
+    >>> import jax
+    >>> from jreader import Pipeline, arrays
+    >>> pipeline = Pipeline(arrays(x=np.arange(6.0))).shuffle(seed=0).batch(2)
+    >>> data, batch_at = as_function(pipeline)
+    >>> def step(total, number):
+    ...     return total + batch_at(data, 0, number)["x"].sum(), None
+    >>> float(jax.lax.scan(step, 0.0, jax.numpy.arange(len(batch_at)))[0])
+    15.0
+
+    Args:
+        pipeline: A batched pipeline over an indexed reader: arrays and array files, and ops that
+            only move their samples; `map_batches` with functions that jax can trace.
+        feed_list: The fields, as for `load`.
+        sharding: Where the data go: None for the default device; a Sharding, Mesh or Device. A
+            Mesh splits the rows over its first axis: give `NamedSharding(mesh, PartitionSpec())`
+            for a copy on every device.
+
+    Raises:
+        TypeError: The pipeline gives no batches, or is not indexed.
+        ValueError: It has no end, more than 2**31 samples, or makes its rows when asked for.
+        FeedMismatch: The columns do not fit the feed_list.
+    """
+    functions: list[Callable[[Any], Any]] = []
+    op = origin(pipeline, "all")
+    while isinstance(op, map_batches):
+        functions.insert(0, op.fn)
+        op = origin(op.reader, "all")
+    if not isinstance(op, batch):
+        raise TypeError(
+            f"{_CALL} needs batches, and {described(pipeline)} gives samples: end it with "
+            f".batch(n), and .map_batches(fn) behind it."
+        )
+    drawn = rewritten(op.reader, lambda op: {"seed": 0} if getattr(op, "seed", 0) is None else {})
+    plane = indexed(drawn)
+    if plane is None:
+        raise TypeError(
+            f"{_CALL} needs an indexed reader below .batch(n), one that finds samples by their "
+            f"place, and {described(op.reader)} reads them: begin with jreader.arrays(...), and "
+            f"use .map_batches(fn) behind .batch(n) instead of .map(fn)."
+        )
+    if plane.length >= min(ENDLESS, _LONGEST):
+        raise ValueError(
+            f"{_CALL} counts up to 2**31 samples, and {described(op.reader)} has more, or no end: "
+            f"leave .epochs() out, since batch_at takes the epoch."
+        )
+    placement = sharding_placement(sharding)
+    feeds = Feeds(feed_list, placement.canonical)
+    whole = map_tree(lambda column: _whole(column, placement), plane.columns)
+    if not functions and plane.length:
+        _check_values(feeds, whole)
+    return placement.put(whole), BatchAt(op.reader, op.batch_size, tuple(functions), feeds)
+
+
+def _check_values(feeds: Feeds, whole: Any) -> None:
+    """Refuses, here and once, what a trace could not look at; columns may differ in length."""
+    lengths = list(map(len, leaves(whole)))
+    each = min(lengths)
+    for low in range(0, max(lengths), each):
+        part = [column[min(low, len(column) - each) :][:each] for column in leaves(whole)]
+        feeds.from_arrays(rebuilt(whole, iter(part)))
+
+
+def _whole(column: Any, placement: Placement) -> np.ndarray[Any, Any]:
+    if not hasattr(column, "__array__"):
+        raise ValueError(
+            f"{_CALL} needs columns that fit on a device as a whole, and {described(column)} makes "
+            f"its rows when they are asked for: use .load(...)."
+        )
+    array = np.asarray(column)
+    return cast(array, placement.canonical(array.dtype.newbyteorder("=")), "a column")

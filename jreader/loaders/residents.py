@@ -1,0 +1,87 @@
+"""Loaders whose data are on the devices already: nothing but the number of a sample goes there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec, Sharding
+
+from jreader.devices import Placement
+from jreader.errors import NotResumable
+from jreader.feeds import FeedList
+from jreader.loaders.functions import as_function
+from jreader.loaders.groups import Grouping, Source
+from jreader.loaders.stages import Stages
+from jreader.readers import Pass, Position
+
+
+class Resident:
+    """The data of a loader on its devices, and what gathers feeds from them there."""
+
+    def __init__(self, source: Source, feed_list: FeedList | None, grouping: Grouping) -> None:
+        """Places the data."""
+        self.placement, self.axes = grouping.placement, grouping.axes
+        if not grouping.drop_last or self.placement.target == "host":
+            raise ValueError(
+                "load(resident=True) gives full batches on devices: leave drop_last=False and "
+                'sharding="host" out.'
+            )
+        self.data, self.batch_at = as_function(
+            source.batches, feed_list, sharding=_everywhere(self.placement)
+        )
+        self._jitted: dict[Stages, Callable[..., Any]] = {}
+
+    def steps(self, at: Position) -> Pass[tuple[None, int]]:
+        """The number of the first sample of each feed; the position is that of a streaming one."""
+        rows, end = self.batch_at.batch_size, len(self.batch_at) * self.batch_at.batch_size
+        _, fed, inner = at or (rows, 0, 0)
+        if inner != fed and inner is not None:
+            raise NotResumable(
+                f"this cursor, {at!r}, is of a loader that is not resident, over an unseeded plan "
+                f"or one that is not indexed: resume it with such a loader"
+            )
+
+        def deal() -> Iterator[tuple[None, int]]:
+            nonlocal fed
+            while fed + rows <= end:
+                fed += rows
+                yield None, fed - rows
+
+        return Pass(deal(), lambda: (rows, fed, fed), lambda: None)
+
+    def placing(self, stages: Stages, epoch: int) -> Callable[[tuple[None, int]], Any]:
+        """What makes a feed of the number of its first sample."""
+        if stages not in self._jitted:
+            self._jitted[stages] = jax.jit(
+                lambda data, epoch, first: self._feed(data, epoch, first, stages)
+            )
+        jitted, data = self._jitted[stages], self.data
+
+        def placed(numbered: tuple[None, int]) -> Any:
+            with self.placement.modes():
+                return jitted(data, *jax.device_put((np.uint32(epoch), np.int32(numbered[1]))))
+
+        return placed
+
+    def _feed(self, data: Any, epoch: Any, first: Any, stages: Stages) -> Any:
+        feed = self.batch_at.beginning(data, epoch, first)
+        parts, target = self.placement.parts, self.placement.target
+        if parts:
+            feed = jax.tree.map(lambda leaf: leaf.reshape(parts, -1, *leaf.shape[1:]), feed)
+        return stages.traced(feed, self.axes, epoch, first, target)
+
+
+def _everywhere(placement: Placement) -> Sharding | None:
+    """A copy on every device that feeds go to."""
+    target = placement.target
+    if isinstance(target, NamedSharding):
+        return NamedSharding(target.mesh, PartitionSpec())
+    if target is None or isinstance(target, Sharding):
+        return target
+    raise TypeError(
+        f"load(resident=True) needs one sharding for all fields, not the tree {target!r}: give a "
+        f"Mesh, a NamedSharding or a Device."
+    )
