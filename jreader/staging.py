@@ -143,3 +143,12 @@ class Staging:
         if self._pool is None:
             return np.empty(shape, self._dtype)
         return leased(self._pool.memory(), self._pool.put, shape, self._dtype)
+
+
+def lease(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """One array of staged memory, for who does not gather batch after batch.
+
+    >>> lease((512, 784), np.dtype(np.float32)).ctypes.data % 64
+    0
+    """
+    return Staging(shape[0], shape[1:], dtype)(shape[0]) if shape else np.empty(shape, dtype)

@@ -8,6 +8,7 @@ import numpy as np
 
 from jreader.errors import FeedMismatch
 from jreader.readers import described
+from jreader.staging import lease
 
 Array: TypeAlias = np.ndarray[Any, Any]
 DType: TypeAlias = np.dtype[Any]
@@ -31,8 +32,10 @@ cannot hold: map it to a value that fits, or declare a dtype that holds it.
     Raises:
         FeedMismatch: A value would change.
     """
+    if array.dtype == dtype:
+        return array
     if np.can_cast(array.dtype, dtype, "safe"):
-        return array.astype(dtype, copy=False)
+        return _copied(array, dtype)
     if array.dtype.kind == "c" and dtype.kind != "c":
         raise FeedMismatch(
             f"{name} holds complex numbers, which {dtype} cannot: declare complex64, or map them."
@@ -40,11 +43,18 @@ cannot hold: map it to a value that fits, or declare a dtype that holds it.
     limits = _whole(dtype)
     bad = _not_whole(array, *limits) if limits else None
     with np.errstate(over="ignore", invalid="ignore"):
-        changed = array.astype(dtype)
+        changed = _copied(array, dtype)
     if not limits and not np.isfinite(changed).all():
         bad = np.isfinite(array) & ~np.isfinite(changed)
     if bad is not None and bad.any():
         raise _unfit(array, bad, dtype, name)
+    return changed
+
+
+def _copied(array: Array, dtype: DType) -> Array:
+    """The array in another dtype, in memory that the CPU backend takes as it is."""
+    changed = lease(array.shape, dtype)
+    np.copyto(changed, array, casting="unsafe")
     return changed
 
 
