@@ -63,6 +63,7 @@ class Feeds:
     canonical: Callable[[DType], DType] = lambda dtype: dtype
     names: tuple[str, ...] | None = field(init=False, repr=False)
     _columns: tuple[Column, ...] = field(init=False, repr=False)
+    _as_they_are: dict[Any, list[tuple[str, int]]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuses what does not say which fields there are."""
@@ -74,6 +75,7 @@ class Feeds:
             raise ValueError(f"feed_list has the name {twice[0]!r} twice: each field needs its own")
         object.__setattr__(self, "names", names or None)
         object.__setattr__(self, "_columns", columns)
+        object.__setattr__(self, "_as_they_are", {})
 
     def from_samples(self, samples: Sequence[Any], *, lists: bool = False) -> Any:
         """The feed of a batch of samples.
@@ -91,15 +93,34 @@ class Feeds:
                 f"a batch of samples is a list of them, not {described(samples)}: for batches that "
                 f"are arrays already, use set_batch_generator."
             )
+        if isinstance(samples, Columns):
+            return self._from_columns(samples, lists=lists)
         if not self._columns:
             return self.from_arrays(stack(samples))
-        if isinstance(samples, Columns):
-            picked = self._picked([samples.columns], "each sample of the batch", lists=lists)
-            if all(isinstance(array, np.ndarray) for (array,) in picked):
-                return self._fed(array for (array,) in picked)
         if not samples:
             raise FeedMismatch("an empty batch cannot be fed: give at least one sample")
         return self._fed(self._picked(list(samples), "sample {} of the batch", lists=lists))
+
+    def _from_columns(self, samples: Columns[Any], *, lists: bool) -> Any:
+        """A batch like one that could be handed on as it was, is; looking costs 30 us a batch."""
+        arrays, tree = leaves(samples.columns), samples.columns
+        names = tuple(tree) if type(tree) is dict else type(tree)
+        kind = (names, *((array.dtype, array.shape[1:]) for array in arrays))
+        if (places := self._as_they_are.get(kind)) is not None and len(samples):
+            return {name: arrays[place] for name, place in places} if places else tree
+        if not self._columns:
+            feed = self.from_arrays(samples)
+        else:
+            picked = self._picked([tree], "each sample of the batch", lists=lists)
+            if not all(isinstance(array, np.ndarray) for (array,) in picked):
+                return self._fed(self._picked(list(samples), "each sample", lists=lists))
+            feed = self._fed(array for (array,) in picked)
+        numbers = {id(array): place for place, array in enumerate(arrays)}
+        fed = leaves(feed)
+        if all(id(array) in numbers for array in fed):
+            fields = zip(self.names or (), fed, strict=False)
+            self._as_they_are[kind] = [(name, numbers[id(array)]) for name, array in fields]
+        return feed
 
     def from_arrays(self, batch: Any) -> Any:
         """The feed of a batch that is arrays already: by place, by name, or a single one.

@@ -1,0 +1,163 @@
+"""What makes a host feed of the indices of a batch: fetched, collated, named, in any process.
+
+It imports no jax, for worker processes do it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
+from operator import is_
+from typing import Any
+
+import numpy as np
+
+from jreader import errors
+from jreader.batches import collate
+from jreader.datasets.mapped import fetch, fetch_one, gathers, is_stream
+from jreader.datasets.samplers import check_flag
+from jreader.feeds.layouts import FeedList, Feeds
+from jreader.readers import Columns, branches, described, joined
+from jreader.workers import get_worker_info, in_place
+
+_CALL = "DataLoader(dataset, ...)"
+
+
+def check_optional(name: str, fn: object) -> None:
+    """Refuses what is neither a function nor None."""
+    if fn is not None and not callable(fn):
+        raise TypeError(f"{name} of {_CALL} needs a function, not {described(fn)}.")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Collation:
+    """What makes one host feed of the indices, or samples, of a batch.
+
+    >>> pairs = [(1, "a"), (2, "b"), (3, "c")]
+    >>> Collation(pairs, batched=True)([2, 0])
+    [array([3, 1]), ['c', 'a']]
+
+    Attributes:
+        dataset: Where samples come from.
+        batched: Whether it is given several indices, or samples.
+        collate_fn: The user's function of a list of samples, or of a sample, if any.
+        feed_list: The fields.
+        return_list: Whether tuples become lists, and named fields a list.
+    """
+
+    dataset: Any
+    batched: bool
+    collate_fn: Callable[[Any], Any] | None = None
+    feed_list: FeedList | None = None
+    return_list: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuses what is no function, and no flag."""
+        check_optional("collate_fn", self.collate_fn)
+        check_flag(f"return_list of {_CALL}", self.return_list)
+
+    def __call__(self, asked: Any) -> Any:
+        """The feed."""
+        given = asked if self.batched else [asked]
+        feed, samples = self._in_place(given)
+        if samples is not None and self.collate_fn is None:
+            self._check_samples(samples, given)
+        if samples is None:
+            pass
+        elif self.batched:
+            feed = self._collated(samples, asked)
+        else:
+            feed = self._of_arrays(self._made(samples[0], asked))
+        if not self.return_list:
+            return feed
+        return list(feed.values()) if self.feed_list is not None else _lists(feed)
+
+    def __repr__(self) -> str:
+        """What an error calls it."""
+        return f"fetch({type(self.dataset).__name__})"
+
+    def _in_place(self, given: Sequence[Any]) -> tuple[Any, Sequence[Any] | None]:
+        """The feed, or the samples that it is to be made of.
+
+        In a worker, large arrays are put where they will be sent from as soon as they are fetched.
+        """
+        if is_stream(self.dataset):
+            return None, given
+        indices = list(map(_plain, given))
+        plain = self.batched and self.collate_fn is None and self.feed_list is None
+        if not plain or get_worker_info() is None or not indices or gathers(self.dataset):
+            return None, fetch(self.dataset, indices)
+        return in_place(
+            partial(fetch_one, self.dataset),
+            indices,
+            lambda values, _: collate(values),
+        )
+
+    def _collated(self, samples: Sequence[Any], asked: Any) -> Any:
+        if self.collate_fn:
+            return self._of_arrays(self._made(list(samples), asked))
+        if self.feed_list is None:
+            return collate(samples)
+        return Feeds(self.feed_list).from_samples(samples, lists=True)
+
+    def _of_arrays(self, feed: Any) -> Any:
+        # copied: whoever made them may fill them anew, while a device reads them
+        return _copied(feed) if self.feed_list is None else self._named(_copied(feed))
+
+    def _named(self, feed: Any) -> Any:
+        return Feeds(self.feed_list).from_arrays(feed)
+
+    def _made(self, samples: Any, asked: Any) -> Any:
+        if self.collate_fn is None:
+            return samples
+        made = self.collate_fn(samples)
+        if made is None:
+            of = (
+                "a batch of samples"
+                if is_stream(self.dataset)
+                else f"the indices {described(asked)}"
+            )
+            raise errors.FeedMismatch(
+                f"{described(self.collate_fn)} returned None for {of}: return the feed, or leave "
+                f"the samples out of the data set."
+            )
+        return made
+
+    def _check_samples(self, samples: Sequence[Any], given: Sequence[Any]) -> None:
+        """Refuses None: it is a sample to every op, but nothing that a device could hold."""
+        if not isinstance(samples, Columns) and any(map(is_, samples, repeat(None))):
+            place = next(at for at, sample in enumerate(samples) if sample is None)
+            which = (
+                f"sample {place} of a batch"
+                if is_stream(self.dataset)
+                else f"sample {given[place]}"
+            )
+            raise errors.FeedMismatch(
+                f"{which} of {described(self.dataset)} is None: does __getitem__ lack a return? To "
+                f"leave samples out, give Subset(dataset, indices), or a collate_fn, which is "
+                f"handed None as it is."
+            )
+
+
+def _plain(index: Any) -> Any:
+    """An index as Python has it: data sets look it up in lists, dicts and JSON."""
+    return index.item() if isinstance(index, np.generic) else index
+
+
+def _copied(tree: Any) -> Any:
+    """The tree with arrays of its own for those of any library; the rest stays as it is."""
+    parts = branches(tree)
+    if parts is not None:
+        return joined(tree, {key: _copied(part) for key, part in parts.items()})
+    return np.array(tree) if hasattr(tree, "__array__") else tree
+
+
+def _lists(tree: Any) -> Any:
+    """The tree with lists for plain tuples, as Paddle and torch give them."""
+    parts = branches(tree)
+    if parts is None:
+        return tree
+    rest = {key: _lists(part) for key, part in parts.items()}
+    return list(rest.values()) if type(tree) is tuple else joined(tree, rest)
