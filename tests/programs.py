@@ -74,6 +74,17 @@ def program(*parts: str) -> Iterator[Program]:
         running.process.communicate(timeout=LIMIT)
 
 
+def children(of: int | None = None) -> set[int]:
+    """The processes that a process (this one) has started, and that have not ended."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            pid, rest = stat.parent.name, stat.read_text().rpartition(")")[2].split()
+            if int(rest[1]) == (of or os.getpid()) and rest[0] != "Z":
+                found.add(int(pid))
+    return found
+
+
 class Watch:
     """Whether processes end; opened while they live, so that no pid is taken for another's."""
 

@@ -80,9 +80,9 @@ class TestDeaths:
                 yield bytes(50_000_000)
             items = jreader.multiprocess_reader([source], {use_pipe}, 1)()
             pid = next(items)
-            select.select([crew_of(items)[0].connection], [], [])
+            select.select([crew_of(items)[0].worker.connection], [], [])
             os.kill(pid, signal.SIGKILL)
-            crew_of(items)[0].process.wait()
+            crew_of(items)[0].worker.process.wait()
             died(items)
         """)
 
@@ -235,7 +235,7 @@ class TestLeaving:
             made = jreader.multiprocess_reader([endless, source])
             items = made()
             next(items), next(items)
-            children = [child.process for child in items.gi_frame.f_locals["crew"].children]
+            children = [child.worker.process for child in items.gi_frame.f_locals["crew"].children]
             began = time.monotonic()
             {leave}
             for child in children:

@@ -92,7 +92,7 @@ class TestErrors:
         for gate in gates:
             gate.write_bytes(b"")
         for child in items.gi_frame.f_locals["crew"].children:
-            child.process.wait()
+            child.worker.process.wait()
         samples, raised = ends(items)
         assert (samples, type(raised)) == ([1, 2], BoomError)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 
@@ -119,6 +119,7 @@ class DistributedBatchSampler(Node[list[int]]):
     drop_last: bool = False
     seed: Any = 0
     epoch: int = field(default=0, init=False)
+    unplanned: ClassVar[tuple[str, ...]] = ("rank",)  # the cursor of one is that of all
 
     def __post_init__(self) -> None:
         """Refuses what is no part of a whole."""

@@ -163,10 +163,20 @@ def fetch(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
                 f"{len(indices)} indices: give one for each, in their order."
             )
         return samples
-    return [_sample(dataset, index) for index in indices]
+    return [fetch_one(dataset, index) for index in indices]
 
 
-def _sample(dataset: Any, index: Any) -> Any:
+def gathers(dataset: object) -> bool:
+    """Whether `fetch` takes all samples of a batch at once.
+
+    >>> gathers(np.arange(3)), gathers([1, 2, 3])
+    (True, False)
+    """
+    return isinstance(dataset, (np.ndarray, Table)) or hasattr(dataset, "__getitems__")
+
+
+def fetch_one(dataset: Any, index: Any) -> Any:
+    """The sample at an index."""
     try:
         return dataset[index]
     except Exception as error:

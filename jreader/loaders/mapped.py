@@ -9,21 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
-from operator import is_
 from typing import Any
 
-import numpy as np
-
 from jreader import errors
-from jreader.batches import batch, collate
+from jreader.batches import batch
 from jreader.datasets.batchsamplers import BatchSampler, again
-from jreader.datasets.mapped import check_dataset, fetch, is_stream
+from jreader.datasets.mapped import check_dataset, is_stream
 from jreader.datasets.samplers import RandomSampler, SequenceSampler, check_flag
 from jreader.devices import placeable
-from jreader.feeds import FeedList, Feeds, cast
+from jreader.feeds import cast
+from jreader.feeds.collations import Collation, check_optional
 from jreader.loaders.groups import Grouping
-from jreader.readers import Columns, Reader, branches, described, joined, leaves
+from jreader.readers import Reader, branches, described, joined, leaves
 from jreader.workers import fetched
 
 _CALL = "DataLoader(dataset, ...)"
@@ -79,7 +76,7 @@ def _check_together(
         raise ValueError(f"{_CALL} makes no batches with batch_size=None: leave drop_last out.")
 
 
-def on_threads(
+def in_processes(
     collation: Collation,
     asked: Reader[Any],
     num_workers: int,
@@ -98,128 +95,8 @@ def on_threads(
     if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or not timeout >= 0:
         raise ValueError(f"timeout of {_CALL} needs seconds >= 0, 0 for any, not {timeout!r}.")
     check_optional("worker_init_fn", worker_init_fn)
-    return fetched(collation, asked, workers, timeout, worker_init_fn)
-
-
-def check_optional(name: str, fn: object) -> None:
-    """Refuses what is neither a function nor None."""
-    if fn is not None and not callable(fn):
-        raise TypeError(f"{name} of {_CALL} needs a function, not {described(fn)}.")
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Collation:
-    """What makes one host feed of the indices, or samples, of a batch.
-
-    >>> pairs = [(1, "a"), (2, "b"), (3, "c")]
-    >>> Collation(pairs, batched=True)([2, 0])
-    [array([3, 1]), ['c', 'a']]
-
-    Attributes:
-        dataset: Where samples come from.
-        batched: Whether it is given several indices, or samples.
-        collate_fn: The user's function of a list of samples, or of a sample, if any.
-        feed_list: The fields.
-        return_list: Whether tuples become lists, and named fields a list.
-    """
-
-    dataset: Any
-    batched: bool
-    collate_fn: Callable[[Any], Any] | None = None
-    feed_list: FeedList | None = None
-    return_list: bool = True
-
-    def __post_init__(self) -> None:
-        """Refuses what is no function, and no flag."""
-        check_optional("collate_fn", self.collate_fn)
-        check_flag(f"return_list of {_CALL}", self.return_list)
-
-    def __call__(self, asked: Any) -> Any:
-        """The feed."""
-        given = asked if self.batched else [asked]
-        samples = (
-            given if is_stream(self.dataset) else fetch(self.dataset, list(map(_plain, given)))
-        )
-        if self.collate_fn is None:
-            self._check_samples(samples, given)
-        if self.batched:
-            feed = self._collated(samples, asked)
-        else:
-            feed = self._of_arrays(self._made(samples[0], asked))
-        if not self.return_list:
-            return feed
-        return list(feed.values()) if self.feed_list is not None else _lists(feed)
-
-    def __repr__(self) -> str:
-        """What an error calls it."""
-        return f"fetch({type(self.dataset).__name__})"
-
-    def _collated(self, samples: Sequence[Any], asked: Any) -> Any:
-        if self.collate_fn:
-            return self._of_arrays(self._made(list(samples), asked))
-        if self.feed_list is None:
-            return collate(samples)
-        return Feeds(self.feed_list).from_samples(samples, lists=True)
-
-    def _of_arrays(self, feed: Any) -> Any:
-        # copied: whoever made them may fill them anew, while a device reads them
-        return _copied(feed) if self.feed_list is None else self._named(_copied(feed))
-
-    def _named(self, feed: Any) -> Any:
-        return Feeds(self.feed_list).from_arrays(feed)
-
-    def _made(self, samples: Any, asked: Any) -> Any:
-        if self.collate_fn is None:
-            return samples
-        made = self.collate_fn(samples)
-        if made is None:
-            of = (
-                "a batch of samples"
-                if is_stream(self.dataset)
-                else f"the indices {described(asked)}"
-            )
-            raise errors.FeedMismatch(
-                f"{described(self.collate_fn)} returned None for {of}: return the feed, or leave "
-                f"the samples out of the data set."
-            )
-        return made
-
-    def _check_samples(self, samples: Sequence[Any], given: Sequence[Any]) -> None:
-        """Refuses None: it is a sample to every op, but nothing that a device could hold."""
-        if not isinstance(samples, Columns) and any(map(is_, samples, repeat(None))):
-            place = next(at for at, sample in enumerate(samples) if sample is None)
-            which = (
-                f"sample {place} of a batch"
-                if is_stream(self.dataset)
-                else f"sample {given[place]}"
-            )
-            raise errors.FeedMismatch(
-                f"{which} of {described(self.dataset)} is None: does __getitem__ lack a return? To "
-                f"leave samples out, give Subset(dataset, indices), or a collate_fn, which is "
-                f"handed None as it is."
-            )
-
-
-def _plain(index: Any) -> Any:
-    """An index as Python has it: data sets look it up in lists, dicts and JSON."""
-    return index.item() if isinstance(index, np.generic) else index
-
-
-def _copied(tree: Any) -> Any:
-    """The tree with arrays of its own for those of any library; the rest stays as it is."""
-    parts = branches(tree)
-    if parts is not None:
-        return joined(tree, {key: _copied(part) for key, part in parts.items()})
-    return np.array(tree) if hasattr(tree, "__array__") else tree
-
-
-def _lists(tree: Any) -> Any:
-    """The tree with lists for plain tuples, as Paddle and torch give them."""
-    parts = branches(tree)
-    if parts is None:
-        return tree
-    rest = {key: _lists(part) for key, part in parts.items()}
-    return list(rest.values()) if type(tree) is tuple else joined(tree, rest)
+    apart = is_stream(collation.dataset)
+    return fetched(collation, asked, workers, timeout, worker_init_fn, persistent_workers, apart)
 
 
 @dataclass
@@ -239,6 +116,7 @@ class Collated(Grouping):
         trees = [_cast(tree, self.placement.canonical) for tree in group]
         columns = [[leaf for leaf in leaves(tree) if placeable(leaf)] for tree in trees]
         if not self.placement.splits:
+            self.fed = sum(_rows(arrays, self.rows or 1) for arrays in columns)
             return self._joined(trees, iter(self._laid_out(columns)))
         _check_rows(columns)
         arrays = super().feed(columns)
@@ -264,6 +142,11 @@ class Collated(Grouping):
         if self.placement.parts is None:
             return first
         return [*trees, *([] for _ in range(self.placement.parts - len(trees)))]
+
+
+def _rows(arrays: list[Any], most: int) -> int:
+    """How many samples a feed has: as many as its arrays have rows, if it is a batch."""
+    return min(most, len(arrays[0])) if arrays and arrays[0].ndim else most
 
 
 def _cast(tree: Any, canonical: Callable[[Any], Any], path: tuple[Any, ...] = ()) -> Any:

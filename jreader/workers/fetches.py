@@ -1,35 +1,44 @@
-"""What a loader's `num_workers` map on: ordered threads that have a clock and a beginning."""
+"""What a loader's `num_workers` map on: processes that stay, and have a clock and a beginning."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import count
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, TypeVar
 
-from jreader.readers import Node, Pass, Position, Reader, explain, length, start
+from jreader._worker.rooms import get_worker_info, informed
+from jreader.readers import Node, Pass, Position, Reader, described, explain, leaves, length, start
+from jreader.workers.processes import Processes, multiprocess_reader
+from jreader.workers.tasks import Failure, Outcome, Task, submitted
 from jreader.workers.threads import ahead
 
 T = TypeVar("T")
 
+_AHEAD = 2  # items per process that are asked for ahead
+_MOST = 32  # and if they cost next to nothing
+_WEIGHT = 2e9  # bytes of an item that count like a second of work
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class fetched(Node[T]):
-    """`mapper` of the items of `reader`, in their order, on any number of threads.
+    """`mapper` of the items of `reader`, in their order, in any number of processes.
 
     >>> list(fetched(str.upper, lambda: "abc", process_num=2)())
     ['A', 'B', 'C']
 
     Args:
-        mapper: Takes an item, gives one. Several threads call it at once.
-        reader: Any reader; it is read by one thread at a time.
-        process_num: The number of threads; 0 maps on the thread that asks.
+        mapper: Takes an item, gives one.
+        reader: Any reader; it is read here, unless it is read apart.
+        process_num: The number of processes; 0 maps on the thread that asks.
         timeout: The seconds that an item may be waited for; 0 for any. It takes a thread.
-        worker_init_fn: Called with the number of the thread, on it, before its first item.
+        worker_init_fn: Called in each process with its number before its first item.
+        persistent: Whether the processes keep their copy of `mapper` for the next pass. Otherwise
+            each pass sends it as it is then, if it has changed. The processes stay anyway.
+        apart: Whether `reader` is what takes the time: one process reads it, and maps.
 
     Raises:
         TimeoutError: An item was waited for longer than that (while iterating).
+        WorkerDied: An item lost its process several times (while iterating).
     """
 
     mapper: Callable[[Any], T]
@@ -37,33 +46,83 @@ class fetched(Node[T]):
     process_num: int = 0
     timeout: float = 0
     worker_init_fn: Callable[[int], object] | None = None
+    persistent: bool = False
+    apart: bool = False
+    pool: Processes | None = field(default=None, init=False)
+    task: Task | None = field(default=None, init=False)
     gives: ClassVar[str] = "batches"
+    planned: ClassVar[Literal["always", "counted", "never"]] = "never"
+    unplanned: ClassVar[tuple[str, ...]] = ("worker_init_fn",)
+
+    def __post_init__(self) -> None:
+        """Finds the processes; they begin when there is something to do."""
+        if self.process_num and not self.apart:
+            object.__setattr__(self, "pool", Processes(self.process_num))
+            object.__setattr__(self, "task", _Fetch(self.mapper, self.worker_init_fn))
 
     def start(self, at: Position) -> Pass[T]:
         """The position of `reader`."""
+        if self.process_num and self.apart:
+            return self._timed(self._read_apart(at), 1)
         up = start(self.reader, at)
-        threads = max(self.process_num, self.timeout > 0)
-        if not threads:
-            return Pass(map(self._mapped, up.items), up.position, up.close)
-        return ahead(self, up, self._begun(), threads, 2 * threads, timeout=self.timeout)
+        if self.pool is not None:
+            ahead_of = _AHEAD * self.process_num
+            return self._submitted(self.pool, self._timed(up, ahead_of))
+        if self.timeout:
+            return ahead(self, up, self._mapped, 1, _AHEAD, timeout=self.timeout)
+        return Pass(map(self._mapped, up.items), up.position, up.close)
 
-    def _begun(self) -> Callable[[Any], T]:
-        """The mapper of one pass: its threads have numbers, from 0, and begin once each."""
-        begin, numbers, here = self.worker_init_fn, count(), threading.local()
-        if begin is None or not self.process_num:
-            return self._mapped
+    def _timed(self, up: Pass[T], window: int) -> Pass[T]:
+        """The same, on a thread, where there is a clock."""
+        return ahead(self, up, _same, 1, window, timeout=self.timeout) if self.timeout else up
 
-        def mapped(item: Any) -> T:
-            if not hasattr(here, "number"):
-                here.number = next(numbers)
-                try:
-                    begin(here.number)
-                except Exception as error:
-                    explain(error, self, begin, here.number)
-                    raise
-            return self._mapped(item)
+    def _submitted(self, pool: Processes, up: Pass[Any]) -> Pass[T]:
+        sent = self.task if self.persistent else None
+        here = submitted(
+            self,
+            up,
+            sent or _Fetch(self.mapper, self.worker_init_fn),
+            pool,
+            self.process_num,
+            _AHEAD * self.process_num,
+            _MOST * self.process_num,
+            self.timeout,
+        )
 
-        return mapped
+        def deal() -> Generator[T, None, None]:
+            try:
+                for result in here.items:
+                    if type(result) is Failure:
+                        self._raise(result)
+                    yield result
+            finally:
+                result = None  # or a traceback would hold this frame, and the frame the error
+                here.close()
+
+        items = deal()
+
+        def close() -> None:
+            items.close()
+            here.close()
+
+        return Pass(items, here.position, close)
+
+    def _raise(self, failure: Failure) -> None:
+        error, sample = failure.error, failure.sample
+        try:
+            if isinstance(error, Exception):
+                explain(error, self, self.mapper, sample)
+            raise error
+        finally:
+            del error, failure  # or the traceback would hold this frame, and the frame the error
+
+    def _read_apart(self, at: Position) -> Pass[T]:
+        """A pass in a process of its own; its position is the one that it has without."""
+        here = fetched(self.mapper, self.reader)
+        object.__setattr__(here, "made_at", self.made_at)  # for its errors
+        one = multiprocess_reader((_begun(here, self.mapper, self.worker_init_fn),), queue_size=2)
+        up = one.start(at and (0, ((False, at),)))
+        return Pass(up.items, lambda: up.position()[1][0][1], up.close)
 
     def _mapped(self, item: Any) -> T:
         try:
@@ -75,3 +134,66 @@ class fetched(Node[T]):
     def length(self) -> int | None:
         """That of `reader`."""
         return length(self.reader)
+
+    def written(self, *but: object) -> Iterator[str]:
+        """Without the task, which repeats the arguments."""
+        return super().written(*but, self.task)
+
+
+def _same(item: T) -> T:
+    return item
+
+
+class _Fetch(Task):
+    """A task that begins with the user's function, in each process."""
+
+    def __init__(
+        self, fn: Callable[[Any], Any], init: Callable[[int], object] | None = None
+    ) -> None:
+        super().__init__(fn)
+        self.init: Callable[[int], object] | None = init
+        self.begun = False
+
+    def __call__(self, samples: Any) -> Outcome:
+        if not self.begun:
+            _begin(self.fn, self.init)
+            self.begun = True
+        outcome = super().__call__(samples)
+        # so that few large items make a task, if not one alone: they all are in memory at once
+        size = sum(getattr(leaf, "nbytes", 0) for leaf in leaves(outcome.results))
+        return outcome._replace(seconds=outcome.seconds + size / _WEIGHT)
+
+    def __repr__(self) -> str:
+        return described(self.fn)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As it is: `Processes` sends it once, its arrays through shared memory."""
+        return _Fetch, (self.fn, self.init)
+
+
+def _begin(fn: Callable[[Any], Any], init: Callable[[int], object] | None) -> None:
+    """Tells the worker of its data set, and calls the user's function."""
+    info = get_worker_info()
+    if info is None:
+        return
+    informed(replace(info, dataset=getattr(fn, "dataset", None)))
+    if init is not None:
+        try:
+            init(info.id)
+        except Exception as error:
+            error.add_note(f"raised by {described(init)}({info.id}), the worker_init_fn")
+            raise
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _begun(Node[T]):
+    """A reader that begins with the user's function."""
+
+    reader: Reader[T]
+    mapper: Callable[[Any], Any]
+    init: Callable[[int], object] | None
+
+    def start(self, at: Position) -> Pass[T]:
+        """That of the reader."""
+        _begin(self.mapper, self.init)
+        return start(self.reader, at)

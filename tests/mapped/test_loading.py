@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-import threading
+import os
 import time
 from itertools import chain
 
 import jax
 import numpy as np
 import pytest
+from broken import Meeting, Stream
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from programs import children
 from steps import FIELDS, Step, beginning, pictures, stream, told
 
 import jreader
@@ -21,7 +23,6 @@ from jreader import (
     DataLoader,
     Dataset,
     FeedMismatch,
-    IterableDataset,
     NotResumable,
     Pipeline,
     train,
@@ -49,14 +50,6 @@ class Noted(Dataset):
 
     def __len__(self):
         return self.n
-
-
-class Stream(IterableDataset):
-    def __init__(self, n):
-        self.n = n
-
-    def __iter__(self):
-        yield from range(self.n)
 
 
 sizes = st.tuples(st.integers(0, 30), st.integers(1, 7), st.booleans())
@@ -179,13 +172,18 @@ class TestPasses:
         assert stream(again)[0]["id"] == [20, 21, 22, 23]
         assert min(again.dataset.asked) == 20
 
-    def test_a_cursor_of_another_batch_size_is_refused(self):
+    def test_a_cursor_of_another_batch_size_goes_on_at_the_same_sample(self):
         loader = DataLoader(range(10), 2)
         next(iter(loader))
         other = DataLoader(range(10), 5)
         other.load_state_dict(loader.state_dict())
-        with pytest.raises(NotResumable, match="batches of 2 samples"):
-            iter(other)
+        assert stream(other) == [[2, 3, 4, 5, 6], [7, 8, 9]]
+
+    def test_a_cursor_of_another_data_set_is_refused(self):
+        loader = DataLoader(range(10), 2)
+        next(iter(loader))
+        with pytest.raises(NotResumable, match=r"range\[10\].*here it is .*range\[11\]"):
+            DataLoader(range(11), 2).load_state_dict(loader.state_dict())
 
     def test_it_goes_on_for_steps(self):
         loader = DataLoader(range(5), 2, shuffle=True, seed=0)
@@ -215,22 +213,25 @@ class TestWorkers:
         for workers in (0, 1, 2, 4):
             assert stream(DataLoader(Stream(5), 2, num_workers=workers)) == [[0, 1], [2, 3], [4]]
 
-    def test_samples_are_fetched_side_by_side(self):
-        meeting = threading.Barrier(2, timeout=10)
+    def test_samples_are_fetched_side_by_side(self, tmp_path):
+        os.mkfifo(tmp_path / "meeting")
+        loader = DataLoader(Meeting(str(tmp_path / "meeting")), 1, num_workers=2)
+        assert stream(loader) == [[0], [1]]
 
-        class Meeting(Noted):
-            def __getitem__(self, index):
-                meeting.wait()
-                return index
+    @pytest.mark.parametrize("dataset", [range(40), Stream(40)])
+    def test_processes_are_begun_once_each(self, tmp_path, dataset):
+        def begin(number):
+            (tmp_path / f"{number} {os.getpid()}").touch(exist_ok=False)
 
-        assert stream(DataLoader(Meeting(4), 1, num_workers=2)) == [[0], [1], [2], [3]]
-
-    def test_threads_are_begun_once_each(self):
-        begun = []
-        loader = DataLoader(range(40), 2, num_workers=3, worker_init_fn=begun.append)
-        assert len(stream(loader)) == 20
-        assert sorted(begun) == list(range(len(begun)))
+        loader = DataLoader(
+            dataset, 2, num_workers=3, worker_init_fn=begin, persistent_workers=True
+        )
+        for _ in range(1 if isinstance(dataset, Stream) else 3):
+            assert len(stream(loader)) == 20
+        begun = sorted(path.name.split() for path in tmp_path.iterdir())
         assert 1 <= len(begun) <= 3
+        assert {int(number) for number, _ in begun} <= {0, 1, 2}
+        assert len({pid for _, pid in begun} - {str(os.getpid())}) == len(begun)
 
     def test_persistent_workers_break_and_iterate_again(self):
         loader = DataLoader(range(12), 2, num_workers=2, persistent_workers=True)
@@ -238,9 +239,11 @@ class TestWorkers:
             for feed in loader:
                 assert feed.tolist() == [0, 1]
                 break
+        before = children()
         began = time.monotonic()
         assert [len(stream(loader)) for _ in range(5)] == [6] * 5
         assert time.monotonic() - began < 2  # Paddle polls for half a second in every epoch
+        assert not children() - before
 
     def test_a_step_that_sleeps_is_not_waited_for(self):
         loader = DataLoader(Noted(6), 1)

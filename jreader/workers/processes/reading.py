@@ -1,39 +1,26 @@
-"""Readers in processes of their own, one each.
-
-A child's death is seen through the process itself (a pidfd), not only through the end of its
-connection, which a process that it started may hold open. The parent never waits for bytes: half a
-frame of a killed child must not block it.
-"""
+"""Readers in processes of their own, one each."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import pickle
 import selectors
-import socket
-import subprocess
 import sys
-import threading
-import time
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
+
+import cloudpickle
 
 from jreader import errors
-from jreader._worker import NUMBER, Report, packed
-from jreader.readers import Node, Pass, Position, Reader, length
-from jreader.readers.nodes import refused
+from jreader._worker.frames import packed, unpickled_error
+from jreader._worker.reading import Report
+from jreader.readers import Node, Pass, Position, Reader, length, refused
+from jreader.staging import Array
+from jreader.workers.processes.launches import Launched, ended, unpickled
 
 T = TypeVar("T")
-
-_BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from jreader._worker import main; main(int(sys.argv[2]))"
-)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,7 +28,8 @@ class multiprocess_reader(Node[T]):
     """The samples of several readers, each read in a process of its own.
 
     Readers travel by cloudpickle, so lambdas and notebook cells work; the main script is not run
-    again. Samples come back pickled, with their types. A process that dies is noticed at once.
+    again. Samples come back with their types, and large arrays
+    without a copy, through shared memory. A process that dies is noticed at once.
 
     >>> readers = [lambda: range(0, 3), lambda: range(10, 12)]
     >>> list(multiprocess_reader(readers)())
@@ -63,6 +51,7 @@ class multiprocess_reader(Node[T]):
     readers: tuple[Reader[T], ...]
     use_pipe: bool = True
     queue_size: int = 1000
+    unplanned: ClassVar[tuple[str, ...]] = ("use_pipe", "queue_size")
 
     def __post_init__(self) -> None:
         """Refuses what is no list of readers, and no size."""
@@ -122,41 +111,32 @@ class _Child(Generic[T]):
     ) -> None:
         self.name = f"reader {place} ({node.readers[place]!r}) of multiprocess_reader"
         self.made_at = node.made_at
+        self.number = place, len(node.readers)
         self.job: Any = (node.readers[place], position, node.queue_size)
         self.ended, self.position = ended, position
         self.placed = ended or position is not None
-        self.ready: deque[tuple[bytes, Position]] = deque()
+        self.ready: deque[tuple[bytes, list[Array], Position]] = deque()
         self.unacknowledged = 0
         self.last: Report | None = None
-        self.received = bytearray()
-        self.open = True
         self.dead = False
 
     def begin(self) -> None:
         """Starts the process."""
         try:
-            self.job = packed(self.job)
+            self.job = cloudpickle.dumps(self.job)
         except Exception as error:
             error.add_note(
                 f"{self.name}, made at {self.made_at}, cannot be sent to a process: open files, "
                 f"locks and connections inside the reader, when it is called"
             )
             raise
-        self.connection, theirs = socket.socketpair()
-        with theirs:
-            self.process = subprocess.Popen(  # noqa: S603  # our own interpreter
-                [sys.executable, "-P", "-c", _BOOT, json.dumps(sys.path), str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                env={**os.environ, "JAX_PLATFORMS": "cpu"},
-            )
-        self.death = _death_of(self.process)
+        self.worker = Launched("reader", *self.number)
 
     def send_job(self) -> None:
         """Sends the reader, once every process is on its way."""
         job, self.job = self.job, None
         with contextlib.suppress(OSError):  # it died already: `_Crew` notices
-            self.connection.sendall(job)
+            self.worker.connection.sendall(self.worker.first(job))
 
     def receive(self, *, everything: bool) -> None:
         """Takes what has arrived, or one frame of it, without waiting.
@@ -164,63 +144,48 @@ class _Child(Generic[T]):
         One frame at a time keeps the rest with the process that reads ahead, and memory small.
         """
         unpacked = False
-        while self.open and (everything or not unpacked):
-            try:
-                arrived = self.connection.recv(1 << 20, socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                return
-            except ConnectionError:
-                arrived = b""
-            self.open = bool(arrived)
-            self.received += arrived
-            unpacked = self._unpack()
+        while (everything or not unpacked) and self.worker.arrivals.read(wait=False):
+            for report in self.worker.arrivals.whole():
+                unpacked = True
+                self._take(Report(*report))
 
-    def _unpack(self) -> bool:
-        """Takes the frames that are whole; tells whether there was one."""
-        unpacked = False
-        while len(self.received) >= NUMBER.size:
-            (size,) = NUMBER.unpack_from(self.received)
-            if len(self.received) < NUMBER.size + size:
-                break
-            unpacked = True
-            frame = memoryview(self.received)[NUMBER.size : NUMBER.size + size]
-            report = pickle.loads(frame)  # noqa: S301  # from our own child
-            frame.release()
-            del self.received[: NUMBER.size + size]
-            if not self.placed and not report.samples and report.positions:
-                (self.position,) = report.positions
-                self.placed = True
-            self.ready.extend(zip(report.samples, report.positions, strict=False))
-            if report.end:
-                self.last = report
-        return unpacked
+    def _take(self, report: Report) -> None:
+        shared = self.worker.memory
+        shared.learn(report.news, self.worker.arrivals)
+        if not self.placed and not report.samples and report.positions:
+            (self.position,) = report.positions
+            self.placed = True
+        for told, position in zip(report.samples, report.positions, strict=False):
+            self.ready.append((told.data, shared.buffers(told), position))
+        shared.leave(report.news)
+        if report.end:
+            self.last = report
 
     def pop(self) -> T:
         """The next sample; its position is now the child's."""
-        data, self.position = self.ready.popleft()
+        data, buffers, self.position = self.ready.popleft()
         self.unacknowledged += 1
         if not self.ready:
+            number, self.unacknowledged = self.unacknowledged, 0
             with contextlib.suppress(OSError):
-                self.connection.sendall(NUMBER.pack(self.unacknowledged))
-            self.unacknowledged = 0
-        sample: T = pickle.loads(data)  # noqa: S301  # from our own child
+                returned = self.worker.memory.given_back()
+                self.worker.connection.sendall(packed((number, returned)))
+        sample: T = unpickled(data, buffers)
         return sample
 
     def finish(self) -> None:
         """The reader has ended, well or with an error."""
         self.ended = True
         if self.last and self.last.error:
-            error: Exception = pickle.loads(self.last.error)  # noqa: S301  # from our own child
+            error = unpickled_error(self.last.error)
             error.add_note(f"raised by {self.name}, made at {self.made_at}")
             raise error
 
     def died(self) -> errors.WorkerDied:
         """The error for a process that ended before its reader."""
-        code = self.process.wait()
-        hint = " (killed: perhaps out of memory)" if code == -9 else ""
+        how = self.worker.how_it_ended()
         return errors.WorkerDied(
-            f"the process of {self.name}, made at {self.made_at}, ended with exit code {code}"
-            f"{hint} before its reader did."
+            f"the process of {self.name}, made at {self.made_at}, {how} before its reader did."
         )
 
 
@@ -236,15 +201,15 @@ class _Crew(Generic[T]):
         """Starts the processes, once."""
         if self.events is None:
             self.events = selectors.DefaultSelector()
-            living: list[_Child[T]] = []
+            living: list[Launched] = []
             self.finish = weakref.finalize(self, _end, living, self.events)
-            for child in self.children:
-                if not child.ended:
-                    child.begin()
-                    living.append(child)
-                    self.events.register(child.connection, selectors.EVENT_READ, child)
-                    self.events.register(child.death, selectors.EVENT_READ, child)
-            for child in living:
+            begun = [child for child in self.children if not child.ended]
+            for child in begun:
+                child.begin()
+                living.append(child.worker)
+                self.events.register(child.worker.connection, selectors.EVENT_READ, child)
+                self.events.register(child.worker.death, selectors.EVENT_READ, child)
+            for child in begun:
                 child.send_job()
         return self.events
 
@@ -278,47 +243,18 @@ class _Crew(Generic[T]):
                 raise child.died()
         for key, _ in events.select():
             child = key.data
-            child.receive(everything=key.fileobj is child.death)
-            if key.fileobj is child.death:
+            child.receive(everything=key.fileobj is child.worker.death)
+            if key.fileobj is child.worker.death:
                 child.dead = True
-                events.unregister(child.death)
-            elif not child.open:
-                events.unregister(child.connection)
+                events.unregister(child.worker.death)
+            elif not child.worker.arrivals.open:
+                events.unregister(child.worker.connection)
 
     def close(self) -> None:
         """Ends the processes."""
         self.finish()
 
 
-def _end(children: Iterable[_Child[Any]], events: selectors.BaseSelector) -> None:
-    """Lets the processes end by themselves, and kills those that do not."""
+def _end(workers: list[Launched], events: selectors.BaseSelector) -> None:
     events.close()
-    for child in children:
-        child.connection.close()
-    with contextlib.suppress(RuntimeError):  # no new threads while the interpreter goes away
-        threading.Thread(target=_reap, args=(list(children),), daemon=True).start()
-
-
-def _reap(children: list[_Child[Any]]) -> None:
-    limit = time.monotonic() + 2
-    for child in children:
-        try:
-            child.process.wait(timeout=max(0, limit - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            child.process.kill()
-            child.process.wait()
-        child.death.close()
-
-
-def _death_of(process: subprocess.Popen[bytes]) -> Any:
-    """Something to select on that becomes readable when the process ends."""
-    if hasattr(os, "pidfd_open"):
-        return os.fdopen(os.pidfd_open(process.pid), "rb", buffering=0)  # closed by `_reap`
-    mine, theirs = socket.socketpair()
-
-    def watch() -> None:
-        process.wait()
-        theirs.close()
-
-    threading.Thread(target=watch, daemon=True).start()
-    return mine
+    ended(workers)

@@ -1,0 +1,187 @@
+"""Frames: what processes send each other, and what crosses with them.
+
+A frame is its size (8 bytes) and a pickled tuple of plain things; what users made (functions,
+samples, errors) is in it as bytes, which are unpickled where an error of theirs can be told.
+Descriptors of shared memory travel beside the frame that speaks of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import socket
+import struct
+import traceback
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import cloudpickle
+
+from jreader.errors import ReaderError
+from jreader.readers import described
+
+NUMBER = struct.Struct("<Q")
+WORTH = 1 << 16  # bytes of an array; a smaller one costs less inside the frame
+
+_AT_ONCE = 1 << 16  # bytes read in one go; many more, where a large frame is on its way
+_MANY = 1 << 20
+_SPACE = getattr(socket, "CMSG_SPACE", int)  # not on Windows, where none of this runs
+_BESIDE = _SPACE(64 * array("i").itemsize)  # for more descriptors than a frame has
+_FLAGS = getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # else a child of the user's would hold our memory
+
+
+def packed(message: tuple[Any, ...]) -> bytes:
+    """A message of plain things as a frame."""
+    data = pickle.dumps(message, protocol=5)
+    return NUMBER.pack(len(data)) + data
+
+
+def beside(descriptors: list[int]) -> list[tuple[int, int, bytes]]:
+    """What `sendmsg` takes to send descriptors along."""
+    if not descriptors:
+        return []
+    return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", descriptors).tobytes())]
+
+
+def send(connection: socket.socket, message: tuple[Any, ...], descriptors: list[int]) -> None:
+    """Sends a frame, with descriptors, which it closes; in vain where nobody listens any more."""
+    frame = memoryview(packed(message))
+    try:
+        connection.sendall(frame[connection.sendmsg([frame], beside(descriptors)) :])
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # the other side is gone, which whoever reads is told
+    except OSError:  # it would wait for this frame for ever: but it sees the end of a process
+        traceback.print_exc()
+        os._exit(os.EX_OSERR)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+class Arrivals:
+    """Frames that arrive in pieces, with the descriptors sent along."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.open = True
+        self.descriptors: deque[int] = deque()
+        self._data = bytearray()
+
+    def read(self, *, wait: bool) -> bool:
+        """Takes what has arrived; false where nothing waits, or nothing will come any more."""
+        flags = _FLAGS | (0 if wait else socket.MSG_DONTWAIT)
+        try:
+            # not `socket.recv_fds`, which forgets its flags
+            data, beside, _, _ = self.connection.recvmsg(
+                _AT_ONCE if len(self._data) < _AT_ONCE else _MANY, _BESIDE, flags
+            )
+        except BlockingIOError:
+            return False
+        except OSError:  # the other side is gone, or this one was closed
+            data, beside = b"", []
+        for _, _, descriptors in beside:
+            self.descriptors.extend(array("i", descriptors))
+        self._data += data
+        self.open = bool(data)
+        return self.open
+
+    def whole(self) -> Iterator[tuple[Any, ...]]:
+        """The frames that are here whole."""
+        while len(self._data) >= NUMBER.size:
+            (size,) = NUMBER.unpack_from(self._data)
+            if len(self._data) < NUMBER.size + size:
+                return
+            with memoryview(self._data)[NUMBER.size : NUMBER.size + size] as frame:
+                message = pickle.loads(frame)  # noqa: S301  # from our own process
+            del self._data[: NUMBER.size + size]
+            yield message
+
+    def next(self) -> tuple[Any, ...] | None:
+        """The next frame, waited for; None once the other side has closed."""
+        while True:
+            for message in self.whole():
+                return message
+            if not self.read(wait=True):
+                return None
+
+    def close(self) -> None:
+        """Lets go what arrived and was never asked for."""
+        self.open = False
+        while self.descriptors:
+            os.close(self.descriptors.popleft())
+
+
+def pickled(value: object, what: str, taken: list[pickle.PickleBuffer] | None = None) -> bytes:
+    """A user's value as bytes; the memory of its large arrays is put into `taken`, if given.
+
+    Raises:
+        TypeError: It cannot be pickled.
+    """
+    take = None if taken is None else large(taken)
+    try:
+        return pickle.dumps(value, protocol=5, buffer_callback=take)
+    except Exception:
+        if taken is not None:
+            taken.clear()
+        try:
+            return bytes(cloudpickle.dumps(value, protocol=5, buffer_callback=take))
+        except Exception as error:
+            raise TypeError(
+                f"the {what} {described(value)} cannot be sent from a worker process ({error}): "
+                f"map it to arrays, numbers, texts, or containers of them inside the process"
+            ) from error
+
+
+def large(taken: list[pickle.PickleBuffer]) -> Callable[[pickle.PickleBuffer], bool]:
+    """A `buffer_callback` of pickle that puts what is worth a place of its own into a list."""
+
+    def take(buffer: pickle.PickleBuffer) -> bool:
+        with buffer.raw() as view:
+            small = view.nbytes < WORTH
+        if not small:
+            taken.append(buffer)
+        return small
+
+    return take
+
+
+def pickled_error(error: BaseException) -> bytes:
+    """The error with its traceback as a note; another one where it cannot travel."""
+    told = "".join(traceback.format_exception(error))
+    if isinstance(error, Exception):
+        error.add_note(f"in a worker process:\n{told}")
+        for sent in (error, _Bare(error)):
+            with contextlib.suppress(Exception):
+                data = bytes(cloudpickle.dumps(sent))
+                if isinstance(pickle.loads(data), type(error)):  # noqa: S301  # our own
+                    return data
+    return bytes(cloudpickle.dumps(ReaderError(f"a worker process raised:\n{told}")))
+
+
+def unpickled_error(data: bytes) -> Exception:
+    """The error that a process sent, or one that says why it cannot be read."""
+    try:
+        error: Exception = pickle.loads(data)  # noqa: S301  # from our own process
+    except Exception as reason:
+        reason.add_note("raised while an error of a worker process was read")
+        return reason
+    return error
+
+
+class _Bare:
+    """An error whose class cannot be called with its `args`, as an own `__init__` makes it."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _revived, (type(self.error), self.error.args, self.error.__dict__)
+
+
+def _revived(kind: type[Exception], args: tuple[Any, ...], state: dict[str, Any]) -> Exception:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error

@@ -1,0 +1,279 @@
+"""Memory that two processes share: a worker writes arrays there, and its parent reads them there.
+
+It has no name that could stay behind (a memfd; where there are none, a `shm_open` that is unlinked
+at once), and goes when the last process lets go of it. Its pages are asked for when it is made: to
+run out of them later would be a SIGBUS. Fresh pages cost six times what warm ones do, so a block is
+used again: the parent gives it back when the last array over it is gone.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import pickle
+import secrets
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jreader._worker.frames import WORTH, pickled
+from jreader.staging import Array, Memory, leased
+
+_ALIGNED = 64
+_PAGE = mmap.PAGESIZE
+_MOST, _ALL = 64, 256  # blocks of one process, and of all: each is a descriptor in the parent too
+_LEAST = 8  # of one process, however many there are
+_STALE = 64  # results after which a block that nobody used is let go
+
+
+def anonymous(size: int) -> int:
+    """A descriptor of so many bytes of shared memory, all of which are there.
+
+    Raises:
+        OSError: There is not so much, or no descriptor is left.
+    """
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("jreader", os.MFD_CLOEXEC)
+    else:
+        import _posixshmem  # type: ignore[import-not-found]  # noqa: PLC0415  # not on every system
+
+        name = f"/jreader-{secrets.token_hex(6)}"
+        descriptor = _posixshmem.shm_open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+        _posixshmem.shm_unlink(name)
+    try:
+        os.ftruncate(descriptor, size)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(descriptor, 0, size)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def mapped(descriptor: int, size: int, *, private: bool = False) -> Memory:
+    """What lies behind a descriptor, which may be closed then; private writes are not shared."""
+    owner = mmap.mmap(descriptor, size, mmap.MAP_PRIVATE if private else mmap.MAP_SHARED)
+    return Memory(owner, np.frombuffer(owner, np.uint8).ctypes.data)
+
+
+def share(processes: int) -> int:
+    """How many blocks each of so many processes may have.
+
+    >>> share(2), share(16), share(100)
+    (64, 16, 8)
+    """
+    return max(_LEAST, min(_MOST, _ALL // processes))
+
+
+def aligned(size: int, to: int = _ALIGNED) -> int:
+    """The size, rounded up."""
+    return size + -size % to
+
+
+class Told(NamedTuple):
+    """A user's value on its way: what pickle made of it, and where the arrays in it lie.
+
+    Attributes:
+        data: The pickled value, without those arrays.
+        places: Of each array the block, the first byte in it, and the bytes.
+    """
+
+    data: bytes
+    places: tuple[tuple[int, int, int], ...] = ()
+
+
+class News(NamedTuple):
+    """What the parent has to know of blocks: it goes with the next frame.
+
+    Attributes:
+        made: Numbers and sizes of new ones, whose descriptors are sent along.
+        full: Numbers of those where nothing more is written, until they are given back.
+        gone: Numbers of those that are let go.
+    """
+
+    made: tuple[tuple[int, int], ...] = ()
+    full: tuple[int, ...] = ()
+    gone: tuple[int, ...] = ()
+
+
+@dataclass(eq=False)
+class _Block:
+    number: int
+    size: int
+    memory: Memory
+    whole: Array
+    used: int = 0  # bytes written
+    last: int = 0  # the result that used it last
+    held: int = 0  # arrays of this process that lie over it
+    sent: bool = False
+
+
+@dataclass(eq=False)
+class Blocks:
+    """The blocks of one process, and what becomes of the arrays that it sends.
+
+    Args:
+        room: The least bytes of a block. Values are put into one until it is full where it is more
+            than zero; otherwise a block has the arrays of one value.
+        most: How many there may be; what finds no place then travels inside its frame.
+    """
+
+    room: int = 0
+    most: int = _MOST
+    blocks: dict[int, _Block] = field(default_factory=dict)
+    free: list[_Block] = field(default_factory=list)  # the one used last is used next
+    open: _Block | None = None
+    results: int = 0  # sent so far
+    made: list[_Block] = field(default_factory=list)
+    full: list[int] = field(default_factory=list)
+    gone: list[int] = field(default_factory=list)
+    descriptors: list[int] = field(default_factory=list)
+    returned: deque[int] = field(default_factory=deque)  # by the parent, on any thread
+    dropped: deque[_Block] = field(default_factory=deque)  # by finalizers here, likewise
+    numbers: Iterator[int] = field(default_factory=count)
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
+        """An array in a block of its own: when it is sent it is where it has to be.
+
+        None where it is too small to be worth it, or there is no block to be had.
+        """
+        size = prod(shape) * dtype.itemsize
+        if size < WORTH or dtype.hasobject:
+            return None
+        self._settle()
+        block = self._taken(size)
+        if block is None:
+            return None
+        block.used = size
+        block.held += 1
+        dropped = self.dropped
+        give_back = lambda _: dropped.append(block)  # noqa: E731  # on any thread, without a lock
+        raw = leased(block.memory, give_back, (size,), np.dtype(np.uint8))
+        return raw.view(dtype).reshape(shape)
+
+    def told(self, value: object, what: str) -> Told:
+        """The value, with its large arrays in shared memory.
+
+        Raises:
+            TypeError: It cannot be pickled.
+        """
+        self.results += 1
+        self._settle()
+        taken: list[pickle.PickleBuffer] = []
+        data = pickled(value, what, taken)
+        if not taken:
+            return Told(data)
+        places = self._placed([np.frombuffer(buffer.raw(), np.uint8) for buffer in taken])
+        return Told(pickled(value, what)) if places is None else Told(data, tuple(places))
+
+    def _placed(self, arrays: list[Array]) -> list[tuple[int, int, int]] | None:
+        """Where the arrays lie, or are written now; None where there is no room."""
+        there = [self._there(array) for array in arrays]
+        missing = [aligned(a.nbytes) for a, at in zip(arrays, there, strict=True) if at is None]
+        block = self._with_room(sum(missing)) if missing else None
+        if missing and block is None:
+            return None
+        places = []
+        for array, at in zip(arrays, there, strict=True):
+            owner, first = at or self._written(block, array)
+            owner.sent, owner.last = True, self.results
+            places.append((owner.number, first, array.nbytes))
+        owners = {at[0].number for at in there if at}
+        if block is not None and not self.room:
+            owners.add(block.number)
+        self.full.extend(owners)
+        return places
+
+    @staticmethod
+    def _written(block: _Block | None, array: Array) -> tuple[_Block, int]:
+        assert block is not None  # noqa: S101  # for the type checker: it was looked for
+        first = block.used
+        block.whole[first : first + array.nbytes] = array
+        block.used = aligned(first + array.nbytes)
+        return block, first
+
+    def _there(self, array: Array) -> tuple[_Block, int] | None:
+        """The block that holds the array already, if any, and where in it."""
+        address = array.ctypes.data
+        for block in self.blocks.values():
+            first = address - block.memory.address
+            if block.held and not block.sent and 0 <= first < block.size:
+                return block, first
+        return None
+
+    def _with_room(self, size: int) -> _Block | None:
+        """A block to write so many bytes to."""
+        if self.open is not None and self.open.size - self.open.used >= size:
+            return self.open
+        if not self.room:
+            return self._taken(size)
+        if self.open is not None:
+            self.full.append(self.open.number)
+        self.open = self._taken(max(size, self.room))
+        return self.open
+
+    def _taken(self, size: int) -> _Block | None:
+        """A block that nobody uses: the free one that fits best, or a new one."""
+        fitting = [block for block in self.free if block.size >= size]
+        if fitting:
+            block = min(reversed(fitting), key=lambda each: each.size)
+            self.free.remove(block)
+        else:
+            made = self._new(aligned(size + size // 8, _PAGE))
+            if made is None:
+                return None
+            block = made
+        block.used, block.last, block.sent = 0, self.results, False
+        return block
+
+    def _new(self, size: int) -> _Block | None:
+        if len(self.blocks) >= self.most and not self._let_go(self.free[:1]):
+            return None
+        try:
+            descriptor = anonymous(size)
+        except OSError:
+            return None
+        try:
+            memory = mapped(descriptor, size)
+        except (OSError, ValueError):
+            os.close(descriptor)
+            return None
+        number = next(self.numbers)
+        block = _Block(number, size, memory, np.frombuffer(memory.owner, np.uint8))
+        self.blocks[number] = block
+        self.made.append(block)
+        self.descriptors.append(descriptor)
+        return block
+
+    def _settle(self) -> None:
+        """Takes back what nobody uses any longer, and lets go what was free for long."""
+        while self.returned:
+            block = self.blocks[self.returned.popleft()]
+            block.sent = False
+            if not block.held:
+                self.free.append(block)
+        while self.dropped:
+            block = self.dropped.popleft()
+            block.held -= 1
+            if not block.held and not block.sent:
+                self.free.append(block)
+        self._let_go([block for block in self.free if self.results - block.last > _STALE])
+
+    def _let_go(self, blocks: Sequence[_Block]) -> bool:
+        for block in blocks:
+            self.free.remove(block)
+            del self.blocks[block.number]
+            self.gone.append(block.number)
+        return bool(blocks)
+
+    def news(self) -> tuple[News, list[int]]:
+        """What the parent has to know, and descriptors to send along, and to close then."""
+        made = tuple((block.number, block.size) for block in self.made)
+        news, descriptors = News(made, tuple(self.full), tuple(self.gone)), self.descriptors
+        self.made, self.full, self.gone, self.descriptors = [], [], [], []
+        return news, descriptors

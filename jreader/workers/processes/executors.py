@@ -1,0 +1,117 @@
+"""Worker processes as an executor of `concurrent.futures`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, wait
+from typing import Any, ParamSpec, TypeVar
+
+import cloudpickle
+
+from jreader import errors
+from jreader.readers import described
+from jreader.workers.processes.crews import Crew, joined
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Processes(Executor):
+    """Worker processes that any function can be given to: an executor of `concurrent.futures`.
+
+    They are begun when there is something to do, and stay as long as there is a `Processes` of that
+    size: all of one size and `init` are the same workers. They run neither the main script nor jax,
+    unless the function does. Functions travel by cloudpickle, once each; large arrays in results
+    come back through shared memory, without a copy, and give it back when they are dropped.
+
+    A function is sent as it is when it is given first: what it holds is not looked at again.
+
+    >>> with Processes(2) as workers:
+    ...     print(list(workers.map(lambda n: n * n, range(4))))
+    [0, 1, 4, 9]
+
+    A worker that dies is replaced, and what it had in work is done again. A call that is cancelled
+    after it was begun may go on for two seconds; then its worker is replaced.
+
+    Args:
+        workers: How many.
+        init: Called in each worker with its number, from 0, before anything else.
+
+    Raises:
+        NotImplementedError: On Windows, where descriptors cannot be handed to a child; use threads
+            there.
+    """
+
+    def __init__(self, workers: int, init: Callable[[int], object] | None = None) -> None:
+        """Refuses what is no number, and no function."""
+        self.workers = errors.check_number("Processes(workers)", workers, 1)
+        if init is not None and not callable(init):
+            raise TypeError(f"init of Processes(workers, init) needs a function, not {init!r}.")
+        if sys.platform == "win32":
+            raise NotImplementedError(
+                "worker processes do not run on Windows: use threads there (workers=n)."
+            )
+        self.init = init
+        self._crew: Crew | None = None
+        self._release: Callable[[], object] | None = None
+        self._tasks: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
+        self._shut = False
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Has `fn(*args, **kwargs)` called by the worker that is free first.
+
+        Raises:
+            RuntimeError: After `shutdown`.
+        """
+        if self._shut:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        crew = self._joined()
+        parcel = crew.parcels.of(fn)
+        try:
+            arguments = cloudpickle.dumps((args, kwargs), protocol=5)
+        except Exception as error:
+            error.add_note(f"the arguments of {described(fn)} cannot be sent to a worker process")
+            raise
+        task = crew.submit(parcel, arguments)
+        while task is None:  # its `init` failed meanwhile, say
+            crew = self._joined()
+            task = crew.submit(crew.parcels.of(fn), arguments)
+        self._tasks.add(task)
+        return task
+
+    def _joined(self) -> Crew:
+        if self._crew is None or self._crew.over or self._crew.process != os.getpid():
+            if self._release is not None:
+                self._release()
+            self._crew = joined(self.workers, self.init)
+            self._release = weakref.finalize(self, self._crew.leave)
+        return self._crew
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Takes no more; the workers end when no other `Processes` of that size is left."""
+        self._shut = True
+        tasks = list(self._tasks)
+        if cancel_futures:
+            for task in tasks:
+                task.cancel()
+        if wait:
+            _waited_for(tasks)
+        if self._release is not None:
+            self._release()
+        self._crew = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As it was written: elsewhere it has workers of its own."""
+        return Processes, (self.workers, self.init)
+
+    def __repr__(self) -> str:
+        """As it was written."""
+        init = f", {described(self.init)}" if self.init else ""
+        return f"Processes({self.workers}{init})"
+
+
+def _waited_for(tasks: list[Future[Any]]) -> None:
+    wait(tasks)
