@@ -30,7 +30,7 @@ from jreader.errors import (
 from jreader.orders import permutation
 from jreader.pipelines import Pipeline
 from jreader.readers import Columns, Cursor, Node, Pass, Reader, at_epoch, epochs, start
-from jreader.sources import arrays, idx, jsonl, mnist_json, npy, npz, text
+from jreader.sources import arrays, idx, jsonl, mnist_json, npy, npz, source, text
 from jreader.transforms import (
     cache,
     chain,
@@ -43,19 +43,27 @@ from jreader.transforms import (
     shuffle,
     skip,
 )
-from jreader.workers import buffered, multiprocess_reader, xmap_readers
+from jreader.workers import (
+    Processes,
+    buffered,
+    get_worker_info,
+    map_samples,
+    multiprocess_reader,
+    xmap_readers,
+)
 
 if _TYPE_CHECKING:
     from jreader import datasets
     from jreader.datasets import Dataset, IterableDataset
     from jreader.feeds import data
-    from jreader.loaders import DataLoader, PyReader, train
+    from jreader.loaders import DataLoader, PyReader, as_function, train
 
 __version__ = "0.1.0"
 
 _LATER = {
     "DataLoader": "jreader.loaders",
     "PyReader": "jreader.loaders",
+    "as_function": "jreader.loaders",
     "train": "jreader.loaders",
     "data": "jreader.feeds",
     "Dataset": "jreader.datasets",
@@ -92,11 +100,13 @@ __all__ = [
     "NotResumable",
     "Pass",
     "Pipeline",
+    "Processes",
     "PyReader",
     "Reader",
     "ReaderError",
     "WorkerDied",
     "arrays",
+    "as_function",
     "at_epoch",
     "batch",
     "buffered",
@@ -109,10 +119,12 @@ __all__ = [
     "filter",
     "firstn",
     "flat_map",
+    "get_worker_info",
     "idx",
     "jsonl",
     "map_batches",
     "map_readers",
+    "map_samples",
     "mnist_json",
     "multiprocess_reader",
     "npy",
@@ -121,6 +133,7 @@ __all__ = [
     "shard",
     "shuffle",
     "skip",
+    "source",
     "stack",
     "start",
     "text",

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar
 
 from jreader import errors, transforms
 from jreader.batches import batch, map_batches
-from jreader.readers import Node, Pass, Position, Reader, described, epochs, length, origin, start
+from jreader.readers import (
+    Node,
+    Pass,
+    Plane,
+    Position,
+    Reader,
+    described,
+    epochs,
+    indexed,
+    length,
+    origin,
+    start,
+)
 from jreader.readers.nodes import children, drawn
 from jreader.readers.pictures import Line
 from jreader.transforms import cache, firstn, map_readers, shard, shuffle, skip
-from jreader.workers import buffered, xmap_readers
+from jreader.transforms.keys import keyed
+from jreader.workers import buffered, map_samples, xmap_readers
 
 if TYPE_CHECKING:
     from jreader.feeds import FeedList
@@ -45,11 +58,13 @@ def _bound_fn(
 
     @wraps(op, updated=())
     def method(self: Pipeline[T], fn: F, /, *args: P.args, **kwargs: P.kwargs) -> Pipeline[S]:
-        if op is map_readers and _gives_batches(self):
+        if op is map_samples and _gives_batches(self):
             raise TypeError(
                 f"{self!r}.map(...) would map whole batches: use .map_batches(fn), where fn takes "
                 f"and gives stacked columns, or .map(fn) before .batch(...)."
             )
+        if op is map_samples and not args and not kwargs:  # the same, and the least that a map is
+            return Pipeline(map_readers(fn, self))  # type: ignore[arg-type]  # F is its function
         return Pipeline(op(fn, self, *args, **kwargs))
 
     itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
@@ -60,7 +75,7 @@ def _bound_fn(
     return method
 
 
-_METHODS: dict[type, str] = {map_readers: "map", xmap_readers: "xmap"}
+_METHODS: dict[type, str] = {map_readers: "map", map_samples: "map", xmap_readers: "xmap"}
 
 
 def _gives_batches(reader: Reader[Any]) -> bool:
@@ -87,6 +102,7 @@ class Pipeline(Node[T]):
 
     reader: Reader[T]
     hands_on: ClassVar[Literal["", "all", "some"]] = "all"
+    planned: ClassVar[Literal["always", "counted", "never"]] = "never"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader."""
@@ -103,6 +119,14 @@ class Pipeline(Node[T]):
     def length(self) -> int | None:
         """That of `reader`."""
         return length(self.reader)
+
+    def plane(self) -> Plane | None:
+        """That of `reader`."""
+        return indexed(self.reader)
+
+    def batches(self, size: int, at: Position) -> Pass[Sequence[T]] | None:
+        """Those of `reader`."""
+        return self.reader.batches(size, at) if isinstance(self.reader, Node) else None
 
     def peek(self) -> T:
         """The first sample; nothing that iterates notices.
@@ -129,7 +153,8 @@ class Pipeline(Node[T]):
         """The plan as it was written."""
         op = self.reader
         if isinstance(op, Node):
-            before = next((part for part in children(op) if isinstance(part, Pipeline)), None)
+            inputs = [part.reader if isinstance(part, keyed) else part for part in children(op)]
+            before = next((part for part in inputs if isinstance(part, Pipeline)), None)
             if before:
                 name = _METHODS.get(type(op), type(op).__name__)
                 return f"{before!r}.{name}({', '.join(op.written(before))})"
@@ -143,6 +168,7 @@ class Pipeline(Node[T]):
         sharding: Any = None,
         pmap: Any = None,
         drop_last: bool = True,
+        resident: bool = False,
     ) -> DataLoader:
         """A loader of feeds on devices, from a pipeline of batches (`DataLoader.over`).
 
@@ -161,6 +187,8 @@ class Pipeline(Node[T]):
             pmap: True (the local devices) or a list of D devices, for feeds of [D, n / D, ...].
             drop_last: Whether a short last batch is left out. Otherwise it is padded with zeros,
                 and every feed carries a `mask`.
+            resident: Whether the data go to the devices once, as a whole, and feeds are gathered
+                there (`as_function`): for what fits, on devices that are far from the host.
 
         Raises:
             BatchNotDivisible: The devices cannot divide the batch; it says which sizes they can.
@@ -175,9 +203,10 @@ class Pipeline(Node[T]):
             sharding=sharding,
             pmap=pmap,
             drop_last=drop_last,
+            resident=resident,
         )
 
-    map = _bound_fn(map_readers)
+    map = _bound_fn(map_samples)
     filter = _bound_fn(transforms.filter)
     flat_map = _bound_fn(transforms.flat_map)
     shuffle = _bound(shuffle)

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 import jreader
 from jreader import datasets
 from jreader.readers import Node, length, start
+from jreader.workers import fetched
 
 LIMIT = 60
 
@@ -73,8 +74,13 @@ def columns_of(columns: Any) -> Any:
     return columns
 
 
+def drawn_for(sample: Any, rng: np.random.Generator | None = None) -> Any:
+    return tagged(sample) if rng is None else ("drawn", sample, int(rng.integers(2**40)))
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "filter": kept,
+    "map_samples": drawn_for,
     "flat_map": several,
     "map_batches": columns_of,
 }
@@ -95,6 +101,15 @@ ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "queue_size": small,
     "timeout": st.sampled_from([0, 60]),
     "worker_init_fn": st.none(),
+    "persistent": st.just(False),  # noqa: FBT003  # likewise
+    "apart": st.just(False),  # noqa: FBT003  # likewise
+    "workers": st.integers(0, 3),
+    "processes": st.just(0),
+    "executor": st.none(),
+    "window": st.one_of(st.none(), small),
+    "rng": st.booleans(),
+    "on_error": st.sampled_from(["raise", "skip"]),
+    "max_errors": st.integers(0, 3),
     "num_shards": st.integers(1, 4),
     "index": st.integers(0, 3),
 }
@@ -143,7 +158,7 @@ class Recipe:
     leaf: Leaf | None = None
 
     def build(self, leaf_of: Callable[[Leaf], Any] = lambda leaf: leaf) -> Any:
-        if self.leaf:
+        if self.leaf is not None:
             return leaf_of(self.leaf)
         if self.op is jreader.arrays:
             rows = np.arange(self.given["rows"])
@@ -161,6 +176,10 @@ class Recipe:
             given["buf_size"] = 6
         if op is jreader.shard:
             given["index"] %= given["num_shards"]
+        if op is jreader.map_samples and not given.get("rng"):
+            given["seed"] = None
+        if op is fetched:
+            given["process_num"] = 0  # in processes it has tests of its own
         names = list(inspect.signature(op).parameters)
         variadic = inspect.signature(op).parameters.get("readers")
         first = [FUNCTIONS.get(op.__name__, tagged)] if names[0] in FUNCTION_NAMES else []
@@ -174,19 +193,6 @@ class Recipe:
     def seeded(self) -> bool:
         """Whether two passes agree."""
         return self.given.get("seed", 0) is not None and all(part.seeded for part in self.below)
-
-    @property
-    def placed(self) -> bool:
-        """Whether every position is a place: not beside an unseeded cache in a chain (`cache`)."""
-        beside = self.below if self.op is jreader.chain else ()
-        return not any(part.cached and not part.seeded for part in beside) and all(
-            part.placed for part in self.below
-        )
-
-    @property
-    def cached(self) -> bool:
-        """Whether there is a cache in it."""
-        return self.op is jreader.cache or any(part.cached for part in self.below)
 
 
 FUNCTION_NAMES = {"fn", "func", "mapper"}

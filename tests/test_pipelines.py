@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from graphs import OPS, PROCESSES
+from graphs import OPS, PROCESSES, tagged
 
 import jreader
 from jreader import NotResumable, Pipeline, batch, cache, epochs, firstn, shuffle, start
@@ -41,6 +41,7 @@ VALID = {
     "flat_map": (half, ten),
     "map_batches": (half, ten),
     "map_readers": (half, ten, ten),
+    "map_samples": (half, ten),
     "multiprocess_reader": ([ten, ten],),
     "shard": (ten, 2, 1),
     "shuffle": (ten, 3),
@@ -61,6 +62,7 @@ WRITTEN = {
     "flat_map": "flat_map(half, ten)",
     "map_batches": "map_batches(half, ten)",
     "map_readers": "map_readers(half, ten, ten)",
+    "map_samples": "map_samples(half, ten)",
     "multiprocess_reader": "multiprocess_reader(ten, ten)",
     "shard": "shard(ten, num_shards=2, index=1)",
     "shuffle": "shuffle(ten, buf_size=3)",
@@ -81,6 +83,11 @@ SIZED = [
     ("skip", 0, lambda size: jreader.skip(ten, size)),
     ("xmap_readers", 1, lambda size: jreader.xmap_readers(half, ten, size, 3)),
     ("xmap_readers", 1, lambda size: jreader.xmap_readers(half, ten, 2, size)),
+    ("map_samples", 0, lambda size: jreader.map_samples(half, ten, workers=size)),
+    ("map_samples", 0, lambda size: jreader.map_samples(half, ten, processes=size)),
+    ("map_samples", 1, lambda size: jreader.map_samples(half, ten, workers=2, window=size)),
+    ("map_samples", 0, lambda size: jreader.map_samples(half, ten, max_errors=size)),
+    ("map_samples", 0, lambda seed: jreader.map_samples(half, ten, rng=True, seed=seed)),
     ("multiprocess_reader", 1, lambda size: jreader.multiprocess_reader([ten], queue_size=size)),
     ("at_epoch", 0, lambda epoch: jreader.at_epoch(ten, epoch)),
 ]
@@ -191,6 +198,7 @@ class TestPipeline:
             .shuffle(4, seed=0)
             .map(half)
             .filter(bool)
+            .map(tagged, workers=2, rng=True, seed=3, on_error="skip")
             .xmap(half, 2, 3, order=True)
             .compose(ten, check_alignment=False)
             .batch(2, drop_last=True)
@@ -198,6 +206,7 @@ class TestPipeline:
         )
         assert str(plan) == (
             "Pipeline(ten).shuffle(buf_size=4, seed=0).map(half).filter(bool)"
+            ".map(tagged, workers=2, rng=True, on_error='skip', seed=3)"
             ".xmap(half, process_num=2, buffer_size=3, order=True)"
             ".compose(ten, check_alignment=False).batch(batch_size=2, drop_last=True).epochs()"
         )
@@ -253,7 +262,7 @@ class TestPipeline:
 
     def test_every_op_of_one_reader_is_a_method(self):
         assert {"map", "xmap"} <= METHODS.keys()
-        of_one = VALID.keys() - {"Pipeline", "multiprocess_reader"}
+        of_one = VALID.keys() - {"Pipeline", "multiprocess_reader", "map_readers"}
         assert {op.__name__ for op in METHODS.values()} == of_one
 
 

@@ -12,13 +12,13 @@ import json
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import ClassVar, Generic, Literal, TypeVar
 
 from jreader import errors
 from jreader.readers import Node, Pass, Plane, Position, Reader, counted, indexed, length, start
+from jreader.readers.nodes import seeded
 
 T = TypeVar("T")
 
@@ -30,11 +30,8 @@ class cache(Node[T]):
     The samples themselves are kept, not copies: changing one changes it for every later pass. A
     reader that gives one array again and again, filled anew, is kept as so many times its last
     state: cache `map_readers(np.copy, reader)` there. `epochs` and `seed=None` do not reach what
-    lies below a cache: the kept order stays.
-
-    What an unseeded op below a cache drew is part of the cache's position. A `chain` tells the
-    position of the reader whose turn it is alone: give an op below a cache in a chain a seed, where
-    passes are resumed in another process.
+    lies below a cache: the kept order stays. What was drawn for it is part of the position of every
+    pass over the plan.
 
     >>> reads = []
     >>> reader = cache(lambda: reads.append("read") or "abc")
@@ -46,6 +43,7 @@ class cache(Node[T]):
     """
 
     reader: Reader[T]
+    draw: int | None = field(default=None, init=False)  # for what is unseeded below
     pinned: ClassVar[bool] = True
     hands_on: ClassVar[Literal["", "all", "some"]] = "all"
 
@@ -56,7 +54,7 @@ class cache(Node[T]):
     def start(self, at: Position) -> Pass[T]:
         """The position is (where the reading began, how many are done)."""
         origin, done = at or (None, 0)
-        reading = self._shelf.reading(self.reader, origin)
+        reading = self._shelf.reading(self._settled, origin, self.draw)
         if reading.finished:
             items, count = counted(islice(reading.samples, done, None), done)
             return Pass(items, lambda: (reading.origin, count()), lambda: None)
@@ -83,7 +81,15 @@ class cache(Node[T]):
 
     def plane(self) -> Plane | None:
         """That of `reader`: what is indexed need not be kept to be found again."""
-        return indexed(self.reader)
+        return indexed(self._settled)
+
+    def keep(self, drawn: int) -> int:
+        """What was drawn for the samples that are kept: this, if nothing was before."""
+        return self._shelf.draw(drawn)
+
+    @property
+    def _settled(self) -> Reader[T]:
+        return self.reader if self.draw is None else seeded(self.reader, self.draw)
 
     @property
     def _shelf(self) -> _Shelf[T]:
@@ -95,8 +101,11 @@ class cache(Node[T]):
 class _Reading(Generic[T]):
     """One pass over the source, shared by every pass over the cache that began meanwhile."""
 
-    def __init__(self, up: Pass[T], keep: Callable[[_Reading[T]], object]) -> None:
+    def __init__(
+        self, up: Pass[T], keep: Callable[[_Reading[T]], object], drawn: int | None
+    ) -> None:
         self.up: Pass[T] | None = up
+        self.drawn = drawn
         self.origin = up.position()
         self.samples: list[T] = []
         self.failure: BaseException | None = None
@@ -146,27 +155,27 @@ class _Shelf(Generic[T]):
         self.turn = threading.RLock()
         self.latest: weakref.ref[_Reading[T]] | None = None
         self.kept: _Reading[T] | None = None
-        self.origin: Position = None  # what was drawn for the first reading stays, like its samples
+        self.drawn: int | None = None  # what was drawn first stays, like the samples
 
-    def reading(self, reader: Reader[T], origin: Position) -> _Reading[T]:
-        """The one that began at `origin`, begun now if need be."""
+    def draw(self, drawn: int) -> int:
+        """What was drawn first."""
+        with self.turn:
+            self.drawn = drawn if self.drawn is None else self.drawn
+            return self.drawn
+
+    def reading(self, reader: Reader[T], origin: Position, drawn: int | None) -> _Reading[T]:
+        """The one of this draw that began at `origin`, begun now if need be."""
         with self.turn:
             known = self.kept or (self.latest and self.latest())
-            if known and known.failure is None and _same(origin, known.origin):
+            alike = known and known.drawn == drawn and known.failure is None
+            if known and alike and _same(origin, known.origin):
                 known.users += 1
                 return known
-            new = _Reading(self._begun(reader, origin), self.keep)
+            new = _Reading(start(reader, origin), self.keep, drawn)
             new.users = 1
-            self.origin = self.origin or new.origin
             if not self.kept:
                 self.latest = weakref.ref(new)
             return new
-
-    def _begun(self, reader: Reader[T], origin: Position) -> Pass[T]:
-        if origin is None and self.origin is not None:
-            with suppress(errors.NotResumable):  # it hands samples over in order of arrival
-                return start(reader, self.origin)
-        return start(reader, origin)
 
     def keep(self, reading: _Reading[T]) -> None:
         """The first reading that came to its end is the one that stays."""

@@ -33,6 +33,7 @@ class map_readers(Node[T]):
 
     func: Callable[..., T]
     readers: tuple[Reader[Any], ...]
+    planned: ClassVar[Literal["always", "counted", "never"]] = "never"
 
     def __init__(self, func: Callable[..., T], *readers: Reader[Any]) -> None:
         """Refuses what cannot be called."""

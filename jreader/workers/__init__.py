@@ -6,9 +6,21 @@ and waited for, at most two seconds. Processes are started by jreader itself (`_
 forked from a process that runs JAX (the child hangs), and never re-run the user's main script.
 """
 
+from jreader._worker.rooms import get_worker_info, in_place
 from jreader.workers.fetches import fetched
 from jreader.workers.lookahead import lookahead
-from jreader.workers.processes import multiprocess_reader
+from jreader.workers.maps import map_samples
+from jreader.workers.processes import Processes, multiprocess_reader
 from jreader.workers.threads import buffered, xmap_readers
 
-__all__ = ["buffered", "fetched", "lookahead", "multiprocess_reader", "xmap_readers"]
+__all__ = [
+    "Processes",
+    "buffered",
+    "fetched",
+    "get_worker_info",
+    "in_place",
+    "lookahead",
+    "map_samples",
+    "multiprocess_reader",
+    "xmap_readers",
+]

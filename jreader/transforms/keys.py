@@ -1,0 +1,75 @@
+"""Randomness for functions of samples: a key beside each sample, and what it draws from.
+
+A key is the seed, and (epoch, place in the plan, number of the sample). It depends on nothing else,
+so a sample draws the same numbers on any worker, in any order of work, and after resuming.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from jreader import errors
+from jreader.readers import Node, Pass, Position, Reader, counted, length, start
+from jreader.readers.nodes import seeded_below
+from jreader.transforms.shuffles import as_seed
+
+T = TypeVar("T")
+
+
+class Keyed(NamedTuple):
+    """A sample, and the key of what is drawn for it."""
+
+    sample: Any
+    seed: int
+    path: tuple[int, int, int]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class keyed(Node[Keyed]):
+    """The samples of `reader`, each beside a key: what `map(fn, rng=True)` is made of.
+
+    >>> [tuple(pair) for pair in keyed(lambda: "ab", seed=7)()]
+    [('a', 7, (0, 1, 0)), ('b', 7, (0, 1, 1))]
+
+    Args:
+        reader: Any reader.
+        seed: An int, or a jax key; `at_epoch` and `epochs` vary it. None draws anew for each pass,
+            which can be resumed all the same.
+    """
+
+    reader: Reader[Any]
+    seed: Any = None
+    epoch: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        """Refuses what is no reader, and no seed."""
+        call = "keyed(reader, seed)"
+        errors.check_reader(call, self.reader)
+        if self.seed is not None:
+            object.__setattr__(self, "seed", as_seed(self.seed, call))
+
+    def start(self, at: Position) -> Pass[Keyed]:
+        """The position is (how many samples were numbered, position of `reader`)."""
+        done, inner = at or (0, None)
+        up = start(self.reader, inner)
+        seed, epoch, place = self.seed, self.epoch, seeded_below(self)
+        samples, count = counted(up.items, done)
+        items = (Keyed(sample, seed, (epoch, place, count() - 1)) for sample in samples)
+        return Pass(items, lambda: (count(), up.position()), up.close)
+
+    def length(self) -> int | None:
+        """That of `reader`."""
+        return length(self.reader)
+
+
+def generator(seed: int, path: tuple[int, int, int]) -> np.random.Generator:
+    """What a key draws from.
+
+    >>> generator(7, (0, 1, 5)).integers(100, size=3).tolist()
+    [6, 11, 24]
+    """
+    words = np.random.SeedSequence(seed, spawn_key=path)
+    return np.random.Generator(np.random.Philox(words))

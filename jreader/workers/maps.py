@@ -1,0 +1,339 @@
+"""A function of samples, on this thread or on any workers, with the same stream for all of them."""
+
+from __future__ import annotations
+
+import copy
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from functools import partial
+from os import cpu_count
+from typing import Any, ClassVar, Literal, TypeVar
+
+from jreader import errors
+from jreader.readers import (
+    Node,
+    Pass,
+    Position,
+    Reader,
+    described,
+    explain,
+    indexed,
+    length,
+    start,
+)
+from jreader.readers.nodes import seeded_below
+from jreader.transforms.keys import Keyed, generator, keyed
+from jreader.transforms.shuffles import as_seed
+from jreader.workers.processes.executors import Processes
+from jreader.workers.runs import Mapped, in_places, in_runs, is_small
+from jreader.workers.tasks import Failure, OnceSent, Shown, Task, submitted
+from jreader.workers.threads import ahead
+
+T = TypeVar("T")
+
+_LEAST, _MOST = 8, 4096  # samples per worker that the window has, and may have if they cost nothing
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class map_samples(Node[T]):
+    """`fn` of the samples of `reader`, in their order, on any number of workers.
+
+    Whoever does the work, the stream is the same, and so are its positions: a pass that four
+    processes began can go on with no worker at all. Samples are sent in groups where they take
+    little time.
+
+    Threads suit NumPy, file and network calls; pure Python code needs processes (the interpreter's
+    lock). An executor of `concurrent.futures` may be a cluster: `dask_client.get_executor()`, or
+    `jreader.workers.clusters.ray_executor()`; it is never shut down here. `fn` travels by
+    cloudpickle. A worker that is lost has its samples done again by another one.
+
+    >>> list(map_samples(str.upper, lambda: "abc", workers=2)())
+    ['A', 'B', 'C']
+    >>> noisy = map_samples(lambda n, rng: n + rng.integers(100), lambda: [0, 1], rng=True, seed=7)
+    >>> list(noisy()) == list(noisy())
+    True
+
+    Args:
+        fn: Takes a sample, gives one. Several threads or processes call it at once.
+        reader: Any reader; it is read by one thread at a time.
+        workers: The number of threads; 0 maps on the thread that asks. With an executor, how many
+            tasks it does side by side (0: it is asked).
+        processes: The number of worker processes instead. They stay for the next pass.
+        executor: Who does the work instead.
+        window: How many samples may be in work or wait to be handed over, beyond those handed
+            over; None for 8 per worker, and up to 4096 of samples that take next to no time.
+        timeout: The seconds that a sample may be waited for; 0 for any.
+        rng: Whether to call `fn(sample, rng)`, where `rng` is a `numpy.random.Generator` made for
+            that sample alone, from seed, epoch and the sample's number.
+        seed: For `rng`: an int, or a jax key; `at_epoch` and `epochs` vary it. None draws anew for
+            each pass, which can be resumed all the same.
+        on_error: "skip" leaves out samples for which `fn` raises, and tells of them with one
+            warning when the pass ends. "raise" is for clean data.
+        max_errors: How many samples "skip" may leave out of a pass: without a bound, a mistake in
+            `fn` would be an empty epoch. A resumed pass counts anew.
+
+    Raises:
+        WorkerDied: A sample lost its worker several times (while iterating).
+        TimeoutError: A sample was waited for longer than that (while iterating).
+    """
+
+    fn: Callable[..., T]
+    reader: Reader[Any]
+    workers: int = 0
+    processes: int = 0
+    executor: Executor | None = None
+    window: int | None = None
+    timeout: float = 0
+    rng: bool = False
+    on_error: Literal["raise", "skip"] = "raise"
+    max_errors: int = 100
+    pool: Processes | None = field(default=None, init=False)  # held as long as there is a plan
+    planned: ClassVar[Literal["always", "counted", "never"]] = "never"
+
+    def __init__(
+        self,
+        fn: Callable[..., T],
+        reader: Reader[Any],
+        *,
+        workers: int = 0,
+        processes: int = 0,
+        executor: Executor | None = None,
+        window: int | None = None,
+        timeout: float = 0,
+        rng: bool = False,
+        seed: Any = None,
+        on_error: Literal["raise", "skip"] = "raise",
+        max_errors: int = 100,
+    ) -> None:
+        """Refuses what cannot be called, workers of two kinds, and a seed that nothing draws from.
+
+        The seed is that of an op below: a map that draws nothing must not count as a seeded op.
+        """
+        call = "map_samples(fn, reader)"
+        errors.check_function(call, fn)
+        errors.check_reader(call, reader)
+        if not rng and seed is not None:
+            raise TypeError(
+                f"seed={seed!r} of {call} needs rng=True, for a function of a sample and a "
+                f"generator: fn(sample, rng)."
+            )
+        if on_error not in ("raise", "skip"):
+            raise ValueError(f'on_error of {call} is "raise" or "skip", not {on_error!r}.')
+        key = None if seed is None else as_seed(seed, call)
+        given = {
+            "fn": fn,
+            "reader": keyed(reader, key) if rng else reader,
+            "workers": errors.check_number(f"workers of {call}", workers),
+            "processes": errors.check_number(f"processes of {call}", processes),
+            "executor": executor,
+            "window": None
+            if window is None
+            else errors.check_number(f"window of {call}", window, 1),
+            "timeout": _seconds(f"timeout of {call}", timeout),
+            "rng": bool(rng),
+            "on_error": on_error,
+            "max_errors": errors.check_number(f"max_errors of {call}", max_errors),
+        }
+        _check_engine(workers, processes, executor)
+        given["pool"] = Processes(processes) if processes else None
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
+
+    def start(self, at: Position) -> Pass[T]:
+        """The position of `reader`; of what is `keyed`, with `rng`."""
+        up = start(self.reader, at)
+        if self._engine is not None:
+            return self._judged(self._on_executor(up, self._function(), 1))
+        mapped = self._mapping()
+        if threads := max(self.workers, self.timeout > 0):
+            window, most = self._window(threads)
+            here = ahead(self, up, mapped, threads, window, timeout=self.timeout, most=most)
+        else:
+            results = (mapped(sample) for sample in up.items)  # not `map`: it outlives an error
+            here = Pass(results, up.position, up.close)
+        return here if self.on_error == "raise" else self._judged(here)
+
+    def batches(self, size: int, at: Position) -> Pass[Sequence[T]] | None:
+        """Runs of samples that workers stack where they make them, if no sample is left out."""
+        if self._engine is None or self.on_error == "skip":
+            return None
+        if self.window is not None and self.window < 2 * size:
+            return None  # a run waits whole
+        source = self.reader.reader if isinstance(self.reader, keyed) and self.rng else self.reader
+        plane = indexed(source)
+        fn = self._function()
+        up: Pass[Any]
+        if plane is None or not is_small(source, plane):
+            up, mapped = in_runs(start(self.reader, at), size), Mapped(fn)
+        else:
+            here = start(self.reader, at).position()  # refused where there is no such place
+            done, place = (here[0], _twice) if self.rng else (here, int)
+            up = in_places(plane.length, done, size, place)
+            mapped = Mapped(fn, source, self._numbered())
+        return self._judged(self._on_executor(up, mapped, size))
+
+    @property
+    def _engine(self) -> Executor | None:
+        return self.pool if self.executor is None else self.executor
+
+    def _on_executor(self, up: Pass[Any], fn: Callable[[Any], Any], size: int) -> Pass[Any]:
+        executor: Any = self._engine
+        kind = OnceSent if isinstance(executor, Processes) else Task
+        task = kind(fn, on=self.on_error == "skip")
+        workers = self.workers or _workers_of(executor)
+        window, most = self._window(workers)
+        if self.window is None:
+            window = max(window, 2 * size * workers)
+        window, most = window // size, max(window, most) // size
+        return submitted(self, up, task, executor, workers, window, most, self.timeout)
+
+    def _numbered(self) -> Callable[[Any, int], Keyed] | None:
+        """What `keyed` makes of a sample, from its number."""
+        if not (isinstance(self.reader, keyed) and self.rng):
+            return None
+        return partial(_keyed, self.reader.seed, self.reader.epoch, seeded_below(self.reader))
+
+    def _window(self, workers: int) -> tuple[int, int]:
+        """How many samples may be ahead, and how many if they take next to no time."""
+        return (self.window or _LEAST * workers), (self.window or _MOST * workers)
+
+    def _function(self) -> Callable[[Any], T]:
+        return _Drawing(self.fn) if self.rng else self.fn
+
+    def _mapping(self) -> Callable[[Any], Any]:
+        """What this process makes of a sample: an error is explained, or kept to be judged."""
+        fn = self._function()
+
+        def mapped(sample: Any) -> T:
+            try:
+                return fn(sample)
+            except Exception as error:
+                self._explain(error, sample)
+                raise
+
+        def attempted(sample: Any) -> T | Failure:
+            try:
+                return fn(sample)
+            except Exception as error:
+                return Failure(error, sample)
+
+        return mapped if self.on_error == "raise" else attempted
+
+    def _judged(self, here: Pass[Any]) -> Pass[Any]:
+        """The results that are none of an error; the errors are raised, or counted."""
+        most = self.max_errors if self.on_error == "skip" else 0
+
+        def deal() -> Iterator[T]:
+            failed: list[str] = []
+            result: Any = None
+            total = 0
+            try:
+                for result in here.items:
+                    total += 1
+                    if type(result) is not Failure:
+                        yield result
+                        continue
+                    if len(failed) == most or result.fatal or result.sample is None:
+                        self._raise(result, failed, total)
+                    failed.append(f"{total - 1} ({described(result.error)})")
+            finally:
+                result = None  # or a traceback would hold this frame, and the frame the error
+            if failed:
+                warnings.warn(
+                    f"{len(failed)} of {total} samples of this pass were left out by {self!r}, "
+                    f"made at {self.made_at}, because {described(self.fn)} raised: samples "
+                    f"{_some(failed)}.",
+                    stacklevel=2,
+                )
+
+        return Pass(deal(), here.position, here.close)
+
+    def _raise(self, failure: Failure, failed: list[str], total: int) -> None:
+        error = failure.error
+        try:
+            if failed:
+                error.add_note(
+                    f"sample {total - 1} is one more than max_errors={self.max_errors} allows to "
+                    f"leave out of a pass, after samples {_some(failed)}"
+                )
+            if isinstance(error, Exception) and failure.sample is not None:
+                self._explain(error, failure.sample)
+            raise error
+        finally:
+            del error, failure  # or the traceback would hold this frame, and the frame the error
+
+    def _explain(self, error: Exception, sample: Any) -> None:
+        explain(error, self, self.fn, sample.sample if isinstance(sample, Keyed) else sample)
+
+    def length(self) -> int | None:
+        """That of `reader`; not known where samples may be left out."""
+        return length(self.reader) if self.on_error == "raise" else None
+
+    def written(self, *but: object) -> Iterator[str]:
+        """As it was given: the reader below the keys, the seed, an executor by its kind."""
+        shown, below, seed = copy.copy(self), self.reader, None
+        object.__setattr__(shown, "on_error", sys.intern(self.on_error))  # one text may be two
+        if self.rng and isinstance(below, keyed):
+            object.__setattr__(shown, "reader", below.reader)
+            seed = below.seed
+        if self.executor is not None:
+            object.__setattr__(shown, "executor", Shown(f"<{type(self.executor).__name__}>"))
+        yield from Node.written(shown, *but)
+        if seed is not None:
+            yield f"seed={seed}"
+
+
+class _Drawing:
+    """A function of a sample and a generator, as one of a sample and its key."""
+
+    def __init__(self, fn: Callable[[Any, Any], Any]) -> None:
+        self.fn = fn
+
+    def __call__(self, pair: Keyed) -> Any:
+        return self.fn(pair.sample, generator(pair.seed, pair.path))
+
+
+def _keyed(seed: int, epoch: int, place: int, sample: Any, number: int) -> Keyed:
+    return Keyed(sample, seed, (epoch, place, number))
+
+
+def _twice(done: int) -> Position:
+    return done, done
+
+
+def _some(told: list[str]) -> str:
+    more = f" and {len(told) - 20} more" if len(told) > 20 else ""
+    return ", ".join(told[:20]) + more
+
+
+def _check_engine(workers: int, processes: int, executor: object) -> None:
+    if processes and (workers or executor is not None):
+        raise TypeError(
+            "map_samples(fn, reader) is done by threads (workers=n), by processes (processes=n) or "
+            "by an executor (executor=..., and workers=n for how many tasks it does side by side): "
+            "give one of them."
+        )
+    if executor is not None and not callable(getattr(executor, "submit", None)):
+        raise TypeError(
+            f"executor of map_samples(fn, reader) needs a concurrent.futures.Executor, not "
+            f"{described(executor)}: give ProcessPoolExecutor(), client.get_executor() of Dask, or "
+            f"jreader.workers.clusters.ray_executor()."
+        )
+
+
+def _seconds(call: str, value: Any) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not value >= 0:
+        raise ValueError(f"{call} needs seconds, 0 or more, not {value!r}.")
+    return value
+
+
+def _workers_of(executor: Any) -> int:
+    """How many tasks an executor does side by side, where it tells; no standard says how."""
+    client = getattr(executor, "_client", None)  # Dask's
+    if client is not None:
+        return sum(client.nthreads().values()) or 1
+    told = getattr(executor, "workers", None) or getattr(executor, "_max_workers", None)
+    return told if isinstance(told, int) and told > 0 else cpu_count() or 1

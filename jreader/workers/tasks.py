@@ -1,0 +1,367 @@
+"""Samples in groups, worked on by an executor: any that `concurrent.futures` would take.
+
+Order, bounds and another try are ours; where the work is done is the executor's. What a task costs
+beside its work (6 ms on Dask, 1 ms on Ray, 0.3 ms on processes) is measured while the first samples
+are sent, to workers that wait for them, and so many samples make a task that it is a tenth of their
+work. A user's error comes back as a result, so whatever a future raises is the engine's: a worker
+was lost, and the task is sent again, or something cannot be pickled.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Generator
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, wait
+from functools import lru_cache
+from itertools import islice
+from math import ceil, inf
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import cloudpickle
+
+from jreader import errors
+from jreader._worker.frames import pickled_error, unpickled_error
+from jreader.readers import Node, Pass, Position, described
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+_SHARE = 10  # the work of a task over what it costs to send it
+_TURNS = 4  # tasks of each worker that fit the window: one is in work, others wait
+_TRIES = 3  # of one task, whose worker may be lost
+
+_NOT_SENT = (pickle.PicklingError, TypeError, AttributeError)
+_ADVICE = (
+    ": samples and results are sent as arrays, numbers, texts, or containers of them; files, locks "
+    "and connections are opened inside the function"
+)
+
+UNKNOWN = ...  # the sample of a failure that only who sent it knows
+
+
+class Shown:
+    """Stands for an object where a message or a plan shows it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class Failure:
+    """What came of a sample whose function raised; the sample is None where no function did."""
+
+    def __init__(self, error: BaseException, sample: Any = UNKNOWN) -> None:
+        self.error, self.sample = error, sample
+        self.fatal = not isinstance(error, Exception)  # an exit, which nothing may swallow
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Any error travels, with its traceback as text; of the sample what a message shows."""
+        sample = self.sample
+        if sample is not UNKNOWN and sample is not None:
+            sample = Shown(described(sample))
+        return _failure, (pickled_error(self.error), sample, self.fatal)
+
+
+def _failure(data: bytes, sample: Any, fatal: bool) -> Failure:
+    failure = Failure(unpickled_error(data), sample)
+    failure.fatal = fatal
+    return failure
+
+
+class Samples:
+    """What a task is sent; an engine looks neither into it, nor for another one like it."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+    def __repr__(self) -> str:
+        """What an error says that a worker died of."""
+        return ", ".join(map(described, self.items[:4])) + ", ..." * (len(self.items) > 4)
+
+    def __dask_tokenize__(self) -> str:
+        return uuid.uuid4().hex
+
+
+class Outcome(NamedTuple):
+    """What a task gives: a result for each sample, a `Failure` the last one, and its seconds."""
+
+    results: list[Any]
+    seconds: float
+
+
+class Task:
+    """`fn` of each of some samples; pickled once, and unpickled once in each worker.
+
+    >>> Task(len)(Samples(["a", "bb"])).results
+    [1, 2]
+
+    Args:
+        fn: A function of a sample.
+        on: Whether to go on after an error.
+    """
+
+    def __init__(self, fn: Callable[[Any], Any] | None, *, on: bool = False) -> None:
+        self.fn: Any = fn
+        self.on, self.packed = on, b""
+
+    def __call__(self, samples: Samples) -> Outcome:
+        """Does it."""
+        began = time.perf_counter()
+        results: list[Any] = []
+        try:
+            fn = self.fn or _function(self.packed)
+        except Exception as error:
+            error.add_note("raised while a worker read the function: what it imports must be there")
+            return Outcome([Failure(error, None)], 0.0)
+        for sample in samples.items:
+            try:
+                results.append(fn(sample))
+            except BaseException as error:
+                results.append(Failure(error))
+                if not self.on or results[-1].fatal:
+                    break
+        return Outcome(results, time.perf_counter() - began)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self.packed = self.packed or cloudpickle.dumps(self.fn)
+        return _task, (self.packed, self.on)
+
+    def __dask_tokenize__(self) -> str:
+        return uuid.uuid4().hex
+
+
+def _task(packed: bytes, on: bool) -> Task:
+    """Its function is read when it is called: an error of that is a result, not the engine's."""
+    task = Task(None, on=on)
+    task.packed = packed
+    return task
+
+
+@lru_cache(8)
+def _function(packed: bytes) -> Any:
+    """One object for equal bytes: what a function keeps (an open file) lasts from task to task."""
+    return pickle.loads(packed)  # noqa: S301  # from the program that gave the task
+
+
+class OnceSent(Task):
+    """A task for `Processes`, which send it once, its arrays through shared memory."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As it is."""
+        return _once_sent, (self.fn, self.on)
+
+
+def _once_sent(fn: Callable[[Any], Any], on: bool) -> OnceSent:
+    return OnceSent(fn, on=on)
+
+
+def submitted(
+    node: Node[T],
+    up: Pass[S],
+    task: Task,
+    executor: Executor,
+    workers: int,
+    window: int,
+    most: int,
+    timeout: float = 0,
+) -> Pass[Any]:
+    """What a task makes of the samples of `up`, in their order; of some it is a `Failure`.
+
+    Args:
+        node: The op, for errors.
+        up: A pass; it is read on the thread that asks for results.
+        task: What to do with samples.
+        executor: Does tasks, and is not shut down.
+        workers: How many it does side by side.
+        window: How many samples may be in work or wait to be handed over.
+        most: How many if they take next to no time.
+        timeout: The seconds that a result may be waited for; 0 for any.
+    """
+    position = up.position()
+    begun = False
+
+    def deal() -> Generator[Any, None, None]:
+        nonlocal position, begun
+        begun = True
+        state = _Submitted(node, up, task, executor, workers, window, most, timeout)
+        result: Any = None
+        try:
+            while flight := state.next():
+                for place, result in enumerate(state.landed(flight)):
+                    position = flight.positions[place]
+                    state.ahead -= 1
+                    if type(result) is Failure and result.sample is UNKNOWN:
+                        result.sample = flight.samples.items[place]
+                    yield result
+            if state.error:
+                raise state.error
+        finally:
+            flight = result = None  # or a traceback would hold this frame, and the frame an error
+            state.stop()
+
+    items = deal()
+
+    def close() -> None:
+        items.close()
+        if not begun:
+            up.close()
+
+    return Pass(items, lambda: position, close)
+
+
+class _Flight:
+    """One task under way."""
+
+    def __init__(self, first: int, samples: Samples, positions: list[Position]) -> None:
+        self.first, self.samples, self.positions = first, samples, positions
+        self.tries = 0
+        self.future: Future[Outcome] = Future()
+        self.sent = self.back = 0.0
+
+    def land(self, _future: object) -> None:
+        """Takes the time."""
+        self.back = time.perf_counter()
+
+    def __str__(self) -> str:
+        last = self.first + len(self.samples.items) - 1
+        return f"sample {last}" if last == self.first else f"samples {self.first} to {last}"
+
+
+class _Submitted(Generic[S, T]):
+    """The tasks of one pass; all on the consumer's thread, but for the clock of each task."""
+
+    def __init__(
+        self,
+        node: Node[T],
+        up: Pass[S],
+        task: Task,
+        executor: Executor,
+        workers: int,
+        window: int,
+        most: int,
+        timeout: float,
+    ) -> None:
+        self.where = f"{type(node).__name__}, made at {node.made_at}"
+        self.up, self.task, self.executor, self.timeout = up, task, executor, timeout
+        self.workers, self.window, self.most = workers, window, max(window, most)
+        self.flights: deque[_Flight] = deque()
+        self.drawn = 0
+        self.ahead = 0  # samples drawn and not yet handed over
+        self.trials = 2 * workers  # tasks of one sample, each for a worker that waits for it
+        self.group = 1  # samples of a task
+        self.cost = inf  # seconds of a task beside its work
+        self.each = 0.0  # seconds of work for a sample
+        self.over = False
+        self.error: BaseException | None = None  # of the source, after all samples before it
+
+    def next(self) -> _Flight | None:
+        """The next task, with as many behind it as the window takes; None at the end."""
+        window = min(self.workers, self.window) if self.trials else self.window
+        while not self.over and (not self.flights or self.ahead + self.group <= window):
+            self._draw()
+        return self.flights[0] if self.flights else None
+
+    def _draw(self) -> None:
+        samples: list[S] = []
+        positions: list[Position] = []
+        try:
+            for sample in islice(self.up.items, self.group):
+                samples.append(sample)
+                positions.append(self.up.position())
+        except Exception as error:
+            error.add_note(f"raised while {self.where}, read ahead")
+            self.error = error
+        self.over = len(samples) < self.group
+        if samples:
+            flight = _Flight(self.drawn, Samples(samples), positions)
+            self.drawn += len(samples)
+            self.ahead += len(samples)
+            self._send(flight)
+            self.flights.append(flight)
+
+    def _send(self, flight: _Flight) -> None:
+        flight.tries += 1
+        flight.sent = time.perf_counter()
+        try:
+            flight.future = self.executor.submit(self.task, flight.samples)
+        except (BrokenExecutor, RuntimeError) as error:
+            raise errors.WorkerDied(
+                f"{type(self.executor).__name__} takes no more tasks ({error}), and {flight} of "
+                f"this pass through {self.where} are not done: processes=n replaces workers that "
+                f"die; or give a new executor, and start at the last position."
+            ) from error
+        flight.future.add_done_callback(flight.land)
+
+    def landed(self, flight: _Flight) -> list[Any]:
+        """The results of a task, once they are there."""
+        while not (outcome := self._outcome(flight)):
+            self._send(flight)
+        self.flights.popleft()
+        flight.future = Future()  # its callback is the flight's: only gc would free the results
+        self._learn(flight, outcome)
+        return outcome.results
+
+    def _outcome(self, flight: _Flight) -> Outcome | None:
+        """What became of a task; None where its worker was lost, and another may do it."""
+        if not wait([flight.future], self.timeout or None).done:
+            raise TimeoutError(
+                f"{flight} of this pass, the first made of "
+                f"{described(flight.samples.items[0])}, were waited for longer than "
+                f"{self.timeout} s in {self.where}: give a longer timeout, or find what they wait "
+                f"for."
+            )
+        try:
+            error = flight.future.exception()
+        except CancelledError as cancelled:
+            error = cancelled
+        if error is None:
+            return flight.future.result()
+        if not _is_loss(error):
+            error.add_note(
+                f"raised by {type(self.executor).__name__}, given {flight} of this pass by "
+                f"{self.where}{_ADVICE * isinstance(error, _NOT_SENT)}"
+            )
+            raise error
+        if flight.tries < _TRIES:
+            return None
+        raise errors.WorkerDied(
+            f"{flight} of this pass through {self.where} lost their worker {flight.tries} times "
+            f"({type(error).__name__}: {error}): perhaps one of them ends it (out of memory, a "
+            f"crash outside of Python)."
+        ) from error
+
+    def _learn(self, flight: _Flight, outcome: Outcome) -> None:
+        """How many samples are worth a task."""
+        each = outcome.seconds / len(outcome.results)
+        self.each += (each - self.each) / (4 if self.each else 1)
+        if self.trials and flight.tries == 1:
+            self.trials -= 1
+            self.cost = min(self.cost, max(0.0, flight.back - flight.sent - outcome.seconds))
+            if self.cost * _SHARE > self.each and self.trials and not self.over:
+                return
+            self.trials = 0
+        few = self.most // (_TURNS * self.workers)
+        wanted = ceil(_SHARE * self.cost / max(self.each, 1e-9)) if self.cost < inf else 1
+        self.group = max(1, min(2 * self.group, few, wanted))
+        self.window = max(self.window, min(self.most, _TURNS * self.workers * self.group))
+
+    def stop(self) -> None:
+        """Gives up what is not done, and closes the source."""
+        self.over = True
+        while self.flights:
+            flight = self.flights.pop()
+            flight.future.cancel()
+            flight.future = Future()  # as in `landed`
+        self.up.close()
+
+
+def _is_loss(error: BaseException) -> bool:
+    """Whether a worker was lost, as far as engines say so: each has its own errors for that."""
+    engine = type(error).__module__.partition(".")[0]
+    lost = (BrokenExecutor, CancelledError, OSError)
+    return isinstance(error, lost) or engine in {"distributed", "ray"}

@@ -1,0 +1,296 @@
+"""One engine for every op that reads or maps on other threads, and what ends threads at exit."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Generator, Iterator
+from itertools import count, islice
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from jreader.readers import Node, Pass, Position, described
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+_WORTH = 500e-6  # seconds of work that make a hand-over between threads (some 50 us) cheap
+_TURNS = 4  # turns of each thread that fit the window: one is in work, others wait
+
+
+def ahead(
+    node: Node[T],
+    up: Pass[S],
+    fn: Callable[[S], T],
+    threads: int,
+    window: int,
+    ordered: bool = True,
+    timeout: float = 0,
+    most: int = 0,
+) -> Pass[T]:
+    """`fn` of the items of `up`, made on threads that begin with the first item asked for.
+
+    In order, an item that is waited for longer than `timeout` seconds is an error (0: for ever).
+    The window may widen up to `most` items where they take next to no time.
+    """
+    position = up.position()
+    begun = False
+
+    def deal() -> Generator[T, None, None]:
+        nonlocal position, begun
+        begun = True
+        done: _Done | None = None
+        state = Ahead(type(node).__name__, node.made_at, up, fn, threads, window, timeout, most)
+        try:
+            state.begin()
+            for done in state.in_order() if ordered else state.as_ready():
+                last = len(done.items) - 1
+                for place, item in enumerate(done.items):
+                    if place == last:
+                        state.give(last + 1)
+                    position = done.positions[place]
+                    yield item
+                if done.error:
+                    raise done.error
+        finally:
+            done = None  # or the traceback would hold this frame, and the frame the error
+            state.stop()
+
+    items = deal()
+
+    def close() -> None:
+        items.close()
+        if not begun:
+            up.close()
+
+    return Pass(items, lambda: position, close)
+
+
+class _Done(NamedTuple):
+    """What became of the items of one turn; of the end itself, where `end` is set."""
+
+    turn: int
+    items: list[Any]
+    positions: list[Position]
+    error: BaseException | None = None  # after the items
+    end: bool = False
+
+
+class Ahead(Generic[S, T]):
+    """Items drawn by one thread at a time, and mapped by several, at most `window` ahead.
+
+    A thread takes slots before it draws, so exactly `window` items are ahead, and sends each item
+    with the position after it, so that looking ahead cannot spoil a position. What is done goes
+    through one queue; whoever wants order sorts on the consumer's side, without a lock.
+
+    Items that take less than a hand-over between threads are drawn several at a turn; their slots
+    are free again together.
+    """
+
+    def __init__(
+        self,
+        op: str,
+        made_at: str,
+        up: Pass[S],
+        fn: Callable[[S], T],
+        threads: int,
+        window: int,
+        timeout: float = 0,
+        most: int = 0,
+    ) -> None:
+        self.op, self.made_at, self.up, self.fn, self.timeout = op, made_at, up, fn, timeout
+        self.wanted, self.window, self.most = threads, window, max(window, most)
+        self.free, self.slots = window, threading.Condition()  # held for a moment
+        self.drawing = threading.Lock()  # held while the source makes an item, however long
+        self.counting = threading.Lock()  # held for a moment
+        self.done: SimpleQueue[_Done] = SimpleQueue()
+        self.group = 1  # items of a turn
+        self.turns = 0
+        self.stopped = False
+        self.threads: list[threading.Thread] = []
+        self.working = 0
+        self.in_work: dict[int, S] = {}  # kept where there is a clock: an error names what is late
+
+    def begin(self) -> None:
+        """Starts the threads."""
+        stopped_at_exit(self)
+        for _ in range(self.wanted):
+            thread = threading.Thread(target=self._work, name=f"jreader {self.op}", daemon=True)
+            with self.counting:
+                self.working += 1
+            self.threads.append(thread)
+            try:
+                thread.start()
+            except Exception:  # not an interrupt: that leaves `start` when the thread is at work
+                self._leave()
+                raise
+
+    def in_order(self) -> Iterator[_Done]:
+        """What was done, in the order of the source; an error after all items before it."""
+        waiting: dict[int, _Done] = {}
+        for turn in count():
+            limit = time.monotonic() + self.timeout
+            while turn not in waiting:
+                done = self._received(turn, limit)
+                waiting[done.turn] = done
+            done = waiting.pop(turn)
+            self.in_work.pop(turn, None)
+            if done.end and not done.error:
+                return
+            yield done
+
+    def _received(self, turn: int, limit: float) -> _Done:
+        """What is done next, unless the clock runs out before."""
+        try:
+            return self.done.get(timeout=max(0, limit - time.monotonic()) if self.timeout else None)
+        except Empty:
+            pass
+        what = f", made of {described(self.in_work[turn])}," if turn in self.in_work else ""
+        raise TimeoutError(
+            f"item {turn} of this pass{what} was waited for longer than {self.timeout} s in "
+            f"{self.op}, made at {self.made_at}: give a longer timeout, or find what it waits for."
+        )
+
+    def as_ready(self) -> Iterator[_Done]:
+        """What was done, as it gets ready; an error after all items already drawn."""
+        received, total = 0, sys.maxsize
+        failed: BaseException | None = None
+        while received < total:
+            done = self.done.get()
+            if done.end or done.error:
+                failed = failed or done.error
+                with self.counting:
+                    self.stopped = True
+                    total = self.turns
+            received += not done.end
+            yield done._replace(error=None)
+        yield _Done(self.turns, [], [], failed, end=True)
+
+    def take(self) -> int:
+        """Waits until there are slots, and takes those of a turn; fewer where there are fewer."""
+        with self.slots:
+            while not self.free and not self.stopped:
+                self.slots.wait()
+            taken = min(self.free, self.group)
+            self.free -= taken
+            if self.free:
+                self.slots.notify()  # there is one for the next thread too
+            return taken
+
+    def give(self, slots: int) -> None:
+        """Gives slots back; whoever waits for one goes on, or leaves."""
+        with self.slots:
+            self.free += slots
+            self.slots.notify()
+
+    def stop(self) -> None:
+        """Asks the threads to end; the last one closes the source."""
+        with self.counting:
+            self.stopped = True
+            never = not self.threads
+        self.give(1)
+        if never:
+            self.up.close()
+
+    def _work(self) -> None:
+        try:
+            while self._turn():
+                pass
+        finally:
+            self._leave()
+
+    def _turn(self) -> bool:
+        """Draws and maps what there are slots for; false once there is nothing more to do."""
+        slots = self.take()
+        with self.drawing:
+            if self.stopped:
+                return False
+            began = time.perf_counter()
+            drawn: list[S] = []
+            positions: list[Position] = []
+            end = None
+            try:
+                for item in islice(self.up.items, slots):
+                    drawn.append(item)
+                    positions.append(self.up.position())
+            except BaseException as error:
+                error.add_note(f"raised while {self.op}, made at {self.made_at}, read ahead")
+                end = _Done(0, [], [], error, end=True)
+            else:
+                end = _Done(0, [], [], end=True) if len(drawn) < slots else None
+            with self.counting:
+                if self.stopped:
+                    return False
+                turn, self.turns = self.turns, self.turns + bool(drawn)
+                self.stopped = end is not None
+                if self.timeout and drawn:
+                    self.in_work[turn] = drawn[0]
+            if end:
+                self.done.put(end._replace(turn=self.turns))
+        if drawn:
+            self._map(turn, drawn, positions)
+            self._learn((time.perf_counter() - began) / len(drawn))
+        return True
+
+    def _map(self, turn: int, drawn: list[S], positions: list[Position]) -> None:
+        items: list[T] = []
+        try:
+            for item in drawn:
+                items.append(self.fn(item))  # noqa: PERF401  # those before an error are kept
+        except BaseException as error:
+            self.stopped = True
+            self.done.put(_Done(turn, items, positions, error))
+        else:
+            self.done.put(_Done(turn, items, positions))
+
+    def _learn(self, each: float) -> None:
+        """How many items are worth a turn, if each of them takes so many seconds."""
+        if self.timeout:
+            return  # an error is to name the one item that is late
+        few = min(2 * self.group, int(_WORTH / each), self.most // (_TURNS * self.wanted))
+        self.group = max(1, few)
+        with self.slots:
+            wider = min(self.most, _TURNS * self.wanted * self.group) - self.window
+            if wider > 0:
+                self.window += wider
+                self.free += wider
+
+    def _leave(self) -> None:
+        self.give(1)  # whoever waits for a slot leaves next
+        with self.counting:
+            self.working -= 1
+            last = self.working == 0
+        if last:
+            self.up.close()
+
+
+class Stoppable(Protocol):
+    """What runs threads, and can ask them to end."""
+
+    threads: list[threading.Thread]
+
+    def stop(self) -> None:
+        """Asks the threads to end."""
+
+
+_running: weakref.WeakSet[Stoppable] = weakref.WeakSet()
+
+
+def stopped_at_exit(state: Stoppable) -> None:
+    """Has `state` stopped before whatever was imported until now tears itself down (jax)."""
+    _running.add(state)
+    atexit.unregister(_stop_all)
+    atexit.register(_stop_all)
+
+
+def _stop_all() -> None:
+    """A daemon thread inside device_put when the interpreter goes away aborts the process."""
+    states = list(_running)
+    for state in states:
+        state.stop()
+    limit = time.monotonic() + 2
+    for thread in [thread for state in states for thread in state.threads]:
+        thread.join(max(0, limit - time.monotonic()))

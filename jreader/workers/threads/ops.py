@@ -1,0 +1,127 @@
+"""The ops that read or map on other threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, TypeVar
+
+from jreader import errors
+from jreader.readers import (
+    Node,
+    Pass,
+    Plane,
+    Position,
+    Reader,
+    explain,
+    indexed,
+    length,
+    refused,
+    start,
+)
+from jreader.workers.threads.engine import ahead
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class buffered(Node[T]):
+    """The samples of `reader`, read ahead on a thread of their own, at most `size` of them.
+
+    After `k` samples were handed over, `reader` has been read at most `k + size` times. An error of
+    `reader` arrives after the samples before it.
+
+    >>> list(buffered(lambda: "abc", size=2)())
+    ['a', 'b', 'c']
+
+    Args:
+        reader: Any reader; one pass is read by one thread from beginning to end.
+        size: How many samples to read ahead; 0 reads none, and needs no thread.
+    """
+
+    reader: Reader[T]
+    size: int
+    hands_on: ClassVar[Literal["", "all", "some"]] = "all"
+    planned: ClassVar[Literal["always", "counted", "never"]] = "never"
+
+    def __post_init__(self) -> None:
+        """Refuses what is no reader, and no size."""
+        errors.check_reader("buffered(reader, size)", self.reader)
+        object.__setattr__(self, "size", errors.check_number("buffered(reader, size)", self.size))
+
+    def start(self, at: Position) -> Pass[T]:
+        """The position of `reader` after the sample handed over, not after those read ahead."""
+        up = start(self.reader, at)
+        if self.size == 0:
+            return up
+        return ahead(self, up, _same, threads=1, window=self.size)
+
+    def length(self) -> int | None:
+        """That of `reader`."""
+        return length(self.reader)
+
+    def plane(self) -> Plane | None:
+        """That of `reader`: what is found by its place need not be read ahead."""
+        return indexed(self.reader)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class xmap_readers(Node[T]):
+    """`mapper` of the samples of `reader`, on `process_num` threads (threads, as in Paddle).
+
+    At most `process_num + buffer_size` samples are in work or wait to be handed over. NumPy, file
+    and network calls run side by side; pure Python code does not (the interpreter's lock).
+
+    >>> list(xmap_readers(str.upper, lambda: "abc", process_num=2, buffer_size=4, order=True)())
+    ['A', 'B', 'C']
+
+    Args:
+        mapper: Takes a sample, gives one. Several threads call it at once.
+        reader: Any reader; it is read by one thread at a time.
+        process_num: The number of threads.
+        buffer_size: How many finished samples may wait.
+        order: Whether samples keep the order of `reader`. Otherwise they come as they get ready,
+            and such a pass cannot be resumed.
+    """
+
+    mapper: Callable[[Any], T]
+    reader: Reader[Any]
+    process_num: int
+    buffer_size: int
+    order: bool = False
+    planned: ClassVar[Literal["always", "counted", "never"]] = "never"
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be called, and numbers below one."""
+        call = "xmap_readers(mapper, reader, process_num, buffer_size)"
+        errors.check_function(call, self.mapper)
+        errors.check_reader(call, self.reader)
+        for name in ("process_num", "buffer_size"):
+            number = errors.check_number(f"{name} of {call}", getattr(self, name), 1)
+            object.__setattr__(self, name, number)
+        object.__setattr__(self, "order", bool(self.order))
+
+    def start(self, at: Position) -> Pass[T]:
+        """The position of `reader`, if the order is kept."""
+        up = start(self.reader, at)
+        window = self.process_num + self.buffer_size
+        here = ahead(self, up, self._mapped, self.process_num, window, self.order)
+        if self.order:
+            return here
+        lost = refused(self, "order=True")
+        return Pass(here.items, lambda: lost, here.close)
+
+    def _mapped(self, sample: Any) -> T:
+        try:
+            return self.mapper(sample)
+        except Exception as error:
+            explain(error, self, self.mapper, sample)
+            raise
+
+    def length(self) -> int | None:
+        """That of `reader`."""
+        return length(self.reader)
+
+
+def _same(item: T) -> T:
+    return item
