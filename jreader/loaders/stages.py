@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -58,7 +58,7 @@ class Stage:
             key = jax.random.fold_in(key, epoch)
             if self.rng == "batch":
                 return self.fn(feed, jax.random.fold_in(key, first))
-            numbers = jnp.asarray(first, jnp.uint32) + _numbers(shape)
+            numbers = jnp.arange(np.prod(shape), dtype=jnp.uint32).reshape(shape) + first
             fold = jax.random.fold_in
             for _ in shape:
                 fold = jax.vmap(fold, (None, 0))
@@ -68,12 +68,12 @@ class Stage:
             raise
 
 
-def _numbers(shape: tuple[int, ...]) -> jax.Array:
-    """The number of each sample; a chunk for several devices counts its steps behind them."""
-    if len(shape) < 3:
-        return jnp.arange(np.prod(shape), dtype=jnp.uint32).reshape(shape)
-    devices, steps, rows = shape
-    return jnp.swapaxes(_numbers((steps * devices, rows)).reshape(steps, devices, rows), 0, 1)
+class Layout(NamedTuple):
+    """What a feed looks like: its axes of samples, which of them counts steps, and where it is."""
+
+    axes: int = 1
+    steps: int | None = None
+    target: Any = None
 
 
 class Stages:
@@ -82,26 +82,45 @@ class Stages:
     def __init__(self, *stages: Stage) -> None:
         self.stages = stages
         self.random = any(stage.rng for stage in stages)
-        self._jitted: dict[Any, Callable[..., Any]] = {}
+        self._jitted: dict[Layout, Callable[..., Any]] = {}
 
-    def traced(self, feed: Any, axes: int, epoch: Any, first: Any, target: Any = None) -> Any:
+    def traced(self, feed: Any, layout: Layout, epoch: Any, first: Any) -> Any:
         """The feed after all of them, on the devices that it was on."""
-        shape = leaves(feed)[0].shape[:axes]
+        shape = leaves(feed)[0].shape[: layout.axes]
+        if layout.steps is None:
+            made = self._step(feed, shape, epoch, first)
+        else:
+            made = self._each_step(feed, shape, layout.steps, epoch, first)
+        if not isinstance(layout.target, NamedSharding):
+            return made
+        return jax.tree.map(partial(_kept, layout.target, shape), made)
+
+    def _step(self, feed: Any, shape: tuple[int, ...], epoch: Any, first: Any) -> Any:
         for stage in self.stages:
             feed = stage.traced(feed, shape, epoch, first)
-        if not isinstance(target, NamedSharding):
-            return feed
-        return jax.tree.map(partial(_kept, target, shape), feed)
+        return feed
 
-    def on(self, placement: Placement, axes: int) -> Callable[[Any, int, int], Any]:
+    def _each_step(
+        self, feed: Any, shape: tuple[int, ...], axis: int, epoch: Any, first: Any
+    ) -> Any:
+        """A function of feeds does not notice that they come in chunks."""
+        inner = (*shape[:axis], *shape[axis + 1 :])
+        firsts = first + np.uint32(np.prod(inner)) * jnp.arange(shape[axis], dtype=jnp.uint32)
+
+        def step(feed: Any, first: Any) -> Any:
+            return self._step(feed, inner, epoch, first)
+
+        made = jax.vmap(step, (axis, 0))(feed, firsts)
+        return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, min(axis, leaf.ndim - 1)), made)
+
+    def on(self, placement: Placement, layout: Layout) -> Callable[[Any, int, int], Any]:
         """What takes a host feed, its epoch and the number of its first sample."""
         target = placement.target
-        place = target if isinstance(target, NamedSharding) else None
-        if (place, axes) not in self._jitted:
-            self._jitted[place, axes] = jax.jit(
-                lambda feed, epoch=0, first=0: self.traced(feed, axes, epoch, first, place)
+        if layout not in self._jitted:
+            self._jitted[layout] = jax.jit(
+                lambda feed, epoch=0, first=0: self.traced(feed, layout, epoch, first)
             )
-        jitted = self._jitted[place, axes]
+        jitted = self._jitted[layout]
         takes = _same if target is None and not _guarded() else placement.put
 
         def staged(feed: Any, epoch: int, first: int) -> Any:

@@ -324,7 +324,8 @@ def _gatherer(column: Any, size: int) -> Callable[[Array], Any]:
     if column.dtype.hasobject:
         return column.__getitem__
     if _is_mapped(column):
-        return lambda rows: _in_storage_order(column, rows, staged(len(rows)))
+        plain = column.view(np.ndarray)  # a memmap runs Python for every row of it
+        return lambda rows: _in_storage_order(plain, rows, staged(len(rows)))
     # clip, since the rows were checked: to raise, take would gather into a buffer first
     return lambda rows: np.take(column, rows, axis=0, out=staged(len(rows)), mode="clip")
 
