@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
 from jreader import errors
+from jreader._worker.rooms import stacked_to_send
 from jreader.readers import (
     Columns,
     Node,
@@ -30,6 +31,7 @@ from jreader.readers import (
     same_structure,
     start,
 )
+from jreader.readers.nodes import inputs
 
 T = TypeVar("T")
 
@@ -59,6 +61,7 @@ class batch(Node[Sequence[T]]):
     batch_size: int
     drop_last: bool = False
     gives: ClassVar[str] = "batches"
+    planned: ClassVar[Literal["always", "counted", "never"]] = "counted"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader, and no positive number."""
@@ -118,6 +121,7 @@ class map_batches(Node[Sequence[Any]]):
     fn: Callable[[Any], Any]
     reader: Reader[Sequence[Any]]
     gives: ClassVar[str] = "batches"
+    planned: ClassVar[Literal["always", "counted", "never"]] = "never"
 
     def __post_init__(self) -> None:
         """Refuses what cannot be called."""
@@ -143,6 +147,23 @@ class map_batches(Node[Sequence[Any]]):
     def length(self) -> int | None:
         """That of `reader`."""
         return length(self.reader)
+
+
+def sized(reader: Reader[Any]) -> batch[Any] | None:
+    """The `batch` whose size is that of what a reader gives, if it goes on at any sample.
+
+    Then the position counts samples: another batch size goes on at the same one.
+
+    >>> from jreader import buffered, firstn
+    >>> sized(buffered(batch(lambda: "abc", 2), 1)), sized(firstn(batch(lambda: "abc", 2), 1))
+    (batch(<lambda>, batch_size=2), None)
+    """
+    while isinstance(reader, Node) and not isinstance(reader, batch):
+        ups = list(inputs(reader))
+        if reader.planned != "never" or len(ups) != 1:
+            return None
+        (reader,) = ups
+    return reader if isinstance(reader, batch) else None
 
 
 def stack(samples: Sequence[Any]) -> Any:
@@ -218,6 +239,9 @@ def _mixed(values: Sequence[Any], name: str) -> errors.FeedMismatch:
 
 def _column(values: Sequence[Any], name: str) -> np.ndarray[Any, Any]:
     """One array for the values of one leaf."""
+    there = stacked_to_send(values)
+    if there is not None:
+        return there
     try:
         array = np.asarray(values)
     except ValueError as error:

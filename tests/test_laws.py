@@ -44,7 +44,6 @@ from jreader.readers import length, start
 
 plans = recipes()
 seeded = plans.filter(lambda recipe: recipe.seeded)
-placed = plans.filter(lambda recipe: recipe.placed)
 with_processes = st.one_of(
     *[
         st.builds(
@@ -95,12 +94,12 @@ def resumes(recipe, limit=LIMIT, step=1):
         assert see(cold, whole.after).samples == []
 
 
-@given(placed)
+@given(plans)
 def test_a_position_is_a_place(recipe):
     resumes(recipe)
 
 
-@given(placed)
+@given(plans)
 def test_a_position_of_endless_epochs_is_a_place(recipe):
     endless = Recipe(epochs, {"n": None}, (recipe,))
     resumes(endless, limit=30, step=7)
@@ -164,6 +163,47 @@ def test_an_unseeded_order_below_a_cache_is_found_again():
     rest = list(start(plan(), first.position()).items)
     assert rest == list(first.items)
     assert sorted(head + rest) == list(range(20))
+
+
+def test_an_unseeded_order_below_a_cache_is_found_again_before_its_turn_and_after():
+    def plan():
+        kept = jreader.cache(shuffle(lambda: range(20), 20))
+        return chain(lambda: range(2), kept, shuffle(kept, 5), lambda: range(2))
+
+    whole = see(plan())
+    for place, position in enumerate(whole.positions):
+        assert see(plan(), position).samples == whole.samples[place:]
+
+
+def test_what_a_cache_keeps_stays_after_another_pass_was_resumed():
+    def plan():
+        return jreader.cache(shuffle(lambda: range(20), 20))
+
+    warm, other = plan(), see(plan())
+    kept = see(warm).samples
+    assert see(warm, other.positions[3]).samples == other.samples[3:]
+    assert see(warm).samples == kept != other.samples
+
+
+def test_a_cache_that_was_resumed_first_keeps_what_it_was_resumed_with():
+    def plan():
+        return jreader.cache(shuffle(lambda: range(20), 20))
+
+    whole, cold = see(plan()), plan()
+    assert see(cold, whole.positions[3]).samples == whole.samples[3:]
+    assert see(cold).samples == whole.samples
+
+
+def test_an_unseeded_order_below_a_cache_is_read_once():
+    reads = []
+
+    def source():
+        reads.append("read")
+        return range(20)
+
+    plan = chain(jreader.cache(shuffle(source, 20)), lambda: range(2))
+    assert see(plan).samples == see(epochs(plan, 1)).samples
+    assert reads == ["read"]
 
 
 def test_an_unseeded_order_below_a_cache_stays_though_no_pass_reached_its_end():

@@ -12,13 +12,17 @@ import jax
 from jreader import errors
 from jreader.devices import placeable
 from jreader.feeds import FeedList, Feeds
+from jreader.loaders.cursors import beginning, checked, skipping
 from jreader.loaders.groups import Grouping, Source, batches_of, hosted
+from jreader.loaders.hosts import dealt_to
 from jreader.loaders.mapped import Collated
-from jreader.loaders.passes import FeedPass, Place, beginning, checked
+from jreader.loaders.passes import SKIPPED, FeedPass, Place
 from jreader.loaders.pictures import picture
+from jreader.loaders.records import Samples, samples_of
 from jreader.loaders.residents import Resident
 from jreader.loaders.stages import Stages
-from jreader.readers import Cursor, Pass, Position, leaves, rebuilt
+from jreader.readers import Cursor, Pass, Plan, fingerprint, leaves, rebuilt
+from jreader.readers.nodes import waits
 from jreader.readers.pictures import table
 from jreader.workers import lookahead
 
@@ -56,14 +60,21 @@ class Feeding:
         self._passes: WeakSet[FeedPass] = WeakSet()
         self._place = Place(beginning(0))
         self._resumed: Cursor | None = None
+        self._known: Plan | None = None
         self.next_epoch = 0
 
     def _set(self, source: Source) -> Self:
         placement = source.placement()
         if source.rows and not (source.beside and placement.parts):
             placement.check(source.rows)
-        self._source = source
+        self._source, self._known = source, None
         return self
+
+    def _plan(self) -> Plan:
+        """What a cursor says of the source."""
+        if self._known is None:
+            self._known = fingerprint(self._grouping()[0].batches)
+        return self._known
 
     def __call__(self) -> FeedPass:
         """The next epoch, as `iter(loader)`."""
@@ -81,33 +92,49 @@ class Feeding:
     def _next_pass(self) -> FeedPass:
         cursor, self._resumed = self._resumed or beginning(self.next_epoch), None
         self.next_epoch = cursor["epoch"] + 1
+        if cursor["plan"]["ops"]:
+            cursor = checked(cursor, self._plan())
         return self._pass(cursor)
 
-    def epoch(self, epoch: int, at: Cursor | None = None) -> FeedPass:
+    def epoch(
+        self, epoch: int, at: Cursor | None = None, *, skip_steps: range | None = None
+    ) -> FeedPass:
         """The feeds of one epoch, or what is left of it after a cursor.
 
+        Args:
+            epoch: The number of the epoch.
+            at: A cursor of it.
+            skip_steps: Steps that are left out, as range(300, 310): their feeds are not placed, and
+                `step` counts them. Cursors remember them.
+
         Raises:
-            ValueError: The cursor is of another epoch.
+            ValueError: The cursor is damaged, or of another epoch.
+            NotResumable: It is of another pipeline or release.
         """
         number = errors.check_number("loader.epoch(epoch)", epoch)
-        cursor = beginning(number) if at is None else checked(at)
+        cursor = beginning(number) if at is None else checked(at, self._plan())
         if cursor["epoch"] != number:
             raise ValueError(
                 f"the cursor is of epoch {cursor['epoch']}, not {number}: use "
                 f"loader.epoch({cursor['epoch']}, at=cursor), or loader.steps(at=cursor)"
             )
-        return self._pass(cursor)
+        return self._pass(skipping(cursor, skip_steps))
 
-    def steps(self, n: int | None = None, at: Cursor | None = None) -> FeedPass:
+    def steps(
+        self, n: int | None = None, at: Cursor | None = None, *, skip_steps: range | None = None
+    ) -> FeedPass:
         """Feeds of epoch after epoch, until step `n` of the run; without `n`, for ever.
 
         Steps count from the beginning of the run: after a restart at a cursor of step 300,
-        `steps(1000, at=cursor)` gives the 700 that are left.
+        `steps(1000, at=cursor)` gives the 700 that are left. `skip_steps` is that of `epoch`, in
+        steps of the run.
         """
         limit = None if n is None else errors.check_number("loader.steps(n)", n)
-        return self._pass(beginning(0) if at is None else checked(at), limit, endless=True)
+        cursor = beginning(0) if at is None else checked(at, self._plan())
+        return self._pass(skipping(cursor, skip_steps), limit, endless=True)
 
     def _pass(self, cursor: Cursor, steps: int | None = None, *, endless: bool = False) -> FeedPass:
+        cursor = self._named(cursor)
         self._place = Place(cursor)
         feeds = FeedPass(self._begin, self._place, steps, endless=endless)
         self._passes.add(feeds)
@@ -115,11 +142,45 @@ class Feeding:
 
     def state_dict(self) -> dict[str, Any]:
         """The cursor of the latest pass; json and orbax keep it."""
-        return dict(self._place.cursor)
+        cursor = self._place.cursor
+        return dict(self._named(cursor) if self._source else cursor)
+
+    def samples(self, step: int, epoch: int | None = None) -> Samples:
+        """Which samples a step sees, past or to come, where the plan is indexed; nothing is read.
+
+        >>> import numpy as np
+        >>> from jreader import Pipeline, arrays
+        >>> loader = Pipeline(arrays(x=np.arange(6) * 10)).shuffle(seed=1).batch(2).load()
+        >>> loader.samples(1), [feed["x"].tolist() for feed in loader.epoch(0)][1]
+        (Samples(epoch=0, step=1, rows={'x': array([4, 2])}), [40, 20])
+
+        Args:
+            step: What `feeds.step` is when the feed is asked for.
+            epoch: An epoch, whose steps count from 0; None for that of the latest pass, whose steps
+                count as that pass counts them.
+
+        Raises:
+            TypeError: The plan is not indexed.
+            ValueError: The epoch has no such step, or draws anew.
+        """
+        number = errors.check_number("loader.samples(step)", step)
+        source, grouping = self._grouping()
+        cursor, began = self._place.cursor, self._place.began
+        if epoch is not None:
+            began = beginning(errors.check_number("epoch of loader.samples(step)", epoch))
+        elif began is None or began["epoch"] != cursor["epoch"]:
+            began = cursor
+        return samples_of(source.batches, grouping.batches, began, cursor, number)
+
+    def _named(self, cursor: Cursor) -> Cursor:
+        """The cursor with the plan of this loader; a checked one may have older functions."""
+        return {**cursor, "plan": self._plan()}
 
     def load_state_dict(self, state: Cursor) -> None:
         """Has the next `iter(loader)` go on where a cursor says."""
-        self._resumed = checked(state)
+        self._resumed = checked(state, self._plan() if self._source else None)
+        if self._source:
+            self._resumed = self._named(self._resumed)  # whoever was warned, is not warned again
         self._place = Place(self._resumed)
         self.next_epoch = self._resumed["epoch"]
 
@@ -133,6 +194,7 @@ class Feeding:
         feeds = Feeds(self._feed_list, placement.canonical)
         beside = source.beside and placement.parts is not None
         grouping = Collated if source.kind == "collated" else Grouping
+        share = placement.here(source.rows) if source.rows else None
         return source, grouping(
             feeds,
             source.kind,
@@ -142,14 +204,22 @@ class Feeding:
             source.rows,
             self._return_list,
             self._chunk,
+            share if share and dealt_to(source.batches, share) else None,
         )
 
-    def _begin(self, epoch: int, at: Position) -> Pass[Any]:
+    def _begin(self, cursor: Cursor) -> Pass[Any]:
         """What is left of an epoch, prepared, placed and looked ahead for."""
         source, grouping = self._grouping()
+        if grouping.placement.spans and waits(source.batches):
+            raise ValueError(
+                f"{source.batches!r} draws anew for each pass, and each process would draw another "
+                f"order: give its shuffles and random maps a seed, the same on all processes."
+            )
         here = self._resident
-        host = here.steps(at) if here else hosted(source, grouping, epoch, at)
-        place = self._placing(grouping, epoch)
+        host = here.steps(cursor) if here else hosted(source, grouping, cursor)
+        place = self._placing(grouping, cursor["epoch"])
+        if cursor["skipped"]:
+            place = _unless_skipped(place)
         if self._double:
             return lookahead(host, self._capacity, place)
         ahead = lookahead(host, self._capacity, _same)
@@ -162,12 +232,12 @@ class Feeding:
         if not self._stages.stages:
             put = grouping.placed.put
             return lambda numbered: put(numbered[0])
-        staged = self._stages.on(grouping.placed, grouping.axes)
+        staged = self._stages.on(grouping.placed, grouping.layout)
         return lambda numbered: staged(numbered[0], epoch, numbered[1])
 
     def _peeked(self) -> tuple[Any, Grouping]:
         source, grouping = self._grouping()
-        host = hosted(source, grouping, self.next_epoch, None)
+        host = hosted(source, grouping, beginning(self.next_epoch))
         try:
             for numbered in host.items:
                 return numbered, grouping
@@ -189,7 +259,9 @@ class Feeding:
         (feed, _), grouping = self._peeked()
         placement = grouping.placed
         specs = [
-            jax.ShapeDtypeStruct(array.shape, placement.canonical(array.dtype), sharding=sharding)
+            jax.ShapeDtypeStruct(
+                placement.shape(array.shape), placement.canonical(array.dtype), sharding=sharding
+            )
             if placeable(array)
             else array
             for array, sharding in zip(leaves(feed), placement.shardings(feed), strict=True)
@@ -287,6 +359,10 @@ class Feeding:
                 f"{verb}() is for loaders with iterable=False: iterate this one (`for feed in "
                 f"loader`), or make it with from_generator(..., iterable=False)"
             )
+
+
+def _unless_skipped(place: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda numbered: numbered if numbered is SKIPPED else place(numbered)
 
 
 def _same(feed: Any) -> Any:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count, repeat
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from jax.sharding import NamedSharding
 
-from jreader.batches import batch, map_batches
-from jreader.devices import Placement, places_placement, sharding_placement
+from jreader.batches import batch, map_batches, sized
+from jreader.devices import Placement, Share, places_placement, sharding_placement
 from jreader.errors import FeedMismatch, NotResumable
 from jreader.feeds import Feeds, padded
+from jreader.loaders.cursors import Trail
+from jreader.loaders.hosts import Part, dealt_to
+from jreader.loaders.passes import SKIPPED, Here
+from jreader.loaders.stages import Layout
 from jreader.readers import (
+    Cursor,
     Pass,
     Position,
     Reader,
@@ -24,6 +31,7 @@ from jreader.readers import (
     origin,
     start,
 )
+from jreader.readers.nodes import waits
 from jreader.transforms import map_readers
 from jreader.workers import fetched
 
@@ -45,6 +53,8 @@ class Grouping:
         rows: Samples of a full batch; None until the first one tells.
         return_list: Whether feeds are lists in the order of the feed_list, not dicts.
         chunk: How many steps make one feed; None for feeds without an axis of steps.
+        share: The rows of each batch that this process feeds, if it reads no others.
+        fed: How many samples the last feed had, on all processes, without padding.
     """
 
     feeds: Feeds
@@ -55,6 +65,8 @@ class Grouping:
     rows: int | None = None
     return_list: bool = False
     chunk: int | None = None
+    share: Share | None = None
+    fed: int = 0
 
     @property
     def batches(self) -> int:
@@ -67,9 +79,17 @@ class Grouping:
         return 1 + (self.placement.parts is not None) + (self.chunk is not None)
 
     @property
+    def layout(self) -> Layout:
+        """What feeds look like once they are placed."""
+        steps = None if self.chunk is None else int(self.placement.parts is not None)
+        target = self.placed.target
+        return Layout(self.axes, steps, target if isinstance(target, NamedSharding) else None)
+
+    @property
     def placed(self) -> Placement:
         """Where feeds go, their mask and their axis of steps included."""
-        placement = self.placement.with_mask() if self.masked else self.placement
+        placement = replace(self.placement, share=self.share)
+        placement = placement.with_mask() if self.masked else placement
         return placement.chunked() if self.chunk else placement
 
     @property
@@ -79,12 +99,13 @@ class Grouping:
 
     def feed(self, group: Sequence[Any]) -> Any | None:
         """The host feed of a group; None where it is short and short ones are dropped."""
-        batches = [self._named(batch) for batch in group]
-        counts = [len(leaves(batch)[0]) for batch in batches]
+        batches = list(map(self._own, group))
+        counts = self.counts(group, batches)
         if self.rows is None:
             self.rows = counts[0]
             if not self.beside:
                 self.placement.check(self.rows)
+        self.fed = sum(counts)
         if max(counts) > self.rows:
             raise FeedMismatch(
                 f"a batch of {max(counts)} samples came after batches of {self.rows}: all batches "
@@ -96,11 +117,26 @@ class Grouping:
             return None
         if self.drop_last:
             return self._finished(self._laid_out(batches))
-        full = [padded(batch, self.rows) for batch in batches]
-        nothing = map_tree(np.zeros_like, full[0][0]), np.zeros(self.rows, bool)
+        held = self.rows if self.share is None else len(self.share)
+        full = [padded(batch, held) for batch in batches]
+        nothing = map_tree(np.zeros_like, full[0][0]), np.zeros(held, bool)
         full += [nothing] * (self.batches - len(full))
         mask = self._laid_out([mask for _, mask in full])
         return self._finished(self._laid_out([feed for feed, _ in full]), mask)
+
+    def _own(self, batch: Any) -> Any:
+        """The named arrays of a batch, or of this process's rows of it."""
+        if not isinstance(batch, Part):
+            return self._named(batch)
+        named = self._named(batch.samples)
+        return map_tree(lambda column: column[:0], named) if batch.stands_in else named
+
+    def counts(self, group: Sequence[Any], batches: Sequence[Any]) -> list[int]:
+        """How many samples each batch of a group has, on all processes together."""
+        return [
+            part.total if isinstance(part, Part) else len(leaves(batch)[0])
+            for part, batch in zip(group, batches, strict=True)
+        ]
 
     def _named(self, batch: Any) -> Any:
         if self.kind == "arrays":
@@ -160,41 +196,120 @@ class Source:
         return sharding_placement(self.places, self.pmap)
 
 
-def hosted(source: Source, grouping: Grouping, epoch: int, at: Position) -> Pass[Any]:
-    """Host feeds of an epoch, each with the number of its first sample.
+def hosted(source: Source, grouping: Grouping, cursor: Cursor) -> Pass[Any]:
+    """Host feeds of what is left of an epoch, each with the number of its first sample.
 
-    The position is (rows of a full batch, how many samples were fed, position of the source).
+    The position is what a cursor has of it; that of the source in it is (rows of a full batch, size
+    that `batch` gave it, position of the batches).
+
+    Raises:
+        NotResumable: The cursor is not of this source.
     """
-    rows, fed, inner = at or (grouping.rows, 0, None)
-    if source.rows not in (None, rows):
-        raise NotResumable(
-            f"this cursor is of batches of {rows} samples, and this loader has batches of "
-            f"{source.rows}: resume with the batch size of the run that wrote it"
-        )
-    grouping.rows = rows
+    inner = _resumed(source, grouping, cursor)
     # arrays are copied as they come: their generator may fill them anew, while they wait here, or
     # while a device reads them
     batches = map_readers(_copied, source.batches) if source.kind == "arrays" else source.batches
-    up = start(at_epoch(batch(batches, grouping.batches), epoch), inner)
+    if grouping.share:
+        batches = dealt_to(batches, grouping.share) or batches
+    plan = at_epoch(batch(batches, grouping.batches), cursor["epoch"])
+    up = _begun(plan, inner)
+    drawn = up.position()[0] if waits(plan) else None
+    trail, steps = Trail(cursor, drawn), left_out(cursor)
+    size = _size(source)
 
     def deal() -> Generator[Any, None, None]:
-        nonlocal fed
         given = dropped = False
         for group in up.items:
+            if dropped and inner is not None and size is None:
+                raise NotResumable(_OTHER_SIZE.format(grouping.rows, source.batches))
             feed = grouping.feed(group)
             dropped = dropped or feed is None
-            if feed is not None:
-                given = True
-                fed += len(group) * (grouping.rows or 1)
-                yield feed, fed - len(group) * (grouping.rows or 1)
-        if not given and at is None and (dropped or _short(source.batches)):
+            if feed is None:
+                continue
+            given = True
+            first = trail.samples
+            if next(steps):
+                trail.leave_out(grouping.fed)
+                yield SKIPPED
+            else:
+                trail.add(grouping.fed)
+                yield feed, first
+        if not given and cursor["position"] is None and (dropped or _short(source.batches)):
             warnings.warn(
                 "this epoch is empty: its only batches were short, and were dropped. Use a smaller "
                 "batch size or fewer places, or drop_last=False.",
                 stacklevel=2,
             )
 
-    return Pass(deal(), lambda: (grouping.rows, fed, up.position()), up.close)
+    def here() -> Here:
+        return Here(trail.samples, (grouping.rows, size, up.position()), trail.digest)
+
+    return Pass(deal(), here, up.close)
+
+
+_OTHER_SIZE = (
+    "this cursor is of batches of {} samples, and {!r} gives smaller ones. Its place is counted in "
+    "batches: resume with the batch size of the run that wrote it, or batch with jreader.batch, "
+    "whose places are samples."
+)
+
+
+def _resumed(source: Source, grouping: Grouping, cursor: Cursor) -> Position:
+    """The position of the batches; the rows of a full batch are those of the cursor, or of now."""
+    if cursor["position"] is None:
+        return None
+    try:
+        rows, before, inner = cursor["position"]
+    except (TypeError, ValueError):
+        raise _foreign(cursor["position"]) from None
+    size = _size(source)
+    if size is None or before is None:
+        if source.rows not in (None, rows):
+            raise NotResumable(
+                f"this cursor is of batches of {rows} samples, and this loader has batches of "
+                f"{source.rows}. Its place is counted in batches: resume with the batch size of "
+                f"the run that wrote it."
+            )
+        grouping.rows = rows
+    elif rows and grouping.rows is None:
+        grouping.rows = rows * size // before  # functions of batches may change their length
+    return inner
+
+
+def _foreign(position: Position) -> NotResumable:
+    return NotResumable(
+        f"the position of this cursor, {position!r}, is not one of this pipeline: it was changed, "
+        f"or written by another one. Give an earlier cursor as it was written, or begin anew, "
+        f"without at=."
+    )
+
+
+def _begun(plan: Reader[Any], at: Position) -> Pass[Any]:
+    """A pass of the plan; what is no position of it is refused, whatever else it may be."""
+    try:
+        return start(plan, at)
+    except (TypeError, ValueError, IndexError, KeyError) as error:
+        last = error.__traceback__
+        while last and last.tb_next:
+            last = last.tb_next
+        here = last.tb_frame.f_globals.get("__name__", "") if last else ""
+        if at is None or not here.startswith("jreader."):
+            raise  # a reader of the user's
+        raise _foreign(at) from error
+
+
+def _size(source: Source) -> int | None:
+    """The size that `batch` gives the batches, where they go on at any sample."""
+    op = sized(source.batches)
+    return op.batch_size if op else None
+
+
+def left_out(cursor: Cursor) -> Iterator[bool]:
+    """For step after step, whether it is left out."""
+    spans, step = cursor["skipped"], cursor["step"]
+    if not spans:
+        return repeat(False)  # noqa: FBT003  # what is repeated
+    return (any(low <= each < high for low, high in spans) for each in count(step))
 
 
 def _short(reader: Reader[Any]) -> bool:

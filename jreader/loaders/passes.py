@@ -6,18 +6,37 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
-from jreader.errors import NotResumable, ReaderError, check_number
-from jreader.orders import STREAM_VERSION
+from jreader.errors import ReaderError
+from jreader.loaders.cursors import beginning
 from jreader.readers import Cursor, Pass, Position
+
+__all__ = ["SKIPPED", "FeedPass", "Here", "Place", "beginning"]
+
+SKIPPED: Any = object()
+"""What stands for the feed of a step that is left out: its place counts all the same."""
+
+
+class Here(NamedTuple):
+    """Where a pass of feeds is in its epoch: what a cursor has of it."""
+
+    samples: int
+    position: Position
+    digest: str
 
 
 @dataclass
 class Place:
-    """A cursor that moves; a loader keeps it when its iterator, with all it holds, is gone."""
+    """A cursor that moves; a loader keeps it when its iterator, with all it holds, is gone.
+
+    Attributes:
+        cursor: Where it is.
+        began: Where it was when its epoch was begun, or resumed; None if it was not.
+    """
 
     cursor: Cursor
+    began: Cursor | None = None
 
 
 class FeedPass(Iterator[Any]):
@@ -39,17 +58,17 @@ class FeedPass(Iterator[Any]):
 
     def __init__(
         self,
-        begin: Callable[[int, Position], Pass[Any]],
+        begin: Callable[[Cursor], Pass[Any]],
         place: Place,
         steps: int | None = None,
         *,
         endless: bool = False,
     ) -> None:
-        """Begins at a place; `begin` gives what is left of an epoch from a position on."""
+        """Begins at a place; `begin` gives what is left of an epoch after a cursor."""
         self.waited = 0.0
         self._place, self._begin, self._steps, self._endless = place, begin, steps, endless
         self._pass: Pass[Any] | None = None
-        self._enter(place.cursor["position"])
+        self._enter()
 
     @property
     def cursor(self) -> Cursor:
@@ -58,7 +77,10 @@ class FeedPass(Iterator[Any]):
 
     @property
     def step(self) -> int:
-        """How many feeds were handed over, those before the cursor it began at included."""
+        """How many feeds were handed over, those before the cursor it began at included.
+
+        Steps that are left out count.
+        """
         return self.cursor["step"]
 
     @property
@@ -66,14 +88,25 @@ class FeedPass(Iterator[Any]):
         """The epoch of the feed handed over last; once it has ended, the next one."""
         return self.cursor["epoch"]
 
-    def _enter(self, position: Position) -> None:
-        self._pass = self._begin(self.epoch, position)
-        self._fresh = position is None
+    def _enter(self) -> None:
+        self._place.began = self.cursor
+        self._pass = self._begin(self.cursor)
+        self._fresh = self.cursor["position"] is None
         self._move(self.epoch, self.step, self._pass.position())
 
-    def _move(self, epoch: int, step: int, position: Position) -> None:
+    def _move(self, epoch: int, step: int, here: Here) -> None:
+        samples, position, digest = here
+        before = self._place.cursor
         self._place.cursor = Cursor(
-            epoch=epoch, step=step, position=position, stream_version=STREAM_VERSION
+            epoch=epoch,
+            step=step,
+            samples=samples,
+            position=position,
+            digest=digest,
+            skipped=before["skipped"],
+            plan=before["plan"],
+            format=before["format"],
+            stream_version=before["stream_version"],
         )
 
     def __next__(self) -> Any:
@@ -90,6 +123,8 @@ class FeedPass(Iterator[Any]):
                 raise
             self._fresh = False
             self._move(self.epoch, self.step + 1, self._pass.position())
+            if feed is SKIPPED:
+                continue
             self.waited += time.perf_counter() - came
             return feed
         self.close()
@@ -103,9 +138,12 @@ class FeedPass(Iterator[Any]):
                 f"epoch {self.epoch} gave no feed, and steps(...) would go round for ever: check "
                 f"that the data hold at least one full batch, or give drop_last=False"
             )
-        self._move(self.epoch + 1, self.step if self._endless else 0, None)
-        if self._endless:
-            self._enter(None)
+        step = self.step if self._endless else 0
+        self._move(self.epoch + 1, step, Here(0, None, self.cursor["digest"]))
+        if not self._endless:
+            self.cursor["skipped"] = []  # those were steps of this epoch
+        else:
+            self._enter()
 
     def close(self) -> None:
         """Stops the thread, and lets go of what was prepared; there are no more feeds."""
@@ -125,29 +163,3 @@ class FeedPass(Iterator[Any]):
     ) -> None:
         """Closes, whatever happened."""
         self.close()
-
-
-def beginning(epoch: int) -> Cursor:
-    """The cursor of an epoch of which nothing was read."""
-    return Cursor(epoch=epoch, step=0, position=None, stream_version=STREAM_VERSION)
-
-
-def checked(cursor: Any) -> Cursor:
-    """A cursor, refused where it is none, or of another stream."""
-    needed = {"epoch", "step", "position", "stream_version"}
-    if not isinstance(cursor, dict) or set(cursor) != needed:
-        raise ValueError(
-            f"this is no cursor: {cursor!r}. Give feeds.cursor or loader.state_dict() of an "
-            f"earlier run, a dict of {sorted(needed)}."
-        )
-    if cursor["stream_version"] != STREAM_VERSION:
-        raise NotResumable(
-            f"this cursor is of stream version {cursor['stream_version']}, and this jreader deals "
-            f"version {STREAM_VERSION}, in other orders: resume with the release that wrote it"
-        )
-    return Cursor(
-        epoch=check_number("the epoch of a cursor", cursor["epoch"]),
-        step=check_number("the step of a cursor", cursor["step"]),
-        position=cursor["position"],
-        stream_version=STREAM_VERSION,
-    )

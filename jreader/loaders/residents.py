@@ -12,10 +12,12 @@ from jax.sharding import NamedSharding, PartitionSpec, Sharding
 from jreader.devices import Placement
 from jreader.errors import NotResumable
 from jreader.feeds import FeedList
+from jreader.loaders.cursors import Trail
 from jreader.loaders.functions import as_function
-from jreader.loaders.groups import Grouping, Source
-from jreader.loaders.stages import Stages
-from jreader.readers import Pass, Position
+from jreader.loaders.groups import Grouping, Source, left_out
+from jreader.loaders.passes import SKIPPED, Here
+from jreader.loaders.stages import Layout, Stages
+from jreader.readers import Cursor, Pass, Position, length
 
 
 class Resident:
@@ -34,23 +36,36 @@ class Resident:
         )
         self._jitted: dict[Stages, Callable[..., Any]] = {}
 
-    def steps(self, at: Position) -> Pass[tuple[None, int]]:
+    def steps(self, cursor: Cursor) -> Pass[Any]:
         """The number of the first sample of each feed; the position is that of a streaming one."""
-        rows, end = self.batch_at.batch_size, len(self.batch_at) * self.batch_at.batch_size
-        _, fed, inner = at or (rows, 0, 0)
-        if inner != fed and inner is not None:
+        size, end = self.batch_at.batch_size, length(self.batch_at.reader) or 0
+        done = self._done(cursor["position"])
+        trail, steps = Trail(cursor, None), left_out(cursor)
+
+        def deal() -> Iterator[Any]:
+            nonlocal done
+            while done + size <= end:
+                done += size
+                if next(steps):
+                    trail.leave_out(size)
+                    yield SKIPPED
+                else:
+                    trail.add(size)
+                    yield None, done - size
+
+        def here() -> Here:
+            return Here(trail.samples, (size, size, done), trail.digest)
+
+        return Pass(deal(), here, lambda: None)
+
+    def _done(self, position: Position) -> int:
+        done = position[2] if isinstance(position, (list, tuple)) and len(position) == 3 else None
+        if position is not None and not isinstance(done, int):
             raise NotResumable(
-                f"this cursor, {at!r}, is of a loader that is not resident, over an unseeded plan "
-                f"or one that is not indexed: resume it with such a loader"
+                f"this cursor, of position {position!r}, is of a loader that is not resident, over "
+                f"an unseeded plan or one that is not indexed: resume it with such a loader."
             )
-
-        def deal() -> Iterator[tuple[None, int]]:
-            nonlocal fed
-            while fed + rows <= end:
-                fed += rows
-                yield None, fed - rows
-
-        return Pass(deal(), lambda: (rows, fed, fed), lambda: None)
+        return done or 0
 
     def placing(self, stages: Stages, epoch: int) -> Callable[[tuple[None, int]], Any]:
         """What makes a feed of the number of its first sample."""
@@ -71,7 +86,7 @@ class Resident:
         parts, target = self.placement.parts, self.placement.target
         if parts:
             feed = jax.tree.map(lambda leaf: leaf.reshape(parts, -1, *leaf.shape[1:]), feed)
-        return stages.traced(feed, self.axes, epoch, first, target)
+        return stages.traced(feed, Layout(self.axes, None, target), epoch, first)
 
 
 def _everywhere(placement: Placement) -> Sharding | None:

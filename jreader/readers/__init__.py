@@ -17,12 +17,16 @@ Rules that every op keeps, and tests/test_laws.py checks on random graphs:
 * `at_epoch(reader, 0)` is `reader`; other epochs deal other orders. Epochs fold, so `epochs` may
   stand inside `epochs`. What lies below a `cache`, towards the sources, is pinned: neither epochs
   nor draws reach it.
+* The order depends on seeds, epochs, windows and the number of samples; never on samples, batch
+  sizes, workers, devices or hosts. Random functions of samples draw by seed, epoch, place in the
+  plan and number of the sample. A cursor names all that (`fingerprints.py`), and is refused where
+  it differs; `stream_version` guards the arithmetic of the orders itself.
 """
 
 from jreader.readers.epochs import at_epoch, epochs
+from jreader.readers.fingerprints import Cursor, Plan, fingerprint
 from jreader.readers.messages import described, explain, refused
 from jreader.readers.nodes import (
-    Cursor,
     Node,
     Pass,
     Position,
@@ -49,6 +53,7 @@ __all__ = [
     "Gathers",
     "Node",
     "Pass",
+    "Plan",
     "Plane",
     "Position",
     "Reader",
@@ -58,6 +63,7 @@ __all__ = [
     "described",
     "epochs",
     "explain",
+    "fingerprint",
     "indexed",
     "joined",
     "leaves",

@@ -22,7 +22,6 @@ from typing import (
     NamedTuple,
     NoReturn,
     TypeAlias,
-    TypedDict,
     TypeVar,
 )
 
@@ -43,15 +42,6 @@ Reader: TypeAlias = Callable[[], Iterable[T]]
 
 Position: TypeAlias = Any
 """Where a pass is: ints, None, and tuples (lists, once they went through JSON) of positions."""
-
-
-class Cursor(TypedDict):
-    """Where a training run is: a small dict that JSON keeps exactly."""
-
-    epoch: int
-    step: int
-    position: Position
-    stream_version: int
 
 
 class Pass(NamedTuple, Generic[T]):
@@ -88,11 +78,16 @@ class Node(Generic[T]):
     """
 
     pinned: ClassVar[bool] = False
-    """Whether epochs and draws stop here."""
+    """Whether epochs stop here, and draws: what lies below keeps those of its field `draw`."""
     hands_on: ClassVar[Literal["", "all", "some"]] = ""
     """Whether its samples are those of its field `reader`, as they are: all of them, or some."""
     gives: ClassVar[str] = "samples"
     """What it is that `length` counts."""
+    planned: ClassVar[Literal["always", "counted", "never"]] = "always"
+    """Whether a cursor names it: "never", if it is one for one, at the place of its reader;
+    "counted", if that is so and only its size is its own, and no op above counts what it gives."""
+    unplanned: ClassVar[tuple[str, ...]] = ()
+    """Its fields that neither order nor count samples: a cursor goes on with others."""
     unread: bool = False  # whether to ask for its length would read a file
     made_at: str
 
@@ -149,7 +144,7 @@ class Node(Generic[T]):
 
     def drawn(self) -> list[Line]:
         """The plan op by op, in the order that samples pass through them."""
-        ups = list(_inputs(self))
+        ups = list(inputs(self))
         call = f"{type(self).__name__}({', '.join(self.written(*ups))})" if ups else repr(self)
         return under([drawn(up) for up in ups], Line(call, _known(self)))
 
@@ -198,9 +193,11 @@ def start(reader: Reader[T], at: Position = None) -> Pass[T]:
         raise NotResumable(at)
     if not isinstance(reader, Node):
         return _replayed(reader, at or 0)
-    if any(True for _ in _unseeded(reader)):
-        drawn, inner = at or (secrets.randbits(52), None)
-        up = start(_seeded(reader, drawn), inner)
+    if waits(reader):
+        drawn, inner = at or (_drawn(reader), None)
+        for node, draw in zip(_pinned(reader), drawn[1:] if _several(drawn) else (), strict=False):
+            node.keep(draw)
+        up = start(seeded(reader, drawn), inner)
         return Pass(up.items, lambda: (drawn, up.position()), up.close)
     plane = reader.plane()
     return reader.start(at) if plane is None else plane.samples(at)
@@ -219,6 +216,11 @@ def counted(items: Iterable[T], before: int = 0) -> tuple[Iterator[T], Callable[
 
 def _replayed(reader: Reader[T], done: int) -> Pass[T]:
     """A pass over a plain function, which has to be read again up to the place."""
+    if not isinstance(done, int):
+        raise NotResumable(
+            f"{done!r} is no place in {described(reader)}, whose samples are counted: give a "
+            f"position of a pass over it, or start at the beginning (at=None)."
+        )
     produced = reader()
     try:
         source = iter(produced)
@@ -249,9 +251,11 @@ def _nothing() -> None:
 
 def rewritten(reader: Reader[T], change: Callable[[Node[Any]], Mapping[str, Any]]) -> Reader[T]:
     """The same plan with some fields changed, from the sources up; unchanged parts are shared."""
-    if not isinstance(reader, Node) or reader.pinned:
+    if not isinstance(reader, Node):
         return reader
     new = dict(change(reader))
+    if reader.pinned:
+        return _with_fields(reader, {name: new[name] for name in new if name == "draw"})
     for name, value in [(name, getattr(reader, name)) for name in _names(reader)]:
         if isinstance(value, Node):
             new[name] = rewritten(value, change)
@@ -270,14 +274,15 @@ def _with_fields(node: Node[T], new: Mapping[str, Any]) -> Node[T]:
     if all(getattr(node, name) is value for name, value in new.items()):
         return node
     copy = object.__new__(type(node))
-    for name, value in {**node.__getstate__(), **new}.items():
+    shared = {"shelf": vars(node)["shelf"]} if "shelf" in vars(node) else {}
+    for name, value in {**node.__getstate__(), **shared, **new}.items():
         object.__setattr__(copy, name, value)
     return copy
 
 
 def children(node: Node[Any]) -> Iterator[Node[Any]]:
     """The ops that an op reads, in the order of its arguments; plain functions are left out."""
-    return (part for part in _inputs(node) if isinstance(part, Node))
+    return (part for part in inputs(node) if isinstance(part, Node))
 
 
 def seeded_below(node: Node[Any]) -> int:
@@ -289,7 +294,7 @@ def seeded_below(node: Node[Any]) -> int:
     return below + hasattr(node, "seed")
 
 
-def _inputs(node: Node[Any]) -> Iterator[Reader[Any]]:
+def inputs(node: Node[Any]) -> Iterator[Reader[Any]]:
     """What an op reads: the ops in its fields, and the functions in those named for readers."""
     for name in _names(node):
         value = getattr(node, name)
@@ -330,8 +335,10 @@ def origin(reader: Reader[Any], *how: str) -> Reader[Any]:
 
 
 def _unseeded(node: Node[Any]) -> Iterator[Node[Any]]:
-    """The ops of a pass that wait for a draw; a pinned op draws for itself and those below it."""
+    """The ops of a pass that wait for a draw; a pinned op waits for all below it."""
     if node.pinned:
+        if getattr(node, "draw", 0) is None and any(map(waits, children(node))):
+            yield node
         return
     if getattr(node, "seed", 0) is None:
         yield node
@@ -339,15 +346,39 @@ def _unseeded(node: Node[Any]) -> Iterator[Node[Any]]:
         yield from _unseeded(child)
 
 
-def _seeded(reader: Node[T], drawn: int) -> Reader[T]:
-    """The plan with every `seed=None` resolved, each differently, by one draw."""
-    turn = iter(range(sys.maxsize))
-    return rewritten(
-        reader,
-        lambda node: (
-            {"seed": drawn + (next(turn) << 64)} if getattr(node, "seed", 0) is None else {}
-        ),
-    )
+def waits(reader: Reader[Any]) -> bool:
+    """Whether each pass draws anew: its position is then (what was drawn, position)."""
+    return isinstance(reader, Node) and any(True for _ in _unseeded(reader))
+
+
+def _pinned(reader: Reader[Any]) -> list[Any]:
+    """The pinned ops of a pass that wait for a draw, each as often as it is read."""
+    waiting = _unseeded(reader) if isinstance(reader, Node) else ()
+    return [node for node in waiting if node.pinned]
+
+
+def _drawn(reader: Reader[Any]) -> Position:
+    """A draw for a pass; with pinned ops, beside those that they keep, drawn now if need be."""
+    draw, pinned = secrets.randbits(52), _pinned(reader)
+    return (draw, *(node.keep(secrets.randbits(52)) for node in pinned)) if pinned else draw
+
+
+def _several(drawn: Position) -> bool:
+    return isinstance(drawn, (tuple, list))
+
+
+def seeded(reader: Reader[T], drawn: Position) -> Reader[T]:
+    """The plan with every `seed=None` resolved, each differently, by what `start` drew."""
+    first, *others = drawn if _several(drawn) else [drawn]
+    turn, kept = iter(range(sys.maxsize)), iter(others)
+
+    def resolved(node: Node[Any]) -> dict[str, Any]:
+        if node.pinned:
+            waiting = any(True for _ in _unseeded(node))
+            return {"draw": next(kept, first)} if waiting else {}
+        return {"seed": first + (next(turn) << 64)} if getattr(node, "seed", 0) is None else {}
+
+    return rewritten(reader, resolved)
 
 
 def length(reader: Reader[Any]) -> int | None:

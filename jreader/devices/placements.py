@@ -1,13 +1,4 @@
-"""Host to devices: where feeds go, and how they get there.
-
-One `NamedSharding(Mesh(devices, ("data",)), P("data"))` serves the flat layout and pmap's: the pmap
-layout is a reshape of the host array, before it is placed, and free. Not `jax.make_mesh`: its axes
-are Explicit, which breaks pmap and leaks into users' code. On one device feeds stay uncommitted:
-committed arrays make a step whose parameters are not compile a second time.
-
-Devices, shardings and the x64 mode are resolved on the user's thread, because jax's context
-managers do not reach the thread that places.
-"""
+"""Placements: what the arguments of the doors say, and one call that puts a feed there."""
 
 from __future__ import annotations
 
@@ -22,11 +13,20 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
+from jreader.devices.shares import Share
 from jreader.errors import BatchNotDivisible, FeedMismatch
 from jreader.feeds.casts import unplaceable
 from jreader.readers import described, leaves, rebuilt
 
-_NARROW = {"int64": "int32", "uint64": "uint32", "float64": "float32", "complex128": "complex64"}
+_NARROW = {
+    np.dtype(wide): np.dtype(narrow)
+    for wide, narrow in (
+        ("int64", "int32"),
+        ("uint64", "uint32"),
+        ("float64", "float32"),
+        ("complex128", "complex64"),
+    )
+}
 
 
 def placeable(leaf: object) -> bool:
@@ -55,6 +55,8 @@ class Placement:
         x64: Whether 64-bit dtypes are kept.
         default: The device that `jax.default_device` named, if any.
         mask: The sharding of the last leaf, where feeds carry a mask.
+        share: The rows that host feeds have; None for all.
+        steps: Whether feeds begin with an axis of steps.
     """
 
     target: Any = None
@@ -62,12 +64,14 @@ class Placement:
     x64: bool = False
     default: Any = None
     mask: Sharding | None = field(default=None, repr=False)
+    share: Share | None = field(default=None, repr=False)
+    steps: bool = field(default=False, repr=False)
 
     def canonical(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """What a dtype becomes on a device: 64 bits only in x64 mode."""
         if self.x64 or self.target == "host":
             return dtype
-        return np.dtype(_NARROW.get(dtype.name, dtype))
+        return _NARROW.get(dtype, dtype)
 
     def chunked(self) -> Placement:
         """That of feeds that begin with an axis of steps, which no device splits.
@@ -81,6 +85,7 @@ class Placement:
             self,
             target=rebuilt(self.target, shardings),
             mask=_behind(self.mask) if self.mask else None,
+            steps=True,
         )
 
     def put(self, feed: Any) -> Any:
@@ -106,8 +111,47 @@ class Placement:
 
     def _put_each(self, arrays: list[Any], targets: list[Any]) -> list[Any]:
         if jax.process_count() > 1:
-            return list(map(_own_part, arrays, targets))
+            return list(map(self._own_part, arrays, targets))
         return jax.device_put(arrays, targets)  # type: ignore[no-any-return]  # the same tree
+
+    def _own_part(self, rows: np.ndarray[Any, Any], sharding: Sharding) -> jax.Array:
+        """This process's part of a global array; the shape is the global one, told, never guessed.
+
+        Not `device_put`: onto devices of other processes it runs a hidden collective.
+        """
+        axis, share = int(self.steps), self.share
+
+        def part(index: tuple[slice, ...] | None) -> np.ndarray[Any, Any]:
+            if share is None or index is None:
+                return rows[index]
+            return rows[*index[:axis], share.found(index[axis]), *index[axis + 1 :]]
+
+        return jax.make_array_from_callback(self.shape(rows.shape), sharding, part)
+
+    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """That of a feed's array on all processes together."""
+        if self.share is None:
+            return shape
+        axis = int(self.steps)
+        return (*shape[:axis], self.share.size, *shape[axis + 1 :])
+
+    @property
+    def spans(self) -> bool:
+        """Whether some of the devices are those of other processes."""
+        return not all(sharding.is_fully_addressable for sharding in self._targets())
+
+    def here(self, size: int) -> Share | None:
+        """The rows of a batch of `size` that go to devices of this process; None for all."""
+        if self.parts or not self.spans:
+            return None
+        spans = {
+            index[0].indices(size)[:2]
+            for sharding in self._targets()
+            for index in _along_rows(sharding).addressable_devices_indices_map((size,)).values()
+            if index
+        }
+        share = Share.over(size, spans)
+        return None if len(share) == size else share
 
     def modes(self) -> ExitStack:
         """The modes that were on when this was made, whatever they are here and now."""
@@ -233,14 +277,6 @@ def _behind(sharding: Sharding) -> Sharding:
         f"chunk(k) needs a NamedSharding, which can be moved behind the axis of steps, not "
         f"{sharding!r}: load with a Mesh, or with NamedSharding(mesh, spec)."
     )
-
-
-def _own_part(rows: np.ndarray[Any, Any], sharding: Sharding) -> jax.Array:
-    """This process's part of a global array; the shape is the global one, told, never guessed.
-
-    Not `device_put`: onto devices of other processes it runs a hidden collective.
-    """
-    return jax.make_array_from_callback(rows.shape, sharding, lambda index: rows[index])
 
 
 def places_placement(places: Any) -> Placement:

@@ -1,0 +1,355 @@
+"""Which cursors go on: those of the same plan, whatever else changed; all others are refused."""
+
+import json
+import warnings
+from functools import cache
+from itertools import chain
+
+import jax
+import numpy as np
+import pytest
+from steps import stream, told
+
+from jreader import (
+    DataLoader,
+    NotResumable,
+    Pipeline,
+    arrays,
+    batch,
+    npy,
+    shuffle,
+    text,
+)
+from jreader.datasets import DistributedBatchSampler
+
+DEVICES = jax.devices()
+COUNT = 48
+
+
+def numbers():
+    return iter(range(COUNT))
+
+
+def evens():
+    return iter(range(0, 2 * COUNT, 2))
+
+
+def plan(count=COUNT, seed=1, size=None):
+    return Pipeline(arrays(n=np.arange(count))).shuffle(size, seed=seed)
+
+
+def through_json(cursor):
+    return json.loads(json.dumps(cursor))
+
+
+def cursor_of(loader, after=2):
+    feeds = loader.epoch(0)
+    for _ in range(after):
+        next(feeds)
+    return through_json(feeds.cursor)
+
+
+def changed(**changes):
+    return lambda cursor: {**cursor, **changes}
+
+
+def without(name):
+    return lambda cursor: {key: value for key, value in cursor.items() if key != name}
+
+
+DAMAGED = {
+    "not a dict": (lambda cursor: [cursor], ValueError, "this is no cursor"),
+    "a key is missing": (without("digest"), ValueError, r"lacks \['digest'\]"),
+    "a number is a text": (changed(epoch="0"), TypeError, "the epoch of a cursor needs a whole"),
+    "a number is a bool": (changed(samples=True), TypeError, "the samples of a cursor"),
+    "a number is negative": (changed(step=-1), ValueError, "the step of a cursor"),
+    "a newer format": (changed(format=2), NotResumable, "Update jreader"),
+    "another stream": (changed(stream_version=99), NotResumable, "release that wrote it"),
+    "the plan is damaged": (changed(plan={}), ValueError, "the plan of this cursor is damaged"),
+    "the digest is damaged": (changed(digest="abc"), ValueError, "the digest of this cursor"),
+    "the skipped are damaged": (changed(skipped=[3]), ValueError, "the skipped of this cursor"),
+    "a place below zero": (changed(position=[4, 4, -8]), ValueError, "position of a cursor"),
+    "a place between samples": (changed(position=[4, 4, 8.5]), TypeError, "position of a cursor"),
+    "a position of another shape": (changed(position=[4, 4, [8, 0]]), NotResumable, "cannot go on"),
+    "half a position": (changed(position=[4]), NotResumable, "as it was written"),
+    "the moments differ": (changed(step=0), ValueError, "contradicts itself"),
+    "no place, but samples": (changed(position=None), ValueError, "contradicts itself"),
+    "beyond the end": (changed(position=[4, 4, 99]), NotResumable, "cannot go on after sample 99"),
+    "another epoch": (changed(epoch=1), ValueError, "the cursor is of epoch 1, not 0"),
+}
+
+
+@pytest.mark.parametrize(("damage", "error", "words"), DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_cursor_is_refused(damage, error, words):
+    loader = plan().batch(4).load()
+    with pytest.raises(error, match=words):
+        list(loader.epoch(0, at=damage(cursor_of(loader))))
+
+
+@pytest.mark.parametrize(
+    "cursor", [{}, [], 3, "abc", None, {"epoch": 0, "step": 0, "position": None}]
+)
+def test_what_is_no_cursor_is_refused_at_every_door(cursor):
+    loader = plan().batch(4).load()
+    with pytest.raises(ValueError, match="this is no cursor"):
+        loader.load_state_dict(cursor)
+    if cursor is not None:
+        with pytest.raises(ValueError, match="this is no cursor"):
+            loader.epoch(0, at=cursor)
+        with pytest.raises(ValueError, match="this is no cursor"):
+            loader.steps(9, at=cursor)
+
+
+FOREIGN = {
+    "another seed": (plan(seed=2), "line 2 is shuffle.*seed=1.*here it is shuffle.*seed=2"),
+    "a drawn seed": (plan(seed=None), "here it is shuffle.*seed=None"),
+    "another window": (plan(size=8), "buf_size=None.*here it is .*buf_size=8"),
+    "more data": (plan(count=52), r"line 1 is .*int64\[48\].*here it is .*int64\[52\]"),
+    "another dtype": (
+        Pipeline(arrays(n=np.arange(COUNT, dtype="int32"))).shuffle(seed=1),
+        r"here it is .*int32\[48\]",
+    ),
+    "another order of ops": (
+        Pipeline(arrays(n=np.arange(COUNT))).skip(0).shuffle(seed=1),
+        "line 2 is shuffle.*here it is skip",
+    ),
+    "an op more": (plan().firstn(COUNT), "here it is firstn"),
+    "an op less": (Pipeline(arrays(n=np.arange(COUNT))), "here it is found by place: 48"),
+    "samples that are read": (
+        Pipeline(arrays(n=np.arange(COUNT))).map(lambda row: row).shuffle(seed=1),
+        "line 2 is shuffle.*here it is found by place",
+    ),
+    "another source": (
+        Pipeline(numbers).map(lambda n: {"n": n}).shuffle(COUNT, 1),
+        "here it is a function",
+    ),
+    "part of the data": (plan().shard(1, 0), "here it is shard"),
+    "a filter": (plan().filter(lambda row: row["n"] > 3), "line 3 is .*here it is|here it is"),
+}
+
+
+@pytest.mark.parametrize(("other", "words"), FOREIGN.values(), ids=FOREIGN)
+def test_a_cursor_of_another_plan_is_refused_with_the_first_difference(other, words):
+    cursor = cursor_of(plan().batch(4).load())
+    loader = other.batch(4).load()
+    for give in (
+        lambda: loader.epoch(0, at=cursor),
+        lambda: loader.steps(at=cursor),
+        lambda: loader.load_state_dict(cursor),
+    ):
+        with pytest.raises(NotResumable, match=f"of another plan, whose .*{words}"):
+            give()
+
+
+def test_the_size_of_batches_that_are_counted_is_part_of_the_plan():
+    cursor = cursor_of(plan().batch(4).shuffle(3, seed=2).load())
+    with pytest.raises(NotResumable, match=r"batch\(batch_size=4.*here it is batch\(batch_size=8"):
+        plan().batch(8).shuffle(3, seed=2).load().epoch(0, at=cursor)
+
+
+def streamed(fn=lambda n: n):
+    return Pipeline(numbers).shuffle(9, 1).map(fn)
+
+
+HARMLESS = {
+    "capacity": lambda plan: plan.batch(4).load(capacity=64),
+    "devices": lambda plan: plan.batch(4).load(sharding=jax.make_mesh((2,), ("data",))),
+    "pmap": lambda plan: plan.batch(4).load(pmap=DEVICES[:4]),
+    "look-ahead": lambda plan: plan.buffered(5).batch(4).buffered(2).load(),
+    "padding": lambda plan: plan.batch(4, drop_last=True).load(drop_last=False),
+    "a stage": lambda plan: plan.batch(4).load().on_device(lambda feed: feed),
+    "another spelling": lambda plan: DataLoader.from_generator().set_sample_generator(plan, 4),
+    "batch size": lambda plan: plan.batch(8).load(),
+}
+
+
+def values(loader, **at):
+    """All numbers of the feeds, without padding."""
+    found = []
+    for feed in loader.epoch(0, **at):
+        column = feed["n"] if isinstance(feed, dict) else jax.tree.leaves(feed)[0]
+        found += np.ravel(column)[: COUNT - len(found)].tolist()
+    return found
+
+
+@pytest.mark.parametrize("change", HARMLESS.values(), ids=HARMLESS)
+@pytest.mark.parametrize("source", [plan, streamed], ids=["indexed", "streamed"])
+def test_a_harmless_change_is_accepted(change, source):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "a function of this pipeline", UserWarning)
+        loader = source().batch(4).load()
+        whole = values(loader)
+        assert values(change(source()), at=cursor_of(loader, 4)) == whole[16:]
+
+
+def test_other_workers_are_accepted_without_a_word():
+    def fn(n):
+        return n + 1
+
+    base = Pipeline(numbers).shuffle(9, 1)
+    alone = base.map(fn).batch(4).load()
+    whole = values(alone)
+    for other in (base.xmap(fn, 3, 2, order=True), base.map(fn, workers=2), base.map(fn)):
+        assert values(other.batch(4).load(), at=cursor_of(alone)) == whole[8:]
+
+
+def test_a_changed_function_is_told_and_accepted():
+    cursor = cursor_of(streamed(lambda n: n).batch(4).load())
+    loader = streamed(lambda n: n + 100).batch(4).load()
+    with pytest.warns(UserWarning, match="a function of this pipeline is not what it was") as told_:
+        rest = values(loader, at=cursor)
+    assert told_[0].filename == __file__
+    assert min(rest) >= 100
+    with pytest.warns(UserWarning, match="a function of this pipeline"):
+        loader.load_state_dict(cursor)
+    assert stream(loader) == stream(loader.epoch(0))[2:]
+
+
+def test_what_a_function_closes_over_is_part_of_it():
+    def added(k):
+        return lambda n: n + k
+
+    cursor = cursor_of(streamed(added(1)).batch(4).load())
+    values(streamed(added(1)).batch(4).load(), at=cursor)
+    with pytest.warns(UserWarning, match="a function of this pipeline"):
+        values(streamed(added(2)).batch(4).load(), at=cursor)
+
+
+def test_the_cursor_of_one_rank_is_that_of_all():
+    loaders = [
+        DataLoader(
+            range(COUNT), batch_sampler=DistributedBatchSampler(range(COUNT), 4, 2, rank, seed=1)
+        )
+        for rank in range(2)
+    ]
+    cursor = cursor_of(loaders[0])
+    assert stream(loaders[1].epoch(0, at=cursor)) == stream(loaders[1].epoch(0))[2:]
+
+
+def test_what_a_function_falls_back_on_is_part_of_it():
+    def scaled(by):
+        return lambda n, by=by: n * by
+
+    cursor = cursor_of(streamed(scaled(1)).batch(4).load())
+    with pytest.warns(UserWarning, match="a function of this pipeline"):
+        values(streamed(scaled(2)).batch(4).load(), at=cursor)
+
+
+def test_a_plan_is_the_same_in_every_process(python):
+    script = """
+        import json
+        from functools import partial
+        from jreader import Pipeline, Reader
+        from jreader.readers import fingerprint
+
+        class Called:
+            def __call__(self, n):
+                return n in {"one", "two", "three", "four"}
+
+        plan = Pipeline(lambda: "abc").filter(lambda n: n in {"one", "two", "three", "four"})
+        plan = plan.map(partial(max, "b")).map(Called()).map(str.upper).shuffle(3)
+        print(json.dumps(fingerprint(plan)))
+    """
+    found = {python(script, PYTHONHASHSEED=str(seed)).stdout for seed in range(3)}
+    assert len(found) == 1
+    assert "0x" not in found.pop()
+
+
+def test_moved_files_are_the_same_plan_and_longer_ones_are_not(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    for folder in "ab":
+        np.save(tmp_path / folder / "n.npy", np.arange(COUNT))
+        (tmp_path / folder / "lines").write_text("\n".join(map(str, range(COUNT))))
+
+    def mapped(folder):
+        return Pipeline(npy(tmp_path / folder / "n.npy")).shuffle(seed=1).batch(4).load()
+
+    def lines(folder):
+        reader = text(tmp_path / folder / "lines")
+        return Pipeline(reader).map(int).shuffle(9, seed=1).batch(4).load()
+
+    for of in (mapped, lines):
+        assert values(of("b"), at=cursor_of(of("a"))) == values(of("a"))[8:]
+    cursors = [cursor_of(of("a")) for of in (mapped, lines)]
+    np.save(tmp_path / "b" / "n.npy", np.arange(COUNT + 1))
+    (tmp_path / "b" / "lines").write_text("1\n" * COUNT)
+    for of, cursor, words in zip((mapped, lines), cursors, ("n.npy", "lines"), strict=True):
+        with pytest.raises(NotResumable, match=f"{words}.*bytes.*here it is.*{words}"):
+            of("b").epoch(0, at=cursor)
+
+
+class TestBatchSizes:
+    def sizes(self, make, sizes, start=0):
+        """The numbers of one epoch, where each feed is of another size than the one before."""
+        found, cursor, make = [], None, cache(make)  # a resident one is compiled
+        for size in chain(sizes, [sizes[-1]] * COUNT):
+            feeds = make(size).epoch(0, at=cursor) if cursor else make(size).epoch(0)
+            feed = next(feeds, None)
+            if feed is None:
+                return found
+            found += np.ravel(jax.tree.leaves(told(feed))).tolist()
+            cursor = through_json(feeds.cursor)
+            assert cursor["samples"] == len(found)
+            feeds.close()
+        return found
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda n: plan().batch(n).load(),
+            lambda n: plan().batch(n).load(resident=True),
+            lambda n: streamed().batch(n).load(),
+            lambda n: streamed().batch(n).map_batches(abs).buffered(2).load(),
+            lambda n: streamed().filter(bool).filter(lambda n: n != 7).batch(n).load(),
+            lambda n: DataLoader.from_generator().set_sample_generator(
+                shuffle(numbers, 9, 1), n, places=DEVICES[:2]
+            ),
+            lambda n: DataLoader.from_generator().set_batch_generator(
+                Pipeline(numbers).batch(n).map_batches(lambda column: (column,))
+            ),
+            lambda n: DataLoader(range(COUNT), n, shuffle=True, seed=1),
+            lambda n: plan(seed=1).batch(n).load().chunk(2),
+        ],
+    )
+    def test_another_size_goes_on_at_the_same_sample(self, make):
+        together = self.sizes(make, [1])
+        assert self.sizes(make, [4, 2, 1, 8, 1]) == together
+        assert len(together) > COUNT - 4
+
+    def test_a_short_end_is_padded_to_the_new_size(self):
+        def make(size):
+            return plan().batch(size).load(drop_last=False)
+
+        (*_, last) = make(20).epoch(0, at=cursor_of(make(4), 3))
+        assert last["n"].shape == last["mask"].shape == (20,)
+        assert int(last["mask"].sum()) == (COUNT - 12) % 20
+
+    def test_functions_that_change_the_length_of_batches_keep_their_factor(self):
+        def make(size):
+            twice = streamed().batch(size).map_batches(lambda column: np.repeat(column, 2))
+            return twice.load(drop_last=False)
+
+        feed = next(make(5).epoch(0, at=cursor_of(make(4), 11)))
+        assert feed[0].shape == (10,)
+        assert int(feed[1].sum()) == 8
+
+    def test_batches_of_the_users_own_keep_theirs(self):
+        size = 4
+
+        class Batches:
+            def __call__(self):
+                return iter(batch(numbers, size)())
+
+        loader = DataLoader.from_generator().set_sample_list_generator(Batches())
+        cursor = cursor_of(loader)
+        for smaller in (2, 1):
+            size = smaller
+            with pytest.raises(NotResumable, match="counted in batches"):
+                list(loader.epoch(0, at=cursor))
+
+
+def test_a_cursor_is_the_same_for_every_size_once_it_is_at_the_same_sample():
+    one, two = (plan().batch(size).load(drop_last=False) for size in (4, 8))
+    assert cursor_of(one, 6)["digest"] == cursor_of(two, 3)["digest"]
+    assert cursor_of(one, 6)["plan"] == cursor_of(two, 3)["plan"]
