@@ -323,6 +323,7 @@ def test_look_ahead_is_bounded(size, threads, buffer_size, order, taken):
 @given(plans, st.integers(0, 10))
 @settings(max_examples=200)
 def test_a_pass_that_is_closed_leaves_no_thread(recipe, n):
+    others = {*threading.enumerate()}
     here = start(recipe.build())
     try:
         for _ in islice(here.items, n):
@@ -331,7 +332,7 @@ def test_a_pass_that_is_closed_leaves_no_thread(recipe, n):
         pass
     here.close()
     del here
-    for thread in threading.enumerate():
+    for thread in {*threading.enumerate()} - others:
         if thread.name.startswith("jreader "):
             thread.join(5)
             assert not thread.is_alive()

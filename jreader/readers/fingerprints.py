@@ -33,7 +33,7 @@ class Cursor(TypedDict):
         step: How many feeds were handed over; `skipped` ones count.
         samples: How many samples of the epoch lie before.
         position: Where the source is.
-        digest: A hash of the places that were handed over, in their order (`loaders/places.py`).
+        digest: A hash of the places that were handed over, in their order (`loaders/cursors.py`).
         skipped: The steps that are left out, as [from, up to].
         plan: What orders and counts samples (`readers/fingerprints.py`).
         format: The version of this dict.
