@@ -6,7 +6,7 @@ What `batch` yields is a sequence of samples: a `list` from a stream, `Columns` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
@@ -84,12 +84,10 @@ class batch(Node[Sequence[T]]):
     def _one_by_one(self, at: Position) -> Pass[Sequence[T]]:
         up = start(self.reader, at)
 
-        def deal() -> Iterator[Sequence[T]]:
-            samples, size = up.items, self.batch_size
-            while held := list(islice(samples, size)):
-                yield held
-
-        return Pass(deal(), up.position, up.close)
+        samples, size = up.items, self.batch_size
+        # nothing here holds a batch that was handed over: its memory is free for the next one
+        lists = iter(lambda: list(islice(samples, size)), [])
+        return Pass(lists, up.position, up.close)
 
     def length(self) -> int | None:
         """The number of batches."""
@@ -132,17 +130,15 @@ class map_batches(Node[Sequence[Any]]):
         """The position of `reader`."""
         up = start(self.reader, at)
 
-        def deal() -> Iterator[Sequence[Any]]:
-            for samples in up.items:
-                columns = stack(samples)
-                try:
-                    mapped: Columns[Any] = Columns(self.fn(columns))
-                except Exception as error:
-                    explain(error, self, self.fn, columns)
-                    raise
-                yield mapped
+        return Pass(map(self._mapped, up.items), up.position, up.close)
 
-        return Pass(deal(), up.position, up.close)
+    def _mapped(self, samples: Sequence[Any]) -> Columns[Any]:
+        columns = stack(samples)
+        try:
+            return Columns(self.fn(columns))
+        except Exception as error:
+            explain(error, self, self.fn, columns)
+            raise
 
     def length(self) -> int | None:
         """That of `reader`."""

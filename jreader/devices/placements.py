@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import lcm, prod
@@ -18,6 +18,7 @@ from jreader.errors import BatchNotDivisible, FeedMismatch
 from jreader.feeds.casts import unplaceable
 from jreader.readers import described, leaves, rebuilt
 
+_AS_THEY_ARE = nullcontext()
 _NARROW = {
     np.dtype(wide): np.dtype(narrow)
     for wide, narrow in (
@@ -96,6 +97,9 @@ class Placement:
         if self.target == "host":
             return feed
         every = leaves(feed)
+        if self.target is None and all(map(placeable, every)):
+            with self.modes():
+                return rebuilt(feed, iter(jax.device_put(every)))
         places = [place for place, leaf in enumerate(every) if placeable(leaf)]
         arrays = [every[place] for place in places]
         with self.modes():
@@ -153,8 +157,10 @@ class Placement:
         share = Share.over(size, spans)
         return None if len(share) == size else share
 
-    def modes(self) -> ExitStack:
+    def modes(self) -> ExitStack | nullcontext[None]:
         """The modes that were on when this was made, whatever they are here and now."""
+        if _x64() == self.x64 and (self.target is not None or _default() is self.default):
+            return _AS_THEY_ARE
         modes = ExitStack()
         if _x64() != self.x64:
             modes.enter_context(jax.enable_x64(self.x64))

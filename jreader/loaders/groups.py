@@ -222,9 +222,9 @@ def hosted(source: Source, grouping: Grouping, cursor: Cursor) -> Pass[Any]:
         for group in up.items:
             if dropped and inner is not None and size is None:
                 raise NotResumable(_OTHER_SIZE.format(grouping.rows, source.batches))
-            feed = grouping.feed(group)
-            dropped = dropped or feed is None
-            if feed is None:
+            made = [grouping.feed(group)]
+            if made[0] is None:
+                dropped = True
                 continue
             given = True
             first = trail.samples
@@ -233,7 +233,8 @@ def hosted(source: Source, grouping: Grouping, cursor: Cursor) -> Pass[Any]:
                 yield SKIPPED
             else:
                 trail.add(grouping.fed)
-                yield feed, first
+                del group  # and nothing here holds what is handed over: its memory is free sooner
+                yield made.pop(), first
         if not given and cursor["position"] is None and (dropped or _short(source.batches)):
             warnings.warn(
                 "this epoch is empty: its only batches were short, and were dropped. Use a smaller "

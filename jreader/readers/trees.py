@@ -10,7 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, Generic, TypeVar, overload
 
+import numpy as np
+
 T = TypeVar("T")
+
+
+_LEAVES = frozenset({np.ndarray, int, float, str, bytes, type(None)})  # known at a glance
 
 
 def branches(tree: Any) -> dict[Any, Any] | None:
@@ -19,6 +24,8 @@ def branches(tree: Any) -> dict[Any, Any] | None:
     >>> branches((5, "a")), branches(5)
     ({0: 5, 1: 'a'}, None)
     """
+    if type(tree) in _LEAVES:
+        return None
     if isinstance(tree, dict):
         return tree
     if isinstance(tree, (tuple, list)):
@@ -34,6 +41,8 @@ def leaves(tree: Any) -> list[Any]:
     >>> leaves({"image": (1, 2), "label": None})
     [1, 2, None]
     """
+    if type(tree) in _LEAVES:
+        return [tree]
     parts = branches(tree)
     return [tree] if parts is None else [leaf for part in parts.values() for leaf in leaves(part)]
 
@@ -115,7 +124,6 @@ def zipped(tree: Any, parts: Sequence[Iterable[Any]]) -> Iterator[Any]:
 class Columns(Sequence[T], Generic[T]):
     """A batch as stacked arrays that reads as a sequence of samples.
 
-    >>> import numpy as np
     >>> batch = Columns({"image": np.zeros((3, 28)), "label": np.array([5, 0, 4])})
     >>> len(batch), batch[2]["label"], [int(sample["label"]) for sample in batch]
     (3, np.int64(4), [5, 0, 4])
