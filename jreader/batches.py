@@ -6,7 +6,7 @@ What `batch` yields is a sequence of samples: a `list` from a stream, `Columns` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
@@ -87,7 +87,7 @@ class batch(Node[Sequence[T]]):
         samples, size = up.items, self.batch_size
         # nothing here holds a batch that was handed over: its memory is free for the next one
         lists = iter(lambda: list(islice(samples, size)), [])
-        return Pass(lists, up.position, up.close)
+        return Pass(_until_an_error(lists), up.position, up.close)
 
     def length(self) -> int | None:
         """The number of batches."""
@@ -130,7 +130,7 @@ class map_batches(Node[Sequence[Any]]):
         """The position of `reader`."""
         up = start(self.reader, at)
 
-        return Pass(map(self._mapped, up.items), up.position, up.close)
+        return Pass(_until_an_error(map(self._mapped, up.items)), up.position, up.close)
 
     def _mapped(self, samples: Sequence[Any]) -> Columns[Any]:
         columns = stack(samples)
@@ -143,6 +143,11 @@ class map_batches(Node[Sequence[Any]]):
     def length(self) -> int | None:
         """That of `reader`."""
         return length(self.reader)
+
+
+def _until_an_error(items: Iterator[T]) -> Iterator[T]:
+    """The items; an iterator in C would go on after an error."""
+    yield from items
 
 
 def sized(reader: Reader[Any]) -> batch[Any] | None:
