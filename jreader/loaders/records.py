@@ -109,8 +109,7 @@ def _samples(plane: Plane, first: int, size: int, epoch: int, step: int) -> Samp
 
 def _files(column: Any, rows: Array) -> list[Where] | None:
     if isinstance(column, Joined):
-        which = np.searchsorted(column.starts, rows, "right") - 1
-        local = rows - column.starts[which]
+        which, local = column.found(rows)
         found = [
             _files(column.parts[part], np.array([row]))
             for part, row in zip(which.tolist(), local.tolist(), strict=True)

@@ -36,7 +36,7 @@ from jreader.readers.nodes import (
     origin,
     start,
 )
-from jreader.readers.planes import Gathers, Plane, indexed, rerouted
+from jreader.readers.planes import Plane, indexed
 from jreader.readers.trees import (
     Columns,
     branches,
@@ -50,7 +50,6 @@ from jreader.readers.trees import (
 __all__ = [
     "Columns",
     "Cursor",
-    "Gathers",
     "Node",
     "Pass",
     "Plan",
@@ -72,7 +71,6 @@ __all__ = [
     "origin",
     "rebuilt",
     "refused",
-    "rerouted",
     "same_structure",
     "start",
 ]

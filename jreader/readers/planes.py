@@ -52,7 +52,7 @@ class Gathers(Protocol):
     def __len__(self) -> int:
         """The number of rows."""
 
-    def gather(self, rows: Array, out: Array | None = None) -> Any:
+    def gather(self, rows: Array) -> Any:
         """Those rows: an array, a tree of arrays, or a list where they are not to be stacked."""
 
     def each(self, rows: Array) -> Iterator[Any]:
@@ -128,6 +128,10 @@ class Plane:
 
         return Pass(deal(), lambda: done, lambda: None)
 
+    def reordered(self, length: int, order: Callable[[Indices], Indices]) -> Plane:
+        """The plane of `length` samples, of which sample i is sample `order(i)` of this one."""
+        return Plane(self.columns, length, lambda places: self.route(order(places)))
+
     def _place(self, at: Position) -> int:
         done = 0 if at is None else at
         if not isinstance(done, int) or done > self.length:
@@ -148,25 +152,6 @@ def indexed(reader: Reader[Any]) -> Plane | None:
     (10, True)
     """
     return reader.plane() if isinstance(reader, Node) else None
-
-
-def rerouted(
-    reader: Reader[Any],
-    length: Callable[[int], int],
-    order: Callable[[Indices, int], Indices],
-) -> Plane | None:
-    """The plane of an op whose sample i is sample `order(i)` of its reader.
-
-    Args:
-        reader: What it reads.
-        length: Its length, given that of the reader.
-        order: Arithmetic on an array of places, of NumPy or jax, given the length of the reader.
-    """
-    up = indexed(reader)
-    if up is None:
-        return None
-    known, route = up.length, up.route
-    return Plane(up.columns, length(known), lambda places: route(order(places, known)))
 
 
 def beside(planes: Sequence[Plane]) -> Plane | None:
@@ -280,22 +265,26 @@ class Joined:
 
     def each(self, rows: Array) -> Iterator[Any]:
         """The rows as their parts have them."""
-        which = np.searchsorted(self.starts, rows, "right") - 1
-        local = rows - self.starts[which]
+        which, local = self.found(rows)
         return map(getitem, map(self.parts.__getitem__, which.tolist()), local.tolist())
 
-    def gather(self, rows: Array, out: Array | None = None) -> Array:
-        """A few rows from many parts one by one, many from few part by part."""
-        out = np.empty((len(rows), *self.shape[1:]), self.dtype) if out is None else out
-        which = np.searchsorted(self.starts, rows, "right") - 1
-        local = rows - self.starts[which]
+    def gather(self, rows: Array, out: Array) -> Array:
+        """A few rows from many parts one by one, many from few part by part; as they are stored."""
+        order = np.argsort(rows, kind="stable")
+        which, local = self.found(rows[order])
         if len(self.parts) * 4 > len(rows):
-            for place, (part, row) in enumerate(zip(which.tolist(), local.tolist(), strict=True)):
+            triples = zip(order.tolist(), which.tolist(), local.tolist(), strict=True)
+            for place, part, row in triples:
                 out[place] = self.parts[part][row]
         else:
             for part, here in parted(which):
-                out[here] = np.take(self.parts[part], local[here], axis=0, mode="clip")
+                out[order[here]] = np.take(self.parts[part], local[here], axis=0, mode="clip")
         return out
+
+    def found(self, rows: Array) -> tuple[Array, Array]:
+        """Which part each row is of, and which row of it."""
+        which = np.searchsorted(self.starts, rows, "right") - 1
+        return which, rows - self.starts[which]
 
 
 class Gathering:
@@ -324,8 +313,7 @@ def _gatherer(column: Any, size: int) -> Callable[[Array], Any]:
     if column.dtype.hasobject:
         return column.__getitem__
     if _is_mapped(column):
-        plain = column.view(np.ndarray)  # a memmap runs Python for every row of it
-        return lambda rows: _in_storage_order(plain, rows, staged(len(rows)))
+        return lambda rows: _in_storage_order(column, rows, staged(len(rows)))
     # clip, since the rows were checked: to raise, take would gather into a buffer first
     return lambda rows: np.take(column, rows, axis=0, out=staged(len(rows)), mode="clip")
 

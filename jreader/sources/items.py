@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from jreader.readers import Columns, described
+from jreader.readers.planes import Gathers
 from jreader.sources.columns import Table
 
 _AT_ONCE = 64  # rows that are asked for at once where samples are wanted one by one
@@ -57,7 +58,7 @@ class source(Table[Any]):
         object.__setattr__(self, "batched", bool(self.batched))
 
     @property
-    def columns(self) -> _Items:
+    def columns(self) -> Gathers:
         """One column, which asks the data."""
         return _Items(self.data, self.batched)
 
@@ -76,7 +77,7 @@ class _Items:
     def __len__(self) -> int:
         return len(self.data)
 
-    def gather(self, rows: np.ndarray[Any, Any], out: None = None) -> Any:  # noqa: ARG002  # Gathers
+    def gather(self, rows: np.ndarray[Any, Any]) -> Any:
         """The stacked rows, or a list of samples."""
         return self._stacked(rows) if self.batched else list(self.each(rows))
 

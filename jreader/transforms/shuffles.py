@@ -13,7 +13,7 @@ import numpy as np
 from jreader import errors, orders
 from jreader.readers import Node, Pass, Position, Reader, counted, described, length, start
 from jreader.readers.nodes import seeded_below
-from jreader.readers.planes import Indices, Plane, rerouted
+from jreader.readers.planes import Indices, Plane, indexed
 
 T = TypeVar("T")
 
@@ -103,9 +103,8 @@ class shuffle(Node[T]):
 
     def plane(self) -> Plane | None:
         """The place that the order of its window says; an unseeded shuffle waits for a draw."""
-        if self.seed is None:
-            return None
-        return rerouted(self.reader, lambda known: known, self._order)
+        up = None if self.seed is None else indexed(self.reader)
+        return up and up.reordered(up.length, lambda places: self._order(places, up.length))
 
     def _order(self, places: Indices, known: int) -> Indices:
         size = known if self.buf_size is None else min(self.buf_size, known)

@@ -7,8 +7,8 @@ from itertools import islice
 from typing import ClassVar, Literal, TypeVar
 
 from jreader import errors
-from jreader.readers import Node, Pass, Position, Reader, counted, length, rerouted, start
-from jreader.readers.planes import Indices, Plane
+from jreader.readers import Node, Pass, Position, Reader, counted, indexed, length, start
+from jreader.readers.planes import Plane
 
 T = TypeVar("T")
 
@@ -48,7 +48,8 @@ class firstn(Node[T]):
 
     def plane(self) -> Plane | None:
         """The same places, up to `n`."""
-        return rerouted(self.reader, lambda known: min(self.n, known), _same)
+        up = indexed(self.reader)
+        return up and up.reordered(min(self.n, up.length), lambda places: places)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,11 +84,8 @@ class skip(Node[T]):
 
     def plane(self) -> Plane | None:
         """Place i is place i + n."""
-        return rerouted(
-            self.reader,
-            lambda known: max(known - self.n, 0),
-            lambda places, _known: places + self.n,
-        )
+        up = indexed(self.reader)
+        return up and up.reordered(max(up.length - self.n, 0), lambda places: places + self.n)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -138,16 +136,11 @@ class shard(Node[T]):
 
     def plane(self) -> Plane | None:
         """Place i is place i * num_shards + index."""
-        return rerouted(
-            self.reader, self._share, lambda places, _known: places * self.num_shards + self.index
-        )
+        up, step, first = indexed(self.reader), self.num_shards, self.index
+        return up and up.reordered(self._share(up.length), lambda places: places * step + first)
 
     def _share(self, known: int) -> int:
         return len(range(self.index, known, self.num_shards))
-
-
-def _same(places: Indices, _known: int) -> Indices:
-    return places
 
 
 def _strided(reader: Reader[T], at: Position, first: int, step: int) -> Pass[T]:
