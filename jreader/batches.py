@@ -6,9 +6,8 @@ What `batch` yields is a sequence of samples: a `list` from a stream, `Columns` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from operator import itemgetter
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -32,6 +31,7 @@ from jreader.readers import (
     start,
 )
 from jreader.readers.nodes import inputs
+from jreader.workers.runs import in_runs
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class batch(Node[Sequence[T]]):
 
     def start(self, at: Position) -> Pass[Sequence[T]]:
         """The position of `reader`."""
-        up = self._whole(at) or self._one_by_one(at)
+        up = self._whole(at) or in_runs(start(self.reader, at), self.batch_size)
         if not self.drop_last:
             return up
         full = (held for held in up.items if len(held) == self.batch_size)
@@ -80,14 +80,6 @@ class batch(Node[Sequence[T]]):
 
     def _whole(self, at: Position) -> Pass[Sequence[T]] | None:
         return self.reader.batches(self.batch_size, at) if isinstance(self.reader, Node) else None
-
-    def _one_by_one(self, at: Position) -> Pass[Sequence[T]]:
-        up = start(self.reader, at)
-
-        samples, size = up.items, self.batch_size
-        # nothing here holds a batch that was handed over: its memory is free for the next one
-        lists = iter(lambda: list(islice(samples, size)), [])
-        return Pass(_until_an_error(lists), up.position, up.close)
 
     def length(self) -> int | None:
         """The number of batches."""
@@ -128,9 +120,7 @@ class map_batches(Node[Sequence[Any]]):
 
     def start(self, at: Position) -> Pass[Sequence[Any]]:
         """The position of `reader`."""
-        up = start(self.reader, at)
-
-        return Pass(_until_an_error(map(self._mapped, up.items)), up.position, up.close)
+        return start(self.reader, at).mapped(self._mapped)
 
     def _mapped(self, samples: Sequence[Any]) -> Columns[Any]:
         columns = stack(samples)
@@ -143,11 +133,6 @@ class map_batches(Node[Sequence[Any]]):
     def length(self) -> int | None:
         """That of `reader`."""
         return length(self.reader)
-
-
-def _until_an_error(items: Iterator[T]) -> Iterator[T]:
-    """The items; an iterator in C would go on after an error."""
-    yield from items
 
 
 def sized(reader: Reader[Any]) -> batch[Any] | None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 S = TypeVar("S")
+U = TypeVar("U")
 
 Reader: TypeAlias = Callable[[], Iterable[T]]
 """A function that can be called without arguments and iterated: each call begins one pass."""
@@ -57,6 +58,15 @@ class Pass(NamedTuple, Generic[T]):
     position: Callable[[], Position]
     close: Callable[[], object]
 
+    def mapped(self, fn: Callable[[T], U]) -> Pass[U]:
+        """The pass over `fn` of each item."""
+
+        def deal() -> Iterator[U]:
+            # an error ends it, after which `map` by itself would go on; and no item is held here
+            yield from map(fn, self.items)
+
+        return Pass(deal(), self.position, self.close)
+
 
 class Node(Generic[T]):
     """An op: a frozen dataclass that is itself a reader.
@@ -71,8 +81,7 @@ class Node(Generic[T]):
     ... class doubled(Node[T]):
     ...     reader: Reader[T]
     ...     def start(self, at):
-    ...         up = start(self.reader, at)
-    ...         return Pass((2 * item for item in up.items), up.position, up.close)
+    ...         return start(self.reader, at).mapped(lambda item: 2 * item)
     >>> list(doubled(lambda: "abc")())
     ['aa', 'bb', 'cc']
     """

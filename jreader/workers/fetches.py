@@ -70,7 +70,7 @@ class fetched(Node[T]):
             return self._submitted(self.pool, self._timed(up, ahead_of))
         if self.timeout:
             return ahead(self, up, self._mapped, 1, _AHEAD, timeout=self.timeout)
-        return Pass(map(self._mapped, up.items), up.position, up.close)
+        return up.mapped(self._mapped)
 
     def _timed(self, up: Pass[T], window: int) -> Pass[T]:
         """The same, on a thread, where there is a clock."""

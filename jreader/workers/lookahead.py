@@ -46,7 +46,7 @@ def lookahead(
         name: What the threads are called.
     """
     if capacity == 0:
-        return Pass(map(finish, up.items), up.position, up.close)
+        return up.mapped(finish)
     state = _Lookahead(up, capacity, finish, name)
     position = up.position()
 

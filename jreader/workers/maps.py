@@ -152,8 +152,7 @@ class map_samples(Node[T]):
             window, most = self._window(threads)
             here = ahead(self, up, mapped, threads, window, timeout=self.timeout, most=most)
         else:
-            results = (mapped(sample) for sample in up.items)  # not `map`: it outlives an error
-            here = Pass(results, up.position, up.close)
+            here = up.mapped(mapped)
         return here if self.on_error == "raise" else self._judged(here)
 
     def batches(self, size: int, at: Position) -> Pass[Sequence[T]] | None:

@@ -124,12 +124,12 @@ class Mapped:
         return Mapped, (self.fn, self.source, self.numbered)
 
 
-def in_runs(up: Pass[T], size: int) -> Pass[list[T]]:
+def in_runs(up: Pass[T], size: int) -> Pass[Sequence[T]]:
     """The samples of a pass, `size` at a time."""
 
     def deal() -> Iterator[list[T]]:
-        while run := list(islice(up.items, size)):
-            yield run
+        # nothing here holds a run that was handed over: its memory is free for the next one
+        yield from iter(lambda: list(islice(up.items, size)), [])
 
     return Pass(deal(), up.position, up.close)
 
