@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 from weakref import WeakSet
 
 import jax
@@ -25,8 +25,6 @@ from jreader.readers import Cursor, Pass, Plan, fingerprint, leaves, rebuilt
 from jreader.readers.nodes import waits
 from jreader.readers.pictures import table
 from jreader.workers import lookahead
-
-L = TypeVar("L", bound="Feeding")
 
 
 class Feeding:

@@ -11,10 +11,11 @@ from jreader import errors
 from jreader.batches import batch
 from jreader.feeds import FeedList
 from jreader.feeds.collations import Collation
+from jreader.loaders.cursors import beginning
 from jreader.loaders.feeding import Feeding
 from jreader.loaders.groups import Source, rows_of
 from jreader.loaders.mapped import in_processes, indices
-from jreader.loaders.passes import Place, beginning
+from jreader.loaders.passes import Place
 from jreader.loaders.residents import Resident
 from jreader.loaders.stages import Randomness, Stage, Stages
 from jreader.readers import Reader
@@ -239,7 +240,7 @@ class DataLoader(Feeding):
         return self._with(_chunk=steps)
 
     def _with(self, **changed: Any) -> DataLoader:
-        """A copy that has not been iterated."""
+        """A copy with passes of its own."""
         loader = copy.copy(self)
         vars(loader).update(changed, _passes=WeakSet(), _place=Place(beginning(0)), _started=None)
         return loader

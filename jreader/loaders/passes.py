@@ -9,10 +9,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from jreader.errors import ReaderError
-from jreader.loaders.cursors import beginning
 from jreader.readers import Cursor, Pass, Position
-
-__all__ = ["SKIPPED", "FeedPass", "Here", "Place", "beginning"]
 
 SKIPPED: Any = object()
 """What stands for the feed of a step that is left out: its place counts all the same."""
