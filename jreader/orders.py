@@ -15,7 +15,7 @@ All is arithmetic on uint32 words, the key's two and the indices: the same bits 
 jax.numpy, eager or traced. Beyond n = 2**31, up to 2**48, the host computes in 64-bit words.
 
 The guarantee: under one `STREAM_VERSION` an order never changes, on any machine, in any release.
-Cursors carry the version; `tests/test_orders.py` pins exact orders.
+Cursors carry the version; `tests/orders/test_pinned.py` pins exact orders.
 
 What belongs in a key: `key(seed, epoch, place, window)`. A seeded op's place counts the seeded ops
 *below* it, towards the sources, never those above, so that an op put on top of a plan leaves its

@@ -1,4 +1,4 @@
-"""Programs that are run to be interrupted: a process group with a clock."""
+"""Programs that are run to be interrupted, or only to be read, with a clock; and their children."""
 
 from __future__ import annotations
 
@@ -42,6 +42,10 @@ class Program:
         line, _, self.said = self.said.partition(b"\n")
         return line.decode()
 
+    def watch(self, count: int) -> Watch:
+        """Over so many processes, whose numbers it prints next."""
+        return Watch(*(int(self.says()) for _ in range(count)))
+
     def signal(self, number: int) -> None:
         """To the whole group, as a terminal does."""
         os.killpg(self.process.pid, number)
@@ -72,6 +76,23 @@ def program(*parts: str) -> Iterator[Program]:
         with suppress(ProcessLookupError):
             running.signal(signal.SIGKILL)
         running.process.communicate(timeout=LIMIT)
+
+
+def printed(script: str, how: str, folder: Path) -> list[str]:
+    """What a script prints, run in a folder as its "script", with "-c", or from "stdin"."""
+    (folder / "script.py").write_text(script)
+    arguments = {"script": ["script.py"], "-c": ["-c", script], "stdin": []}[how]
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        input=script if how == "stdin" else "",
+        env={"PYTHONPATH": str(HERE.parent)},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=True,
+    )
+    return done.stdout.split("\n")
 
 
 def children(of: int | None = None) -> set[int]:

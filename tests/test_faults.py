@@ -9,6 +9,7 @@ from itertools import islice
 
 import pytest
 from programs import program
+from samples import ends
 
 import jreader
 from jreader import (
@@ -75,17 +76,6 @@ UNDER = {
     "xmap in order": lambda reader: xmap_readers(same, reader, 3, 2, order=True),
     "xmap of one thread": lambda reader: xmap_readers(same, reader, 1, 2),
 }
-
-
-def ends(items):
-    """The samples of a pass, and the error that it raised; nothing comes after it."""
-    samples = []
-    with pytest.raises(Exception) as raised:  # noqa: PT011, PT012  # compared by the caller
-        while True:
-            samples.append(next(items))
-    assert list(items) == []
-    assert next(items, "end") == "end"
-    return samples, raised.value
 
 
 class TestASourceThatRaises:

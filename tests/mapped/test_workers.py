@@ -16,7 +16,7 @@ import pytest
 from broken import Slow, Stream
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from programs import Watch, program
+from programs import program
 from steps import stream
 
 import jreader
@@ -363,7 +363,7 @@ class TestRooms:
             for feed in jreader.DataLoader(Stuck(), num_workers=2): pass
             """
         ) as running:
-            watch = Watch(int(running.says()), int(running.says()))
+            watch = running.watch(2)
             took, code, errors = running.told(signal.SIGINT)
             assert watch.all_gone(within=2)
             assert (code, errors.count("KeyboardInterrupt")) == (-signal.SIGINT, 1)

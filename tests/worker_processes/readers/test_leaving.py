@@ -1,4 +1,4 @@
-"""Processes that die, and processes that must end: with the pass, the program, or its death."""
+"""Processes of readers must end: with the pass, the program, or its death."""
 
 from __future__ import annotations
 
@@ -6,139 +6,6 @@ import signal
 
 import pytest
 from programs import Watch, program
-
-from jreader import ReaderError, WorkerDied
-
-BOTH = pytest.mark.parametrize("use_pipe", [True, False])
-
-ON_DEATH = """
-    import ctypes, os, select, signal, subprocess, sys, threading, time
-    import jreader
-
-    def crew_of(items):
-        return items.gi_frame.f_locals["crew"].children
-
-    def died(items):
-        began = time.monotonic()
-        try:
-            sample = next(items)
-        except jreader.WorkerDied as error:
-            print(f"{time.monotonic() - began:.3f}", next(items, "end"), error, flush=True)
-        else:
-            print("no error but", type(sample), flush=True)
-"""
-
-
-class TestDeaths:
-    """A process that ends before its reader is noticed within a second, with its exit code."""
-
-    def seen(self, *parts):
-        """Seconds, what came after the error, and its message."""
-        with program(ON_DEATH, *parts) as running:
-            took, after, message = running.says().split(maxsplit=2)
-        assert after == "end"
-        assert float(took) < 1
-        assert "the process of reader 0 (" in message
-        assert "of multiprocess_reader, made at <string>:" in message
-        return message
-
-    @BOTH
-    def test_a_process_killed_while_it_waits_is_noticed(self, use_pipe):
-        message = self.seen(f"""
-            def source():
-                yield os.getpid()
-                threading.Event().wait()
-            items = jreader.multiprocess_reader([source], {use_pipe})()
-            os.kill(next(items), signal.SIGKILL)
-            died(items)
-        """)
-        assert "exit code -9 (killed: perhaps out of memory)" in message
-
-    @BOTH
-    def test_a_process_whose_grandchild_holds_its_connection_is_noticed(self, use_pipe):
-        message = self.seen(f"""
-            def source():
-                held = subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False)
-                yield os.getpid(), [os.readlink(f"/proc/{{held.pid}}/fd/{{fd}}")
-                                    for fd in os.listdir(f"/proc/{{held.pid}}/fd")]
-                os.kill(os.getpid(), signal.SIGKILL)
-                yield
-            items = jreader.multiprocess_reader([source], {use_pipe}, 1)()
-            pid, held = next(items)
-            assert any(name.startswith("socket:") for name in held), held
-            died(items)
-        """)
-        assert "exit code -9" in message
-
-    @BOTH
-    def test_a_process_killed_while_it_sends_is_noticed(self, use_pipe):
-        """The big sample cannot fit the connection, and a grandchild keeps that open."""
-        self.seen(f"""
-            def source():
-                held = subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False)
-                yield os.getpid()
-                yield bytes(50_000_000)
-            items = jreader.multiprocess_reader([source], {use_pipe}, 1)()
-            pid = next(items)
-            select.select([crew_of(items)[0].worker.connection], [], [])
-            os.kill(pid, signal.SIGKILL)
-            crew_of(items)[0].worker.process.wait()
-            died(items)
-        """)
-
-    @pytest.mark.parametrize(
-        ("end", "code"),
-        [
-            ("os._exit(3)", 3),
-            ("os.kill(os.getpid(), signal.SIGTERM)", -15),
-            ("ctypes.string_at(0)", -11),
-            ("os.abort()", -6),
-        ],
-    )
-    def test_the_exit_code_is_told(self, end, code):
-        message = self.seen(f"""
-            def source():
-                yield 0
-                {end}
-                yield 1
-            items = jreader.multiprocess_reader([source], queue_size=1)()
-            assert next(items) == 0
-            died(items)
-        """)
-        assert f"exit code {code} " in message
-
-    def test_samples_that_were_handed_over_before_the_death_are_not_lost(self):
-        self.seen("""
-            def source():
-                yield from range(5)
-                os._exit(1)
-            items = jreader.multiprocess_reader([source], queue_size=5)()
-            assert [next(items) for _ in range(5)] == [0, 1, 2, 3, 4]
-            died(items)
-        """)
-
-    def test_one_death_ends_the_pass_and_the_other_processes(self):
-        script = """
-            def source():
-                yield os.getpid()
-                threading.Event().wait()
-            items = jreader.multiprocess_reader([source, source, source])()
-            pids = [next(items) for _ in range(3)]
-            print(*pids, flush=True)
-            os.kill(pids[1], signal.SIGKILL)
-            died(items)
-            threading.Event().wait()
-        """
-        with program(ON_DEATH, script) as running:
-            first, killed, last = map(int, running.says().split())
-            watch = Watch(first, last)
-            assert "the process of reader 1 (" in running.says()
-            assert watch.all_gone(within=2)
-            assert killed not in (first, last)
-
-    def test_its_error_is_a_reader_error(self):
-        assert issubclass(WorkerDied, ReaderError)
-
 
 WAITING = """
     import os, sys, threading, time
@@ -153,11 +20,10 @@ WAITING = """
 class TestLeaving:
     """Processes end with the pass, with the program, and with a program that was killed."""
 
-    @BOTH
     def test_ctrl_c_ends_the_wait_and_the_processes(self, use_pipe):
         rest = f"list(jreader.multiprocess_reader([source, source], {use_pipe})())"
         with program(WAITING, rest) as running:
-            watch = Watch(int(running.says()), int(running.says()))
+            watch = running.watch(2)
             took, code, errors = running.told(signal.SIGINT)
             assert watch.all_gone(within=2)
         assert (code, errors.count("KeyboardInterrupt")) == (-signal.SIGINT, 1)
@@ -180,11 +46,10 @@ class TestLeaving:
             running.signal(signal.SIGINT)
             assert running.says() == "went on"
 
-    @BOTH
     def test_a_killed_program_leaves_no_process(self, use_pipe):
         rest = f"list(jreader.multiprocess_reader([source, source], {use_pipe})())"
         with program(WAITING, rest) as running:
-            watch = Watch(int(running.says()), int(running.says()))
+            watch = running.watch(2)
             running.process.kill()
             assert watch.all_gone(within=2)
 
@@ -200,7 +65,7 @@ class TestLeaving:
             threading.Event().wait()
         """
         with program(WAITING, rest) as running:
-            watch = Watch(int(running.says()))
+            watch = running.watch(1)
             assert running.says() == "sending"
             running.process.kill()
             assert watch.all_gone(within=2)
@@ -213,7 +78,7 @@ class TestLeaving:
             {leave}
         """
         with program(WAITING, rest) as running:
-            watch = Watch(int(running.says()))
+            watch = running.watch(1)
             took, code, errors = running.ends()
             assert watch.all_gone(within=2)
         assert (code, errors) == (7, "")

@@ -1,0 +1,248 @@
+"""Samples and arrays are matched to fields, or refused by field, sample and value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from fields import IMAGE_AND_LABEL, refused, without_x64
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jreader.errors import FeedMismatch, ReaderError
+from jreader.feeds import Feeds, data
+from jreader.readers import Columns, leaves
+
+
+@dataclass
+class Digit:
+    label: int
+    image: list[float]
+
+
+class Pair(NamedTuple):
+    image: list[float]
+    label: int
+
+
+IMAGE = st.lists(st.floats(-9, 9, width=32), min_size=4, max_size=4)
+PAIRS = st.lists(st.tuples(IMAGE, st.integers(-9, 9)), min_size=1, max_size=5)
+
+
+class TestMatching:
+    """Tuples are matched by place, dicts by name, whatever brings them."""
+
+    @given(PAIRS)
+    def test_all_spellings_of_a_batch_give_one_feed(self, pairs):
+        images, labels = (list(column) for column in zip(*pairs, strict=True))
+        arrays = np.array(images), np.array(labels)
+        by_name = {"label": arrays[1], "image": arrays[0]}
+        feeds = Feeds(IMAGE_AND_LABEL, without_x64)
+        spellings = [
+            feeds.from_samples(pairs),
+            feeds.from_samples(list(map(list, pairs)), lists=True),
+            feeds.from_samples([Pair(*pair) for pair in pairs]),
+            feeds.from_samples([{"label": label, "image": image} for image, label in pairs]),
+            feeds.from_samples([Digit(label, image) for image, label in pairs]),
+            feeds.from_samples(Columns(arrays)),
+            feeds.from_samples(Columns(by_name)),
+            feeds.from_samples(Columns((tuple(arrays[0].T), arrays[1]))),
+            feeds.from_arrays((images, labels)),
+            feeds.from_arrays(list(arrays)),
+            feeds.from_arrays(by_name),
+            feeds.from_arrays(Columns(arrays)),
+            feeds.from_arrays(tuple(map(jnp.asarray, arrays))),
+        ]
+        for feed in spellings:
+            check_equal(feed, {"image": arrays[0].astype("f4"), "label": arrays[1][:, None]})
+            assert feed["label"].dtype == np.int32
+
+    @given(st.permutations(["a", "b", "c", "d"]), st.permutations(["a", "b", "c", "d"]))
+    def test_feeds_have_the_order_of_the_feed_list(self, declared, sampled):
+        feeds = Feeds([data(name, dtype="int32") for name in declared])
+        feed = feeds.from_samples([{name: ord(name) for name in sampled}])
+        assert list(feed) == list(feeds.names) == declared
+        assert all(feed[name] == [ord(name)] for name in declared)
+
+    @given(PAIRS)
+    def test_a_mapping_takes_columns_twice_and_leaves_others_out(self, pairs):
+        feed = Feeds({"b": 1, "a": 1}, without_x64).from_samples(pairs)
+        labels = np.array([label for _, label in pairs])
+        check_equal(feed, {"b": labels, "a": labels})
+        assert list(feed) == ["b", "a"]
+
+    def test_a_mapping_takes_dicts_by_key(self):
+        samples = [{"pixels": 1.5, "id": "seven"}]
+        check_equal(Feeds({"x": "pixels"}).from_samples(samples), {"x": np.array([1.5])})
+
+    def test_a_mapping_of_declared_fields_checks_them(self):
+        feeds = Feeds({data("x", [None, 1], "int64"): 1}, without_x64)
+        assert feeds.from_samples([("left out", 3)])["x"].tolist() == [[3]]
+        with refused("field 'x'", "0.5"):
+            feeds.from_samples([("left out", 0.5)])
+
+    def test_a_mapping_picks_from_arrays_too(self):
+        batch = (np.zeros(2), np.array(["left", "out"]))
+        check_equal(Feeds({"x": 0, "y": 0}).from_arrays(batch), {"x": batch[0], "y": batch[0]})
+
+    @pytest.mark.parametrize("feed_list", [[data("x", [None, 2])], {data("x", [None, 2]): 0}])
+    def test_a_bare_array_is_the_only_field(self, feed_list):
+        feeds = Feeds(feed_list)
+        rows = np.arange(6.0).reshape(3, 2)
+        for feed in (
+            feeds.from_samples(list(rows)),
+            feeds.from_samples(Columns(rows)),
+            feeds.from_arrays(rows),
+        ):
+            check_equal(feed, {"x": rows})
+
+    @given(PAIRS)
+    def test_without_a_feed_list_feeds_have_the_tree_of_the_samples(self, pairs):
+        feeds = Feeds(None, without_x64)
+        samples = [{"a": (np.array(image), label)} for image, label in pairs]
+        feed = feeds.from_samples(samples)
+        again = feeds.from_arrays({"a": tuple(np.array(part) for part in zip(*pairs, strict=True))})
+        assert [leaf.dtype for leaf in leaves(feed)] == [np.float32, np.int32]
+        assert list(map(np.ndarray.tolist, leaves(feed))) == list(
+            map(np.ndarray.tolist, leaves(again))
+        )
+        assert type(feed["a"]) is tuple
+        assert feeds.names is None
+
+    def test_dtypes_are_resolved_where_the_feeds_are_built(self):
+        asked = []
+        feeds = Feeds(IMAGE_AND_LABEL, lambda dtype: asked.append(dtype) or without_x64(dtype))
+        assert asked == [np.float32, np.int64]
+        feeds.from_samples([([0] * 4, 7)])
+        assert asked == [np.float32, np.int64]
+
+
+def check_equal(feed, expected):
+    assert list(feed) == list(expected)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(feed[name], array)
+
+
+class TestRefusing:
+    """What does not fit the feed_list is refused by name."""
+
+    @pytest.mark.parametrize(
+        ("samples", "words"),
+        [
+            ([([0] * 4, 1), ([0] * 4,)], ["sample 1 ", "1 field", "1, for 'label', is missing"]),
+            ([([0] * 4, 1, 2)], ["sample 0 ", "3 field", r"\[2\] are surplus", "'image': 0"]),
+            ([{"image": [0] * 4}], ["sample 0 ", "for 'label', is missing"]),
+            (
+                [{"image": [0] * 4, "label": 1, "id": 2}],
+                ["sample 0 ", r"\['id'\] are surplus", "'label': 'label'"],
+            ),
+            ([([0] * 4, 1), {"image": [0] * 4, "label": 1}], ["one structure", "sample 1 "]),
+            ([np.zeros(4)], ["sample 0 ", "'label', is missing"]),
+            ([], ["empty batch"]),
+            ({"image": [], "label": []}, ["list", "set_batch_generator"]),
+            (np.zeros((2, 4)), ["list", "set_batch_generator"]),
+            ("samples", ["list", "set_batch_generator"]),
+            (Columns((np.zeros((2, 4)),)), ["each sample", "1 field", "'label', is missing"]),
+            ([([0] * 4, "seven")], ["field 'label'", "'seven'", "strings", "device"]),
+            ([([0] * 4, 7), ([0] * 4, "x")], ["'label'", "'x' in sample 1", "strings", "device"]),
+            ([([0] * 4, 7), ([0] * 4, None)], ["'label'", "None in sample 1", "objects", "device"]),
+            ([([0] * 4, np.datetime64("2020-01-01"))], ["'label'", "dates", "device"]),
+            ([([0] * 4, 1), ([0] * 3, 1)], ["'image' is ragged", r"\(4,\)", r"sample 1.*\(3,\)"]),
+            ([([[0, 1], [2]], 1), ([0] * 4, 1)], ["'image' is ragged", "sample 0 has no shape"]),
+            ([([[0, 1], [2]], 1)], ["'image' cannot become an array"]),
+            ([([0] * 5, 1)], ["field 'image'", r"\[None, 4\]", r"\[1, 5\]"]),
+            ([([[0, 0, 0]], 1)], ["field 'image'", r"\[None, 4\]", r"\[1, 1, 3\]"]),
+        ],
+    )
+    def test_a_batch_that_does_not_fit_is_refused(self, samples, words):
+        with refused(*words):
+            Feeds(IMAGE_AND_LABEL).from_samples(samples)
+
+    @pytest.mark.parametrize("samples", [[[1, 1, 1], [2, 2, 2]], Columns([np.zeros(2)])])
+    def test_lists_inside_a_batch_are_ambiguous(self, samples):
+        feeds = Feeds([data("x", [None, 3])])
+        with refused("ambiguous", "two samples of one field, or two of three fields", "is a list"):
+            feeds.from_samples(samples)
+
+    def test_a_list_needs_exactly_as_many_fields_as_the_feed_list(self):
+        feeds = Feeds([data("x", [None, 3])])
+        assert feeds.from_samples([[[1, 1, 1]], [[2, 2, 2]]], lists=True)["x"].shape == (2, 3)
+        with refused("sample 0", "3 field", "surplus"):
+            feeds.from_samples([[1, 1, 1]], lists=True)
+
+    @pytest.mark.parametrize(
+        ("feed_list", "sample", "words"),
+        [
+            ({"x": 2}, (0, 1), ["2 field", "2, for 'x', is missing"]),
+            ({"x": 0}, {"x": 0}, ["'x'", "0, for 'x', is missing"]),
+            ({"x": "x"}, (0, 1), ["2 field", "'x', for 'x', is missing"]),
+        ],
+    )
+    def test_a_mapping_needs_what_it_takes(self, feed_list, sample, words):
+        with refused("sample 0", *words):
+            Feeds(feed_list).from_samples([sample])
+
+    @pytest.mark.parametrize(
+        ("batch", "words"),
+        [
+            ((np.zeros((2, 4)),), ["the batch has 1 field", "'label', is missing"]),
+            ([np.zeros((2, 4))] * 3, ["the batch has 3 field", "surplus"]),
+            ({"image": np.zeros((2, 4))}, ["the batch", "'label', is missing"]),
+            ((np.zeros((2, 4)), np.zeros(3)), ["one length", "'image': 2", "'label': 3"]),
+            ((np.zeros((2, 4)), 7), ["field 'label'", "no samples"]),
+            ((np.zeros((0, 4)), np.zeros(0)), ["field 'image'", "no samples"]),
+            ((np.zeros((2, 5)), np.zeros(2)), ["field 'image'", r"\[2, 5\]"]),
+            ((np.zeros((2, 4)), np.array(["a", "b"])), ["'label'", "strings", "device"]),
+            ((np.array([[0], [1, 2]], object), np.zeros(2)), ["'image'", r"\[0\]", "objects"]),
+            (([[0], [1, 2]], np.zeros(2)), ["'image' is ragged", "sample 1"]),
+            ((np.zeros((2, 4)), np.array([0.0, 0.5])), ["'label'", "0.5 in sample 1", "int64"]),
+        ],
+    )
+    def test_arrays_that_do_not_fit_are_refused(self, batch, words):
+        with refused(*words):
+            Feeds(IMAGE_AND_LABEL).from_arrays(batch)
+
+    @pytest.mark.parametrize(
+        ("batch", "words"),
+        [
+            ({"a": np.zeros(2), "b": np.zeros(3)}, ["one length", "'a': 2", "'b': 3"]),
+            ({"a": np.array(["x"])}, ["field 'a'", "strings"]),
+            ((np.zeros(1), {"b": np.array([2**40])}), ["field '1'", str(2**40), "int32"]),
+            (Digit(np.array([2**40]), np.zeros(1)), ["leaf 0", str(2**40), "int32"]),
+            ({"a": 3}, ["field 'a'", "no samples"]),
+            ((), ["at least one array"]),
+        ],
+    )
+    def test_without_a_feed_list_leaves_are_checked_too(self, batch, words):
+        with refused(*words):
+            Feeds(None, without_x64).from_arrays(batch)
+
+    def test_a_mismatch_is_a_reader_error_and_a_value_error(self):
+        assert issubclass(FeedMismatch, ReaderError)
+        assert issubclass(FeedMismatch, ValueError)
+
+
+def test_feeding_rows_costs_at_most_twice_stacking_and_casting_them():
+    samples = [
+        (row, place) for place, row in enumerate(np.random.default_rng(0).random((512, 784)))
+    ]
+    feeds = Feeds([data("image", [None, 784]), data("label", [None, 1], "int64")], without_x64)
+
+    def by_hand():
+        images, labels = zip(*samples, strict=True)
+        return np.stack(images).astype("float32"), np.stack(labels).astype("int32")
+
+    assert fastest(lambda: feeds.from_samples(samples)) <= 2 * fastest(by_hand)
+
+
+def fastest(fn, times=30):
+    def once():
+        began = perf_counter()
+        fn()
+        return perf_counter() - began
+
+    return min(once() for _ in range(times))

@@ -1,0 +1,123 @@
+"""`npy` maps files, and `npz` reads archives of them."""
+
+import struct
+
+import numpy as np
+import pytest
+from files import is_mapped
+from samples import check_resumes_everywhere, everything
+
+from jreader.errors import DamagedData
+from jreader.sources import npy, npz
+
+
+def test_npy_files_are_mapped_and_side_by_side(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(6.0).reshape(3, 2))
+    np.save(tmp_path / "y.npy", np.array([5, 0, 4]))
+    reader = npy(tmp_path / "x.npy", str(tmp_path / "y.npy"))
+    assert all(is_mapped(column) for column in reader.columns)
+    assert [type(column) for column in reader.columns] == [np.ndarray] * 2
+    assert everything(reader) == [[[0, 1], 5], [[2, 3], 0], [[4, 5], 4]]
+    assert len(reader) == 3
+    assert everything(npy(tmp_path / "y.npy")) == [5, 0, 4]
+    check_resumes_everywhere(reader)
+
+
+def test_a_change_of_the_file_is_seen_through_the_map(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros(3))
+    reader = npy(tmp_path / "x.npy")
+    assert everything(reader) == [0, 0, 0]
+    np.lib.format.open_memmap(tmp_path / "x.npy", "r+")[1] = 7
+    assert everything(reader) == [0, 7, 0]
+
+
+def test_rows_of_a_npy_file_cannot_be_written_to(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((3, 2)))
+    with pytest.raises(ValueError, match="read-only"):
+        next(npy(tmp_path / "x.npy")())[:] = 1
+
+
+def test_an_empty_npy_file_of_no_rows_is_an_empty_reader(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((0, 28)))
+    assert everything(npy(tmp_path / "x.npy")) == []
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.array([None, {}]), "Python objects"),
+        (np.array(3), "axis of rows, not 3"),
+    ],
+)
+def test_npy_files_without_rows_of_numbers_are_refused(array, message, tmp_path):
+    np.save(tmp_path / "x.npy", array)
+    with pytest.raises(DamagedData, match=message):
+        list(npy(tmp_path / "x.npy")())
+
+
+@pytest.mark.parametrize("kept", range(0, 140, 3))
+def test_a_npy_file_truncated_anywhere_is_named(kept, tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(2))  # a header of 128 bytes, and 16 of numbers
+    (tmp_path / "x.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:kept])
+    with pytest.raises(DamagedData, match=r"x\.npy is truncated"):
+        list(npy(tmp_path / "x.npy")())
+
+
+@pytest.mark.parametrize(
+    "header", [b"{", b"{'descr': ('<i8'", b"if 1:\n    2\n  3\n", b"{}", b"\xff", b"[" * 9000]
+)
+def test_a_npy_file_whose_header_cannot_be_parsed_is_named(header, tmp_path):
+    head = b"\x93NUMPY\1\0" + struct.pack("<H", len(header))
+    (tmp_path / "x.npy").write_bytes(head + header)
+    with pytest.raises(DamagedData, match=r"x\.npy is truncated, or not a \.npy file"):
+        npy(tmp_path / "x.npy")()
+
+
+def test_files_of_unequal_length_are_refused_with_both_lengths(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros(3))
+    np.save(tmp_path / "y.npy", np.zeros(4))
+    with pytest.raises(DamagedData, match=r"x\.npy.*y\.npy.*float64\[3\] and float64\[4\]"):
+        npy(tmp_path / "x.npy", tmp_path / "y.npy")()
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_npz_gives_all_arrays_by_name_or_some_by_place(save, tmp_path):
+    save(tmp_path / "d.npz", image=np.arange(4).reshape(2, 2), label=np.array([7, 8]))
+    path = tmp_path / "d.npz"
+    assert everything(npz(path))[1] == {"image": [2, 3], "label": 8}
+    assert everything(npz(path, "label", "image")) == [[7, [0, 1]], [8, [2, 3]]]
+    assert type(next(npz(path, "label", "image")())) is tuple
+    assert everything(npz(path, "label")) == [7, 8]
+    assert repr(npz(path, "label")) == f"npz({str(path)!r}, 'label')"
+    for names in ((), ("label",), ("label", "image")):
+        check_resumes_everywhere(npz(path, *names))
+
+
+def test_a_name_that_is_not_in_the_archive_is_refused_with_those_that_are(tmp_path):
+    np.savez(tmp_path / "d.npz", image=np.zeros(2), label=np.zeros(2))
+    with pytest.raises(ValueError, match=r"'imge'.* 'image', 'label'"):
+        npz(tmp_path / "d.npz", "imge", "label")()
+    with pytest.raises(TypeError, match="needs names of arrays, not 3"):
+        npz(tmp_path / "d.npz", 3)
+
+
+def test_an_archive_of_nothing_or_of_objects_is_refused(tmp_path):
+    np.savez(tmp_path / "none.npz")
+    np.savez(tmp_path / "objects.npz", np.array([None]))
+    with pytest.raises(DamagedData, match="needs at least one column"):
+        npz(tmp_path / "none.npz")()
+    with pytest.raises(DamagedData, match="Object arrays"):
+        npz(tmp_path / "objects.npz")()
+
+
+def test_an_archive_truncated_or_changed_anywhere_is_named(tmp_path):
+    path = tmp_path / "d.npz"
+    np.savez(path, image=np.arange(64))
+    whole = path.read_bytes()
+    for kept in range(0, len(whole), 41):
+        path.write_bytes(whole[:kept])
+        with pytest.raises(DamagedData, match=r"d\.npz is truncated"):
+            npz(path)()
+    path.write_bytes(whole[:300] + b"\xff" + whole[301:])
+    with pytest.raises(DamagedData, match="CRC"):
+        npz(path)()

@@ -1,0 +1,101 @@
+"""Who the workers are, when they begin, and when they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+from programs import Watch, children, printed
+
+import jreader
+from jreader.workers import Processes
+from jreader.workers.processes import crews
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class TestCrews:
+    def test_all_of_one_size_are_the_same_workers_which_end_with_the_last(self):
+        one, other = Processes(3), Processes(3)
+        pids = {workers.submit(os.getpid).result() for workers in (one, other) for _ in range(4)}
+        assert len(pids) <= 3
+        watch = Watch(*pids)
+        one.shutdown()
+        assert other.submit(os.getpid).result() in pids
+        del other
+        assert watch.all_gone(within=10)
+
+    def test_workers_stay_for_the_next_that_asks_soon(self):
+        pids = set()
+        for _ in range(3):
+            with Processes(1) as one:
+                pids.add(one.submit(os.getpid).result())
+        assert len(pids) == 1
+
+    def test_they_are_begun_when_there_is_something_to_do(self):
+        before = children()
+        with Processes(5) as five:
+            assert children() == before
+            five.submit(pow, 2, 3).result()
+            assert len(children() - before) == 1
+
+    def test_each_is_begun_with_the_function_and_knows_who_it_is(self):
+        assert jreader.get_worker_info() is None
+
+        def begin(number):
+            os.environ["BEGAN"] = os.environ.get("BEGAN", "") + f"{number} "
+
+        def told():
+            return os.environ["BEGAN"], jreader.get_worker_info()
+
+        with Processes(2, begin) as workers:
+            infos = [workers.submit(told).result() for _ in range(6)]
+        for numbers, info in infos:
+            assert (numbers, info.num_workers, info.dataset) == (f"{info.id} ", 2, None)
+        assert len({info.seed for _, info in infos}) == len({info.id for _, info in infos})
+        with pytest.raises(AttributeError):
+            infos[0][1].id = 7
+
+    def test_a_forked_child_has_workers_of_its_own(self, python):
+        """It inherits the connections of its parent's."""
+        script = """
+            import os
+            from jreader.workers import Processes
+            workers = Processes(1)
+            mine = workers.submit(os.getpid).result()
+            child = os.fork()
+            if not child:
+                assert workers.submit(os.getpid).result() != mine
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            print(workers.submit(os.getpid).result() == mine)
+        """
+        assert python(script, timeout=30).stdout == "True\n"
+
+    @pytest.mark.parametrize("how", ["script", "-c", "stdin"])
+    def test_no_guard_is_needed_and_main_is_not_run_again(self, tmp_path, how):
+        script = (
+            "import sys\n"
+            "from jreader.workers import Processes\n"
+            "print('main')\n"
+            "class Point:\n"
+            "    def __init__(self, x): self.x = x\n"
+            "def made(x): return Point(x), 'jax' in sys.modules\n"
+            "(point, jax) = Processes(1).submit(made, Point(3).x).result()\n"
+            "print(point.x, type(point) is Point, jax)\n"
+        )
+        assert printed(script, how, tmp_path) == ["main", "3 True False", ""]
+
+
+def test_the_stuck_are_counted_out(two):
+    """A crew whose worker never answers goes on with the others; the signal is no accident."""
+    stuck = two.submit(signal.pause)
+    assert [two.submit(pow, 2, n).result(10) for n in range(5)] == [1, 2, 4, 8, 16]
+    pid = next(each.process.pid for each in two._crew.members if each.task)
+    watch = Watch(pid)
+    assert not stuck.cancel()
+    assert watch.all_gone(within=10)
+    assert isinstance(stuck.exception(10), jreader.WorkerDied)
+    assert sorted({two.submit(os.getpid).result() for _ in range(9)}) != [pid]
+    assert crews._crews

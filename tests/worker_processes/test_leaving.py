@@ -1,0 +1,111 @@
+"""Workers end with their program, however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+from leftovers import PROGRAM, said
+from programs import Watch, program
+
+pytestmark = pytest.mark.timeout(90)
+
+WAITING = """
+    def stuck():
+        print(os.getpid(), flush=True)
+        threading.Event().wait()
+    workers = Processes(2)
+    futures = [workers.submit(stuck) for _ in range(5)]
+"""
+
+
+class TestLeaving:
+    """Workers end with the program, however it ends; they are asked, then killed."""
+
+    def test_ctrl_c_while_waiting_is_one_traceback(self):
+        with program(PROGRAM, WAITING, "futures[0].result()") as running:
+            watch = running.watch(2)
+            took, code, errors = running.told(signal.SIGINT)
+            assert watch.all_gone(within=2)
+        assert (code, errors.count("KeyboardInterrupt")) == (-signal.SIGINT, 1)
+        assert took < 8
+
+    @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+    def test_a_killed_program_leaves_no_worker(self, number):
+        with program(PROGRAM, WAITING, "futures[0].result()") as running:
+            watch = running.watch(2)
+            os.kill(running.process.pid, number)
+            assert watch.all_gone(within=2)
+
+    def test_nor_if_a_process_that_it_forked_holds_its_connections(self):
+        rest = """
+            if not os.fork():
+                print("forked", flush=True)
+                signal.pause()
+            signal.pause()
+        """
+        with program(PROGRAM, WAITING, rest) as running:
+            _, *pids = sorted((running.says() for _ in range(3)), key=str.isdigit)
+            watch = Watch(*map(int, pids))
+            running.process.kill()
+            assert watch.all_gone(within=2)
+
+    @pytest.mark.parametrize(
+        "leave",
+        [
+            "sys.exit(7)",
+            "os._exit(7)",
+            "threading.Thread(target=lambda: sys.exit(3)).start(); sys.exit(7)",
+            "workers.shutdown(wait=False); sys.exit(7)",
+        ],
+    )
+    def test_work_that_never_ends_does_not_keep_the_program(self, leave):
+        with program(PROGRAM, WAITING, leave) as running:
+            watch = running.watch(2)
+            took, code, errors = running.ends()
+            assert watch.all_gone(within=2)
+        assert (code, errors) == (7, "")
+        assert took < 8
+
+    def test_one_that_holds_the_interpreter_is_killed_when_the_program_ends(self):
+        rest = """
+            def stuck():
+                os.write(1, f"{os.getpid()}\\n".encode())
+                ctypes.PyDLL(None).pause()
+            one = Processes(1)
+            future = one.submit(stuck)
+            wait([future], 1)
+        """
+        with program(PROGRAM, rest) as running:
+            watch = running.watch(1)
+            took, code, errors = running.ends()
+            assert watch.all_gone(within=2)
+        assert (code, errors) == (0, "")
+        assert took < 8
+
+    def test_what_workers_registered_for_their_end_is_done(self, tmp_path):
+        lines = said(f"""
+            import atexit
+            def begin(number):
+                atexit.register(lambda: open("{tmp_path}/done", "w").close())
+            with Processes(1, begin) as one:
+                one.submit(abs, 1).result()
+            clean()
+        """)
+        assert lines == []
+        assert (tmp_path / "done").exists()
+
+    def test_ctrl_c_is_for_the_program_to_handle(self, tmp_path):
+        os.mkfifo(tmp_path / "gate")
+        rest = f"""
+            signal.signal(signal.SIGINT, lambda *_: open("{tmp_path}/gate", "w").close())
+            def gated():
+                print("waiting", flush=True)
+                return open("{tmp_path}/gate").read() + "went on"
+            print(Processes(1).submit(gated).result(), flush=True)
+        """
+        with program(PROGRAM, rest) as running:
+            assert running.says() == "waiting"
+            running.signal(signal.SIGINT)
+            assert running.says() == "went on"
