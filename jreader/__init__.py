@@ -25,6 +25,7 @@ from jreader.errors import (
     FeedMismatch,
     NotResumable,
     ReaderError,
+    ShortEpoch,
     WorkerDied,
 )
 from jreader.orders import permutation
@@ -104,6 +105,7 @@ __all__ = [
     "PyReader",
     "Reader",
     "ReaderError",
+    "ShortEpoch",
     "WorkerDied",
     "arrays",
     "as_function",

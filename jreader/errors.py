@@ -6,6 +6,7 @@
     ├── WorkerDied          a process ended before its reader did
     ├── FeedMismatch        samples do not fit the feed_list (also a ValueError)
     ├── BatchNotDivisible   a batch cannot be split evenly over the devices (also a ValueError)
+    ├── ShortEpoch          an epoch ends before its steps do, or on one of several processes
     └── DamagedData         a file is truncated, of another format or not the one that was expected
     EOFException            `loader.next()` after the last batch, as in Paddle
 
@@ -42,6 +43,10 @@ class FeedMismatch(ReaderError, ValueError):
 
 class BatchNotDivisible(ReaderError, ValueError):
     """A batch cannot be split evenly over the devices."""
+
+
+class ShortEpoch(ReaderError):
+    """An epoch ends before its steps do, or on one of several processes before the others."""
 
 
 class DamagedData(ReaderError):

@@ -32,6 +32,7 @@ from jreader.workers import buffered, map_samples, xmap_readers
 if TYPE_CHECKING:
     from jreader.feeds import FeedList
     from jreader.loaders import DataLoader
+    from jreader.loaders.ends import Last
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -168,6 +169,9 @@ class Pipeline(Node[T]):
         sharding: Any = None,
         pmap: Any = None,
         drop_last: bool = True,
+        last: Last | None = None,
+        steps_per_epoch: int | None = None,
+        timeout: float = 300,
         resident: bool = False,
     ) -> DataLoader:
         """A loader of feeds on devices, from a pipeline of batches (`DataLoader.over`).
@@ -187,11 +191,19 @@ class Pipeline(Node[T]):
             pmap: True (the local devices) or a list of D devices, for feeds of [D, n / D, ...].
             drop_last: Whether a short last batch is left out. Otherwise it is padded with zeros,
                 and every feed carries a `mask`.
+            last: In other words: "drop", "pad"; or "wrap", which fills up with the first samples of
+                the epoch, in their order; or "error".
+            steps_per_epoch: How many feeds an epoch has, where the pipeline does not say. What is
+                behind them is left out; where there are fewer, that is an error, or with
+                `last="wrap"` begun again.
+            timeout: Seconds that other processes of `jax.distributed` are waited for, where each
+                reads a stream.
             resident: Whether the data go to the devices once, as a whole, and feeds are gathered
                 there (`as_function`): for what fits, on devices that are far from the host.
 
         Raises:
             BatchNotDivisible: The devices cannot divide the batch; it says which sizes they can.
+            ShortEpoch: While iterating: an epoch ends as `last`, or `steps_per_epoch`, forbids.
         """
         # jax is loaded where feeds are made, not before
         from jreader.loaders import DataLoader  # noqa: PLC0415  # as said
@@ -203,6 +215,9 @@ class Pipeline(Node[T]):
             sharding=sharding,
             pmap=pmap,
             drop_last=drop_last,
+            last=last,
+            steps_per_epoch=steps_per_epoch,
+            timeout=timeout,
             resident=resident,
         )
 

@@ -112,6 +112,8 @@ ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "max_errors": st.integers(0, 3),
     "num_shards": st.integers(1, 4),
     "index": st.integers(0, 3),
+    "steps": st.one_of(st.none(), st.integers(0, 4)),
+    "wrap": st.booleans(),
 }
 
 

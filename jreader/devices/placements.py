@@ -144,6 +144,12 @@ class Placement:
         """Whether some of the devices are those of other processes."""
         return not all(sharding.is_fully_addressable for sharding in self._targets())
 
+    @property
+    def processes(self) -> set[int]:
+        """The processes whose devices these are."""
+        devices: set[Any] = set().union(*(sharding.device_set for sharding in self._targets()))
+        return {device.process_index for device in devices}
+
     def here(self, size: int) -> Share | None:
         """The rows of a batch of `size` that go to devices of this process; None for all."""
         if self.parts or not self.spans:

@@ -183,13 +183,13 @@ def _check_together(cursor: Any) -> None:
 def _check_plan(written: Plan, plan: Plan) -> None:
     """Refuses other ops; other functions give other samples at the same places, as is told."""
     if written["ops"] != plan["ops"]:
-        number, before, now = _difference(written["ops"], plan["ops"])
+        number, before, now = difference(written["ops"], plan["ops"])
         raise NotResumable(
             f"this cursor is of another plan, whose line {number} is {before}; here it is {now}. "
             f"{_ANEW}"
         )
     if written["functions"] != plan["functions"]:
-        _, before, now = _difference(written["functions"], plan["functions"])
+        _, before, now = difference(written["functions"], plan["functions"])
         warnings.warn(
             f"a function of this pipeline is not what it was when the cursor was written: {now}, "
             f"and it was {before} (name and hash; another Python version compiles to another "
@@ -198,8 +198,12 @@ def _check_plan(written: Plan, plan: Plan) -> None:
         )
 
 
-def _difference(written: list[str], lines: list[str]) -> tuple[int, str, str]:
-    """Where two lists differ first, counted from 1, and both lines there."""
+def difference(written: list[str], lines: list[str]) -> tuple[int, str, str]:
+    """Where two lists differ first, counted from 1, and both lines there.
+
+    >>> difference(["a", "b"], ["a"])
+    (2, 'b', 'no line')
+    """
     most = max(len(written), len(lines))
     pairs = [[*each, *["no line"] * (most - len(each))] for each in (written, lines)]
     place = next(place for place in range(most) if pairs[0][place] != pairs[1][place])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 from weakref import WeakSet
@@ -12,7 +13,9 @@ import jax
 from jreader import errors
 from jreader.devices import placeable
 from jreader.feeds import FeedList, Feeds
+from jreader.loaders.agreements import TIMEOUT, Agreement, Board, checked_timeout
 from jreader.loaders.cursors import beginning, checked, skipping
+from jreader.loaders.ends import Ends
 from jreader.loaders.groups import Grouping, Source, batches_of, hosted
 from jreader.loaders.hosts import dealt_to
 from jreader.loaders.mapped import Collated
@@ -41,7 +44,8 @@ class Feeding:
         use_double_buffer: bool = True,
         iterable: bool = True,
         return_list: bool = False,
-        drop_last: bool = True,
+        ends: Ends | None = None,
+        timeout: float = TIMEOUT,
     ) -> None:
         Feeds(feed_list)  # refuses a wrong one here, where it was written
         self._feed_list = feed_list
@@ -49,7 +53,9 @@ class Feeding:
         self._double = bool(use_double_buffer)
         self._iterable = bool(iterable)
         self._return_list = bool(return_list)
-        self._drop_last = bool(drop_last)
+        self._ends = ends or Ends()
+        self._timeout = checked_timeout(timeout)
+        self._board: Board | None = None
         self._source: Source | None = None
         self._resident: Resident | None = None
         self._stages = Stages()
@@ -191,19 +197,22 @@ class Feeding:
         source, placement = self._source, self._source.placement()
         feeds = Feeds(self._feed_list, placement.canonical)
         beside = source.beside and placement.parts is not None
-        grouping = Collated if source.kind == "collated" else Grouping
-        share = placement.here(source.rows) if source.rows else None
-        return source, grouping(
+        kind = Collated if source.kind == "collated" else Grouping
+        grouping = kind(
             feeds,
             source.kind,
             placement,
             beside,
-            self._drop_last,
+            self._ends,
             source.rows,
             self._return_list,
             self._chunk,
-            share if share and dealt_to(source.batches, share) else None,
         )
+        source = replace(source, batches=self._ends.of(source.batches, grouping.batches))
+        share = placement.here(source.rows) if source.rows else None
+        if share and dealt_to(source.batches, share):
+            grouping.share = share
+        return source, grouping
 
     def _begin(self, cursor: Cursor) -> Pass[Any]:
         """What is left of an epoch, prepared, placed and looked ahead for."""
@@ -215,13 +224,24 @@ class Feeding:
             )
         here = self._resident
         host = here.steps(cursor) if here else hosted(source, grouping, cursor)
+        if not grouping.placement.spans:
+            return self._ahead(host, grouping, cursor)
+        if self._board is None:
+            self._board = Board(grouping.placement.processes)
+        agreement = Agreement(self._board, cursor, self._timeout)
+        if here or grouping.share:
+            return self._ahead(host, grouping, cursor)
+        told = agreement.telling(host, max(self._capacity, 1))
+        return agreement.heeding(self._ahead(told, grouping, cursor))
+
+    def _ahead(self, host: Pass[Any], grouping: Grouping, cursor: Cursor) -> Pass[Any]:
+        """Host feeds placed, and looked ahead for."""
         place = self._placing(grouping, cursor["epoch"])
         if cursor["skipped"]:
             place = _unless_skipped(place)
         if self._double:
             return lookahead(host, self._capacity, place)
-        ahead = lookahead(host, self._capacity, _same)
-        return Pass(map(place, ahead.items), ahead.position, ahead.close)
+        return lookahead(host, self._capacity, _same).mapped(place)
 
     def _placing(self, grouping: Grouping, epoch: int) -> Callable[[Any], Any]:
         """What makes a feed of (a host feed, the number of its first sample)."""
@@ -298,15 +318,17 @@ class Feeding:
     def __len__(self) -> int:
         """The number of feeds of an epoch, where it is known."""
         source, grouping = self._grouping()
-        parts = grouping.batches
+        if self._ends.steps is not None:
+            return self._ends.steps
+        parts, drops = grouping.batches, self._ends.last != "pad"
         full, short = batches_of(source.batches)
-        if full is None or (short is None and self._drop_last):
+        if full is None or (short is None and drops):
             raise TypeError(
                 f"the length of this loader is not known before it is read: {source.batches!r} "
                 f"does not tell it. Readers with a length, as jreader.arrays(...), do, and data "
                 f"sets with indices; an IterableDataset has none."
             )
-        return full // parts if self._drop_last else -(-(full + bool(short)) // parts)
+        return full // parts if drops else -(-(full + bool(short)) // parts)
 
     def __enter__(self) -> Self:
         """Is closed when the block is left."""

@@ -13,9 +13,10 @@ from jax.sharding import NamedSharding
 
 from jreader.batches import batch, map_batches, sized
 from jreader.devices import Placement, Share, places_placement, sharding_placement
-from jreader.errors import FeedMismatch, NotResumable
+from jreader.errors import FeedMismatch, NotResumable, ShortEpoch
 from jreader.feeds import Feeds, padded
 from jreader.loaders.cursors import Trail
+from jreader.loaders.ends import Ends
 from jreader.loaders.hosts import Part, dealt_to
 from jreader.loaders.passes import SKIPPED, Here
 from jreader.loaders.stages import Layout
@@ -49,7 +50,7 @@ class Grouping:
         placement: Where feeds go.
         beside: Whether each part of the placement gets a batch of its own (the seeds' places);
             otherwise one batch is split over the parts.
-        drop_last: Whether short groups are left out, not padded.
+        ends: What becomes of short groups.
         rows: Samples of a full batch; None until the first one tells.
         return_list: Whether feeds are lists in the order of the feed_list, not dicts.
         chunk: How many steps make one feed; None for feeds without an axis of steps.
@@ -61,7 +62,7 @@ class Grouping:
     kind: Kind
     placement: Placement
     beside: bool
-    drop_last: bool
+    ends: Ends
     rows: int | None = None
     return_list: bool = False
     chunk: int | None = None
@@ -95,7 +96,7 @@ class Grouping:
     @property
     def masked(self) -> bool:
         """Whether every feed carries a mask."""
-        return not self.drop_last
+        return self.ends.last == "pad"
 
     def feed(self, group: Sequence[Any]) -> Any | None:
         """The host feed of a group; None where it is short and short ones are dropped."""
@@ -113,10 +114,10 @@ class Grouping:
                 f"set_sample_generator, which batches by itself."
             )
         short = len(counts) < self.batches or min(counts) < self.rows
-        if short and self.drop_last:
-            return None
-        if self.drop_last:
-            return self._finished(self._laid_out(batches))
+        if short and self.ends.strict:
+            raise ShortEpoch(_ENDS_SHORT.format(self.fed, self.rows * self.batches))
+        if self.ends.last != "pad":
+            return None if short else self._finished(self._laid_out(batches))
         held = self.rows if self.share is None else len(self.share)
         full = [padded(batch, held) for batch in batches]
         nothing = map_tree(np.zeros_like, full[0][0]), np.zeros(held, bool)
@@ -173,6 +174,12 @@ class Grouping:
         return [*feed, mask] if isinstance(feed, list) else (*_as_tuple(feed), mask)
 
 
+_ENDS_SHORT = (
+    "the last step of this epoch has {} samples, not {}. With last='drop' they are left out, with "
+    "'pad' filled up with zeros, under a mask, and with 'wrap' with the first ones of the epoch."
+)
+
+
 def _as_tuple(feed: Any) -> tuple[Any, ...]:
     return feed if isinstance(feed, tuple) else (feed,)
 
@@ -206,6 +213,8 @@ def hosted(source: Source, grouping: Grouping, cursor: Cursor) -> Pass[Any]:
         NotResumable: The cursor is not of this source.
     """
     inner = _resumed(source, grouping, cursor)
+    if inner is None and grouping.ends.strict:
+        _foreseen(source, grouping)
     # arrays are copied as they come: their generator may fill them anew, while they wait here, or
     # while a device reads them
     batches = map_readers(_copied, source.batches) if source.kind == "arrays" else source.batches
@@ -246,6 +255,15 @@ def hosted(source: Source, grouping: Grouping, cursor: Cursor) -> Pass[Any]:
         return Here(trail.samples, (grouping.rows, size, up.position()), trail.digest)
 
     return Pass(deal(), here, up.close)
+
+
+def _foreseen(source: Source, grouping: Grouping) -> None:
+    """Refuses an epoch that is known to end with a short step before the first one is done."""
+    op = sized(source.batches)
+    samples = length(op.reader) if op else None
+    size = (op.batch_size if op else 1) * grouping.batches
+    if samples is not None and samples % size:
+        raise ShortEpoch(_ENDS_SHORT.format(samples % size, size))
 
 
 _OTHER_SIZE = (

@@ -11,7 +11,9 @@ from jreader import errors
 from jreader.batches import batch
 from jreader.feeds import FeedList
 from jreader.feeds.collations import Collation
+from jreader.loaders.agreements import TIMEOUT
 from jreader.loaders.cursors import beginning
+from jreader.loaders.ends import Ends, Last
 from jreader.loaders.feeding import Feeding
 from jreader.loaders.groups import Source, rows_of
 from jreader.loaders.mapped import in_processes, indices
@@ -100,7 +102,7 @@ class DataLoader(Feeding):
         """
         self.dataset = dataset
         drops = drop_last or getattr(batch_sampler, "drop_last", False)
-        self._configure(feed_list, drop_last=drops)
+        self._configure(feed_list, ends=Ends("drop" if drops else "pad"))
         batched = batch_size is not None or batch_sampler is not None
         fetch = Collation(dataset, batched, collate_fn, feed_list, return_list)
         asked = indices(dataset, batch_size, shuffle, drop_last, batch_sampler, seed)
@@ -119,6 +121,9 @@ class DataLoader(Feeding):
         iterable: bool = True,
         return_list: bool = False,
         drop_last: bool = True,
+        last: Last | None = None,
+        steps_per_epoch: int | None = None,
+        timeout: float = TIMEOUT,
     ) -> DataLoader:
         """A loader without a source: give it one with `set_sample_generator` or its siblings.
 
@@ -131,13 +136,23 @@ class DataLoader(Feeding):
             return_list: Whether a feed is a list in the order of the feed_list, not a dict.
             drop_last: Whether short batches, and groups that lack some, are left out. Otherwise
                 they are padded with zeros, and every feed carries a `mask` (bool; last in a list).
+            last: In other words: "drop", "pad"; or "wrap", which fills up with the first samples of
+                the epoch, in their order; or "error".
+            steps_per_epoch: How many feeds an epoch has, where the source does not say. What is
+                behind them is left out; where there are fewer, that is an error, or with
+                `last="wrap"` begun again.
+            timeout: Seconds that other processes of `jax.distributed` are waited for, where each
+                reads a stream.
 
         Raises:
             TypeError: `feed_list` or `capacity` are of the wrong kind.
-            ValueError: A name is there twice, or `capacity` is negative.
+            ValueError: A name is there twice, `capacity` is negative, or `last` no such end.
         """
+        ends = Ends.checked(drop_last, last, steps_per_epoch)
         loader = object.__new__(cls)
-        loader._configure(feed_list, capacity, use_double_buffer, iterable, return_list, drop_last)
+        loader._configure(
+            feed_list, capacity, use_double_buffer, iterable, return_list, ends, timeout
+        )
         return loader
 
     @classmethod
@@ -150,17 +165,28 @@ class DataLoader(Feeding):
         sharding: Any = None,
         pmap: Any = None,
         drop_last: bool = True,
+        last: Last | None = None,
+        steps_per_epoch: int | None = None,
+        timeout: float = TIMEOUT,
         resident: bool = False,
     ) -> DataLoader:
         """A loader whose batches are each split over the devices: what `Pipeline.load` gives."""
-        loader = cls.from_generator(feed_list, capacity, drop_last=drop_last)
+        loader = cls.from_generator(
+            feed_list,
+            capacity,
+            drop_last=drop_last,
+            last=last,
+            steps_per_epoch=steps_per_epoch,
+            timeout=timeout,
+        )
         rows = rows_of(batches)
         source = Source(
             batches, "sample lists", sharding, beside=False, pmap=pmap, rows=rows, resident=resident
         )
         loader._set(source)  # noqa: SLF001  # its own class
         if resident:
-            loader._resident = Resident(source, feed_list, loader._grouping()[1])  # noqa: SLF001  # likewise
+            source, grouping = loader._grouping()  # noqa: SLF001  # likewise
+            loader._resident = Resident(source, feed_list, grouping)  # noqa: SLF001  # likewise
         return loader
 
     def set_sample_generator(

@@ -109,7 +109,7 @@ class Collated(Grouping):
     @property
     def masked(self) -> bool:
         """Whether every feed carries a mask: where devices need equal parts of it."""
-        return not self.drop_last and self.placement.splits
+        return self.ends.last == "pad" and self.placement.splits
 
     def feed(self, group: Sequence[Any]) -> Any | None:
         """The host feed of a group; None where it is short and short ones are dropped."""

@@ -27,9 +27,7 @@ class PyReader(DataLoader):
         return_list: bool = False,
     ) -> None:
         """Takes what `from_generator` takes."""
-        self._configure(
-            feed_list, capacity, use_double_buffer, iterable, return_list, drop_last=True
-        )
+        self._configure(feed_list, capacity, use_double_buffer, iterable, return_list)
 
     def decorate_sample_generator(
         self,

@@ -26,7 +26,7 @@ class Resident:
     def __init__(self, source: Source, feed_list: FeedList | None, grouping: Grouping) -> None:
         """Places the data."""
         self.placement, self.axes = grouping.placement, grouping.axes
-        if not grouping.drop_last or self.placement.target == "host":
+        if grouping.masked or self.placement.target == "host":
             raise ValueError(
                 "load(resident=True) gives full batches on devices: leave drop_last=False and "
                 'sharding="host" out.'

@@ -117,7 +117,8 @@ def _lines(
     if shown:
         yield _line(reader, () if alone else (f"{len(ups)} readers",))
     if plane is not None:
-        yield f"found by place: {'no end' if plane.length >= ENDLESS else plane.length}"
+        end = "no end" if plane.length >= ENDLESS else plane.length
+        yield f"found by place: {'as many as steps need' if plane.elastic else end}"
 
 
 def _source(reader: Reader[Any]) -> str:

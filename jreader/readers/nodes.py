@@ -258,11 +258,16 @@ def _nothing() -> None:
     """A pass that holds nothing is closed like this."""
 
 
-def rewritten(reader: Reader[T], change: Callable[[Node[Any]], Mapping[str, Any]]) -> Reader[T]:
-    """The same plan with some fields changed, from the sources up; unchanged parts are shared."""
+def rewritten(
+    reader: Reader[T], change: Callable[[Node[Any]], Mapping[str, Any] | Node[Any]]
+) -> Reader[T]:
+    """The same plan with some fields changed, or whole ops; unchanged parts are shared."""
     if not isinstance(reader, Node):
         return reader
-    new = dict(change(reader))
+    changed = change(reader)
+    if isinstance(changed, Node):
+        return changed
+    new = dict(changed)
     if reader.pinned:
         return _with_fields(reader, {name: new[name] for name in new if name == "draw"})
     for name, value in [(name, getattr(reader, name)) for name in _names(reader)]:

@@ -75,12 +75,14 @@ class Plane:
         length: The number of samples; `ENDLESS` for no end.
         route: Gives, for an array of places, the rows of each column, in the order of the leaves.
         straight: Whether every row is its place.
+        elastic: Whether a pass may have been longer: a position beyond the end is the end.
     """
 
     columns: Any
     length: int
     route: Callable[[Indices], list[Indices]]
     straight: bool = field(default=False, kw_only=True)
+    elastic: bool = field(default=False, kw_only=True)
 
     def take(self, places: Array) -> Sequence[Any]:
         """The samples of these places."""
@@ -134,7 +136,7 @@ class Plane:
 
     def _place(self, at: Position) -> int:
         done = 0 if at is None else at
-        if not isinstance(done, int) or done > self.length:
+        if not isinstance(done, int) or (done > self.length and not self.elastic):
             seen = f"{self.length:,} samples" if isinstance(done, int) else "places that are ints"
             raise NotResumable(
                 f"cannot go on after sample {done} of {map_tree(_shape, self.columns)}: it has "

@@ -6,6 +6,7 @@ a function raises cannot end a pass in silence (as C `map` and `filter` would le
 
 from jreader.transforms.caches import cache
 from jreader.transforms.joins import chain, compose
+from jreader.transforms.lengths import exactly
 from jreader.transforms.maps import filter, flat_map, map_readers  # noqa: A004  # the field's word
 from jreader.transforms.shuffles import shuffle
 from jreader.transforms.slices import firstn, shard, skip
@@ -14,6 +15,7 @@ __all__ = [
     "cache",
     "chain",
     "compose",
+    "exactly",
     "filter",
     "firstn",
     "flat_map",

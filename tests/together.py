@@ -1,0 +1,129 @@
+"""Real processes under `jax.distributed`, on this machine."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any, NamedTuple
+
+TESTS = Path(__file__).parent
+
+BEFORE = """
+import json, sys
+import jax, numpy as np
+me, many, devices, port = map(int, sys.argv[1:])
+given = json.load(sys.stdin)
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_num_cpu_devices", devices)
+if many > 1:
+    jax.distributed.initialize(f"127.0.0.1:{port}", num_processes=many, process_id=me,
+                               shutdown_timeout_seconds=10, heartbeat_timeout_seconds=10)
+def say(value):
+    print(json.dumps(value), flush=True)
+"""
+AFTER = """
+if many > 1:
+    jax.distributed.shutdown()
+"""
+
+
+class Ended(NamedTuple):
+    """How a process ended.
+
+    Attributes:
+        code: Its exit status; -9 where it was killed, for it was still there at the limit. One that
+            raises says so in `err`, but may end with -6, some ten seconds later, as do the others:
+            before they leave, they wait for each other, and jax gives them up.
+        out: What it printed.
+        err: What it wrote to stderr.
+        seconds: How long it was there, or the one before it in the list, if that was longer.
+    """
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+    @property
+    def said(self) -> Any:
+        """The JSON of the last line that it printed."""
+        return json.loads(self.out.splitlines()[-1])
+
+
+def processes(script: str, count: int, **options: Any) -> list[Any]:
+    """What each process said last, where all of them end well; the options are those of `ended`."""
+    every = ended(script, count, **options)
+    assert [each.code for each in every] == [0] * count, every
+    return [each.said for each in every]
+
+
+def ended(
+    script: str, count: int, *, devices: int = 1, given: Any = None, limit: float = 90
+) -> list[Ended]:
+    """How each of several processes of one `jax.distributed` run ended, also those that failed.
+
+    Those that hang are killed at the limit, by SIGKILL: inside XLA a SIGTERM is not heard.
+
+    Args:
+        script: What each of them runs. It finds `jax`, `np`, `json` and `sys` imported, its own
+            number as `me`, the number of processes as `many`, and a function `say(value)`.
+        count: How many; one is alone, without `jax.distributed`.
+        devices: The CPU devices of each.
+        given: What the script finds as `given`, through JSON.
+        limit: After how many seconds those still there are killed.
+    """
+    began, port = time.monotonic(), str(_free_port())
+    kept = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    paths = {"PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])}
+    with ExitStack() as stack:
+        # files, not pipes: a full pipe would stop one process, and with it all the others
+        files = [[stack.enter_context(TemporaryFile("w+")) for _ in "ioe"] for _ in range(count)]
+        children: list[subprocess.Popen[bytes]] = []
+        stack.callback(_end, children)
+        for number, (told, out, err) in enumerate(files):
+            json.dump(given, told)
+            told.seek(0)
+            words = [sys.executable, "-c", BEFORE + script + AFTER]
+            child = subprocess.Popen(
+                [*words, str(number), str(count), str(devices), port],
+                env={**kept, **paths},
+                stdin=told,
+                stdout=out,
+                stderr=err,
+            )
+            children.append(child)
+        seconds = [_seconds(child, began, limit) for child in children]
+        _end(children)
+        return [
+            Ended(child.returncode, _text(out), _text(err), lasted)
+            for child, (_, out, err), lasted in zip(children, files, seconds, strict=True)
+        ]
+
+
+def _seconds(child: subprocess.Popen[bytes], began: float, limit: float) -> float:
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(max(began + limit - time.monotonic(), 0))
+    return time.monotonic() - began
+
+
+def _end(children: list[subprocess.Popen[bytes]]) -> None:
+    for child in children:
+        child.kill()  # all, before one notices that another has gone, and writes of that
+    for child in children:
+        child.wait()
+
+
+def _text(file: Any) -> str:
+    file.seek(0)
+    return str(file.read())
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
