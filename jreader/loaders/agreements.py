@@ -3,7 +3,8 @@
 A process that has a feed less than the others leaves them in a collective that never ends. So,
 where each of them reads a stream for itself, it tells how far it has got, and hands over a feed
 only when all have one. They use the key-value store of `jax.distributed`, beside the devices: a
-call takes some 0.4 ms, and is made once for each window of look-ahead, not for each feed.
+call takes some 0.4 ms, and is made once for each window of look-ahead, not for each feed, by those
+who look ahead. On the consumer's thread it cost 12 % of a step of 5 ms; there it costs nothing.
 
 Plans whose samples are found by place give the same feeds everywhere, so there nobody waits: a
 process only compares where it begins with what others have told, since another seed or another
@@ -34,6 +35,7 @@ T = TypeVar("T")
 TIMEOUT = 300.0
 """Seconds that another process is waited for, as `jax.distributed.initialize` does."""
 _SHORTEST, _LONGEST = 0.001, 0.05  # seconds between two looks at a process that is waited for
+_MOMENT = 0.05  # seconds that a look-ahead listens for at most
 _KEPT = 4  # passes whose last word is left to those that are slower
 _NUMBERS: defaultdict[str, Iterator[int]] = defaultdict(count)
 
@@ -149,6 +151,7 @@ class Agreement:
                     self._mine = self._mine._replace(feeds=self._mine.feeds + 1)
                     if self._mine.feeds % window == 0:
                         self._tell()
+                        self._listen()
                     held = [item]
                     del item  # and nothing here holds what is handed over
                     yield held.pop()
@@ -192,13 +195,30 @@ class Agreement:
                 self._said = self._mine
                 self._board.post(self._turn, json.dumps(self._said))
 
+    def _listen(self) -> None:
+        """Hears that others have as much, before the consumer asks: looking ahead, that is free."""
+        until, pause = time.monotonic() + _MOMENT, _SHORTEST
+        while time.monotonic() < until:
+            self._hear()
+            heard = [told for told in self._heard.values() if self._as_far(told)]
+            if len(heard) == len(self._board.others):
+                return
+            time.sleep(pause)
+            pause *= 2
+
+    def _as_far(self, told: Told) -> bool:
+        return told.feeds >= self._mine.feeds or told.end is not None
+
+    def _hear(self) -> None:
+        for process, text in self._board.read(self._turn).items():
+            self._heard[process] = self._compared(process, text)
+
     def _agree(self, given: int, *, ends: bool) -> None:
         """Returns when every process has another feed after so many, or has none either."""
         late = [process for process in self._board.others if self._unsure(process, given, ends)]
         if late:
             self._tell()  # others may wait too, for a feed that no window has told of
-            heard = self._board.read(self._turn).items()
-            self._heard |= {process: self._compared(process, text) for process, text in heard}
+            self._hear()
         for process in late:
             began, pause = time.monotonic(), _SHORTEST
             while self._unsure(process, given, ends):
