@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import compress
 from math import lcm, prod
 from typing import Any
 
@@ -97,21 +98,16 @@ class Placement:
         if self.target == "host":
             return feed
         every = leaves(feed)
-        if self.target is None and all(map(placeable, every)):
-            with self.modes():
-                return rebuilt(feed, iter(jax.device_put(every)))
-        places = [place for place, leaf in enumerate(every) if placeable(leaf)]
-        arrays = [every[place] for place in places]
+        there = list(map(placeable, every))
+        arrays = list(compress(every, there))
         with self.modes():
             if self.target is None:
-                placed = jax.device_put(arrays)
+                placed = iter(jax.device_put(arrays))
             else:
-                shardings = self.shardings(feed)
-                targets = [shardings[place] for place in places]
-                placed = self._put_each(arrays, targets)
-        for place, array in zip(places, placed, strict=True):
-            every[place] = array
-        return rebuilt(feed, iter(every))
+                targets = compress(self.shardings(feed), there)
+                placed = iter(self._put_each(arrays, list(targets)))
+        kept = zip(every, there, strict=True)
+        return rebuilt(feed, iter([next(placed) if moved else leaf for leaf, moved in kept]))
 
     def _put_each(self, arrays: list[Any], targets: list[Any]) -> list[Any]:
         if jax.process_count() > 1:
