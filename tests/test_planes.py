@@ -2,80 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache
+from itertools import permutations
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from graphs import OPS, Recipe, canonical, op_recipes, see
+from graphs import canonical, see
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from movers import fast, moving, naive, seeded
 
 import jreader
-from jreader import Columns, arrays, at_epoch, batch, chain, compose, epochs, shuffle
+from jreader import Columns, arrays, at_epoch, batch, chain, compose, epochs, firstn, shuffle, skip
 from jreader.readers import indexed, start
 from jreader.readers.trees import leaves
-
-DTYPES = ["int16", "float32"]
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The rows of arrays, as a plain function with a length: nothing about it is indexed."""
-
-    count: int
-    base: int
-    form: str
-
-    @property
-    def columns(self):
-        rows = np.arange(self.count) + 100 * self.base
-        if self.form == "bare":
-            return rows
-        if self.form == "tuple":
-            return rows, rows[:, None] * np.ones(2, np.float32)
-        return {"id": rows, "inner": (rows % 7, rows[:, None])}
-
-    def __call__(self):
-        return iter(Columns(self.columns))
-
-    def __len__(self):
-        return self.count
-
-
-rows = st.builds(
-    lambda count, base, form: Recipe(None, {}, leaf=Rows(count, base, form)),
-    st.integers(0, 25),
-    st.integers(0, 3),
-    st.sampled_from(["bare", "tuple", "tree"]),
-)
-
-
-@cache
-def plans(depth=4):
-    if depth == 0:
-        return rows
-    below = deeper(depth - 1)
-    return st.one_of(below, *[op_recipes(op, below) for op in OPS])
-
-
-@st.composite
-def deeper(draw, depth):
-    return draw(plans(depth))
-
-
-def naive(recipe):
-    return recipe.build()
-
-
-def fast(recipe):
-    return recipe.build(lambda leaf: arrays(leaf.columns))
-
-
-seeded = deeper(4).filter(lambda recipe: recipe.seeded)
-moving = seeded.filter(lambda recipe: indexed(fast(recipe)) is not None)
 
 
 @given(seeded)
@@ -122,8 +63,10 @@ def test_a_traced_route_is_the_route(recipe, epoch):
 def test_take_gives_any_samples_in_any_order(recipe):
     plane = indexed(fast(recipe))
     whole = see(naive(recipe)).samples
-    places = np.flatnonzero(np.arange(len(whole)) % 3 == 1)[::-1]
-    assert list(map(canonical, plane.take(places))) == [whole[place] for place in places]
+    drawn = np.random.default_rng(len(whole))
+    for places in (drawn.permutation(len(whole)), drawn.integers(0, max(len(whole), 1), 3)):
+        known = places[places < len(whole)]
+        assert list(map(canonical, plane.take(known))) == [whole[place] for place in known]
 
 
 def test_every_op_that_only_moves_samples_is_indexed():
@@ -177,10 +120,78 @@ def test_chains_of_a_thousand_parts_gather_the_right_rows():
     ]
 
 
+def test_a_long_pass_is_routed_in_blocks_that_meet():
+    columns = np.arange(40_000)
+    order = shuffle(arrays(columns), seed=0)
+    expected = indexed(order).rows(columns)[0].tolist()
+    assert [int(row) for row in order()] == expected
+    for size in (7, 20_000):
+        batches = [samples.columns.tolist() for samples in batch(order, size)()]
+        assert batches == [expected[low : low + size] for low in range(0, 40_000, size)]
+
+
+@pytest.mark.parametrize("size", [1, 5, 50])
+def test_chains_of_chains_are_one_column_of_all_their_parts(size):
+    parts = [np.arange(begin, begin + 20) * 3 for begin in (0, 20, 40)]
+    inner = skip(chain(*map(arrays, parts[:2])), 7)
+    plan = chain(inner, arrays(parts[2]), inner)
+    skipped = np.concatenate(parts[:2]).tolist()[7:]
+    expected = [*skipped, *parts[2].tolist(), *skipped]
+    assert [int(row) for row in plan()] == expected
+    order = shuffle(plan, seed=2)
+    gathered = [row for samples in batch(order, size)() for row in samples.columns.tolist()]
+    assert gathered == [int(row) for row in order()]
+    assert sorted(gathered) == sorted(expected)
+    (column,) = leaves(indexed(plan).columns)
+    assert (len(column), column.shape, column.dtype) == (100, (100,), parts[0].dtype)
+    assert np.asarray(column).tolist() == np.concatenate([*parts, *parts[:2]]).tolist()
+
+
+def test_what_gathers_from_one_column_is_chained_without_another():
+    rows = arrays(np.arange(9) * 2)
+    for plan in (chain(rows, rows), chain(shuffle(rows, seed=1), skip(rows, 4), rows)):
+        plane = indexed(plan)
+        assert plane.columns is indexed(rows).columns
+        expected = [int(row) for row in plan()]
+        assert plane.take(np.arange(plane.length)).columns.tolist() == expected
+        assert max(expected) == 16
+
+
+def test_what_follows_an_endless_reader_is_never_reached():
+    first, second, last = (arrays(np.arange(begin, begin + 3)) for begin in (0, 3, 6))
+    endless = chain(chain(first, epochs(second), last), epochs(last))
+    plane = indexed(endless)
+    assert plane.length == indexed(epochs(last)).length
+    expected = [0, 1, 2, *[3, 4, 5] * 4]
+    assert [int(row) for row in firstn(endless, 15)()] == expected
+    assert plane.take(np.arange(15)).columns.tolist() == expected
+    (routed,) = jax.jit(plane.route)(jnp.arange(15))
+    assert np.asarray(leaves(plane.columns)[0])[routed].tolist() == expected
+
+
+def test_a_member_without_samples_is_no_hindrance_to_a_trace():
+    nothing = shuffle(arrays(np.arange(0)), seed=1)
+    plan = chain(nothing, shuffle(arrays(np.arange(5)), seed=2), nothing)
+    plane = indexed(plan)
+    (routed,) = jax.jit(plane.route)(jnp.arange(5))
+    assert np.asarray(routed).tolist() == plane.route(np.arange(5))[0].tolist()
+
+
+def test_places_of_one_member_may_lie_around_those_of_another():
+    plan = chain(*[shuffle(arrays(np.arange(3) + 3 * part), seed=part) for part in range(2)])
+    samples = [int(row) for row in plan()]
+    for places in permutations(range(6)):
+        rows = indexed(plan).take(np.array(places)).columns
+        assert rows.tolist() == [samples[place] for place in places]
+
+
 def test_unlike_columns_are_chained_without_a_plane():
-    plan = chain(arrays(np.arange(2)), arrays(np.arange(2.0)))
-    assert indexed(plan) is None
-    assert [row.dtype.kind for row in plan()] == ["i", "i", "f", "f"]
+    whole, halves, wide = np.arange(2), np.arange(2.0), np.arange(6).reshape(2, 3)
+    for unlike in (halves, wide, (whole, whole), {"n": whole}):
+        plan = chain(arrays(whole), arrays(unlike))
+        assert indexed(plan) is None
+        expected = [*arrays(whole)(), *arrays(unlike)()]
+        assert list(map(canonical, plan())) == list(map(canonical, expected))
 
 
 def test_readers_that_do_not_align_say_so_at_their_end_also_over_arrays():
@@ -201,10 +212,11 @@ def test_mapped_files_are_gathered_in_the_order_asked_for(tmp_path, width):
         np.testing.assert_array_equal(mapped.columns, held.columns)
 
 
-def test_a_route_out_of_the_columns_is_refused_before_the_gather():
+@pytest.mark.parametrize("place", [3, -1])
+def test_a_route_out_of_the_columns_is_refused_before_the_gather(place):
     plane = indexed(arrays(np.arange(3)))
     with pytest.raises(IndexError, match="out of 3"):
-        plane.take(np.array([0, 3]))
+        plane.take(np.array([0, place]))
 
 
 def test_leaves_of_a_plane_are_routed_in_their_order():

@@ -10,7 +10,7 @@ from graphs import number, recipes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jreader import ComposeNotAligned, Pipeline, epochs, firstn, map_readers
+from jreader import ComposeNotAligned, Pipeline, ShortEpoch, epochs, firstn, map_samples
 
 MOST = 24
 DEVICES = jax.devices()
@@ -19,6 +19,7 @@ layouts = st.fixed_dictionaries(
     {
         "size": st.integers(1, 3),
         "capacity": st.sampled_from([0, 1, 5]),
+        "workers": st.sampled_from([0, 0, 1, 3]),
         "devices": st.sampled_from([0, 0, 0, 1, 2, 4]),
         "pmap": st.booleans(),
         "buffered": st.booleans(),
@@ -34,7 +35,7 @@ def code(sample):
 def loader(recipe, layout):
     """A loader of at most so many samples, as numbers."""
     several = epochs(recipe.build(), 4)  # plans are short
-    plan = Pipeline(map_readers(code, firstn(several, MOST)))
+    plan = Pipeline(map_samples(code, firstn(several, MOST), workers=layout["workers"]))
     plan = plan.buffered(3) if layout["buffered"] else plan
     devices = layout["devices"]
     where = {"sharding": None if devices else "host"}
@@ -70,7 +71,7 @@ def whole(recipe, layout):
     """Those of a plan that does not fail of itself; None for one that does."""
     try:
         return seen(recipe, layout)
-    except ComposeNotAligned:
+    except (ComposeNotAligned, ShortEpoch):
         return None
 
 

@@ -3,6 +3,7 @@
 import json
 import time
 from itertools import islice
+from tempfile import TemporaryFile
 
 import jax
 import numpy as np
@@ -101,6 +102,28 @@ class TestSamples:
             for row, (name, offset) in zip(feed.tolist(), loader.samples(step).files, strict=True):
                 assert np.fromfile(name, np.uint8, 2, offset=offset).tolist() == row
 
+    def test_rows_of_a_part_of_a_mapped_file_are_counted_from_its_beginning(self, tmp_path):
+        path = tmp_path / "rows.npy"
+        np.save(path, np.arange(90).reshape(30, 3))
+        loader = (
+            Pipeline(arrays(np.load(path, mmap_mode="r")[5::2])).shuffle(seed=1).batch(4).load()
+        )
+        for step, feed in enumerate(loader):
+            for row, (name, offset) in zip(feed.tolist(), loader.samples(step).files, strict=True):
+                assert name == str(path)
+                assert np.fromfile(name, np.int64, 3, offset=offset).tolist() == row
+
+    def test_rows_of_which_some_are_in_no_named_file_have_none(self, tmp_path):
+        path = tmp_path / "rows.npy"
+        np.save(path, np.arange(8))
+        with TemporaryFile() as nameless:
+            nameless.write(bytes(64))
+            mapped = np.memmap(nameless, np.int64)
+        for other in (np.arange(8), mapped):
+            both = chain(npy(path), arrays(other))
+            assert Pipeline(both).batch(16).load().samples(0).files is None
+        assert Pipeline(arrays(mapped)).batch(4).load().samples(0).files is None
+
     def test_a_chunk_is_one_step(self):
         loader = indexed().chunk(3)
         for number, feed in enumerate(loader.epoch(0)):
@@ -123,10 +146,11 @@ class TestSamples:
         with pytest.raises(ValueError, match="give its shuffles a seed"):
             loader.samples(0, epoch=1)
 
-    @pytest.mark.parametrize("step", [13, 10**9])
-    def test_steps_that_are_not_there_are_refused(self, step):
-        with pytest.raises(ValueError, match=f"has no step {step}; it has 50 samples, 4 a step"):
-            indexed().samples(step)
+    @pytest.mark.parametrize(("size", "step"), [(4, 13), (4, 10**9), (5, 10)])
+    def test_steps_that_are_not_there_are_refused(self, size, step):
+        words = f"has no step {step}; it has 50 samples, {size} a step"
+        with pytest.raises(ValueError, match=words):
+            indexed(size=size).samples(step)
 
     def test_nothing_is_read_of_a_trillion_samples(self):
         class Trillion:
@@ -181,6 +205,9 @@ class TestSkippedSteps:
         assert (feeds.cursor["epoch"], feeds.cursor["skipped"]) == (1, [])
         more = make().epoch(0, at=cursor, skip_steps=range(6, 8))
         assert stream(more) == whole[2:3] + whole[8:]
+        for skipped in (range(3, 6), range(2)):
+            cursor = through_json(make().epoch(0, at=cursor, skip_steps=skipped).cursor)
+        assert cursor["skipped"] == [[0, 2], [3, 6]]
 
     @of_both
     @pytest.mark.parametrize("skipped", [range(10, 14), range(11, 12), range(12, 24), range(40)])
@@ -260,9 +287,11 @@ class TestDigest:
             digest(make(seed=None).epoch(0), 3),
             digest(make().epoch(0, skip_steps=range(1, 2)), 3),
             digest(make().epoch(0, skip_steps=range(2, 3)), 3),
+            digest(make().epoch(0, skip_steps=range(1, 3)), 2),
             digest(make().epoch(0, skip_steps=range(2)), 3),
             digest(make().steps(), 15),
             digest(make().steps(skip_steps=range(12, 13)), 15),
+            digest(make().steps(skip_steps=range(11, 12)), 14),
         ]
         assert len(set(found)) == len(found)
 
