@@ -26,6 +26,7 @@ from jreader.readers import (
     Position,
     Reader,
     at_epoch,
+    described,
     leaves,
     length,
     map_tree,
@@ -282,13 +283,14 @@ def _resumed(source: Source, grouping: Grouping, cursor: Cursor) -> Position:
     except (TypeError, ValueError):
         raise _foreign(cursor["position"]) from None
     size = _size(source)
-    if size is None or before is None:
-        if source.rows not in (None, rows):
-            raise NotResumable(
-                f"this cursor is of batches of {rows} samples, and this loader has batches of "
-                f"{source.rows}. Its place is counted in batches: resume with the batch size of "
-                f"the run that wrote it."
-            )
+    if (size is None) != (before is None):
+        counted, here = ("batches", "samples") if before is None else ("samples", "batches")
+        raise NotResumable(
+            f"the place of this cursor is counted in {counted}, and in {here} here, by "
+            f"{described(source.batches)}: resume with the pipeline that wrote it, whose batches "
+            f"were made in another way."
+        )
+    if size is None:
         grouping.rows = rows
     elif rows and grouping.rows is None:
         grouping.rows = rows * size // before  # functions of batches may change their length

@@ -68,12 +68,15 @@ DAMAGED = {
     "the plan is damaged": (changed(plan={}), ValueError, "the plan of this cursor is damaged"),
     "the digest is damaged": (changed(digest="abc"), ValueError, "the digest of this cursor"),
     "the skipped are damaged": (changed(skipped=[3]), ValueError, "the skipped of this cursor"),
+    "half a step skipped": (changed(skipped=[[1, 2.5]]), ValueError, "the skipped of this cursor"),
+    "skipped before 0": (changed(skipped=[[-1, 2]]), ValueError, "the skipped of this cursor"),
     "a place below zero": (changed(position=[4, 4, -8]), ValueError, "position of a cursor"),
     "a place between samples": (changed(position=[4, 4, 8.5]), TypeError, "position of a cursor"),
     "a position of another shape": (changed(position=[4, 4, [8, 0]]), NotResumable, "cannot go on"),
     "half a position": (changed(position=[4]), NotResumable, "as it was written"),
     "the moments differ": (changed(step=0), ValueError, "contradicts itself"),
     "no place, but samples": (changed(position=None), ValueError, "contradicts itself"),
+    "steps, but no samples": (changed(position=None, samples=0), ValueError, "contradicts itself"),
     "beyond the end": (changed(position=[4, 4, 99]), NotResumable, "cannot go on after sample 99"),
     "another epoch": (changed(epoch=1), ValueError, "the cursor is of epoch 1, not 0"),
 }
@@ -347,6 +350,32 @@ class TestBatchSizes:
             size = smaller
             with pytest.raises(NotResumable, match="counted in batches"):
                 list(loader.epoch(0, at=cursor))
+
+
+class TestPlaces:
+    """Those in samples and those in batches are not taken for one another."""
+
+    def in_batches(self):
+        def lists():
+            return iter(batch(numbers, 4)())
+
+        return DataLoader.from_generator().set_sample_list_generator(lists)
+
+    def in_samples(self, size=4):
+        return Pipeline(numbers).batch(size).load()
+
+    def refused(self, loader, cursor):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "a function of this pipeline", UserWarning)
+            with pytest.raises(NotResumable, match="in batches"):
+                list(loader.epoch(0, at=cursor))
+
+    @pytest.mark.parametrize("size", [4, 8])
+    def test_a_cursor_of_batches_is_refused_where_samples_are_counted(self, size):
+        self.refused(self.in_samples(size), cursor_of(self.in_batches()))
+
+    def test_a_cursor_of_samples_is_refused_where_batches_are_counted(self):
+        self.refused(self.in_batches(), cursor_of(self.in_samples()))
 
 
 def test_a_cursor_is_the_same_for_every_size_once_it_is_at_the_same_sample():
