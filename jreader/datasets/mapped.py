@@ -15,7 +15,7 @@ import numpy as np
 
 from jreader.errors import FeedMismatch
 from jreader.readers import Columns, Node, described, map_tree
-from jreader.sources import Table
+from jreader.sources import Table, source
 from jreader.sources.columns import mismatch
 
 T = TypeVar("T")
@@ -153,6 +153,8 @@ def fetch(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
     """
     if isinstance(dataset, (np.ndarray, Table)):
         rows = np.asarray(indices, np.intp)
+        if isinstance(dataset, source):  # only its plane knows whether it gives stacked rows
+            return dataset.plane().take(np.where(rows < 0, rows + len(dataset), rows))
         columns = dataset if isinstance(dataset, np.ndarray) else dataset.columns
         return Columns(map_tree(lambda column: column[rows], columns))
     if hasattr(dataset, "__getitems__"):

@@ -84,7 +84,8 @@ class _Items:
     def each(self, rows: np.ndarray[Any, Any]) -> Iterator[Any]:
         """One sample after another."""
         if not self.batched:
-            yield from map(self.data.__getitem__, rows.tolist())
+            for row in rows.tolist():  # not `map`: a StopIteration of the data would end it
+                yield self.data[row]
             return
         for low in range(0, len(rows), _AT_ONCE):
             yield from Columns(self._stacked(rows[low : low + _AT_ONCE]))
