@@ -110,7 +110,7 @@ class fetched(Node[T]):
     def _raise(self, failure: Failure) -> None:
         error, sample = failure.error, failure.sample
         try:
-            if isinstance(error, Exception):
+            if isinstance(error, Exception) and sample is not None:
                 explain(error, self, self.mapper, sample)
             raise error
         finally:
@@ -155,9 +155,11 @@ class _Fetch(Task):
         self.begun = False
 
     def __call__(self, samples: Any) -> Outcome:
-        if not self.begun:
-            _begin(self.fn, self.init)
-            self.begun = True
+        try:
+            _begin(self.fn, None if self.begun else self.init)
+        except Exception as error:
+            return Outcome([Failure(error, None)], 0.0)
+        self.begun = True
         outcome = super().__call__(samples)
         # so that few large items make a task, if not one alone: they all are in memory at once
         size = sum(getattr(leaf, "nbytes", 0) for leaf in leaves(outcome.results))
@@ -172,7 +174,7 @@ class _Fetch(Task):
 
 
 def _begin(fn: Callable[[Any], Any], init: Callable[[int], object] | None) -> None:
-    """Tells the worker of its data set, and calls the user's function."""
+    """Tells the worker of its data set, one of several perhaps, and calls the user's function."""
     info = get_worker_info()
     if info is None:
         return

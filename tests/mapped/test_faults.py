@@ -6,6 +6,7 @@ import json
 import signal
 import threading
 import time
+from pathlib import Path
 
 import cloudpickle
 import numpy as np
@@ -75,6 +76,14 @@ class TestErrors:
         feeds, error = seen(loader)
         assert (feeds, type(error)) == ([], OddError)
         assert any("<lambda>(" in note and "worker_init_fn" in note for note in error.__notes__)
+
+    def test_of_a_file_that_a_process_begins_with_is_no_lost_worker(self):
+        missing = Path("/no such file")
+        loader = DataLoader(
+            range(4), 2, num_workers=1, worker_init_fn=lambda number: missing.read_bytes()
+        )
+        feeds, error = seen(loader)
+        assert (feeds, type(error)) == ([], FileNotFoundError)
 
     @WORKERS
     def test_a_stop_iteration_does_not_end_the_epoch(self, workers):

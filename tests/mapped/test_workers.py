@@ -167,6 +167,22 @@ class TestWorkers:
         assert {of for _, of, _ in told} == {2}
         assert len({(number, seed) for number, _, seed in told}) <= 2
 
+    def test_each_loader_tells_them_of_its_own_data_set(self):
+        """They are the same processes for loaders with as many."""
+
+        class Named(Dataset):
+            def __init__(self, name):
+                self.name = name
+
+            def __getitem__(self, index):
+                return int(jreader.get_worker_info().dataset.name == self.name)
+
+            def __len__(self):
+                return 4
+
+        loaders = [DataLoader(Named(name), 2, num_workers=1) for name in ("train", "val")] * 2
+        assert [stream(loader) for loader in loaders] == [[[1, 1], [1, 1]]] * 4
+
     def test_a_stream_is_told_that_it_is_alone(self):
         """So one that shares itself out among torch's workers gives everything."""
 
