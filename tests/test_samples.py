@@ -82,3 +82,19 @@ def test_a_mapper_may_give_none():
     for order in (True, False):
         assert list(xmap_readers(lambda _: None, range(10).__iter__, 2, 2, order)()) == [None] * 10
     assert list(map_readers(lambda _: None, range(10).__iter__)()) == [None] * 10
+
+
+def test_a_class_is_a_reader_whose_length_only_its_instances_know():
+    assert list(batch(list, 2)()) == []
+    assert jreader.readers.length(list) is None
+    with pytest.raises(ValueError, match="needs a buf_size"):
+        shuffle(list)
+    assert "length unknown" in batch(list, 2)._repr_html_()
+
+
+def test_a_stop_iteration_of_what_maps_a_pass_is_an_error_not_the_end():
+    def stopping(sample):
+        raise StopIteration
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        list(jreader.start(lambda: [1, 2]).mapped(stopping).items)

@@ -10,6 +10,7 @@ import numpy as np
 
 from jreader._worker.memory import Blocks
 from jreader.readers import branches, leaves, rebuilt, same_structure
+from jreader.readers.trees import restores
 from jreader.staging import Array
 
 _LARGE = 4096  # bytes of a leaf; smaller ones are quicker stacked all at once
@@ -89,7 +90,8 @@ def in_place(
     >>> image.shape, label.tolist(), samples
     ((3, 9999), [0, 1, 2], None)
 
-    Samples that are not alike, or have no large arrays, are given as they are.
+    Samples that are not alike, have no large arrays, or are of containers of the user's own, are
+    given as they are.
 
     >>> in_place(lambda n: (n, "a"), range(2))
     (None, [(0, 'a'), (1, 'a')])
@@ -105,7 +107,7 @@ def in_place(
     """
     first = make(items[0])
     slots = _Slots(first, len(items))
-    if not slots.large:
+    if not (slots.large and restores(first)):
         return None, [first, *map(make, items[1:])]
     for row, item in enumerate(items[1:], 1):
         sample = make(item)

@@ -123,10 +123,7 @@ def _lines(
 
 def _source(reader: Reader[Any]) -> str:
     """The line of a plain function, whose name is beside its hash."""
-    try:
-        known = length(reader)
-    except TypeError:  # a class, which has a __len__ for its instances
-        known = None
+    known = length(reader)
     return "a function" if known is None else f"a function of {known} samples"
 
 

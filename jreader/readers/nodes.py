@@ -62,8 +62,11 @@ class Pass(NamedTuple, Generic[T]):
         """The pass over `fn` of each item."""
 
         def deal() -> Iterator[U]:
-            # an error ends it, after which `map` by itself would go on; and no item is held here
-            yield from map(fn, self.items)
+            # not `map`: it goes on after an error, and ends at a StopIteration of `fn`
+            for item in self.items:
+                held = [item]
+                del item  # its memory is free while the next one is drawn
+                yield fn(held.pop())
 
         return Pass(deal(), self.position, self.close)
 
@@ -404,4 +407,5 @@ def length(reader: Reader[Any]) -> int | None:
     """
     if isinstance(reader, Node):
         return reader.length()
-    return len(reader) if hasattr(reader, "__len__") else None
+    known = hasattr(reader, "__len__") and not isinstance(reader, type)  # that of its instances
+    return len(reader) if known else None  # type: ignore[arg-type]  # as just seen

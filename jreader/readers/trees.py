@@ -71,7 +71,25 @@ def joined(tree: Any, parts: dict[Any, Any]) -> Any:
         return type(tree)(*parts.values())
     if isinstance(tree, (tuple, list)):
         return (tuple if isinstance(tree, tuple) else list)(parts.values())
-    return type(tree)(**parts)
+    made = object.__new__(type(tree))  # not by its __init__, which need not take every field
+    for name, part in parts.items():
+        object.__setattr__(made, name, part)
+    return made
+
+
+def restores(tree: Any) -> bool:
+    """Whether `rebuilt` gives back such a tree, and not one of plainer containers.
+
+    >>> from collections import OrderedDict
+    >>> restores({"a": (1, 2)}), restores(OrderedDict(a=1))
+    (True, False)
+    """
+    parts = branches(tree)
+    if parts is None:
+        return True
+    plain = type(tree) in {dict, list, tuple} or hasattr(tree, "_fields")
+    exact = plain or not isinstance(tree, (dict, list, tuple))
+    return exact and all(map(restores, parts.values()))
 
 
 def map_tree(fn: Callable[..., Any], tree: Any, *others: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
@@ -72,6 +74,22 @@ class TestBatches:
         mapped = see(self.plan(numbers(30), makes[make], processes=2))
         assert repr(mapped.samples) == repr(plain.samples)  # 1 == 1.0, but it is not the same
 
+    @pytest.mark.parametrize("kind", ["ordered", "own list", "not all in init"])
+    def test_samples_keep_their_types(self, pool, kind):
+        def make(number):
+            row = np.full(3000, number)
+            if kind == "ordered":
+                return OrderedDict(row=row, number=number)
+            return Listed([row, number]) if kind == "own list" else Sided(row)
+
+        class Listed(list):
+            pass
+
+        (plain,) = Pipeline(numbers(3)).map(make).batch(3)
+        (mapped,) = Pipeline(numbers(3)).map(make, processes=2).batch(3)
+        assert repr(list(mapped)) == repr(plain)
+        assert [type(sample).__name__ for sample in mapped] == [type(s).__name__ for s in plain]
+
     def test_places_are_sent_where_the_plan_is_small_and_samples_where_it_is_not(self, tmp_path):
         np.save(tmp_path / "rows.npy", np.zeros((50, 4000)))
         for reader, small in [
@@ -103,6 +121,17 @@ class TestBatches:
         plan = map_samples(bad(3), numbers(10), processes=2, on_error="skip")
         with pytest.warns(UserWarning, match="1 of 10 samples"):
             assert [len(held) for held in jreader.batch(plan, 4)()] == [4, 4, 1]
+
+
+@dataclass
+class Sided:
+    """One field is made of another."""
+
+    row: np.ndarray
+    side: int = field(init=False)
+
+    def __post_init__(self):
+        self.side = len(self.row)
 
 
 def picture(sample, rng=None):
