@@ -62,6 +62,14 @@ def _whole(dtype: DType) -> tuple[int, int] | None:
     """The least and the greatest value, where a dtype holds whole numbers only."""
     if dtype.kind == "b":
         return 0, 1
+    if dtype.kind == "V":
+        import ml_dtypes  # noqa: PLC0415  # there where such a dtype is: it comes with jax
+
+        try:
+            small = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]  # it has no types
+        except ValueError:
+            return None
+        return int(small.min), int(small.max)
     if dtype.kind not in "iu":
         return None
     limits = np.iinfo(dtype)

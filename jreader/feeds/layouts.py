@@ -105,7 +105,7 @@ class Feeds:
         """A batch like one that could be handed on as it was, is; looking costs 30 us a batch."""
         arrays, tree = leaves(samples.columns), samples.columns
         names = tuple(tree) if type(tree) is dict else type(tree)
-        kind = (names, *((array.dtype, array.shape[1:]) for array in arrays))
+        kind = (names, *((array.dtype, array.shape) for array in arrays))
         if (places := self._as_they_are.get(kind)) is not None and len(samples):
             return {name: arrays[place] for name, place in places} if places else tree
         if not self._columns:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
 from fields import one, refused, without_x64
@@ -33,6 +34,15 @@ class TestCasting:
         changed = cast(array, dtype, "x")
         assert (changed.dtype, changed.shape) == (dtype, array.shape)
         assert all(map(same(dtype), array.ravel().tolist(), changed.ravel().tolist()))
+
+    @pytest.mark.parametrize("dtype", ["int4", "uint4", "int2"])
+    def test_small_integers_of_other_libraries_hold_what_they_can(self, dtype):
+        limits = ml_dtypes.iinfo(dtype)
+        held = [int(limits.min), int(limits.max)]
+        assert cast(np.array(held), np.dtype(dtype), "x").tolist() == held
+        for value in (held[0] - 1, held[1] + 1, 300):
+            with refused(f"x holds {value} in sample 1", dtype):
+                cast(np.array([0, value]), np.dtype(dtype), "x")
 
     @given(st.lists(st.integers(-(2**70), 2**70) | st.floats() | st.booleans(), min_size=1), DTYPES)
     def test_python_numbers_are_cast_with_their_values_or_refused(self, values, dtype):

@@ -162,6 +162,12 @@ class TestRefusing:
         with refused(*words):
             Feeds(IMAGE_AND_LABEL).from_samples(samples)
 
+    def test_a_batch_of_another_size_is_refused_also_after_one_that_fits(self):
+        feeds, rows = Feeds([data("x", [4, 2])]), np.zeros((4, 2), np.float32)
+        assert feeds.from_samples(Columns({"x": rows}))["x"] is rows
+        with refused("'x'", r"\[4, 2\]", r"\[3, 2\]"):
+            feeds.from_samples(Columns({"x": rows[:3]}))
+
     @pytest.mark.parametrize("samples", [[[1, 1, 1], [2, 2, 2]], Columns([np.zeros(2)])])
     def test_lists_inside_a_batch_are_ambiguous(self, samples):
         feeds = Feeds([data("x", [None, 3])])
