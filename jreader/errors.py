@@ -18,7 +18,11 @@ from __future__ import annotations
 
 import inspect
 import operator
-from typing import SupportsIndex
+from numbers import Real
+from threading import TIMEOUT_MAX
+from typing import Any, SupportsIndex
+
+import numpy as np
 
 
 class ReaderError(Exception):
@@ -93,6 +97,33 @@ def check_number(call: str, value: object, least: int = 0) -> int:
     if number < least:
         raise ValueError(needed)
     return number
+
+
+def check_flag(call: str, value: object) -> bool:
+    """`value` as a bool.
+
+    >>> check_flag("shuffle", [1, 2])
+    Traceback (most recent call last):
+    TypeError: shuffle needs True or False, not [1, 2].
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{call} needs True or False, not {value!r}.")
+    return bool(value)
+
+
+def check_seconds(call: str, value: Any) -> float:
+    """`value` as the seconds of a clock; 0, which is also what infinity becomes, for none.
+
+    >>> check_seconds("timeout", 2.5), check_seconds("timeout", float("inf"))
+    (2.5, 0)
+    >>> check_seconds("timeout", -1)
+    Traceback (most recent call last):
+    ValueError: timeout needs seconds, 0 or more (0 for any), not -1.
+    """
+    if not isinstance(value, Real) or isinstance(value, bool) or not float(value) >= 0:
+        raise ValueError(f"{call} needs seconds, 0 or more (0 for any), not {value!r}.")
+    seconds: float = value  # type: ignore[assignment]  # of any kind of number
+    return 0 if seconds > TIMEOUT_MAX else seconds
 
 
 def check_function(call: str, value: object) -> None:

@@ -16,11 +16,10 @@ from jreader.datasets.samplers import (
     RandomSampler,
     Sampler,
     SequenceSampler,
-    check_flag,
     indices_of,
 )
+from jreader.orders import as_seed
 from jreader.readers import Node, Pass, Position, Reader, described, start
-from jreader.transforms.shuffles import as_seed
 
 T = TypeVar("T")
 
@@ -65,8 +64,11 @@ class BatchSampler(batch[int]):
             dataset, sampler = sampler, dataset
         if (dataset is None) == (sampler is None):
             seen = "neither" if dataset is None else "both"
-            raise TypeError(f"BatchSampler(...) needs a data set or a sampler, not {seen}.")
-        if check_flag("shuffle of BatchSampler(...)", shuffle) and sampler is not None:
+            raise TypeError(
+                f"BatchSampler(...) needs a data set or a sampler, not {seen}: type "
+                f"BatchSampler(sampler=sampler, batch_size=2)."
+            )
+        if errors.check_flag("shuffle of BatchSampler(...)", shuffle) and sampler is not None:
             raise ValueError(
                 "BatchSampler(sampler=..., shuffle=True): a sampler has an order. Give it "
                 "RandomSampler(dataset), or leave shuffle out."
@@ -77,7 +79,9 @@ class BatchSampler(batch[int]):
             indices = RandomSampler(dataset, seed=seed) if shuffle else SequenceSampler(dataset)
         object.__setattr__(self, "reader", indices)
         object.__setattr__(self, "batch_size", batch_size)
-        object.__setattr__(self, "drop_last", check_flag("drop_last of BatchSampler", drop_last))
+        object.__setattr__(
+            self, "drop_last", errors.check_flag("drop_last of BatchSampler", drop_last)
+        )
         self.__post_init__()
 
     def __iter__(self) -> Iterator[Any]:
@@ -142,8 +146,8 @@ class DistributedBatchSampler(Node[list[int]]):
             "batch_size": errors.check_number(f"batch_size of {call}", self.batch_size, 1),
             "num_replicas": replicas,
             "rank": rank,
-            "shuffle": check_flag(f"shuffle of {call}", self.shuffle),
-            "drop_last": check_flag(f"drop_last of {call}", self.drop_last),
+            "shuffle": errors.check_flag(f"shuffle of {call}", self.shuffle),
+            "drop_last": errors.check_flag(f"drop_last of {call}", self.drop_last),
             "seed": as_seed(self.seed, call),
         }
         for name, value in checked.items():

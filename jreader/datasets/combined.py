@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from jreader import orders
 from jreader.datasets.mapped import Dataset, IterableDataset, check_dataset, fetch, is_stream
+from jreader.orders import as_seed
 from jreader.readers import described
-from jreader.transforms.shuffles import as_seed
 
 T = TypeVar("T")
 

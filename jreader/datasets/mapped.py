@@ -209,7 +209,8 @@ def check_dataset(call: str, dataset: object) -> None:
 __len__, or one with __iter__ that begins a pass, not the int 5.
     """
     kind = type(dataset).__name__
-    if isinstance(dataset, Table) or (is_stream(dataset) and not hasattr(dataset, "__next__")):
+    stream = is_stream(dataset) and not isinstance(dataset, Node)
+    if isinstance(dataset, Table) or (stream and not hasattr(dataset, "__next__")):
         return
     needed = (
         f"{call} needs a data set, that is, an object with __getitem__ and __len__, or one with "

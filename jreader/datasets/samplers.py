@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from jreader import errors, orders
 from jreader.datasets.combined import whole_numbers
+from jreader.orders import as_seed
 from jreader.readers import Node, Pass, Position, counted
-from jreader.transforms.shuffles import as_seed
 
 Places: TypeAlias = NDArray[np.intp]
 
@@ -50,7 +50,7 @@ class Sampler(Node[int]):
     def start(self, at: Position) -> Pass[int]:
         """The position is the number of indices that are done."""
         done, n = at or 0, len(self)
-        if done > n:
+        if not 0 <= done <= n:
             raise errors.NotResumable(
                 f"cannot go on after index {done} of {self!r}: it has {n}. Start at the beginning "
                 f"(at=None), or give it the data set it had."
@@ -269,7 +269,7 @@ def _call(sampler: Node[Any]) -> str:
 
 def _check_drawing(sampler: Sampler, replacement: Any, num_samples: Any, n: int) -> None:
     """Refuses to draw more indices than there are."""
-    check_flag(f"replacement of {_call(sampler)}", replacement)
+    errors.check_flag(f"replacement of {_call(sampler)}", replacement)
     if num_samples is None:
         return
     call = f"num_samples of {_call(sampler)}"
@@ -285,15 +285,3 @@ def _check_drawing(sampler: Sampler, replacement: Any, num_samples: Any, n: int)
 def _set_seed(sampler: Any) -> None:
     if sampler.seed is not None:
         object.__setattr__(sampler, "seed", as_seed(sampler.seed, _call(sampler)))
-
-
-def check_flag(call: str, value: object) -> bool:
-    """`value`, refused where it is no bool.
-
-    >>> check_flag("shuffle", [1, 2])
-    Traceback (most recent call last):
-    TypeError: shuffle needs True or False, not [1, 2].
-    """
-    if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{call} needs True or False, not {value!r}.")
-    return bool(value)

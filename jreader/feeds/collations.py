@@ -17,7 +17,6 @@ import numpy as np
 from jreader import errors
 from jreader.batches import collate
 from jreader.datasets.mapped import fetch, fetch_one, gathers, is_stream
-from jreader.datasets.samplers import check_flag
 from jreader.feeds.layouts import FeedList, Feeds
 from jreader.readers import Columns, branches, described, joined
 from jreader.workers import get_worker_info, in_place
@@ -56,10 +55,15 @@ class Collation:
     def __post_init__(self) -> None:
         """Refuses what is no function, and no flag."""
         check_optional("collate_fn", self.collate_fn)
-        check_flag(f"return_list of {_CALL}", self.return_list)
+        errors.check_flag(f"return_list of {_CALL}", self.return_list)
 
     def __call__(self, asked: Any) -> Any:
         """The feed."""
+        if self.batched and not hasattr(asked, "__len__"):
+            raise TypeError(
+                f"batch_sampler of {_CALL} gave {asked!r}, and a batch is a list of indices: give "
+                f"BatchSampler(sampler=sampler, batch_size=2)."
+            )
         given = asked if self.batched else [asked]
         feed, samples = self._in_place(given)
         if samples is not None and self.collate_fn is None:

@@ -90,8 +90,8 @@ class Feeds:
         """
         if not isinstance(samples, Sequence) or isinstance(samples, str):
             raise FeedMismatch(
-                f"a batch of samples is a list of them, not {described(samples)}: for batches that "
-                f"are arrays already, use set_batch_generator."
+                f"a batch of samples is a list of them, not {described(samples)}: type .batch(n) "
+                f"before .load(); for batches that are arrays already, use set_batch_generator."
             )
         if isinstance(samples, Columns):
             return self._from_columns(samples, lists=lists)

@@ -15,7 +15,7 @@ from jreader import errors
 from jreader.batches import batch
 from jreader.datasets.batchsamplers import BatchSampler, again
 from jreader.datasets.mapped import check_dataset, is_stream
-from jreader.datasets.samplers import RandomSampler, SequenceSampler, check_flag
+from jreader.datasets.samplers import RandomSampler, SequenceSampler
 from jreader.devices import placeable
 from jreader.feeds import cast
 from jreader.feeds.collations import Collation, check_optional
@@ -41,8 +41,8 @@ def indices(
         ValueError: Arguments contradict one another.
     """
     check_dataset(_CALL, dataset)
-    check_flag(f"shuffle of {_CALL}", shuffle)
-    check_flag(f"drop_last of {_CALL}", drop_last)
+    errors.check_flag(f"shuffle of {_CALL}", shuffle)
+    errors.check_flag(f"drop_last of {_CALL}", drop_last)
     _check_together(dataset, batch_size, shuffle, drop_last, batch_sampler, seed)
     if batch_sampler is not None:
         return again(f"batch_sampler of {_CALL}", batch_sampler)
@@ -90,10 +90,9 @@ def in_processes(
         TypeError: An argument is of the wrong kind.
         ValueError: A number is negative.
     """
-    check_flag(f"persistent_workers of {_CALL}", persistent_workers)
+    errors.check_flag(f"persistent_workers of {_CALL}", persistent_workers)
     workers = errors.check_number(f"num_workers of {_CALL}", num_workers)
-    if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or not timeout >= 0:
-        raise ValueError(f"timeout of {_CALL} needs seconds >= 0, 0 for any, not {timeout!r}.")
+    timeout = errors.check_seconds(f"timeout of {_CALL}", timeout)
     check_optional("worker_init_fn", worker_init_fn)
     apart = is_stream(collation.dataset)
     return fetched(collation, asked, workers, timeout, worker_init_fn, persistent_workers, apart)

@@ -22,8 +22,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from jreader import errors, orders
 from jreader.devices import Placement, placeable
+from jreader.orders import as_seed
 from jreader.readers import described, leaves
-from jreader.transforms.shuffles import as_seed
 
 Randomness: TypeAlias = Literal["batch", "sample"] | None
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from jreader import errors
+from jreader.orders import as_seed
 from jreader.readers import Node, Pass, Position, Reader, counted, length, start
 from jreader.readers.nodes import seeded_below
-from jreader.transforms.shuffles import as_seed
 
 T = TypeVar("T")
 

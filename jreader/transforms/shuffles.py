@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -11,7 +10,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 
 from jreader import errors, orders
-from jreader.readers import Node, Pass, Position, Reader, counted, described, length, start
+from jreader.readers import Node, Pass, Position, Reader, counted, length, start
 from jreader.readers.nodes import seeded_below
 from jreader.readers.planes import Indices, Plane, indexed
 
@@ -61,7 +60,7 @@ class shuffle(Node[T]):
                 f"length, as jreader.arrays(...) has."
             )
         if self.seed is not None:
-            object.__setattr__(self, "seed", as_seed(self.seed))
+            object.__setattr__(self, "seed", orders.as_seed(self.seed, call))
 
     def start(self, at: Position) -> Pass[T]:
         """The position is (position before the window, window, how many of it were dealt)."""
@@ -136,26 +135,3 @@ def _keys(path: tuple[Any, ...], window: Indices) -> orders.Key:
         return orders.key(*path, window)
     keys = orders.key(*path, np.arange(first, last + 1))
     return orders.Key(*(word[window - first] for word in keys))
-
-
-def as_seed(seed: Any, call: str = "shuffle(reader, buf_size, seed)") -> int:
-    """A seed as an int: an int itself, or the words of a jax key; `call` is where it was given.
-
-    >>> as_seed(7), as_seed(np.array([1, 2], np.uint32)) == 1 * 2**32 + 2
-    (7, True)
-
-    Raises:
-        TypeError: It is neither.
-        ValueError: It is negative.
-    """
-    if not hasattr(seed, "dtype") or isinstance(seed, np.integer):
-        return errors.check_number(f"seed of {call}", seed)
-    if not isinstance(seed, np.ndarray) and "key" in str(seed.dtype):
-        seed = sys.modules["jax"].random.key_data(seed)  # who has a key has imported jax
-    words = np.asarray(seed)
-    if words.dtype != np.uint32 or words.ndim != 1:
-        raise TypeError(
-            f"seed of {call} needs an int or one jax key, not {described(words)}: give seed=0, or "
-            f"jax.random.key(0)."
-        )
-    return int.from_bytes(words.astype(">u4").tobytes(), "big")

@@ -13,6 +13,7 @@ from os import cpu_count
 from typing import Any, ClassVar, Literal, TypeVar
 
 from jreader import errors
+from jreader.orders import as_seed
 from jreader.readers import (
     Node,
     Pass,
@@ -26,9 +27,8 @@ from jreader.readers import (
 )
 from jreader.readers.nodes import seeded_below
 from jreader.transforms.keys import Keyed, generator, keyed
-from jreader.transforms.shuffles import as_seed
 from jreader.workers.processes.executors import Processes
-from jreader.workers.runs import Mapped, in_places, in_runs, is_small
+from jreader.workers.runs import Mapped, in_places, is_small
 from jreader.workers.tasks import Failure, OnceSent, Shown, Task, submitted
 from jreader.workers.threads import ahead
 
@@ -132,7 +132,7 @@ class map_samples(Node[T]):
             "window": None
             if window is None
             else errors.check_number(f"window of {call}", window, 1),
-            "timeout": _seconds(f"timeout of {call}", timeout),
+            "timeout": errors.check_seconds(f"timeout of {call}", timeout),
             "rng": bool(rng),
             "on_error": on_error,
             "max_errors": errors.check_number(f"max_errors of {call}", max_errors),
@@ -166,7 +166,7 @@ class map_samples(Node[T]):
         fn = self._function()
         up: Pass[Any]
         if plane is None or not is_small(source, plane):
-            up, mapped = in_runs(start(self.reader, at), size), Mapped(fn)
+            up, mapped = start(self.reader, at).in_runs(size), Mapped(fn)
         else:
             here = start(self.reader, at).position()  # refused where there is no such place
             done, place = (here[0], _twice) if self.rng else (here, int)
@@ -321,12 +321,6 @@ def _check_engine(workers: int, processes: int, executor: object) -> None:
             f"{described(executor)}: give ProcessPoolExecutor(), client.get_executor() of Dask, or "
             f"jreader.workers.clusters.ray_executor()."
         )
-
-
-def _seconds(call: str, value: Any) -> float:
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not value >= 0:
-        raise ValueError(f"{call} needs seconds, 0 or more, not {value!r}.")
-    return value
 
 
 def _workers_of(executor: Any) -> int:

@@ -1,0 +1,140 @@
+"""Keys of orders, and seeds."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from functools import lru_cache
+from itertools import takewhile
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from jreader import errors
+from jreader.orders.words import NARROW, integers, lifted
+from jreader.readers import described
+
+STREAM_VERSION = 1
+
+Number: TypeAlias = Any  # an int, or an array of integers, of NumPy or jax
+
+_PATH_END = 1 << 64
+
+
+class Key(NamedTuple):
+    """Two uint32 words that choose an order, or arrays of them of one shape; made by `key`."""
+
+    low: Any
+    high: Any
+
+
+_OPENED = Key(np.array([STREAM_VERSION], np.uint32), np.array([1], np.uint32))  # 64 bits of seed
+
+
+def key(seed: Number, *path: Number) -> Key:
+    """The key of one order: 64 bits that depend on all of the seed and of every number on the path.
+
+    Order and count of the numbers matter: epoch 1 of seed 42 is not epoch 0 of seed 43, and
+    `key(7)` is not `key(7, 0)`. An array gives as many keys, each equal to the key of the equal
+    int; a traced seed, epoch or window is such an array.
+
+    >>> key(42, 1) == key(43, 0)
+    False
+    >>> key(7, 0, np.arange(3)[:, None]).low.shape
+    (3, 1)
+
+    Args:
+        seed: A number >= 0; an int may be of any size, and all of it counts.
+        path: Numbers from 0 to 2**64 - 1: epoch, the op's place in the plan, window.
+
+    Raises:
+        TypeError: A number is not an integer: a float, a bool, a string.
+        ValueError: A number is negative (jax arrays are not looked at) or beyond 2**64 - 1.
+    """
+    entries = (_number(entry, f"path[{at}]", _PATH_END) for at, entry in enumerate(path))
+    numbers = [_number(seed, "seed"), *entries]
+    known = tuple(takewhile(lambda number: isinstance(number, int), numbers))
+    state = _absorbed(known) if known else _OPENED
+    for number in numbers[len(known) :]:
+        state = _folded(state, number)
+    shape = np.broadcast_shapes(*(np.shape(number) for number in numbers[len(known) :]))
+    return Key(state.low.reshape(shape), state.high.reshape(shape))
+
+
+def as_seed(seed: Any, call: str = "shuffle(reader)") -> int:
+    """A seed as an int: an int itself, or the words of a jax key; `call` is where it was given.
+
+    >>> as_seed(7), as_seed(np.array([1, 2], np.uint32)) == 1 * 2**32 + 2
+    (7, True)
+
+    Raises:
+        TypeError: It is neither.
+        ValueError: It is negative.
+    """
+    if not hasattr(seed, "dtype") or isinstance(seed, np.integer):
+        return errors.check_number(f"seed of {call}", seed)
+    if not isinstance(seed, np.ndarray) and "key" in str(seed.dtype):
+        seed = sys.modules["jax"].random.key_data(seed)  # who has a key has imported jax
+    words = np.asarray(seed)
+    if words.dtype != np.uint32 or words.ndim != 1:
+        raise TypeError(
+            f"seed of {call} needs an int or one jax key, not {described(words)}: give seed=0, or "
+            f"jax.random.key(0)."
+        )
+    return int.from_bytes(words.astype(">u4").tobytes(), "big")
+
+
+@lru_cache(4096)
+def _absorbed(numbers: tuple[int, ...]) -> Key:
+    """The state after a seed and a path of ints, read-only since it is shared."""
+    *before, last = numbers
+    if before:
+        state = _folded(_absorbed(tuple(before)), last)
+    else:
+        shifts = range(0, max(1, last.bit_length()), 64)
+        state = _OPENED._replace(high=np.array([len(shifts)], np.uint32))
+        for shift in shifts:
+            state = _folded(state, (last >> shift) % _PATH_END)
+    for word in state:
+        word.flags.writeable = False
+    return state
+
+
+def _folded(state: Key, number: Any) -> Key:
+    """The state after one more number: xored in, then a fixed mix, invertible, of all 64 bits."""
+    number_low, number_high = _halves(number)
+    low, high = state.low ^ number_low, state.high ^ number_high
+    for tweak in NARROW.tweaks[:4]:
+        mixed = low + tweak
+        mixed ^= mixed >> np.uint32(16)
+        mixed *= NARROW.first
+        mixed ^= mixed >> np.uint32(15)
+        mixed *= NARROW.second
+        mixed ^= mixed >> np.uint32(16)
+        mixed ^= high
+        low, high = mixed, low
+    return Key(low, high)
+
+
+def _halves(number: Any) -> tuple[Any, Any]:
+    """The two uint32 words of a number, never 0-d: NumPy scalars warn when they wrap."""
+    if isinstance(number, int):
+        number = np.array([number], np.uint64)
+    number = lifted(number)
+    wide = number.dtype.itemsize > np.uint32(0).itemsize
+    return number.astype(np.uint32), (number >> 32).astype(np.uint32) if wide else np.uint32(0)
+
+
+def _number(value: Any, name: str, end: int = 0) -> Any:
+    """A number of a key: an int (below the end, if there is one), or an array of integers."""
+    if isinstance(value, np.generic | np.ndarray) and not value.ndim:
+        value = value.item()
+    if hasattr(value, "__array_namespace__"):
+        return integers(value, name)
+    needed = f"{name} is {value!r}, but a key needs whole numbers >= 0 and, after the seed, < 2**64"
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{needed}: type an int, or an array of integers.")
+    number = operator.index(value)
+    if number < 0 or 0 < end <= number:
+        raise ValueError(f"{needed}: type {number % _PATH_END}, which is {number} % 2**64.")
+    return number

@@ -1,0 +1,239 @@
+"""Orders of any length, computed from a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import count
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jreader import errors
+from jreader.orders.keys import Key, key
+from jreader.orders.words import NARROW, WIDE, Words, integers, lifted
+
+Indices = TypeVar("Indices")
+
+_AT_FIRST, _AT_ONCE = 1024, 32768  # indices that windows are computed for in one go
+_INSERTED = 16
+_TURNS = (256, 16), (4096, 10), (1 << 48, 8)
+NARROW_END = 1 << 31
+WIDE_END = 1 << 48
+
+
+def permutation(indices: Indices, n: int, key: Key) -> Indices:
+    """Where each of the indices goes in the order of range(n) that the key chooses.
+
+    One index at a time, in O(1) memory. The result has the dtype of the indices and the shape that
+    they and the key's words broadcast to: indices (1, size) and words (many, 1) are many windows.
+    On the host the indices are checked, at 1 ns each. Under jax they are not, since that would wait
+    for the device: an index out of range goes to a meaningless place.
+
+    >>> permutation(np.arange(10), 10, key(42))
+    array([9, 8, 3, 0, 6, 5, 7, 2, 1, 4])
+    >>> permutation(np.arange(3), 10**9, key(42))
+    array([766767570,  92871632,  36527513])
+
+    Args:
+        indices: An array of integers from 0 to n - 1, of NumPy or jax, traced or not.
+        n: At most 2**31 under jax, 2**48 under NumPy.
+        key: Made by `key`.
+
+    Raises:
+        TypeError: `n` is not an int, `indices` no array of integers or `key` not made by `key`.
+        ValueError: `n` is negative, or too large for jax or for the dtype of the indices.
+        IndexError: On the host, an index is outside of range(n).
+    """
+    length = errors.check_number("permutation(indices, n, key)", n)
+    _check_key(key)
+    given, namespace = _given(indices, length, key)
+    shape = np.broadcast_shapes(given.shape, key.low.shape)
+    if length > _INSERTED:
+        moved = _turned(given, _grid(length), key, namespace)
+    else:
+        moved = _inserted(given, length, key, namespace)
+    return moved.reshape(shape).astype(given.dtype)  # type: ignore[no-any-return]  # NumPy's or jax's
+
+
+def order(
+    n: int, key: Key, start: int = 0, stop: int | None = None, block: int = 16384
+) -> Iterator[NDArray[np.intp]]:
+    """Blocks of a whole order, each computed when it is asked for.
+
+    Together they are `permutation(np.arange(n)[start:stop], n, key)`, in memory for one block.
+
+    >>> [block.tolist() for block in order(10, key(42), start=2, block=4)]
+    [[3, 0, 6, 5], [7, 2, 1, 4]]
+
+    Raises:
+        TypeError, ValueError: As `permutation` does, or `key` is an array of keys.
+    """
+    span = range(errors.check_number("order(n, key)", n))[start:stop]
+    size = errors.check_number("order(n, key, block=...)", block, 1)
+    _check_key(key)
+    if np.shape(key.low):
+        raise ValueError("order needs one key, not an array of keys: type key(seed, epoch).")
+    one = Key(*map(np.asarray, key))
+    return (
+        permutation(np.arange(begin, min(begin + size, span.stop)), n, one)
+        for begin in span[::size]
+    )
+
+
+def windows(size: int, seed: int, *path: int, first: int = 0) -> Iterator[NDArray[np.intp]]:
+    """The orders of window `first`, the window after it, and so on without end.
+
+    The order of a window is `permutation(np.arange(size), size, key(seed, *path, window))`, and to
+    start at any window costs the same. Small windows are computed many at once, large ones singly,
+    when they are asked for.
+
+    >>> orders = windows(3, 42, 0, first=1)
+    >>> [next(orders).tolist() for _ in range(4)]
+    [[1, 0, 2], [2, 1, 0], [0, 2, 1], [0, 2, 1]]
+
+    Raises:
+        TypeError, ValueError: As `key` does, or `size` is not a positive int.
+    """
+    length = errors.check_number("windows(size, seed)", size, 1)
+    window = errors.check_number("windows(size, seed, first=...)", first)
+    key(seed, *path)
+    return _windows(length, seed, path, window)
+
+
+def _windows(
+    size: int, seed: int, path: tuple[int, ...], window: int
+) -> Iterator[NDArray[np.intp]]:
+    """Ever more windows at once, so that a short pass computes little, and a long one cheaply."""
+    for begun in count():
+        many = max(1, min(_AT_FIRST << begun, _AT_ONCE) // size)
+        yield from _dealt(size, key(seed, *path, np.arange(window, window + many)))
+        window += many
+
+
+def _dealt(size: int, keys: Key) -> Iterator[NDArray[np.intp]]:
+    """The orders of one size under many keys at once, or block after block under one."""
+    if len(keys.low) == 1:
+        return iter([np.concatenate(list(order(size, Key(keys.low[0], keys.high[0]))))])
+    return iter(permutation(np.arange(size)[None], size, Key(*(word[:, None] for word in keys))))
+
+
+class _Grid(NamedTuple):
+    """One length as words: 2**column_bits columns of `rows` rows, and `left` places over."""
+
+    words: Words
+    turns: int
+    even: bool
+    column_bits: Any
+    row_bits: Any
+    last_column: Any
+    rows: Any
+    left: Any
+    top: Any
+
+
+@lru_cache(1024)
+def _grid(n: int) -> _Grid:
+    """The grid of n places.
+
+    Its sides are within a factor of two (above 2**30 of four: a word holds a height times a fair
+    hash). Of the turns, twelve would do from 48 places and eight from 256: the rest are to spare.
+    """
+    words = WIDE if n > NARROW_END else NARROW
+    column_bits = ((n - 1).bit_length() + (1 << 30 < n <= NARROW_END)) // 2
+    rows, left = divmod(n, 1 << column_bits)
+    row_bits = (rows - (left == 0)).bit_length()
+    turns = next(turns for end, turns in _TURNS if n <= end)
+    numbers = (column_bits, row_bits, (1 << column_bits) - 1, rows, left, words.bits - 1)
+    return _Grid(words, turns, left == 0, *map(words.word, numbers))
+
+
+def _turned(indices: Any, grid: _Grid, key: Key, namespace: Any) -> Any:
+    """Where the turns of the grid take the indices: the columns turn first, the rows last.
+
+    Written with `+=` and its like: in place under NumPy, pure under jax. Where the last row reaches
+    a column, the difference to `left` wraps, and its top bit makes the column one higher.
+    """
+    words = grid.words
+    places, keys = lifted(indices.astype(words.word)), _keys(key, words)
+    row, column = places >> grid.column_bits, places & grid.last_column
+    for turn, tweak in enumerate(words.tweaks[: grid.turns]):
+        chosen, other = keys if turn % 2 else keys[::-1]
+        if turn % 2:
+            to = _hashed(row, chosen + tweak, other, words)
+            to >>= words.bits - grid.column_bits
+            to += column
+            to &= grid.last_column
+            column = to if grid.even else namespace.where(row < grid.rows, to, column)
+        else:
+            height = grid.rows if grid.even else ((column - grid.left) >> grid.top) + grid.rows
+            to = _below(height, grid.row_bits, _hashed(column, chosen + tweak, other, words), words)
+            to += row
+            row = namespace.minimum(to, to - height)
+    row <<= grid.column_bits
+    row += column
+    return row
+
+
+def _inserted(indices: Any, n: int, key: Key, namespace: Any) -> Any:
+    """Where insertion takes the indices: i takes any place up to i, who was there moves to i."""
+    places, keys = lifted(indices.astype(np.uint32)), _keys(key, NARROW)
+    moved = namespace.broadcast_to(places, np.broadcast_shapes(places.shape, keys[0].shape))
+    shape = (-1, *(1,) * keys[0].ndim)
+    sizes = np.arange(2, n + 1, dtype=np.uint32)
+    hashed = _hashed(NARROW.tweaks[: len(sizes)].reshape(shape), *keys, NARROW)
+    chosen = _below(sizes.reshape(shape), np.uint32(_INSERTED.bit_length()), hashed, NARROW)
+    for last, place in zip(sizes - np.uint32(1), chosen, strict=True):
+        moved = namespace.where(moved == place, last, namespace.where(moved == last, place, moved))
+    return moved
+
+
+def _hashed(side: Any, chosen: Any, other: Any, words: Words) -> Any:
+    """A word for each number, good in its upper bits. Both added, the keys would act as one."""
+    hashed = side + chosen
+    hashed *= words.first
+    hashed ^= hashed >> words.shift
+    hashed ^= other
+    hashed *= words.second
+    return hashed
+
+
+def _below(size: Any, size_bits: Any, hashed: Any, words: Words) -> Any:
+    """A number below the size (of at most 2**size_bits) from the upper bits of a hash."""
+    hashed >>= size_bits
+    hashed *= size
+    hashed >>= words.bits - size_bits
+    return hashed
+
+
+def _keys(key: Key, words: Words) -> tuple[Any, Any]:
+    """The two words of a key; wide words are the two halves, in both orders."""
+    low, high = (lifted(half.astype(words.word)) for half in key)
+    if words is NARROW:
+        return low, high
+    return low | high << np.uint64(32), high | low << np.uint64(32)
+
+
+def _check_key(key: object) -> None:
+    if not isinstance(key, Key):
+        raise TypeError(f"key is {key!r}, but a Key is needed: type key(seed, epoch).")
+
+
+def _given(indices: Any, n: int, key: Key) -> tuple[Any, Any]:
+    """The indices, checked as far as they can be, and the namespace to compute in."""
+    if isinstance(indices, np.generic):
+        indices = np.asarray(indices)
+    integers(indices, "indices", IndexError)
+    host = isinstance(indices, np.ndarray)
+    namespace = (key.low if host else indices).__array_namespace__()
+    if n > (WIDE_END if namespace is np else NARROW_END):
+        raise ValueError(
+            f"n is {n}, but an order ends at 2**31 indices under jax and at 2**48 on the host: "
+            f"type np.asarray(indices), with a key of ints, or shard before you shuffle."
+        )
+    if n - 1 > np.iinfo(indices.dtype).max:
+        raise ValueError(f"n is {n}, beyond {indices.dtype}: type indices.astype(np.int64).")
+    if host and indices.size and (most := indices.max()) >= n:
+        raise IndexError(f"indices holds {most}, but n is {n}: type indices % n.")
+    return (indices if namespace is np else namespace.asarray(indices)), namespace

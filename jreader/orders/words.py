@@ -1,0 +1,48 @@
+"""The arithmetic of orders: words of 32 and 64 bits, and what may stand for numbers."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Words(NamedTuple):
+    """The arithmetic of one word size; its numbers are fixed for ever under a `STREAM_VERSION`."""
+
+    word: Any
+    bits: Any
+    first: Any
+    shift: Any
+    second: Any
+    tweaks: NDArray[Any]
+
+
+def _words(word: Any, golden: int, *numbers: int) -> Words:
+    """The numbers as words, and multiples of the golden ratio, which lie far from one another."""
+    bits, first, shift, second = map(word, numbers)
+    tweaks = [golden * turn % (1 << int(bits)) for turn in range(1, 17)]
+    return Words(word, bits, first, shift, second, np.array(tweaks, word))
+
+
+# The products are those of Wellons' lowbias32 and of Stafford's Mix13, which were searched for.
+NARROW = _words(np.uint32, 0x9E3779B9, 32, 0x7FEB352D, 15, 0x846CA68B)
+WIDE = _words(np.uint64, 0x9E3779B97F4A7C15, 64, 0xBF58476D1CE4E5B9, 31, 0x94D049BB133111EB)
+
+
+def lifted(array: Any) -> Any:
+    """The array, with one axis at least."""
+    return array if array.ndim else array.reshape(1)
+
+
+def integers(array: Any, name: str, wrong: type[Exception] = ValueError) -> Any:
+    """The array, if it is one of integers >= 0; only on the host are its elements looked at."""
+    if not hasattr(array, "__array_namespace__"):
+        raise TypeError(f"{name} is {array!r}, but an array is needed: type np.asarray({name}).")
+    kind = getattr(array.dtype, "kind", "")
+    if kind not in ("i", "u"):
+        raise TypeError(f"{name} holds {array.dtype}, not integers: type {name}.astype(np.int64).")
+    if kind == "i" and isinstance(array, np.ndarray) and array.size and (least := array.min()) < 0:
+        raise wrong(f"{name} holds {least}, but numbers >= 0 are needed: type {name} % n.")
+    return array
