@@ -31,7 +31,6 @@ from jreader.readers import (
     start,
 )
 from jreader.readers.nodes import inputs
-from jreader.workers.runs import in_runs
 
 T = TypeVar("T")
 
@@ -72,7 +71,7 @@ class batch(Node[Sequence[T]]):
 
     def start(self, at: Position) -> Pass[Sequence[T]]:
         """The position of `reader`."""
-        up = self._whole(at) or in_runs(start(self.reader, at), self.batch_size)
+        up = self._whole(at) or start(self.reader, at).in_runs(self.batch_size)
         if not self.drop_last:
             return up
         full = (held for held in up.items if len(held) == self.batch_size)
@@ -125,9 +124,14 @@ class map_batches(Node[Sequence[Any]]):
     def _mapped(self, samples: Sequence[Any]) -> Columns[Any]:
         columns = stack(samples)
         try:
-            return Columns(self.fn(columns))
+            mapped = self.fn(columns)
         except Exception as error:
             explain(error, self, self.fn, columns)
+            raise
+        try:
+            return Columns(mapped)
+        except (TypeError, ValueError) as error:
+            error.add_note(f"given by {described(self.fn)} in map_batches, made at {self.made_at}")
             raise
 
     def length(self) -> int | None:

@@ -169,6 +169,16 @@ class TestPlans:
         with pytest.raises(TypeError, match=r"^nothing returned None, which cannot be iterated"):
             list(firstn(nothing, 2)())
 
+    @pytest.mark.parametrize("given", [None, 3, {"a": np.zeros(2), "b": None}, np.float32(1)])
+    def test_what_a_map_of_batches_gives_has_rows(self, given):
+        with pytest.raises(TypeError, match="columns need arrays with a row for each") as caught:
+            list(jreader.map_batches(lambda columns: given, batch(lambda: [1, 2], 2))())
+        assert "given by <lambda> in map_batches" in caught.value.__notes__[-1]
+
+    def test_a_loader_of_samples_is_told_to_batch(self):
+        with pytest.raises(jreader.FeedMismatch, match=r"type \.batch\(n\) before \.load\(\)"):
+            list(Pipeline(lambda: [1, 2]).load())
+
 
 class TestPipeline:
     """Every op once more, from left to right."""

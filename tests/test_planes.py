@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import islice, permutations
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,21 @@ from hypothesis import strategies as st
 from movers import fast, moving, naive, seeded
 
 import jreader
-from jreader import Columns, arrays, at_epoch, batch, chain, compose, epochs, firstn, shuffle, skip
+from jreader import (
+    Columns,
+    NotResumable,
+    arrays,
+    at_epoch,
+    batch,
+    chain,
+    compose,
+    epochs,
+    firstn,
+    shard,
+    shuffle,
+    skip,
+)
+from jreader.datasets import SequenceSampler
 from jreader.readers import indexed, start
 from jreader.readers.trees import leaves
 
@@ -224,3 +238,18 @@ def test_leaves_of_a_plane_are_routed_in_their_order():
     plane = indexed(shuffle(arrays(tree), seed=1))
     routed = plane.route(np.arange(4))
     assert len(routed) == len(leaves(plane.columns)) == 2
+
+
+def test_readers_without_an_end_have_none_behind_skip_and_shard_either():
+    rows = epochs(arrays(np.arange(3)))
+    for reader in (skip(rows, 2), shard(rows, 3, 1)):
+        assert indexed(reader).length == indexed(rows).length
+        assert indexed(compose(reader, rows)) is not None
+    assert list(map(int, islice(skip(rows, 2)(), 4))) == [2, 0, 1, 2]
+
+
+@pytest.mark.parametrize("reader", [arrays(np.arange(4)), SequenceSampler(range(4))])
+@pytest.mark.parametrize("place", [-1, -4, 5])
+def test_a_place_before_the_beginning_is_none(reader, place):
+    with pytest.raises(NotResumable, match="cannot go on after"):
+        start(reader, place)

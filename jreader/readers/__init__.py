@@ -26,16 +26,8 @@ Rules that every op keeps, and tests/test_laws.py checks on random graphs:
 from jreader.readers.epochs import at_epoch, epochs
 from jreader.readers.fingerprints import Cursor, Plan, fingerprint
 from jreader.readers.messages import described, explain, refused
-from jreader.readers.nodes import (
-    Node,
-    Pass,
-    Position,
-    Reader,
-    counted,
-    length,
-    origin,
-    start,
-)
+from jreader.readers.nodes import Node, Reader, length, origin, start
+from jreader.readers.passes import Pass, Position, counted
 from jreader.readers.planes import Plane, indexed
 from jreader.readers.trees import (
     Columns,

@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 
 from jreader import errors
-from jreader.readers.nodes import Node, Pass, Position, Reader, counted, length, rewritten, start
+from jreader.readers.nodes import Node, Reader, length, rewritten, start
+from jreader.readers.passes import Pass, Position, counted
 from jreader.readers.planes import ENDLESS, Indices, Plane, dealt, indexed
 from jreader.readers.trees import leaves
 

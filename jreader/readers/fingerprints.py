@@ -17,7 +17,8 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, TypedDict
 
-from jreader.readers.nodes import Node, Position, Reader, inputs, length, seeded
+from jreader.readers.nodes import Node, Reader, inputs, length, seeded
+from jreader.readers.passes import Position
 from jreader.readers.planes import ENDLESS, indexed
 from jreader.readers.trees import branches
 

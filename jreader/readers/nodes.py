@@ -1,9 +1,4 @@
-"""The contract, and the one class that every op extends.
-
-Counting at a leaf must not cost a Python frame a sample: `counted` counts in C (`compress` over a
-`repeat`, whose length hint says how far it is), which keeps the verbs at the speed of bare
-generators; a counting generator costs 1.5 to 2.3 times as much.
-"""
+"""The contract, and the one class that every op extends."""
 
 from __future__ import annotations
 
@@ -11,15 +6,13 @@ import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
-from itertools import chain, compress, islice, repeat
-from operator import length_hint
+from itertools import chain, islice
 from typing import (
     TYPE_CHECKING,
     Any,
     ClassVar,
     Generic,
     Literal,
-    NamedTuple,
     NoReturn,
     TypeAlias,
     TypeVar,
@@ -29,6 +22,7 @@ from tqdm import tqdm
 
 from jreader.errors import NotResumable, place_of_caller
 from jreader.readers.messages import described
+from jreader.readers.passes import Pass, Position, counted
 from jreader.readers.pictures import Line, table, under
 
 if TYPE_CHECKING:
@@ -36,39 +30,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 S = TypeVar("S")
-U = TypeVar("U")
 
 Reader: TypeAlias = Callable[[], Iterable[T]]
 """A function that can be called without arguments and iterated: each call begins one pass."""
-
-Position: TypeAlias = Any
-"""Where a pass is: ints, None, and tuples (lists, once they went through JSON) of positions."""
-
-
-class Pass(NamedTuple, Generic[T]):
-    """One pass over a reader: its items, where it is, and how to end it early.
-
-    Attributes:
-        items: The samples that are left.
-        position: Gives the place after the last item handed over (see `start`).
-        close: Ends the pass: threads, processes and files that it holds are let go.
-    """
-
-    items: Iterator[T]
-    position: Callable[[], Position]
-    close: Callable[[], object]
-
-    def mapped(self, fn: Callable[[T], U]) -> Pass[U]:
-        """The pass over `fn` of each item."""
-
-        def deal() -> Iterator[U]:
-            # not `map`: it goes on after an error, and ends at a StopIteration of `fn`
-            for item in self.items:
-                held = [item]
-                del item  # its memory is free while the next one is drawn
-                yield fn(held.pop())
-
-        return Pass(deal(), self.position, self.close)
 
 
 class Node(Generic[T]):
@@ -213,17 +177,6 @@ def start(reader: Reader[T], at: Position = None) -> Pass[T]:
         return Pass(up.items, lambda: (drawn, up.position()), up.close)
     plane = reader.plane()
     return reader.start(at) if plane is None else plane.samples(at)
-
-
-def counted(items: Iterable[T], before: int = 0) -> tuple[Iterator[T], Callable[[], int]]:
-    """The items, and a function that tells how many were handed over, `before` included.
-
-    >>> items, count = counted("abc", before=10)
-    >>> next(items), count()
-    ('a', 11)
-    """
-    ticks = repeat(True, sys.maxsize)  # noqa: FBT003  # a truth that C tells by identity: 1 is slower
-    return compress(items, ticks), lambda: before + sys.maxsize - length_hint(ticks)
 
 
 def _replayed(reader: Reader[T], done: int) -> Pass[T]:

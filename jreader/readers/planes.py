@@ -23,7 +23,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from jreader.errors import NotResumable
-from jreader.readers.nodes import Node, Pass, Position, Reader, counted
+from jreader.readers.nodes import Node, Reader
+from jreader.readers.passes import Pass, Position, counted
 from jreader.readers.trees import (
     Columns,
     branches,
@@ -136,7 +137,8 @@ class Plane:
 
     def _place(self, at: Position) -> int:
         done = 0 if at is None else at
-        if not isinstance(done, int) or (done > self.length and not self.elastic):
+        most = ENDLESS if self.elastic else self.length
+        if not isinstance(done, int) or not 0 <= done <= most:
             seen = f"{self.length:,} samples" if isinstance(done, int) else "places that are ints"
             raise NotResumable(
                 f"cannot go on after sample {done} of {map_tree(_shape, self.columns)}: it has "

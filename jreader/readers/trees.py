@@ -150,6 +150,7 @@ class Columns(Sequence[T], Generic[T]):
         columns: A tree of arrays of equal length along their first axis.
 
     Raises:
+        TypeError: A column has no rows.
         ValueError: The columns differ in length, or there are none.
     """
 
@@ -158,6 +159,12 @@ class Columns(Sequence[T], Generic[T]):
     def __init__(self, columns: Any) -> None:
         """Takes the tree of stacked arrays as it is."""
         arrays = leaves(columns)
+        bare = [array for array in arrays if not hasattr(array, "__len__") or np.ndim(array) == 0]
+        if bare:
+            raise TypeError(
+                f"columns need arrays with a row for each sample, not {bare[0]!r}: give a tree of "
+                f"arrays of one length"
+            )
         if len({len(array) for array in arrays}) != 1:
             raise ValueError(
                 f"columns need one length, not {[len(array) for array in arrays]}: give arrays "

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, TypeVar
 
 from jreader import errors
 from jreader.readers import Node, Pass, Position, Reader, counted, indexed, length, start
-from jreader.readers.planes import Plane
+from jreader.readers.planes import ENDLESS, Plane
 
 T = TypeVar("T")
 
@@ -85,7 +85,10 @@ class skip(Node[T]):
     def plane(self) -> Plane | None:
         """Place i is place i + n."""
         up = indexed(self.reader)
-        return up and up.reordered(max(up.length - self.n, 0), lambda places: places + self.n)
+        if up is None:
+            return None
+        left = up.length if up.length >= ENDLESS else max(up.length - self.n, 0)
+        return up.reordered(left, lambda places: places + self.n)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -140,7 +143,7 @@ class shard(Node[T]):
         return up and up.reordered(self._share(up.length), lambda places: places * step + first)
 
     def _share(self, known: int) -> int:
-        return len(range(self.index, known, self.num_shards))
+        return known if known >= ENDLESS else len(range(self.index, known, self.num_shards))
 
 
 def _strided(reader: Reader[T], at: Position, first: int, step: int) -> Pass[T]:

@@ -9,14 +9,27 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from itertools import islice
+from itertools import count, islice
 from typing import Any, TypeVar, overload
+from weakref import WeakKeyDictionary
 
 import cloudpickle
 import numpy as np
 
 from jreader._worker.rooms import NotAlikeError, in_place
-from jreader.readers import Columns, Pass, Plane, Position, Reader, indexed, leaves, rebuilt
+from jreader.readers import (
+    Columns,
+    Node,
+    Pass,
+    Plane,
+    Position,
+    Reader,
+    described,
+    indexed,
+    leaves,
+    rebuilt,
+)
+from jreader.readers.nodes import children
 from jreader.readers.trees import zipped
 from jreader.transforms.keys import Keyed
 from jreader.workers.tasks import Failure
@@ -72,6 +85,7 @@ class Mapped:
         fn: A function of a sample.
         source: The reader of the samples, where a run is sent as (first, one beyond the last).
         numbered: Gives what `fn` takes, of a sample and its number.
+        origins: Tells this source from an equal one, whose files may be others by now.
     """
 
     def __init__(
@@ -79,8 +93,10 @@ class Mapped:
         fn: Callable[[Any], Any],
         source: Reader[Any] | None = None,
         numbered: Callable[[Any, int], Any] | None = None,
+        origins: Sequence[int] = (),
     ) -> None:
         self.fn, self.source, self.numbered = fn, source, numbered
+        self.origins = origins or tuple(_origins(source))
 
     def __call__(self, run: Any) -> Any:
         """A sequence of samples, or a `Failure` with the sample that made it."""
@@ -121,17 +137,25 @@ class Mapped:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Without the plane."""
-        return Mapped, (self.fn, self.source, self.numbered)
+        return Mapped, (self.fn, self.source, self.numbered, self.origins)
+
+    def __repr__(self) -> str:
+        """What an error calls it."""
+        return described(self.fn)
 
 
-def in_runs(up: Pass[T], size: int) -> Pass[Sequence[T]]:
-    """The samples of a pass, `size` at a time."""
+_NUMBERS: WeakKeyDictionary[Node[Any], int] = WeakKeyDictionary()
+_next = count()
 
-    def deal() -> Iterator[list[T]]:
-        # nothing here holds a run that was handed over: its memory is free for the next one
-        yield from iter(lambda: list(islice(up.items, size)), [])
 
-    return Pass(deal(), up.position, up.close)
+def _origins(source: Reader[Any] | None) -> Iterator[int]:
+    """The numbers of the ops that a plan begins with; each one that is made has its own."""
+    if isinstance(source, Node):
+        below = list(children(source))
+        for child in below:
+            yield from _origins(child)
+        if not below:
+            yield _NUMBERS.setdefault(source, next(_next))
 
 
 def in_places(

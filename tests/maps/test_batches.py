@@ -102,6 +102,17 @@ class TestBatches:
             list(Pipeline(reader).map(np.sum, executor=executor, workers=2).batch(10))
             assert (executor.bytes[-1] < 2_000) == small
 
+    def test_a_new_plan_reads_files_that_were_replaced(self, engine, tmp_path):
+        path, new = tmp_path / "rows.npy", tmp_path / "new.npy"
+        for scale in (1, 10):
+            np.save(new, np.arange(6) * scale)
+            new.replace(path)
+            plan = Pipeline(jreader.npy(path)).map(int, **engine).batch(3)
+            assert [list(held) for held in plan] == [
+                [0, scale, 2 * scale],
+                [3 * scale, 4 * scale, 5 * scale],
+            ]
+
     def test_an_error_names_the_sample(self, reader, engine):
         def fn(sample):
             number = int(np.ravel(sample[0] if isinstance(sample, tuple) else sample)[0])

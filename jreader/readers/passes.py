@@ -1,0 +1,66 @@
+"""A pass: items, the position after them, and an end.
+
+Counting at a leaf must not cost a Python frame a sample: `counted` counts in C (`compress` over a
+`repeat`, whose length hint says how far it is), which keeps the verbs at the speed of bare
+generators; a counting generator costs 1.5 to 2.3 times as much.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import compress, islice, repeat
+from operator import length_hint
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+Position: TypeAlias = Any
+"""Where a pass is: ints, None, and tuples (lists, once they went through JSON) of positions."""
+
+
+class Pass(NamedTuple, Generic[T]):
+    """One pass over a reader: its items, where it is, and how to end it early.
+
+    Attributes:
+        items: The samples that are left.
+        position: Gives the place after the last item handed over (see `start`).
+        close: Ends the pass: threads, processes and files that it holds are let go.
+    """
+
+    items: Iterator[T]
+    position: Callable[[], Position]
+    close: Callable[[], object]
+
+    def mapped(self, fn: Callable[[T], U]) -> Pass[U]:
+        """The pass over `fn` of each item."""
+
+        def deal() -> Iterator[U]:
+            # not `map`: it goes on after an error, and ends at a StopIteration of `fn`
+            for item in self.items:
+                held = [item]
+                del item  # its memory is free while the next one is drawn
+                yield fn(held.pop())
+
+        return Pass(deal(), self.position, self.close)
+
+    def in_runs(self, size: int) -> Pass[Sequence[T]]:
+        """The pass over lists of `size` items, the last one shorter."""
+
+        def deal() -> Iterator[Sequence[T]]:
+            # nothing here holds a run that was handed over: its memory is free for the next one
+            yield from iter(lambda: list(islice(self.items, size)), [])
+
+        return Pass(deal(), self.position, self.close)
+
+
+def counted(items: Iterable[T], before: int = 0) -> tuple[Iterator[T], Callable[[], int]]:
+    """The items, and a function that tells how many were handed over, `before` included.
+
+    >>> items, count = counted("abc", before=10)
+    >>> next(items), count()
+    ('a', 11)
+    """
+    ticks = repeat(True, sys.maxsize)  # noqa: FBT003  # a truth that C tells by identity: 1 is slower
+    return compress(items, ticks), lambda: before + sys.maxsize - length_hint(ticks)
