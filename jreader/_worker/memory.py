@@ -29,6 +29,7 @@ _PAGE = mmap.PAGESIZE
 _MOST, _ALL = 64, 256  # blocks of one process, and of all: each is a descriptor in the parent too
 _LEAST = 8  # of one process, however many there are
 _STALE = 64  # results after which a block that nobody used is let go
+_ROOMY = 4  # times its bytes, what a value may take of a block
 
 
 def anonymous(size: int) -> int:
@@ -218,8 +219,12 @@ class Blocks:
         return self.open
 
     def _taken(self, size: int) -> _Block | None:
-        """A block that nobody uses: the free one that fits best, or a new one."""
-        fitting = [block for block in self.free if block.size >= size]
+        """A block that nobody uses: the free one that fits best, or a new one.
+
+        One that is far too large would be held, as a whole, for as long as what is put there.
+        """
+        most = _ROOMY * max(size, self.room)
+        fitting = [block for block in self.free if size <= block.size <= most]
         if fitting:
             block = min(reversed(fitting), key=lambda each: each.size)
             self.free.remove(block)

@@ -109,17 +109,18 @@ class FeedPass(Iterator[Any]):
     def __next__(self) -> Any:
         """The next feed."""
         came = time.perf_counter()
-        while self._pass and (self._steps is None or self.step < self._steps):
+        while (here := self._pass) and (self._steps is None or self.step < self._steps):
             try:
-                feed = next(self._pass.items)
+                feed = next(here.items)
             except StopIteration:
-                self._turn()
+                if here is self._pass:  # else another thread has closed it meanwhile
+                    self._turn()
                 continue
             except BaseException:
                 self.close()
                 raise
             self._fresh = False
-            self._move(self.epoch, self.step + 1, self._pass.position())
+            self._move(self.epoch, self.step + 1, here.position())
             if feed is SKIPPED:
                 continue
             self.waited += time.perf_counter() - came

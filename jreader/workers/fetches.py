@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any, ClassVar, Literal, TypeVar
 
 from jreader._worker.rooms import get_worker_info, informed
@@ -16,6 +17,7 @@ T = TypeVar("T")
 
 _AHEAD = 2  # items per process that are asked for ahead
 _MOST = 32  # and if they cost next to nothing
+_LOADERS = count()
 _WEIGHT = 2e9  # bytes of an item that count like a second of work
 
 
@@ -49,7 +51,7 @@ class fetched(Node[T]):
     persistent: bool = False
     apart: bool = False
     pool: Processes | None = field(default=None, init=False)
-    task: Task | None = field(default=None, init=False)
+    task: _Fetch | None = field(default=None, init=False)
     gives: ClassVar[str] = "batches"
     planned: ClassVar[Literal["always", "counted", "never"]] = "never"
     unplanned: ClassVar[tuple[str, ...]] = ("worker_init_fn",)
@@ -58,16 +60,18 @@ class fetched(Node[T]):
         """Finds the processes; they begin when there is something to do."""
         if self.process_num and not self.apart:
             object.__setattr__(self, "pool", Processes(self.process_num))
-            object.__setattr__(self, "task", _Fetch(self.mapper, self.worker_init_fn))
+            task = _Fetch(self.mapper, self.worker_init_fn, next(_LOADERS))
+            object.__setattr__(self, "task", task)
 
     def start(self, at: Position) -> Pass[T]:
         """The position of `reader`."""
         if self.process_num and self.apart:
             return self._timed(self._read_apart(at), 1)
         up = start(self.reader, at)
-        if self.pool is not None:
+        if self.pool is not None and self.task is not None:
             ahead_of = _AHEAD * self.process_num
-            return self._submitted(self.pool, self._timed(up, ahead_of))
+            task = self.task if self.persistent else self.task.anew()
+            return self._submitted(self.pool, task, self._timed(up, ahead_of))
         if self.timeout:
             return ahead(self, up, self._mapped, 1, _AHEAD, timeout=self.timeout)
         return up.mapped(self._mapped)
@@ -76,12 +80,11 @@ class fetched(Node[T]):
         """The same, on a thread, where there is a clock."""
         return ahead(self, up, _same, 1, window, timeout=self.timeout) if self.timeout else up
 
-    def _submitted(self, pool: Processes, up: Pass[Any]) -> Pass[T]:
-        sent = self.task if self.persistent else None
+    def _submitted(self, pool: Processes, task: Task, up: Pass[Any]) -> Pass[T]:
         here = submitted(
             self,
             up,
-            sent or _Fetch(self.mapper, self.worker_init_fn),
+            task,
             pool,
             self.process_num,
             _AHEAD * self.process_num,
@@ -148,11 +151,16 @@ class _Fetch(Task):
     """A task that begins with the user's function, in each process."""
 
     def __init__(
-        self, fn: Callable[[Any], Any], init: Callable[[int], object] | None = None
+        self, fn: Callable[[Any], Any], init: Callable[[int], object] | None, number: int
     ) -> None:
         super().__init__(fn)
         self.init: Callable[[int], object] | None = init
+        self.number = number  # of the loader: what another one sends is another task, though equal
         self.begun = False
+
+    def anew(self) -> _Fetch:
+        """The same, to be sent as the function is now."""
+        return _Fetch(self.fn, self.init, self.number)
 
     def __call__(self, samples: Any) -> Outcome:
         try:
@@ -165,12 +173,9 @@ class _Fetch(Task):
         size = sum(getattr(leaf, "nbytes", 0) for leaf in leaves(outcome.results))
         return outcome._replace(seconds=outcome.seconds + size / _WEIGHT)
 
-    def __repr__(self) -> str:
-        return described(self.fn)
-
     def __reduce__(self) -> tuple[Any, ...]:
         """As it is: `Processes` sends it once, its arrays through shared memory."""
-        return _Fetch, (self.fn, self.init)
+        return _Fetch, (self.fn, self.init, self.number)
 
 
 def _begin(fn: Callable[[Any], Any], init: Callable[[int], object] | None) -> None:

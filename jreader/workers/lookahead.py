@@ -17,6 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -62,8 +63,9 @@ def lookahead(
     items = deal()
 
     def close() -> None:
-        items.close()
         state.stop()
+        with suppress(ValueError):  # another thread waits in it, and has been told
+            items.close()
 
     return Pass(items, lambda: position, close)
 

@@ -131,6 +131,10 @@ class Task:
         self.packed = self.packed or cloudpickle.dumps(self.fn)
         return _task, (self.packed, self.on)
 
+    def __repr__(self) -> str:
+        """What an error calls it."""
+        return described(self.fn)
+
     def __dask_tokenize__(self) -> str:
         return uuid.uuid4().hex
 
@@ -273,7 +277,7 @@ class _Submitted(Generic[S, T]):
             for sample in islice(self.up.items, self.group):
                 samples.append(sample)
                 positions.append(self.up.position())
-        except Exception as error:
+        except BaseException as error:  # an exit too: it comes after the samples before it
             error.add_note(f"raised while {self.where}, read ahead")
             self.error = error
         self.over = len(samples) < self.group

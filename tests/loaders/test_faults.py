@@ -1,10 +1,13 @@
 """Whatever happens around a loader, the process ends in time, and as it should."""
 
 import os
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+
+from jreader import Pipeline
 
 EXITS = 50 if os.environ.get("JREADER_LAWS") == "once" else 12
 
@@ -129,6 +132,26 @@ def test_an_unheard_ctrl_c_ends_the_program_with_its_code(python):
     done = python(script, check=False, timeout=30)
     assert done.returncode == -2
     assert done.stderr.count("KeyboardInterrupt") == 1
+
+
+def test_a_pass_that_another_thread_closes_ends_for_its_consumer():
+    waits, go_on = threading.Event(), threading.Event()
+
+    def numbers():
+        yield 0
+        waits.set()
+        go_on.wait(10)
+        yield 1
+
+    loader, seen = Pipeline(numbers).batch(1).load(), []
+    with loader:
+        consumer = threading.Thread(target=lambda: seen.extend(loader))
+        consumer.start()
+        assert waits.wait(10)
+    go_on.set()
+    consumer.join(10)
+    assert [feed.tolist() for feed in seen] == [[0]]
+    assert not consumer.is_alive()
 
 
 def test_an_error_in_the_training_loop_is_the_users(python):

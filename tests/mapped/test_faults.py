@@ -15,8 +15,8 @@ from broken import Bad, BadStream, OddError, Slow, failing, leaving, stopping
 from programs import program
 from steps import stream, told
 
-from jreader import DataLoader, Dataset, FeedMismatch, ReaderError
-from jreader.datasets import BatchSampler
+from jreader import DataLoader, Dataset, FeedMismatch, Pipeline, ReaderError
+from jreader.datasets import BatchSampler, RandomSampler
 
 WORKERS = pytest.mark.parametrize("workers", [0, 2])
 
@@ -171,6 +171,7 @@ class TestRefusals:
             ({"drop_last": "no"}, TypeError, "drop_last"),
             ({"num_workers": -1}, ValueError, "num_workers"),
             ({"timeout": -1}, ValueError, "timeout"),
+            ({"timeout": float("nan")}, ValueError, "timeout"),
             ({"timeout": "1"}, ValueError, "timeout"),
             ({"collate_fn": 3}, TypeError, "collate_fn"),
             ({"worker_init_fn": 3}, TypeError, "worker_init_fn"),
@@ -213,6 +214,20 @@ class TestTime:
         assert f"longer than {limit} s" in str(error)
         assert limit < time.monotonic() - began < 20
         release.set()
+
+    @WORKERS
+    def test_a_clock_without_an_end_is_none(self, workers):
+        loader = DataLoader(range(4), 2, timeout=float("inf"), num_workers=workers)
+        assert list(map(told, loader)) == [[0, 1], [2, 3]]
+
+    def test_indices_where_batches_of_them_are_needed_are_named(self):
+        _, error = seen(DataLoader(range(4), batch_sampler=RandomSampler(range(4))))
+        assert type(error) is TypeError
+        assert "a batch is a list of indices" in str(error)
+
+    def test_a_reader_is_no_data_set(self):
+        with pytest.raises(TypeError, match=r"For a reader use Pipeline\(reader\)"):
+            DataLoader(Pipeline(lambda: range(4)).batch(2), batch_size=None)
 
     def test_a_slow_data_set_within_its_timeout_is_waited_for(self):
         for workers in (0, 2):

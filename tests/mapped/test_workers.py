@@ -201,6 +201,37 @@ class TestWorkers:
         dataset[0] = 10
         assert stream(loader) == [[1 if persistent else 10, 2], [3, 4]]
 
+    def test_a_new_loader_begins_anew_also_over_an_equal_data_set(self, tmp_path):
+        class Counting(Dataset):
+            def __init__(self):
+                self.asked = 0
+
+            def __getitem__(self, index):
+                self.asked += 1
+                return self.asked
+
+            def __len__(self):
+                return 3
+
+        def begin(number):
+            (tmp_path / f"{time.perf_counter_ns()}").touch()
+
+        for begun in (1, 2):
+            loader = DataLoader(Counting(), 3, num_workers=1, worker_init_fn=begin)
+            assert stream(loader) == [[1, 2, 3]]
+            assert len(list(tmp_path.iterdir())) == begun
+
+    def test_a_large_data_set_is_in_shared_memory_once_also_if_it_changes(self):
+        dataset = TensorDataset([np.zeros((8, 1 << 18))])
+        loader = DataLoader(dataset, 4, num_workers=1)
+        held = []
+        for epoch in range(5):
+            dataset.tensors[0][:] = epoch
+            assert [float(np.asarray(feed[0]).max()) for feed in loader] == [epoch] * 2
+            links = map(Path.resolve, Path("/proc/self/fd").iterdir())
+            held.append(sum("memfd:jreader" in str(link) for link in links))
+        assert held[-1] == held[1], held
+
     def test_one_that_is_not_changed_keeps_what_its_workers_opened(self, tmp_path):
         class Opening(Dataset):
             def __init__(self):

@@ -108,6 +108,7 @@ class TestLosses:
         with pytest.raises(WorkerDied, match="-9") as caught:
             next(items)
         assert "given sample 3 of this pass by map_samples" in caught.value.__notes__[-1]
+        assert "worked on fn(3)" in str(caught.value)
 
     def test_three_times_are_enough(self):
         executor = Here(lose=[1, 2, 3, 4])

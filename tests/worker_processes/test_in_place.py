@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from memory import same
+from memory import mapping, same
 
 from jreader.workers import Processes, in_place
 
@@ -119,3 +119,20 @@ class TestInPlace:
                 future = one.submit(run, n)
                 assert (future.exception() is None) == (n % 2 == 0)
             assert one.submit(lambda: len([*Path("/proc/self/fd").iterdir()])).result() < 20
+
+
+def test_a_small_result_does_not_hold_the_memory_of_a_large_one():
+    def made(size):
+        return np.zeros(size, np.uint8)
+
+    with Processes(1) as one:
+        large = one.submit(made, 64 << 20).result()
+        del large
+        kept = [one.submit(made, 1 << 16).result() for _ in range(4)]
+        sizes = [_mapped_bytes(array) for array in kept]
+    assert max(sizes) < 4 << 20, sizes
+
+
+def _mapped_bytes(array):
+    first, last = (int(end, 16) for end in mapping(array).split(maxsplit=1)[0].split("-"))
+    return last - first

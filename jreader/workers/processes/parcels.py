@@ -11,7 +11,7 @@ import hashlib
 import os
 import pickle
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from itertools import accumulate, count
 from typing import Any
@@ -53,12 +53,17 @@ class Parcel:
             hashed.update(part.data)
         self.digest = hashed.digest()
         self.told, self.size, self.descriptor = Told(data), 0, -1
+        self._parts: list[Array] = parts
+
+    def wrap(self, fn: Any) -> None:
+        """Makes it ready to be sent."""
+        parts, self._parts = self._parts, []
         if sum(part.nbytes for part in parts) >= _WORTH:
-            self._shared(parts)
-        if taken and not self.size:
+            self._share(parts)
+        if len(parts) > 1 and not self.size:
             self.told = Told(cloudpickle.dumps(fn))
 
-    def _shared(self, parts: list[Array]) -> None:
+    def _share(self, parts: list[Array]) -> None:
         """Puts all of it into shared memory, where there is some."""
         ends = list(accumulate((aligned(part.nbytes) for part in parts), initial=0))
         try:
@@ -90,19 +95,26 @@ class Parcels:
         self.forgotten: deque[int] = deque()  # numbers of those that are gone; by finalizers
         self._known: dict[int, tuple[Callable[[], Any], Parcel]] = {}
         self._alike: weakref.WeakValueDictionary[bytes, Parcel] = weakref.WeakValueDictionary()
-        self._recent: deque[Parcel] = deque(maxlen=_RECENT)
+        self._recent: OrderedDict[object, Parcel] = OrderedDict()
 
     def of(self, fn: Any) -> Parcel:
-        """The parcel of a function."""
+        """The parcel of a function; one with a `number` takes the place of others with it."""
         known = self._known.get(id(fn))
         if known and known[0]() is fn:
             return known[1]
         parcel = Parcel(fn)
         alike = self._alike.setdefault(parcel.digest, parcel)
         if alike is parcel:
+            parcel.wrap(fn)
             weakref.finalize(parcel, self.forgotten.append, parcel.number)
-        self._recent.append(alike)
+        self._keep(getattr(fn, "number", parcel.digest), alike)
         key, entries = id(fn), self._known
         with contextlib.suppress(TypeError):  # it cannot be waited for: found by content next time
             entries[key] = weakref.ref(fn, lambda _: entries.pop(key, None)), alike
         return alike
+
+    def _keep(self, key: object, parcel: Parcel) -> None:
+        self._recent.pop(key, None)
+        self._recent[key] = parcel
+        while len(self._recent) > _RECENT:
+            self._recent.popitem(last=False)

@@ -105,7 +105,9 @@ class Ahead(Generic[S, T]):
         self.wanted, self.window, self.most = threads, window, max(window, most)
         self.free, self.slots = window, threading.Condition()  # held for a moment
         self.drawing = threading.Lock()  # held while the source makes an item, however long
-        self.counting = threading.Lock()  # held for a moment
+        self.counting = (
+            threading.RLock()
+        )  # likewise; reentrant: gc may stop a dropped pass anywhere
         self.done: SimpleQueue[_Done] = SimpleQueue()
         self.group = 1  # items of a turn
         self.turns = 0
@@ -225,7 +227,7 @@ class Ahead(Generic[S, T]):
                 if self.stopped:
                     return False
                 turn, self.turns = self.turns, self.turns + bool(drawn)
-                self.stopped = end is not None
+                self.stopped = self.stopped or end is not None
                 if self.timeout and drawn:
                     self.in_work[turn] = drawn[0]
             if end:
@@ -241,7 +243,8 @@ class Ahead(Generic[S, T]):
             for item in drawn:
                 items.append(self.fn(item))  # noqa: PERF401  # those before an error are kept
         except BaseException as error:
-            self.stopped = True
+            with self.counting:
+                self.stopped = True
             self.done.put(_Done(turn, items, positions, error))
         else:
             self.done.put(_Done(turn, items, positions))
