@@ -43,25 +43,21 @@ class ConcatDataset(Dataset[T]):
 
     def __getitem__(self, index: SupportsIndex) -> T:
         """The sample at an index, counted through all of them."""
-        which, inner = self._inside(_within(index, len(self), self))
-        (sample,) = fetch(self.datasets[which], [inner])
-        return sample  # type: ignore[no-any-return]  # T
+        (sample,) = self.__getitems__([index])
+        return sample
 
-    def __getitems__(self, indices: Sequence[int]) -> list[T]:
+    def __getitems__(self, indices: Sequence[SupportsIndex]) -> list[T]:
         """Several samples, fetched from each data set at once."""
-        places = [self._inside(_within(index, len(self), self)) for index in indices]
-        found: dict[tuple[int, int], T] = {}
-        for which in {which for which, _ in places}:
-            inner = [place for at, place in places if at == which]
-            samples = fetch(self.datasets[which], inner)
-            found.update(zip(((which, place) for place in inner), samples, strict=True))
-        return [found[place] for place in places]
-
-    def _inside(self, index: int) -> tuple[int, int]:
-        """Which data set, and where in it."""
-        ends = list(accumulate(map(len, self.datasets), initial=0))
-        which = bisect_right(ends, index) - 1
-        return which, index - ends[which]
+        starts = list(accumulate(map(len, self.datasets), initial=0))
+        wanted = [_within(index, starts[-1], self) for index in indices]
+        members: dict[int, list[int]] = {}
+        for index in wanted:
+            members.setdefault(bisect_right(starts, index) - 1, []).append(index)
+        found: dict[int, T] = {}
+        for which, of in members.items():
+            samples = fetch(self.datasets[which], [index - starts[which] for index in of])
+            found.update(zip(of, samples, strict=True))
+        return [found[index] for index in wanted]
 
     def __len__(self) -> int:
         """The sum of all lengths."""

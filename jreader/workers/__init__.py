@@ -2,7 +2,7 @@
 
 Threads are daemons with a bounded hand-over, not executors: an executor's threads are joined at
 exit, so one source that never answers would keep the process alive. At exit they are asked to stop
-and waited for, at most two seconds. Processes are started by jreader itself (`_worker.py`), never
+and waited for, at most two seconds. Processes are started by jreader itself (`_worker/`), never
 forked from a process that runs JAX (the child hangs), and never re-run the user's main script.
 """
 
