@@ -114,6 +114,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "index": st.integers(0, 3),
     "steps": st.one_of(st.none(), st.integers(0, 4)),
     "wrap": st.booleans(),
+    "unit": st.just("samples"),
 }
 
 

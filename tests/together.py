@@ -77,7 +77,7 @@ def ended(
         given: What the script finds as `given`, through JSON.
         limit: After how many seconds those still there are killed.
     """
-    began, port = time.monotonic(), str(_free_port())
+    began, port = time.monotonic(), str(free_port())
     kept = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     paths = {"PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])}
     with ExitStack() as stack:
@@ -123,7 +123,8 @@ def _text(file: Any) -> str:
     return str(file.read())
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens at."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict, deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from threading import Lock
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 from jax._src import distributed  # there is no public way to the store
 
-from jreader.errors import ReaderError, ShortEpoch, place_of_caller
+from jreader.errors import ReaderError, ShortEpoch
 from jreader.loaders.cursors import difference
 from jreader.readers import Cursor, Pass
 from jreader.readers.fingerprints import text_hash
@@ -36,7 +36,7 @@ TIMEOUT = 300.0
 """Seconds that another process is waited for, as `jax.distributed.initialize` does."""
 _SHORTEST, _LONGEST = 0.001, 0.05  # seconds between two looks at a process that is waited for
 _MOMENT = 0.05  # seconds that a look-ahead listens for at most
-_KEPT = 4  # passes whose last word is left to those that are slower
+_KEPT = 16  # passes whose words are left to those that are slower
 _NUMBERS: defaultdict[str, Iterator[int]] = defaultdict(count)
 
 
@@ -66,21 +66,36 @@ class Board:
         others: Those of the others that feed the same arrays.
     """
 
-    def __init__(self, processes: set[int]) -> None:
-        """Is named after the line that iterates: a loader that only one process has shifts none."""
-        path, _, line = place_of_caller().rpartition(":")
+    def __init__(self, processes: set[int], made_at: str) -> None:
+        """Is named after the line that made the loader: what only one process iterates shifts none.
+
+        Not after the line that iterates, which is one of tqdm where only one process shows a bar.
+
+        Raises:
+            RuntimeError: There is no store.
+        """
+        path, _, line = made_at.rpartition(":")
         called = f"{Path(path).name}:{line}"
         self.me = jax.process_index()
         self.others = sorted(processes - {self.me})
         self._name = f"jreader/{called}/{next(_NUMBERS[called])}"
         self._turns, self._done = count(), deque[int]()
         self._store: Any = distributed.global_state.client
+        if self._store is None:
+            raise RuntimeError(
+                "processes tell one another how far they are through jax.distributed, and it is "
+                "not there: call jax.distributed.initialize() before anything else of jax."
+            )
 
     def turn(self) -> int:
         """The number of the next pass."""
+        turn = next(self._turns)
+        forgotten: list[object] = [begun(turn - _KEPT)] if turn >= _KEPT else []
         while len(self._done) > _KEPT:
-            self._store.key_value_delete(self._key(self._done.popleft(), self.me))
-        return next(self._turns)
+            forgotten.append(self._done.popleft())
+        for subject in forgotten:
+            self._store.key_value_delete(self._key(subject, self.me))
+        return turn
 
     def finished(self, turn: int) -> None:
         """Lets what was told of a pass be forgotten later."""
@@ -110,6 +125,11 @@ class Board:
         return f"{self._name}/{subject}/{process}"
 
 
+def begun(turn: int) -> str:
+    """The subject of where a pass begins."""
+    return f"begun {turn}"
+
+
 def checked_timeout(timeout: float) -> float:
     """Seconds of at least some.
 
@@ -124,26 +144,40 @@ def checked_timeout(timeout: float) -> float:
 class Agreement:
     """What is told of one pass."""
 
-    def __init__(self, board: Board, cursor: Cursor, timeout: float) -> None:
+    def __init__(
+        self, board: Board, cursor: Cursor, timeout: float, about: Sequence[str] = ()
+    ) -> None:
         """Tells where the pass begins, and compares that with what others have told.
+
+        Args:
+            board: That of the loader.
+            cursor: Where the pass begins.
+            timeout: Seconds that another process is waited for.
+            about: What else has to be the same everywhere.
 
         Raises:
             ReaderError: Another process has begun the same step with another plan, or elsewhere.
         """
-        self._board, self._timeout = board, timeout
-        self._ops = cursor["plan"]["ops"]
-        plan = text_hash(self._ops, cursor["position"])
+        self._board, self._timeout, self._turn = board, timeout, board.turn()
+        skips = [f"skip_steps=range({low}, {high})" for low, high in cursor["skipped"]]
+        self._lines = [*cursor["plan"]["ops"], *about, *skips]
+        place = cursor["position"] if cursor["samples"] else None
+        plan = text_hash(self._lines, place)
         self._mine = self._said = Told(cursor["epoch"], cursor["step"], plan)
         self._heard: dict[int, Told] = {}
         self._telling = Lock()
-        board.post("plan", json.dumps(self._ops))
-        board.post("begun", json.dumps(self._mine))
-        for process, text in board.read("begun").items():
-            self._compared(process, text)
+        board.post(begun(self._turn), json.dumps([self._mine, self._lines]))
+        try:
+            for process, text in board.read(begun(self._turn)).items():
+                told = self._compared(process, Told(*json.loads(text)[0]))
+                if self._turn == 0 and told[:2] != self._mine[:2]:  # later, one may look alone
+                    raise self._elsewhere(process, told)
+        except ReaderError as error:
+            self._tell(str(error))  # others may wait already
+            raise
 
     def telling(self, host: Pass[T], window: int) -> Pass[T]:
         """A pass that tells how far it has got, every `window` items, and how it ends."""
-        self._turn = self._board.turn()
 
         def deal() -> Generator[T, None, None]:
             try:
@@ -191,17 +225,18 @@ class Agreement:
         with self._telling:  # the consumer, who waits, and whoever looks ahead
             if end is not None:
                 self._mine = self._mine._replace(end=end)
-            if self._mine != self._said:
-                self._said = self._mine
-                self._board.post(self._turn, json.dumps(self._said))
+            mine = self._mine  # another thread may go on counting
+            if mine != self._said:
+                self._board.post(self._turn, json.dumps(mine))
+                self._said = mine
 
     def _listen(self) -> None:
         """Hears that others have as much, before the consumer asks: looking ahead, that is free."""
         until, pause = time.monotonic() + _MOMENT, _SHORTEST
         while time.monotonic() < until:
             self._hear()
-            heard = [told for told in self._heard.values() if self._as_far(told)]
-            if len(heard) == len(self._board.others):
+            heard = list(self._heard.values())  # the consumer may hear of more meanwhile
+            if sum(map(self._as_far, heard)) == len(self._board.others):
                 return
             time.sleep(pause)
             pause *= 2
@@ -211,13 +246,14 @@ class Agreement:
 
     def _hear(self) -> None:
         for process, text in self._board.read(self._turn).items():
-            self._heard[process] = self._compared(process, text)
+            self._heard[process] = self._compared(process, Told(*json.loads(text)))
 
     def _agree(self, given: int, *, ends: bool) -> None:
         """Returns when every process has another feed after so many, or has none either."""
         late = [process for process in self._board.others if self._unsure(process, given, ends)]
+        if not ends and self._said.feeds <= given:
+            self._tell()  # others wait for what is handed over, also if nothing more is drawn here
         if late:
-            self._tell()  # others may wait too, for a feed that no window has told of
             self._hear()
         for process in late:
             began, pause = time.monotonic(), _SHORTEST
@@ -227,7 +263,7 @@ class Agreement:
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST)
                 if text := self._board.read_of(self._turn, process):
-                    self._heard[process] = self._compared(process, text)
+                    self._heard[process] = self._compared(process, Told(*json.loads(text)))
 
     def _unsure(self, process: int, given: int, ends: bool) -> bool:
         """Whether it is not yet known that a process has as much; that it has not is raised."""
@@ -235,11 +271,7 @@ class Agreement:
         if told is None:
             return True
         if told[:2] != self._mine[:2]:
-            raise ReaderError(
-                f"process {process} began at epoch {told.epoch}, step {told.step}, and this one at "
-                f"epoch {self._mine.epoch}, step {self._mine.step}: all have to iterate this "
-                f"loader alike, and to resume at one cursor."
-            )
+            raise self._elsewhere(process, told)
         behind = told.feeds <= given
         if behind and told.end:
             raise ReaderError(
@@ -259,19 +291,25 @@ class Agreement:
             f"in the same order, and the same seeds."
         )
 
-    def _compared(self, process: int, text: str) -> Told:
+    def _compared(self, process: int, told: Told) -> Told:
         """What a process tells; refused where it begins this step with something else."""
-        told = Told(*json.loads(text))
         if told[:2] != self._mine[:2] or told.plan == self._mine.plan:
             return told
-        theirs = json.loads(self._board.read_of("plan", process) or "[]")
+        theirs = json.loads(self._board.read_of(begun(self._turn), process) or "[0, []]")[1]
         begins = f"process {process} begins epoch {told.epoch}, step {told.step}"
-        if theirs == self._ops:
+        if theirs == self._lines:
             raise ReaderError(f"{begins} at another place of the plan: resume all at one cursor.")
-        line, one, other = difference(theirs, self._ops)
+        line, one, other = difference(theirs, self._lines)
         raise ReaderError(
             f"{begins} with another plan, whose line {line} is {one}; here it is {other}. Each "
             f"feeds its rows of one global batch: give all the same data, ops and seeds."
+        )
+
+    def _elsewhere(self, process: int, told: Told) -> ReaderError:
+        return ReaderError(
+            f"process {process} began at epoch {told.epoch}, step {told.step}, and this one at "
+            f"epoch {self._mine.epoch}, step {self._mine.step}: all have to iterate this loader "
+            f"alike, and to resume at one cursor."
         )
 
     def _silent(self, process: int, given: int) -> TimeoutError:

@@ -81,7 +81,9 @@ class Ends:
                 f"last='wrap' fills up the last batch, and {described(batches)} gives batches to "
                 f"which no sample can be added: make them with jreader.batch."
             )
-        return batches if self.steps is None else exactly(batches, per_step, self.steps, wrap)
+        if self.steps is None:
+            return batches
+        return exactly(batches, per_step, self.steps, wrap=False, unit="batches")
 
 
 def _instead(node: Node[Any], op: Node[Any], other: Node[Any]) -> Mapping[str, Any] | Node[Any]:

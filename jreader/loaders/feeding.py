@@ -17,7 +17,7 @@ from jreader.loaders.agreements import TIMEOUT, Agreement, Board, checked_timeou
 from jreader.loaders.cursors import beginning, checked, skipping
 from jreader.loaders.ends import Ends
 from jreader.loaders.groups import Grouping, Source, batches_of, hosted
-from jreader.loaders.hosts import dealt_to
+from jreader.loaders.hosts import dealt_to, found_by_place
 from jreader.loaders.mapped import Collated
 from jreader.loaders.passes import SKIPPED, FeedPass, Place
 from jreader.loaders.pictures import picture
@@ -56,6 +56,7 @@ class Feeding:
         self._ends = ends or Ends()
         self._timeout = checked_timeout(timeout)
         self._board: Board | None = None
+        self._made_at = errors.place_of_caller()
         self._source: Source | None = None
         self._resident: Resident | None = None
         self._stages = Stages()
@@ -227,9 +228,10 @@ class Feeding:
         if not grouping.placement.spans:
             return self._ahead(host, grouping, cursor)
         if self._board is None:
-            self._board = Board(grouping.placement.processes)
-        agreement = Agreement(self._board, cursor, self._timeout)
-        if here or grouping.share:
+            self._board = Board(grouping.placement.processes, self._made_at)
+        about = f"feeds of {grouping.batches} batches of {source.rows} samples", repr(self._ends)
+        agreement = Agreement(self._board, cursor, self._timeout, about)
+        if here or found_by_place(source.batches):
             return self._ahead(host, grouping, cursor)
         told = agreement.telling(host, max(self._capacity, 1))
         return agreement.heeding(self._ahead(told, grouping, cursor))

@@ -109,6 +109,17 @@ def dealt_to(reader: Reader[Any], share: Share) -> Reader[Part] | None:
     op = origin(reader, "all")
     if not isinstance(op, batch) or sized(reader) is not op or op.batch_size != share.size:
         return None
-    if indexed(seeded(op.reader, 0)) is None:
+    if not found_by_place(op):
         return None
     return _parts(op.reader, share, op.drop_last)
+
+
+def found_by_place(reader: Reader[Any]) -> bool:
+    """Whether the samples of batches are found by their place: each process has as many then.
+
+    >>> from jreader import arrays
+    >>> found_by_place(batch(arrays(np.arange(7)), 4)), found_by_place(batch(lambda: "abc", 4))
+    (True, False)
+    """
+    op = sized(reader)
+    return op is not None and indexed(seeded(op.reader, 0)) is not None

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import ClassVar, Literal, TypeVar
 
 from jreader import errors
-from jreader.readers import Node, Pass, Position, Reader, counted, indexed, length, start
+from jreader.readers import Node, Pass, Position, Reader, counted, described, indexed, length, start
 from jreader.readers.planes import ENDLESS, Plane
 
 T = TypeVar("T")
@@ -28,6 +28,7 @@ class exactly(Node[T]):
         batch_size: Samples of a step.
         steps: The number of steps; None for as many as `reader` begins.
         wrap: Whether `reader` is begun again, in the same order, where it ends too soon.
+        unit: What it gives, as errors say it.
 
     Raises:
         ShortEpoch: It ends too soon, and may not be begun again, or gives nothing.
@@ -37,8 +38,9 @@ class exactly(Node[T]):
     batch_size: int
     steps: int | None = None
     wrap: bool = True
+    unit: str = "samples"
     hands_on: ClassVar[Literal["", "all", "some"]] = "some"
-    unplanned: ClassVar[tuple[str, ...]] = ("batch_size", "steps")
+    unplanned: ClassVar[tuple[str, ...]] = ("batch_size", "steps", "unit")
 
     def __post_init__(self) -> None:
         """Refuses what is no reader, and no whole numbers."""
@@ -64,7 +66,7 @@ class exactly(Node[T]):
 
         def rounds() -> Iterator[Iterator[T]]:
             nonlocal before, done, up, items, count
-            known = None if before or done or self.wrap else length(self.reader)
+            known = None if self.wrap else length(self.reader)
             if known is not None and known < self._wanted(known):
                 raise self._short(known)
             while True:
@@ -90,11 +92,12 @@ class exactly(Node[T]):
         return self.batch_size * steps
 
     def _short(self, given: int) -> errors.ShortEpoch:
-        again = "gave nothing" if self.wrap else f"ended after {given} samples"
+        again = "gave nothing" if self.wrap else f"ended after {given} {self.unit}"
+        or_wrap = ", or last='wrap', which begins it again" if self.unit == "samples" else ""
         return errors.ShortEpoch(
-            f"{self.reader!r} {again}, and an epoch needs {self._wanted(given)}: "
+            f"{described(self.reader)} {again}, and an epoch needs {self._wanted(given)}: "
             f"{self._wanted(given) // self.batch_size} steps of {self.batch_size}. Give a "
-            f"steps_per_epoch that it can fill, or last='wrap', which begins it again."
+            f"steps_per_epoch that it can fill{or_wrap}."
         )
 
     def length(self) -> int | None:

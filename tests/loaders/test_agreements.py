@@ -1,7 +1,10 @@
-"""Real processes that differ, or come to an end: each ends with an error that says so, in time."""
+"""Real processes that differ, or come to an end: each ends with an error that says so, in time.
+
+They are started once for all cases; tests/loaders/test_words.py has the rules one by one.
+"""
 
 import pytest
-from together import ended, processes
+from together import processes
 
 ENDS = """
 from jreader import Pipeline, ShortEpoch, arrays
@@ -36,11 +39,10 @@ say(found)
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("count", [2, 4])
-def test_uneven_ends_are_alike_everywhere_under_each_policy(count):
+def test_uneven_ends_are_alike_everywhere_under_each_policy():
     (alone,) = processes(ENDS, 1)
-    every = processes(ENDS, count)
-    assert every == [alone] * count
+    for many in (2, 4):
+        assert processes(ENDS, many) == [alone] * many
     full = 2
     for name, (indexed, streamed) in alone.items():
         last, *steps = name.split()
@@ -56,7 +58,8 @@ def test_uneven_ends_are_alike_everywhere_under_each_policy(count):
 DIFFERING = """
 import os, time
 from jax._src import distributed
-from jreader import DataLoader, Pipeline, arrays
+from tqdm import tqdm
+from jreader import Pipeline, arrays
 
 mesh = jax.make_mesh((many,), ("data",))
 first = me == 0
@@ -70,103 +73,151 @@ def failing():
     raise OSError("the disk is gone")
 def stuck():
     yield from stream(20)()
-    while True:
-        time.sleep(1)
+    store.wait_at_barrier("given up", 60_000)
+    raise OSError("too late")
+indexed = Pipeline(arrays(n=np.arange(40)))
+cursors = [feeds.cursor for feeds in [indexed.batch(8).load().epoch(0)] for _ in feeds]
 plans = {
     "short": stream(24 if first else 40),
     "short at once": stream(0 if first else 40),
     "batches": stream(40 if first else 41),
     "failing": Pipeline(failing) if first else stream(40),
-    "stuck": Pipeline(stuck) if first else stream(40),
-    "another seed": Pipeline(arrays(n=np.arange(40))).shuffle(seed=me),
+    "another seed": indexed.shuffle(seed=me),
     "another length": Pipeline(arrays(n=np.arange(40 + me))),
     "another stream": stream(40).shuffle(8, seed=me),
+    "another batch size": stream(40),
+    "another batch size of arrays": indexed,
+    "another end": indexed,
+    "other steps left out": indexed,
+    "another cursor": indexed,
+    "a bar on one": stream(40),
+    "stuck": Pipeline(stuck) if first else stream(40),
 }
-plan = plans[given["how"]].batch(8)
-loader = plan.load(sharding=mesh, drop_last=False, capacity=given["capacity"], timeout=3)
+store = distributed.global_state.client
 total = jax.jit(lambda feed: feed["n"].sum())
-sums, came, error = [], time.monotonic(), None
-try:
-    for feed in loader:
-        sums.append(int(total(feed)))
-        assert loader.state_dict()["step"] == len(sums)
-except Exception as raised:
-    error = raised
-say([sums, type(error).__name__, str(error), time.monotonic() - came])
-if error:  # not by the usual way: jax would wait for those that hang
+found = {}
+for how, capacity in given:
+    options = {"steps_per_epoch": 4 + me} if how == "another end" else {}
+    batches = plans[how].batch(8 + 8 * me if "batch size" in how else 8)
+    loader = batches.load(sharding=mesh, capacity=capacity, timeout=3, drop_last=False, **options)
+    store.wait_at_barrier(f"{how} {capacity}", 60_000)
+    sums, error, came = [], None, time.monotonic()
     try:
-        distributed.global_state.client.wait_at_barrier("all have said it", 2000)
-    except jax.errors.JaxRuntimeError:
-        pass
-    os._exit(0)
+        at = cursors[2 + me] if how == "another cursor" else None
+        skip = range(1, 3) if how == "other steps left out" and first else None
+        feeds = loader.epoch(0, at, skip_steps=skip)
+        for feed in tqdm(loader, disable=not first) if how == "a bar on one" else feeds:
+            # who has heard of no other one yet goes on, and would wait in a collective
+            sums.append(None if "other" in how else int(total(feed)))
+            assert loader.state_dict()["step"] >= len(sums)
+    except Exception as raised:
+        error = raised
+    found[f"{how} {capacity}"] = sums, type(error).__name__, str(error), time.monotonic() - came
+    if how == "stuck" and not first:
+        store.wait_at_barrier("given up", 60_000)
+say(found)
 """
-
-
-def differing(how, count, capacity=2):
-    every = ended(DIFFERING, count, given={"how": how, "capacity": capacity}, limit=60)
-    assert [each.code for each in every] == [0] * count, every
-    return [each.said for each in every]
-
-
+SHORT = [("short", 2), ("short", 1), ("short", 16), ("short at once", 2), ("batches", 3)]
+SAME = {
+    "another seed": "line 2 is shuffle(buf_size=None, seed=",
+    "another length": "line 1 is arrays(columns={'n': int64[4",
+    "another batch size of arrays": "line 3 is feeds of 1 batches of ",
+    "another end": "Ends(last='pad', steps=",
+    "other steps left out": "skip_steps=range(1, 3)",
+    "another cursor": "to resume at one cursor",
+    "another stream": "line 2 is shuffle(buf_size=8, seed=",
+    "another batch size": "line 2 is feeds of 1 batches of ",
+}
 SUMS = [28, 92, 156, 220, 284]
+
+
+@pytest.fixture(scope="module")
+def said():
+    """What two processes said of all cases."""
+    hows = [*SHORT, ("failing", 2), *((how, 2) for how in SAME), ("a bar on one", 2), ("stuck", 2)]
+    return processes(DIFFERING, 2, given=hows)
+
+
+def check_short(sums, error, message, took, feeds):
+    assert sums == SUMS[:feeds]
+    assert error == "ShortEpoch"
+    assert f"has {feeds} feeds in epoch 0, and process" in message
+    assert "give all the same files" in message
+    assert took < 3
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize(
-    ("how", "count", "capacity", "feeds"),
-    [
-        ("short", 2, 2, 3),
-        ("short", 4, 0, 3),
-        ("short", 2, 1, 3),
-        ("short", 2, 16, 3),
-        ("short at once", 2, 2, 0),
-        ("batches", 2, 3, 5),
-    ],
-)
-def test_a_stream_that_ends_sooner_on_one_process_is_an_error_on_all(how, count, capacity, feeds):
-    for sums, error, message, took in differing(how, count, capacity):
-        assert sums == SUMS[:feeds]
-        assert error == "ShortEpoch"
-        assert f"has {feeds} feeds in epoch 0, and process" in message
-        assert "give all the same files" in message
-        assert took < 3
+class TestTwoProcesses:
+    @pytest.mark.parametrize(
+        ("case", "feeds"), list(zip(SHORT, [3, 3, 3, 0, 5], strict=True)), ids=str
+    )
+    def test_of_which_one_has_less_both_get_an_error(self, said, case, feeds):
+        for one in said:
+            check_short(*one["{} {}".format(*case)], feeds)
+
+    def test_of_which_one_fails_both_stop(self, said):
+        first, second = (one["failing 2"] for one in said)
+        assert first[:3] == [SUMS[:2], "OSError", first[2]]
+        assert second[:2] == [SUMS[:2], "ReaderError"]
+        assert "process 0 stopped after 2 feeds" in second[2]
+        assert "OSError: the disk is gone" in second[2]
+        assert second[3] < 3
+
+    def test_of_which_one_is_not_heard_of_give_up_after_the_timeout(self, said):
+        sums, error, message, took = said[1]["stuck 2"]
+        assert (sums, error) == (SUMS[:2], "TimeoutError")
+        assert "process 0 has told of 2 feeds, and of nothing else for 3 s" in message
+        assert 3 <= took < 15
+
+    @pytest.mark.parametrize("how", SAME)
+    def test_that_begin_with_another_plan_are_told_before_the_first_step(self, said, how):
+        told = [one[f"{how} 2"] for one in said]
+        refused = [each for each in told if each[1] == "ReaderError"]
+        assert refused  # at least the one that begins later
+        assert len(refused) == 2 or how not in ("another stream", "another batch size")
+        for sums, _, message, took in refused:
+            assert sums == []
+            assert SAME[how] in message
+            assert took < 3
+
+    def test_may_show_a_bar_on_one(self, said):
+        assert [one["a bar on one 2"][:2] for one in said] == [[SUMS, "NoneType"]] * 2
 
 
 @pytest.mark.slow
-def test_a_stream_that_fails_on_one_process_stops_all():
-    first, second = differing("failing", 2)
-    assert first[:3] == [SUMS[:2], "OSError", first[2]]
-    assert second[:2] == [SUMS[:2], "ReaderError"]
-    assert "process 0 stopped after 2 feeds" in second[2]
-    assert "OSError: the disk is gone" in second[2]
-    assert second[3] < 3
+@pytest.mark.timeout(100)
+def test_a_stream_that_ends_sooner_on_one_of_four_processes_is_an_error_on_all():
+    for said in processes(DIFFERING, 4, given=[("short", 0)]):
+        check_short(*said["short 0"], 3)
+
+
+UNEVEN = """
+from jax._src import distributed
+from jreader import Pipeline, arrays
+
+devices = np.array(jax.devices())[[[0, 2, 3], [1, 4, 5]]]  # process 0 has rows of both halves
+mesh = jax.sharding.Mesh(devices, ("data", "model"))
+indexed = Pipeline(arrays(n=np.arange(32))).batch(8)
+if me == 0:
+    looked = next(iter(indexed.load(sharding=mesh)))
+loader = indexed.load(sharding=mesh, timeout=3)
+rows = [
+    sorted({int(shard.data[0]) for shard in feed["n"].addressable_shards})
+    for epoch in range(2) for feed in loader
+]
+store = distributed.global_state.client
+store.wait_at_barrier("read", 60_000)
+keys = [key.split("/")[1:] for key, _ in store.key_value_dir_get("jreader/")]
+line = max(line for line, *_ in keys)
+say([rows, sorted(key[1:] for key in keys if key[0] == line)])
+"""
 
 
 @pytest.mark.slow
-def test_a_process_that_is_not_heard_of_is_an_error_after_the_timeout():
-    first, second = ended(DIFFERING, 2, given={"how": "stuck", "capacity": 2}, limit=20)
-    sums, error, message, took = second.said
-    assert (sums, error) == (SUMS[:2], "TimeoutError")
-    assert "process 0 has told of 2 feeds, and of nothing else for 3 s" in message
-    assert 3 <= took < 15
-    assert first.code in (-6, -9)  # stuck until it is killed, by jax or by the test
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("how", "line"),
-    [
-        ("another seed", "line 2 is shuffle(buf_size=None, seed="),
-        ("another length", "line 1 is arrays(columns={'n': int64[4"),
-        ("another stream", "line 2 is shuffle(buf_size=8, seed="),
-    ],
-)
-def test_another_plan_on_one_process_is_told_before_the_first_step(how, line):
-    every = ended(DIFFERING, 2, given={"how": how, "capacity": 2}, limit=30)
-    told = [each.said for each in every if each.out and each.said[1] == "ReaderError"]
-    assert told  # at least the one that begins later
-    for sums, _, message, _ in told:
-        assert sums == []
-        assert line in message
-        assert "give all the same data, ops and seeds" in message
+@pytest.mark.timeout(100)
+def test_nobody_waits_for_words_of_what_is_found_by_place():
+    starts = [0, 8, 16, 24] * 2
+    parts = [[[at, at + 4] for at in starts], [[at] for at in starts], [[at + 4] for at in starts]]
+    begun = [["0", f"begun {turn}", process] for turn in (0, 1) for process in "012"]
+    assert processes(UNEVEN, 3, devices=2) == [[part, begun] for part in parts]

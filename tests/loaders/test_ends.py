@@ -1,6 +1,7 @@
 """Samples that fill no step: left out, padded, made up for by the first ones, or an error."""
 
 import json
+from dataclasses import dataclass
 from itertools import count, islice
 
 import jax
@@ -9,7 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jreader import DataLoader, Pipeline, ShortEpoch, arrays
+from jreader import DataLoader, Pipeline, ShortEpoch, arrays, start
+from jreader.readers import Node, Pass, indexed
+from jreader.readers.planes import ENDLESS
+from jreader.transforms import exactly
 
 ENDS = ["drop", "pad", "wrap", "error"]
 
@@ -91,8 +95,23 @@ class TestAnError:
 
     def test_says_how_many_there_are_and_how_many_are_needed(self, kind):
         loader = numbers(10, kind).batch(4).load(sharding="host", steps_per_epoch=3, capacity=0)
-        with pytest.raises(ShortEpoch, match=r"ended after 10 samples, .* needs 12: 3 st"):
-            list(loader)
+        seen = []
+        with pytest.raises(ShortEpoch, match=r"ended after 10 samples, .* needs 12: 3 st.*'wrap'"):
+            seen.extend(loader)
+        assert len(seen) == (2 if kind == "stream" else 0)
+
+    def test_counts_all_batches_of_a_step(self, kind):
+        loader = numbers(30, kind).batch(5).load(last="error", capacity=0).chunk(4)
+        seen = []
+        with pytest.raises(ShortEpoch, match=r"has 10 samples, not 20"):
+            seen.extend(loader)
+        assert len(seen) == (kind == "stream")
+
+    def test_is_none_where_what_is_left_fills_steps_of_another_size(self, kind):
+        feeds = iter(numbers(10, kind).batch(2).load(sharding="host"))
+        next(feeds)
+        loader = numbers(10, kind).batch(4).load(sharding="host", last="error")
+        assert [len(feed) for feed in given_by(loader.epoch(0, at=feeds.cursor))] == [4, 4]
 
     def test_comes_where_batch_would_have_dropped(self, kind):
         loader = DataLoader.from_generator(last="error")
@@ -144,6 +163,31 @@ class TestWrapping:
             list(loader)
 
 
+class TestRounds:
+    def test_are_closed_one_by_one(self):
+        closed = []
+
+        @dataclass(frozen=True, eq=False, repr=False)
+        class rounds(Node):
+            def start(self, at):
+                number = len(closed)
+                return Pass(iter("abc"), lambda: None, lambda: closed.append(number))
+
+        up = start(exactly(rounds(), 4, steps=2))
+        assert [next(up.items) for _ in range(4)] == list("abca")
+        assert closed == [0]
+        up.close()
+        assert closed == [0, 1]
+
+    def test_have_the_length_of_their_steps(self):
+        assert len(exactly(lambda: "abc", 2, steps=3)) == 6
+        assert indexed(exactly(numbers(4).epochs(), 3)).length == ENDLESS
+
+    def test_of_batches_are_batches(self):
+        kept = numbers(10).batch(4).filter(bool).load(sharding="host", steps_per_epoch=2)
+        assert kept._repr_html_().count("2 batches") == 1
+
+
 class TestStepsOfAnEpoch:
     def test_cut_a_stream_without_an_end(self):
         endless = Pipeline(lambda: ({"n": number} for number in count())).batch(3)
@@ -174,8 +218,21 @@ class TestStepsOfAnEpoch:
             loader.set_batch_generator(batches)
             with pytest.raises(ShortEpoch, match=message):
                 list(loader)
+        loader = DataLoader.from_generator(steps_per_epoch=5, last="pad", capacity=0)
+        short = r"batches ended after 4 batches, .* needs 5: 5 steps of 1\. .* it can fill\.$"
+        with pytest.raises(ShortEpoch, match=short):
+            list(loader.set_batch_generator(batches))
         loader = DataLoader.from_generator(steps_per_epoch=4, last="pad", capacity=0)
         assert given_by(loader.set_batch_generator(batches))[-1] == [3]
+
+    def test_count_feeds_of_several_batches(self):
+        loader = DataLoader.from_generator(steps_per_epoch=2)
+        feeds = loader.set_batch_generator(lambda: np.arange(10).reshape(5, 2), jax.devices()[:2])
+        assert len(loader) == 2
+        assert [feed.tolist() for feed in feeds] == [
+            [[0, 1], [2, 3]],
+            [[4, 5], [6, 7]],
+        ]
 
     def test_do_not_make_another_plan(self):
         cursor = self.after(numbers(40).batch(4).load(sharding="host", steps_per_epoch=5), 2)
@@ -213,8 +270,14 @@ def test_other_ends_are_refused():
             plan.load(timeout=timeout)
 
 
+def test_what_batch_leaves_out_itself_is_not_padded():
+    loader = numbers(10).batch(4, drop_last=True).load(sharding="host", last="pad")
+    assert [len(feed) for feed in given_by(loader)] == [4, 4]
+
+
 def test_words_for_what_drop_last_says_mean_the_same():
     plan = numbers(10).batch(4)
+    assert list(plan.load(drop_last=False, last="pad", sharding="host").samples(2).places) == [8, 9]
     for word, flag in (("drop", True), ("pad", False)):
         said, meant = plan.load(last=word), plan.load(drop_last=flag)
         for one, other in zip(said, meant, strict=True):

@@ -1,0 +1,315 @@
+"""What processes tell one another of a pass, and what each makes of it.
+
+`Side` is one process of several that live in this one, over the store of a real `jax.distributed`.
+"""
+
+import gc
+import time
+import weakref
+from collections import defaultdict, deque
+from itertools import count, islice
+from threading import Thread
+
+import jax
+import pytest
+from jax._src import distributed
+from together import free_port
+
+from jreader import ReaderError, ShortEpoch, start
+from jreader.loaders import agreements
+from jreader.loaders.agreements import Agreement, Board, checked_timeout
+from jreader.loaders.cursors import beginning
+from jreader.readers import Pass
+
+
+class Counted:
+    """A store that counts what is asked of it."""
+
+    def __init__(self, store):
+        self.store, self.calls = store, defaultdict(int)
+
+    def __getattr__(self, name):
+        self.calls[name] += 1
+        return getattr(self.store, name)
+
+
+@pytest.fixture
+def store(monkeypatch):
+    """The store of a `jax.distributed` of one process, where that of this process would be."""
+    state = distributed.State()
+    state.initialize(f"127.0.0.1:{free_port()}", num_processes=1, process_id=0)
+    monkeypatch.setattr(distributed, "global_state", state)
+    yield state.client
+    state.shutdown()
+
+
+@pytest.fixture
+def board(store, monkeypatch):
+    """Makes the boards of processes that count theirs apart, as real ones do."""
+    numbers = defaultdict(lambda: defaultdict(count))
+
+    def made(me, made_at="train.py:7", processes=(0, 1)):
+        with monkeypatch.context() as there:
+            there.setattr(jax, "process_index", lambda: me)
+            there.setattr(agreements, "_NUMBERS", numbers[me])
+            return Board(set(processes), made_at)
+
+    return made
+
+
+class Side:
+    """A pass of one process over a stream."""
+
+    def __init__(self, board, reader=range(9), window=2, timeout=0.1, about=(), **cursor):
+        self.agreement = Agreement(board, {**beginning(0), **cursor}, timeout, about)
+        self.told = self.agreement.telling(start(lambda: iter(reader)), window)
+        self.drawn = deque()
+        self.feeds = self.agreement.heeding(Pass(self._queue(), self.told.position, self.close))
+
+    def ahead(self, many):
+        """Draws, as whoever looks ahead does."""
+        self.drawn.extend(islice(self.told.items, many))
+        return self
+
+    def takes(self, many=None):
+        """Hands feeds over; all without a number."""
+        return list(islice(self.feeds.items, many))
+
+    def close(self):
+        """Leaves the pass, wherever it is."""
+        self.told.items.close()
+
+    def _queue(self):
+        while True:
+            if not self.drawn:
+                self.ahead(1)
+            if not self.drawn:
+                return
+            yield self.drawn.popleft()
+
+
+def plan(*ops):
+    return {"plan": {"ops": list(ops), "functions": []}}
+
+
+class TestAPass:
+    def test_hands_over_what_all_have_and_no_more(self, board):
+        one, _ = Side(board(0), range(9)), Side(board(1), range(9)).ahead(4)
+        assert one.takes(4) == [0, 1, 2, 3]
+        began = time.monotonic()
+        with pytest.raises(TimeoutError, match=r"at feed 4 of .* process 1 has told of 4 feeds, "):
+            one.takes(1)
+        assert 0.1 <= time.monotonic() - began < 5
+
+    @pytest.mark.parametrize("many", [6, 7])
+    def test_has_told_of_what_it_hands_over(self, board, many):
+        """Else whoever leaves behind it, or awaits that step, would leave the others waiting."""
+        one, other = Side(board(0), window=16), Side(board(1), window=4)
+        other.ahead(8)
+        assert one.takes(many) == list(range(many))
+        one.close()
+        assert other.takes(many) == list(range(many))
+
+    def test_tells_and_hears_once_a_window_where_it_looks_ahead(self, board):
+        mine, theirs = board(0), board(1)
+        many = 64
+        other = Side(theirs, range(many), window=many).ahead(many)
+        one = Side(mine, range(many), window=16)
+        mine._store = counted = Counted(mine._store)
+        one.ahead(many)
+        assert counted.calls == {"key_value_set": 4, "key_value_dir_get": 4}
+        assert one.takes(many) == list(range(many))
+        assert counted.calls == {"key_value_set": 4, "key_value_dir_get": 4}
+        assert other.takes(many - 1) == list(range(many - 1))
+
+    def test_listens_no_more_to_one_that_has_ended(self, board):
+        mine = board(0)
+        Side(board(1), range(1)).ahead(9)
+        one = Side(mine, range(8))
+        mine._store = counted = Counted(mine._store)
+        one.ahead(8)
+        assert counted.calls["key_value_dir_get"] == 4
+
+    def test_does_not_look_ahead_for_longer_because_others_are_slower(self, board):
+        Side(board(1)).ahead(1)
+        began = time.monotonic()
+        Side(board(0), timeout=60).ahead(2)
+        assert time.monotonic() - began < 5
+
+    def test_ends_where_all_do(self, board):
+        one, other = (Side(board(me), range(3)).ahead(9) for me in (0, 1))
+        assert one.takes() == other.takes() == [0, 1, 2]
+        assert (one.takes(), other.takes()) == ([], [])
+
+    @pytest.mark.parametrize("window", [1, 2, 3, 16])
+    def test_that_is_shorter_than_another_is_an_error_on_both(self, board, window):
+        one, other = Side(board(0), range(3), window), Side(board(1), range(4), window)
+        one.ahead(9)
+        other.ahead(9)
+        for side in (one, other):
+            assert side.takes(3) == [0, 1, 2]
+            with pytest.raises(ShortEpoch, match="process 0 has 3 feeds in epoch 0, and process 1"):
+                side.takes()
+
+    def test_that_fails_says_so_behind_its_good_feeds(self, board):
+        def failing():
+            yield from range(3)
+            raise OSError("the disk is gone")
+
+        one, other = Side(board(0), failing()), Side(board(1))
+        with pytest.raises(OSError, match="gone"):
+            one.ahead(4)
+        assert other.takes(3) == [0, 1, 2]
+        with pytest.raises(
+            ReaderError, match=r"process 0 stopped after 3 .*: OSError: the disk is"
+        ):
+            other.takes()
+
+    def test_waits_for_one_that_comes_later(self, board):
+        one, theirs = Side(board(0), timeout=60), board(1)
+        later = Thread(target=lambda: Side(theirs, timeout=60).takes(8))
+        later.start()
+        assert one.takes(8) == list(range(8))
+        later.join()
+
+    def test_that_nobody_else_begins_is_an_error(self, board):
+        began = time.monotonic()
+        with pytest.raises(
+            TimeoutError, match=r"process 1 has told of none, .* for 0\.1 s: .*out="
+        ):
+            Side(board(0)).takes()
+        assert 0.1 <= time.monotonic() - began < 5
+
+    def test_asks_only_the_processes_that_feed_the_same_arrays(self, board):
+        one, other = (board(me, processes=(0, 2)) for me in (0, 2))
+        stranger = board(1, processes=(1, 3))
+        Side(stranger, range(1), **plan("others")).ahead(9)
+        other = Side(other, range(4)).ahead(9)
+        assert Side(one, range(4)).takes() == other.takes() == [0, 1, 2, 3]
+
+    def test_holds_nothing_that_it_has_handed_over(self, board):
+        class Feed:
+            pass
+
+        one, _ = Side(board(0), (Feed() for _ in count())), Side(board(1)).ahead(4)
+        feeds = one.takes(2)
+        kept = list(map(weakref.ref, feeds))
+        del feeds
+        gc.collect()
+        assert [ref() for ref in kept] == [None, None]
+
+    def test_is_not_mixed_up_with_another_over_the_same_loader(self, board):
+        boards = board(0), board(1)
+        firsts = [Side(each, range(3)).ahead(9) for each in boards]
+        seconds = [Side(each, range(5)).ahead(9) for each in boards]
+        assert [side.takes() for side in seconds] == [list(range(5))] * 2
+        assert [side.takes() for side in firsts] == [list(range(3))] * 2
+
+
+class TestABeginning:
+    def refused(self, board, before, here, match):
+        """What the second process is told, and the first one, which waits already."""
+        first = Side(board(0), **before)
+        with pytest.raises(ReaderError, match=match):
+            Side(board(1), **here)
+        with pytest.raises(ReaderError):
+            first.takes(1)
+
+    @pytest.mark.parametrize(
+        ("before", "here", "line"),
+        [
+            (plan("a", "b"), plan("a", "c"), r"line 2 is b; here it is c\. .*seeds"),
+            (plan("a", "b"), plan("a"), "line 2 is b; here it is no line"),
+            ({"about": ["drop"]}, {"about": ["pad"]}, "line 1 is drop; here it is pad"),
+            ({"skipped": [[3, 5]]}, {}, r"line 1 is skip_steps=range\(3, 5\); here it is no line"),
+        ],
+    )
+    def test_with_another_plan_is_refused(self, board, before, here, line):
+        message = f"process 0 begins epoch 0, step 0 with another plan, whose {line}"
+        self.refused(board, before, here, message)
+
+    def test_at_another_place_of_the_plan_is_refused(self, board):
+        before, here = ({"step": 1, "samples": 8, "position": at} for at in (8, 9))
+        self.refused(board, before, here, "step 1 at another place of the plan: resume all at one")
+
+    @pytest.mark.parametrize("here", [{"epoch": 1}, {"step": 3, "samples": 9, "position": 9}])
+    def test_at_another_step_is_refused(self, board, here):
+        epoch, step = here.get("epoch", 0), here.get("step", 0)
+        message = rf"process 0 began at epoch 0, step 0, and this one at epoch {epoch}, step {step}"
+        self.refused(board, {}, here, f"{message}: .*at one cursor")
+
+    def test_at_a_cursor_of_the_first_step_is_the_beginning(self, board):
+        one = Side(board(0), position=[None, 8, 0]).ahead(2)
+        assert Side(board(1)).takes(2) == one.takes(2)
+
+    def test_is_compared_with_the_same_pass_of_others_not_with_a_later_one(self, board):
+        ahead, behind = board(0), board(1)
+        Agreement(ahead, beginning(0), 1, ["training"])
+        Agreement(ahead, beginning(0), 1, ["evaluation"])
+        Agreement(behind, beginning(0), 1, ["training"])
+        with pytest.raises(ReaderError, match="line 1 is evaluation; here it is training"):
+            Agreement(behind, beginning(0), 1, ["training"])
+
+    def test_of_a_later_pass_may_be_elsewhere_where_places_tell_what_is_read(self, board):
+        looks, other = board(0), board(1)
+        for epoch in (0, 0, 1):
+            Agreement(looks, beginning(epoch), 1)
+        for epoch in (0, 1):
+            Agreement(other, beginning(epoch), 1)
+
+    def test_elsewhere_of_a_later_pass_over_a_stream_is_refused(self, board):
+        boards = board(0), board(1)
+        for each in boards:
+            Side(each)
+        Side(boards[0], step=4, samples=4, position=4).ahead(2)
+        with pytest.raises(ReaderError, match=r"process 0 began at epoch 0, step 4, and this one"):
+            Side(boards[1]).takes(1)
+
+
+class TestABoard:
+    def test_is_that_of_the_loader_of_the_same_line_iterated_as_the_same(self, board):
+        board(0, "train.py:8")  # which only one process has
+        pairs = [[board(me) for me in (0, 1)] for _ in range(2)]
+        for number, (one, other) in enumerate(pairs):
+            one.post("greeting", str(number))
+            assert other.read("greeting") == {0: str(number)}
+            assert one.read("greeting") == {}
+
+    def test_is_found_wherever_the_program_lies(self, board):
+        board(0, "/home/one/train.py:9").post("greeting", "hello")
+        assert board(1, "/mnt/other/train.py:9").read_of("greeting", 0) == "hello"
+
+    def test_tells_what_is_not_there_from_what_cannot_be_asked(self, board):
+        class Gone:
+            def key_value_try_get(self, _key):
+                raise jax.errors.JaxRuntimeError("UNAVAILABLE: no coordinator")
+
+        here = board(0)
+        assert here.read_of("greeting", 1) is None
+        assert here.read("greeting") == {}
+        here._store = Gone()
+        with pytest.raises(jax.errors.JaxRuntimeError, match="no coordinator"):
+            here.read_of("greeting", 1)
+
+    def test_forgets_what_nobody_will_ask_for(self, board, store):
+        boards = board(0), board(1)
+        for number in range(60):
+            for side in [Side(each, range(3), 16, epoch=number).ahead(9) for each in boards]:
+                assert len(side.takes()) == 3
+        kept = [key.split("/")[-2] for key, _ in store.key_value_dir_get("jreader/")]
+        assert len(kept) < 2 * 2 * 20
+        assert {"59", "begun 59", "50", "begun 50"} <= set(kept)
+        assert not {"40", "begun 40"} & set(kept)
+
+    def test_needs_the_store_of_jax_distributed(self):
+        with pytest.raises(RuntimeError, match=r"call jax\.distributed\.initialize\(\) before"):
+            Board({0, 1}, "train.py:7")
+
+
+def test_a_timeout_is_seconds():
+    assert [checked_timeout(seconds) for seconds in (0.5, 300)] == [0.5, 300]
+    for timeout in (0, -1, None, True, "3", float("nan")):
+        with pytest.raises(
+            ValueError, match=f"timeout of a loader needs seconds > 0, not {timeout!r}"
+        ):
+            checked_timeout(timeout)
