@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from jreader import errors, orders
 from jreader.devices import Placement, placeable
@@ -149,8 +149,10 @@ def _kept(target: NamedSharding, shape: tuple[int, ...], leaf: jax.Array) -> jax
     """A leaf that still has the axes of the samples stays where the samples are."""
     if leaf.shape[: len(shape)] != shape:
         return leaf
-    spec = PartitionSpec(*target.spec[: leaf.ndim])
-    kept: jax.Array = jax.lax.with_sharding_constraint(leaf, NamedSharding(target.mesh, spec))
+    sharding = NamedSharding(target.mesh, PartitionSpec(*target.spec[: leaf.ndim]))
+    explicit = AxisType.Explicit in target.mesh.axis_types  # those of jax.make_mesh
+    keep: Any = jax.sharding.reshard if explicit else jax.lax.with_sharding_constraint
+    kept: jax.Array = keep(leaf, sharding)
     return kept
 
 

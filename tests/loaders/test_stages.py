@@ -36,12 +36,13 @@ def flat(feeds):
 
 
 @pytest.mark.parametrize("capacity", [0, 2])
-@pytest.mark.parametrize("where", ["default", "device", "mesh", "pmap", "guarded"])
+@pytest.mark.parametrize("where", ["default", "device", "mesh", "explicit", "pmap", "guarded"])
 def test_a_stage_runs_where_the_feed_is(capacity, where):
     mesh = Mesh(np.array(jax.devices()), ("data",))
     given = {
         "device": {"sharding": jax.devices()[1]},
         "mesh": {"sharding": mesh},
+        "explicit": {"sharding": jax.make_mesh((len(jax.devices()),), ("data",))},
         "pmap": {"pmap": True},
     }.get(where, {})
     loader = pipeline().load(capacity=capacity, **given)
@@ -55,6 +56,25 @@ def test_a_stage_runs_where_the_feed_is(capacity, where):
         assert feed["image"].dtype == jnp.float32
         assert feed["image"].sharding.is_equivalent_to(plain["image"].sharding, plain["image"].ndim)
         equal(feed, jax.jit(scaled)(plain))
+
+
+@pytest.mark.parametrize("resident", [False, True])
+@pytest.mark.parametrize("chunk", [None, 2])
+def test_explicit_axes_of_a_mesh_make_no_difference(resident, chunk):
+    """`jax.make_mesh` gives such axes, where jax keeps shardings in the types."""
+    made = []
+    for mesh in (
+        Mesh(np.array(jax.devices()), ("data",)),
+        jax.make_mesh((len(jax.devices()),), ("data",)),
+    ):
+        loader = pipeline().load(sharding=mesh, resident=resident)
+        loader = loader.on_device(noisy, rng="sample").on_device(scaled)
+        made.append(list(loader.chunk(chunk) if chunk and not resident else loader))
+    for auto, explicit in zip(*made, strict=True):
+        equal(auto, explicit)
+        assert auto["image"].sharding.shard_shape(auto["image"].shape) == (
+            explicit["image"].sharding.shard_shape(auto["image"].shape)
+        )
 
 
 def test_a_stage_is_compiled_once_for_all_epochs():
