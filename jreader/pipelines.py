@@ -197,7 +197,7 @@ class Pipeline(Node[T]):
                 behind them is left out; where there are fewer, that is an error, or with
                 `last="wrap"` begun again.
             timeout: Seconds that other processes of `jax.distributed` are waited for, where each
-                reads a stream.
+                reads a stream; 0 for any.
             resident: Whether the data go to the devices once, as a whole, and feeds are gathered
                 there (`as_function`): for what fits, on devices that are far from the host.
 

@@ -113,8 +113,8 @@ ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "num_shards": st.integers(1, 4),
     "index": st.integers(0, 3),
     "steps": st.one_of(st.none(), st.integers(0, 4)),
-    "wrap": st.booleans(),
-    "unit": st.just("samples"),
+    "short": st.sampled_from(["wrap", "pad", "error"]),
+    "origin": st.integers(0, 3),
 }
 
 

@@ -130,17 +130,6 @@ def begun(turn: int) -> str:
     return f"begun {turn}"
 
 
-def checked_timeout(timeout: float) -> float:
-    """Seconds of at least some.
-
-    Raises:
-        ValueError: It is no number of seconds.
-    """
-    if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or not timeout > 0:
-        raise ValueError(f"timeout of a loader needs seconds > 0, not {timeout!r}.")
-    return timeout
-
-
 class Agreement:
     """What is told of one pass."""
 
@@ -152,7 +141,7 @@ class Agreement:
         Args:
             board: That of the loader.
             cursor: Where the pass begins.
-            timeout: Seconds that another process is waited for.
+            timeout: Seconds that another process is waited for; 0 for any.
             about: What else has to be the same everywhere.
 
         Raises:
@@ -258,7 +247,7 @@ class Agreement:
         for process in late:
             began, pause = time.monotonic(), _SHORTEST
             while self._unsure(process, given, ends):
-                if time.monotonic() - began > self._timeout:
+                if self._timeout and time.monotonic() - began > self._timeout:
                     raise self._silent(process, given)
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST)

@@ -52,38 +52,47 @@ class Ends:
             steps_per_epoch = errors.check_number("steps_per_epoch", steps_per_epoch, 1)
         return cls(last or ("drop" if drop_last else "pad"), steps_per_epoch)
 
-    @property
-    def strict(self) -> bool:
-        """Whether a short feed is an error: as was asked for, or since a step would be missing."""
-        return self.last == "error" or (self.last == "drop" and self.steps is not None)
+    def strict(self, batches: Reader[Any]) -> bool:
+        """Whether a short step is an error: as was asked for, or since a whole one is missing.
 
-    def of(self, batches: Reader[Any], per_step: int) -> Reader[Any]:
-        """The batches of epochs that end so, `per_step` of them for each feed.
+        Where `exactly` counts samples, it sees to that; a step is short there only after a resume
+        with batches of another size.
+        """
+        if self.steps is None:
+            return self.last == "error"
+        return self.last != "pad" and sized(batches) is None
+
+    def of(self, batches: Reader[Any], per_step: int, done: int = 0) -> Reader[Any]:
+        """The batches of epochs that end so.
 
         >>> wrapped = Ends("wrap").of(batch(lambda: "abc", 2), per_step=1)
         >>> list(wrapped())
         [['a', 'b'], ['c', 'a']]
+
+        Args:
+            batches: The batches.
+            per_step: How many of them make a feed.
+            done: The number of the sample that steps go on with, if there is one.
 
         Raises:
             ValueError: There are batches to fill up whose samples are not known.
         """
         if self.steps is None and self.last in ("drop", "pad"):
             return batches
-        op, wrap = sized(batches), self.last == "wrap"
+        short = self.last if self.last in ("wrap", "pad") else "error"
+        op = sized(batches)
         if op is not None:
-            rows = op.reader
-            if wrap or self.steps is not None:
-                rows = exactly(rows, op.batch_size * per_step, self.steps, wrap)
+            rows, size = op.reader, op.batch_size * per_step
+            if short == "wrap" or self.steps is not None:
+                rows = exactly(rows, size, self.steps, short, done % size)
             made = batch(rows, op.batch_size)
             return rewritten(batches, lambda node: _instead(node, op, made))
-        if wrap:
+        if short == "wrap":
             raise ValueError(
                 f"last='wrap' fills up the last batch, and {described(batches)} gives batches to "
                 f"which no sample can be added: make them with jreader.batch."
             )
-        if self.steps is None:
-            return batches
-        return exactly(batches, per_step, self.steps, wrap=False, unit="batches")
+        return batches if self.steps is None else exactly(batches, per_step, self.steps, short)
 
 
 def _instead(node: Node[Any], op: Node[Any], other: Node[Any]) -> Mapping[str, Any] | Node[Any]:

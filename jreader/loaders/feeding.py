@@ -13,10 +13,10 @@ import jax
 from jreader import errors
 from jreader.devices import placeable
 from jreader.feeds import FeedList, Feeds
-from jreader.loaders.agreements import TIMEOUT, Agreement, Board, checked_timeout
+from jreader.loaders.agreements import TIMEOUT, Agreement, Board
 from jreader.loaders.cursors import beginning, checked, skipping
 from jreader.loaders.ends import Ends
-from jreader.loaders.groups import Grouping, Source, batches_of, hosted
+from jreader.loaders.groups import Grouping, Source, batches_of, foresee, hosted
 from jreader.loaders.hosts import dealt_to, found_by_place
 from jreader.loaders.mapped import Collated
 from jreader.loaders.passes import SKIPPED, FeedPass, Place
@@ -24,7 +24,7 @@ from jreader.loaders.pictures import picture
 from jreader.loaders.records import Samples, samples_of
 from jreader.loaders.residents import Resident
 from jreader.loaders.stages import Stages
-from jreader.readers import Cursor, Pass, Plan, fingerprint, leaves, rebuilt
+from jreader.readers import Cursor, Pass, Plan, described, fingerprint, leaves, rebuilt
 from jreader.readers.nodes import waits
 from jreader.readers.pictures import table
 from jreader.workers import lookahead
@@ -54,7 +54,7 @@ class Feeding:
         self._iterable = bool(iterable)
         self._return_list = bool(return_list)
         self._ends = ends or Ends()
-        self._timeout = checked_timeout(timeout)
+        self._timeout = errors.check_seconds("timeout of a loader", timeout)
         self._board: Board | None = None
         self._made_at = errors.place_of_caller()
         self._source: Source | None = None
@@ -169,8 +169,9 @@ class Feeding:
             ValueError: The epoch has no such step, or draws anew.
         """
         number = errors.check_number("loader.samples(step)", step)
-        source, grouping = self._grouping()
         cursor, began = self._place.cursor, self._place.began
+        source, grouping = self._grouping(cursor["samples"] if epoch is None else 0)
+        foresee(source, grouping)
         if epoch is not None:
             began = beginning(errors.check_number("epoch of loader.samples(step)", epoch))
         elif began is None or began["epoch"] != cursor["epoch"]:
@@ -189,7 +190,8 @@ class Feeding:
         self._place = Place(self._resumed)
         self.next_epoch = self._resumed["epoch"]
 
-    def _grouping(self) -> tuple[Source, Grouping]:
+    def _grouping(self, done: int = 0) -> tuple[Source, Grouping]:
+        """What is read, and what makes feeds of it, from a sample of an epoch on."""
         if self._source is None:
             raise RuntimeError(
                 "this loader has no source: call set_sample_generator(reader, batch_size), "
@@ -209,7 +211,9 @@ class Feeding:
             self._return_list,
             self._chunk,
         )
-        source = replace(source, batches=self._ends.of(source.batches, grouping.batches))
+        grouping.strict = self._ends.strict(source.batches)
+        batches = self._ends.of(source.batches, grouping.batches, done)
+        source = replace(source, batches=batches)
         share = placement.here(source.rows) if source.rows else None
         if share and dealt_to(source.batches, share):
             grouping.share = share
@@ -217,7 +221,9 @@ class Feeding:
 
     def _begin(self, cursor: Cursor) -> Pass[Any]:
         """What is left of an epoch, prepared, placed and looked ahead for."""
-        source, grouping = self._grouping()
+        source, grouping = self._grouping(cursor["samples"])
+        if cursor["position"] is None:
+            foresee(source, grouping)
         if grouping.placement.spans and waits(source.batches):
             raise ValueError(
                 f"{source.batches!r} draws anew for each pass, and each process would draw another "
@@ -326,9 +332,10 @@ class Feeding:
         full, short = batches_of(source.batches)
         if full is None or (short is None and drops):
             raise TypeError(
-                f"the length of this loader is not known before it is read: {source.batches!r} "
-                f"does not tell it. Readers with a length, as jreader.arrays(...), do, and data "
-                f"sets with indices; an IterableDataset has none."
+                f"the length of this loader is not known before it is read: "
+                f"{described(self._source and self._source.batches)} does not tell it. Readers "
+                f"with a length, as jreader.arrays(...), do, and data sets with indices; an "
+                f"IterableDataset has none. Or give steps_per_epoch, where there are as many."
             )
         return full // parts if drops else -(-(full + bool(short)) // parts)
 

@@ -34,7 +34,7 @@ from jreader.readers import (
     start,
 )
 from jreader.readers.nodes import waits
-from jreader.transforms import map_readers
+from jreader.transforms import exactly, map_readers
 from jreader.workers import fetched
 
 Kind: TypeAlias = Literal["samples", "sample lists", "arrays", "collated"]
@@ -51,10 +51,11 @@ class Grouping:
         placement: Where feeds go.
         beside: Whether each part of the placement gets a batch of its own (the seeds' places);
             otherwise one batch is split over the parts.
-        ends: What becomes of short groups.
+        ends: What becomes of short groups, and how many feeds there are.
         rows: Samples of a full batch; None until the first one tells.
         return_list: Whether feeds are lists in the order of the feed_list, not dicts.
         chunk: How many steps make one feed; None for feeds without an axis of steps.
+        strict: Whether a short group is an error.
         share: The rows of each batch that this process feeds, if it reads no others.
         fed: How many samples the last feed had, on all processes, without padding.
     """
@@ -67,6 +68,7 @@ class Grouping:
     rows: int | None = None
     return_list: bool = False
     chunk: int | None = None
+    strict: bool = False
     share: Share | None = None
     fed: int = 0
 
@@ -115,8 +117,8 @@ class Grouping:
                 f"set_sample_generator, which batches by itself."
             )
         short = len(counts) < self.batches or min(counts) < self.rows
-        if short and self.ends.strict:
-            raise ShortEpoch(_ENDS_SHORT.format(self.fed, self.rows * self.batches))
+        if short and self.strict:
+            raise self.short(self.fed, self.rows * self.batches)
         if self.ends.last != "pad":
             return None if short else self._finished(self._laid_out(batches))
         held = self.rows if self.share is None else len(self.share)
@@ -125,6 +127,19 @@ class Grouping:
         full += [nothing] * (self.batches - len(full))
         mask = self._laid_out([mask for _, mask in full])
         return self._finished(self._laid_out([feed for feed, _ in full]), mask)
+
+    def short(self, seen: int, needed: int) -> ShortEpoch:
+        """The error of a step with fewer samples."""
+        given = f"the last step of this epoch has {seen} samples, not {needed}"
+        if self.ends.steps is not None:
+            return ShortEpoch(
+                f"{given}, and steps_per_epoch={self.ends.steps} counts whole ones: give fewer "
+                f"steps, or last='pad', which fills it up with zeros, under a mask."
+            )
+        return ShortEpoch(
+            f"{given}. With last='drop' they are left out, with 'pad' filled up with zeros, under "
+            f"a mask, and with 'wrap' with the first ones of the epoch."
+        )
 
     def _own(self, batch: Any) -> Any:
         """The named arrays of a batch, or of this process's rows of it."""
@@ -175,12 +190,6 @@ class Grouping:
         return [*feed, mask] if isinstance(feed, list) else (*_as_tuple(feed), mask)
 
 
-_ENDS_SHORT = (
-    "the last step of this epoch has {} samples, not {}. With last='drop' they are left out, with "
-    "'pad' filled up with zeros, under a mask, and with 'wrap' with the first ones of the epoch."
-)
-
-
 def _as_tuple(feed: Any) -> tuple[Any, ...]:
     return feed if isinstance(feed, tuple) else (feed,)
 
@@ -214,8 +223,6 @@ def hosted(source: Source, grouping: Grouping, cursor: Cursor) -> Pass[Any]:
         NotResumable: The cursor is not of this source.
     """
     inner = _resumed(source, grouping, cursor)
-    if inner is None and grouping.ends.strict:
-        _foreseen(source, grouping)
     # arrays are copied as they come: their generator may fill them anew, while they wait here, or
     # while a device reads them
     batches = map_readers(_copied, source.batches) if source.kind == "arrays" else source.batches
@@ -258,13 +265,19 @@ def hosted(source: Source, grouping: Grouping, cursor: Cursor) -> Pass[Any]:
     return Pass(deal(), here, up.close)
 
 
-def _foreseen(source: Source, grouping: Grouping) -> None:
-    """Refuses an epoch that is known to end with a short step before the first one is done."""
+def foresee(source: Source, grouping: Grouping) -> None:
+    """Refuses epochs that are known to end too soon, before the first step of one.
+
+    Raises:
+        ShortEpoch: They do.
+    """
     op = sized(source.batches)
-    samples = length(op.reader) if op else None
+    if op and isinstance(op.reader, exactly):
+        op.reader.check()
+    samples = length(op.reader) if op and grouping.strict else None
     size = (op.batch_size if op else 1) * grouping.batches
     if samples is not None and samples % size:
-        raise ShortEpoch(_ENDS_SHORT.format(samples % size, size))
+        raise grouping.short(samples % size, size)
 
 
 _OTHER_SIZE = (

@@ -15,7 +15,7 @@ from jreader.loaders.agreements import TIMEOUT
 from jreader.loaders.cursors import beginning
 from jreader.loaders.ends import Ends, Last
 from jreader.loaders.feeding import Feeding
-from jreader.loaders.groups import Source, rows_of
+from jreader.loaders.groups import Source, foresee, rows_of
 from jreader.loaders.mapped import in_processes, indices
 from jreader.loaders.passes import Place
 from jreader.loaders.residents import Resident
@@ -142,7 +142,7 @@ class DataLoader(Feeding):
                 behind them is left out; where there are fewer, that is an error, or with
                 `last="wrap"` begun again.
             timeout: Seconds that other processes of `jax.distributed` are waited for, where each
-                reads a stream.
+                reads a stream; 0 for any.
 
         Raises:
             TypeError: `feed_list` or `capacity` are of the wrong kind.
@@ -186,6 +186,7 @@ class DataLoader(Feeding):
         loader._set(source)  # noqa: SLF001  # its own class
         if resident:
             source, grouping = loader._grouping()  # noqa: SLF001  # likewise
+            foresee(source, grouping)
             loader._resident = Resident(source, feed_list, grouping)  # noqa: SLF001  # likewise
         return loader
 

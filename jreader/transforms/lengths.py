@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import ClassVar, Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar, get_args
 
 from jreader import errors
 from jreader.readers import Node, Pass, Position, Reader, counted, described, indexed, length, start
 from jreader.readers.planes import ENDLESS, Plane
 
 T = TypeVar("T")
+_Short = Literal["wrap", "pad", "error"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -27,29 +28,32 @@ class exactly(Node[T]):
         reader: Any reader.
         batch_size: Samples of a step.
         steps: The number of steps; None for as many as `reader` begins.
-        wrap: Whether `reader` is begun again, in the same order, where it ends too soon.
-        unit: What it gives, as errors say it.
+        short: What becomes of a `reader` that ends too soon: "wrap" begins it again, in the same
+            order; "pad" leaves the last step short, if only that is; "error" raises.
+        origin: With "wrap", the number of the sample that steps begin with: after a resume, that
+            of a step of another size.
 
     Raises:
-        ShortEpoch: It ends too soon, and may not be begun again, or gives nothing.
+        ShortEpoch: It ends too soon, or gives nothing.
     """
 
     reader: Reader[T]
     batch_size: int
     steps: int | None = None
-    wrap: bool = True
-    unit: str = "samples"
+    short: _Short = "wrap"
+    origin: int = 0
     hands_on: ClassVar[Literal["", "all", "some"]] = "some"
-    unplanned: ClassVar[tuple[str, ...]] = ("batch_size", "steps", "unit")
+    unplanned: ClassVar[tuple[str, ...]] = ("batch_size", "steps", "origin")
 
     def __post_init__(self) -> None:
-        """Refuses what is no reader, and no whole numbers."""
+        """Refuses what is no reader, no whole numbers, and no word for the end."""
         call = "exactly(reader, batch_size, steps)"
         errors.check_reader(call, self.reader)
         object.__setattr__(self, "batch_size", errors.check_number(call, self.batch_size, 1))
         if self.steps is not None:
             object.__setattr__(self, "steps", errors.check_number(call, self.steps))
-        object.__setattr__(self, "wrap", bool(self.wrap))
+        if self.short not in get_args(_Short):
+            raise ValueError(f"short of {call} is 'wrap', 'pad' or 'error', not {self.short!r}.")
 
     def start(self, at: Position) -> Pass[T]:
         """The position is (samples of the rounds before, of this one, position of `reader`)."""
@@ -66,16 +70,14 @@ class exactly(Node[T]):
 
         def rounds() -> Iterator[Iterator[T]]:
             nonlocal before, done, up, items, count
-            known = None if self.wrap else length(self.reader)
-            if known is not None and known < self._wanted(known):
-                raise self._short(known)
+            self.check()
             while True:
                 yield items
                 given = before + count()
-                if given >= self._wanted(given):
+                if given >= self._least(given):
                     return
-                if not (self.wrap and count()):
-                    raise self._short(given)
+                if self.short != "wrap" or not count():
+                    raise self._too_short(given)
                 up.close()
                 before, done, up = given, 0, start(self.reader)
                 items, count = part()
@@ -86,23 +88,43 @@ class exactly(Node[T]):
             lambda: up.close(),  # noqa: PLW0108  # that of the round it is in then
         )
 
-    def _wanted(self, given: int) -> int:
-        """How many samples there have to be, if `reader` ends after so many."""
-        steps = -(-given // self.batch_size) if self.steps is None else self.steps
-        return self.batch_size * steps
+    def check(self) -> None:
+        """Refuses a reader that is known to end too soon.
 
-    def _short(self, given: int) -> errors.ShortEpoch:
-        again = "gave nothing" if self.wrap else f"ended after {given} {self.unit}"
-        or_wrap = ", or last='wrap', which begins it again" if self.unit == "samples" else ""
+        Raises:
+            ShortEpoch: It does.
+        """
+        known = None if self.short == "wrap" else length(self.reader)
+        if known is not None and known < self._least(known):
+            raise self._too_short(known)
+
+    def _wanted(self, given: int) -> int:
+        """How many samples there are to be, if `reader` ends after so many."""
+        wanted = given if self.steps is None else self.steps * self.batch_size
+        if self.steps is not None and self.short != "wrap":
+            return wanted
+        return self.origin - (self.origin - wanted) // self.batch_size * self.batch_size
+
+    def _least(self, given: int) -> int:
+        """How many there have to be."""
+        wanted = self._wanted(given)
+        return max(wanted - self.batch_size + 1, 0) if self.short == "pad" else wanted
+
+    def _too_short(self, given: int) -> errors.ShortEpoch:
+        ended = "gave nothing" if self.short == "wrap" else f"ended after {given}"
+        wanted = self._wanted(given)
         return errors.ShortEpoch(
-            f"{described(self.reader)} {again}, and an epoch needs {self._wanted(given)}: "
-            f"{self._wanted(given) // self.batch_size} steps of {self.batch_size}. Give a "
-            f"steps_per_epoch that it can fill{or_wrap}."
+            f"{described(self.reader)} {ended}, and an epoch needs {wanted}: "
+            f"{wanted // self.batch_size} steps of {self.batch_size}. Give a steps_per_epoch that "
+            f"it can fill, or, where jreader.batch makes the batches, last='wrap', which begins it "
+            f"again."
         )
 
     def length(self) -> int | None:
         """What the steps need, where their number or that of the samples is known."""
         known = length(self.reader)
+        if self.short == "pad":
+            return None if known is None else min(known, self._wanted(known))
         if known is None:
             return None if self.steps is None else self._wanted(0)
         return self._wanted(known)
@@ -113,7 +135,9 @@ class exactly(Node[T]):
         if up is None:
             return None
         known, wanted = up.length, min(self._wanted(up.length), ENDLESS)
-        if wanted > known and not (self.wrap and known):
+        if wanted > known and self.short == "pad" and known >= self._least(known):
+            wanted = known
+        if wanted > known and not (self.short == "wrap" and known):
             return None
         again = up.reordered(wanted, lambda places: places % known if wanted > known else places)
         return replace(again, elastic=True)

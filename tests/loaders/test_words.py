@@ -17,7 +17,7 @@ from together import free_port
 
 from jreader import ReaderError, ShortEpoch, start
 from jreader.loaders import agreements
-from jreader.loaders.agreements import Agreement, Board, checked_timeout
+from jreader.loaders.agreements import Agreement, Board
 from jreader.loaders.cursors import beginning
 from jreader.readers import Pass
 
@@ -304,12 +304,3 @@ class TestABoard:
     def test_needs_the_store_of_jax_distributed(self):
         with pytest.raises(RuntimeError, match=r"call jax\.distributed\.initialize\(\) before"):
             Board({0, 1}, "train.py:7")
-
-
-def test_a_timeout_is_seconds():
-    assert [checked_timeout(seconds) for seconds in (0.5, 300)] == [0.5, 300]
-    for timeout in (0, -1, None, True, "3", float("nan")):
-        with pytest.raises(
-            ValueError, match=f"timeout of a loader needs seconds > 0, not {timeout!r}"
-        ):
-            checked_timeout(timeout)
