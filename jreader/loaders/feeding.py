@@ -24,7 +24,7 @@ from jreader.loaders.pictures import picture
 from jreader.loaders.records import Samples, samples_of
 from jreader.loaders.residents import Resident
 from jreader.loaders.stages import Stages
-from jreader.readers import Cursor, Pass, Plan, described, fingerprint, leaves, rebuilt
+from jreader.readers import Cursor, Pass, Plan, described, fingerprint, itself, leaves, rebuilt
 from jreader.readers.nodes import waits
 from jreader.readers.pictures import table
 from jreader.workers import lookahead
@@ -249,7 +249,7 @@ class Feeding:
             place = _unless_skipped(place)
         if self._double:
             return lookahead(host, self._capacity, place)
-        return lookahead(host, self._capacity, _same).mapped(place)
+        return lookahead(host, self._capacity, itself).mapped(place)
 
     def _placing(self, grouping: Grouping, epoch: int) -> Callable[[Any], Any]:
         """What makes a feed of (a host feed, the number of its first sample)."""
@@ -392,10 +392,6 @@ class Feeding:
 
 def _unless_skipped(place: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda numbered: numbered if numbered is SKIPPED else place(numbered)
-
-
-def _same(feed: Any) -> Any:
-    return feed
 
 
 def _spec(array: jax.Array) -> jax.ShapeDtypeStruct:

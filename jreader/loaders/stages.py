@@ -23,7 +23,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from jreader import errors, orders
 from jreader.devices import Placement, placeable
 from jreader.orders import as_seed
-from jreader.readers import described, leaves
+from jreader.readers import described, itself, leaves
 
 Randomness: TypeAlias = Literal["batch", "sample"] | None
 
@@ -121,7 +121,7 @@ class Stages:
                 lambda feed, epoch=0, first=0: self.traced(feed, layout, epoch, first)
             )
         jitted = self._jitted[layout]
-        takes = _same if target is None and not _guarded() else placement.put
+        takes = itself if target is None and not _guarded() else placement.put
 
         def staged(feed: Any, epoch: int, first: int) -> Any:
             with placement.modes():
@@ -160,7 +160,3 @@ def _guarded() -> bool:
     """Whether jax was told to refuse arrays that were not placed."""
     guard = jax.config.jax_transfer_guard_host_to_device  # type: ignore[attr-defined]  # at run time
     return guard in ("disallow", "disallow_explicit", "log")
-
-
-def _same(feed: Any) -> Any:
-    return feed

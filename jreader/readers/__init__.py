@@ -27,7 +27,7 @@ from jreader.readers.epochs import at_epoch, epochs
 from jreader.readers.fingerprints import Cursor, Plan, fingerprint
 from jreader.readers.messages import described, explain, refused
 from jreader.readers.nodes import Node, Reader, length, origin, start
-from jreader.readers.passes import Pass, Position, counted
+from jreader.readers.passes import Pass, Position, counted, itself
 from jreader.readers.planes import Plane, indexed
 from jreader.readers.trees import (
     Columns,
@@ -56,6 +56,7 @@ __all__ = [
     "explain",
     "fingerprint",
     "indexed",
+    "itself",
     "joined",
     "leaves",
     "length",

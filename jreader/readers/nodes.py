@@ -141,6 +141,8 @@ def _names(node: Node[Any]) -> list[str]:
 
 
 def _is_default(field: Field[Any], value: object) -> bool:
+    if isinstance(value, str):  # one that has travelled is another object
+        return value == field.default
     return field.default is not MISSING and value is field.default
 
 

@@ -55,6 +55,11 @@ class Pass(NamedTuple, Generic[T]):
         return Pass(deal(), self.position, self.close)
 
 
+def itself(item: T) -> T:
+    """The item, where a function of items is asked for, and nothing is to be done."""
+    return item
+
+
 def counted(items: Iterable[T], before: int = 0) -> tuple[Iterator[T], Callable[[], int]]:
     """The items, and a function that tells how many were handed over, `before` included.
 

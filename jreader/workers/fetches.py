@@ -8,7 +8,18 @@ from itertools import count
 from typing import Any, ClassVar, Literal, TypeVar
 
 from jreader._worker.rooms import get_worker_info, informed
-from jreader.readers import Node, Pass, Position, Reader, described, explain, leaves, length, start
+from jreader.readers import (
+    Node,
+    Pass,
+    Position,
+    Reader,
+    described,
+    explain,
+    itself,
+    leaves,
+    length,
+    start,
+)
 from jreader.workers.processes import Processes, multiprocess_reader
 from jreader.workers.tasks import Failure, Outcome, Task, submitted
 from jreader.workers.threads import ahead
@@ -78,7 +89,7 @@ class fetched(Node[T]):
 
     def _timed(self, up: Pass[T], window: int) -> Pass[T]:
         """The same, on a thread, where there is a clock."""
-        return ahead(self, up, _same, 1, window, timeout=self.timeout) if self.timeout else up
+        return ahead(self, up, itself, 1, window, timeout=self.timeout) if self.timeout else up
 
     def _submitted(self, pool: Processes, task: Task, up: Pass[Any]) -> Pass[T]:
         here = submitted(
@@ -141,10 +152,6 @@ class fetched(Node[T]):
     def written(self, *but: object) -> Iterator[str]:
         """Without the task, which repeats the arguments."""
         return super().written(*but, self.task)
-
-
-def _same(item: T) -> T:
-    return item
 
 
 class _Fetch(Task):

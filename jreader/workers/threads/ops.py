@@ -15,6 +15,7 @@ from jreader.readers import (
     Reader,
     explain,
     indexed,
+    itself,
     length,
     refused,
     start,
@@ -54,7 +55,7 @@ class buffered(Node[T]):
         up = start(self.reader, at)
         if self.size == 0:
             return up
-        return ahead(self, up, _same, threads=1, window=self.size)
+        return ahead(self, up, itself, threads=1, window=self.size)
 
     def length(self) -> int | None:
         """That of `reader`."""
@@ -121,7 +122,3 @@ class xmap_readers(Node[T]):
     def length(self) -> int | None:
         """That of `reader`."""
         return length(self.reader)
-
-
-def _same(item: T) -> T:
-    return item

@@ -1,0 +1,137 @@
+"""Workers have copies of a data set: whose they are, and how long they last."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from steps import stream
+
+import jreader
+from jreader import DataLoader, Dataset
+from jreader.datasets import TensorDataset
+
+pytestmark = pytest.mark.timeout(90)
+
+
+def test_they_know_who_they_are_and_their_data_set(tmp_path):
+    class Asking(Dataset):
+        def __init__(self):
+            self.opened = None
+
+        def open(self):
+            self.opened = os.getpid()
+
+        def __getitem__(self, index):
+            info = jreader.get_worker_info()
+            assert info.dataset is self
+            assert self.opened == os.getpid()
+            return info.id, info.num_workers, info.seed % 1000
+
+        def __len__(self):
+            return 12
+
+    def begin(number):
+        info = jreader.get_worker_info()
+        assert info.id == number
+        info.dataset.open()
+
+    loader = DataLoader(Asking(), 1, num_workers=2, worker_init_fn=begin)
+    told = [tuple(map(int, map(np.squeeze, feed))) for feed in loader]
+    assert {number for number, _, _ in told} <= {0, 1}
+    assert {of for _, of, _ in told} == {2}
+    assert len({(number, seed) for number, _, seed in told}) <= 2
+
+
+def test_each_loader_tells_them_of_its_own_data_set():
+    """They are the same processes for loaders with as many."""
+
+    class Named(Dataset):
+        def __init__(self, name):
+            self.name = name
+
+        def __getitem__(self, index):
+            return int(jreader.get_worker_info().dataset.name == self.name)
+
+        def __len__(self):
+            return 4
+
+    loaders = [DataLoader(Named(name), 2, num_workers=1) for name in ("train", "val")] * 2
+    assert [stream(loader) for loader in loaders] == [[[1, 1], [1, 1]]] * 4
+
+
+def test_a_stream_is_told_that_it_is_alone():
+    """So one that shares itself out among torch's workers gives everything."""
+
+    class Shared(jreader.IterableDataset):
+        def __iter__(self):
+            info = jreader.get_worker_info()
+            yield from range(info.id, 10, info.num_workers)
+
+    assert stream(DataLoader(Shared(), 5, num_workers=4)) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_data_set_that_changes_is_sent_again_unless_it_persists(persistent):
+    dataset = [1, 2, 3, 4]
+    loader = DataLoader(dataset, 2, num_workers=2, persistent_workers=persistent)
+    assert stream(loader) == [[1, 2], [3, 4]]
+    dataset[0] = 10
+    assert stream(loader) == [[1 if persistent else 10, 2], [3, 4]]
+
+
+def test_a_new_loader_begins_anew_also_over_an_equal_data_set(tmp_path):
+    class Counting(Dataset):
+        def __init__(self):
+            self.asked = 0
+
+        def __getitem__(self, index):
+            self.asked += 1
+            return self.asked
+
+        def __len__(self):
+            return 3
+
+    def begin(number):
+        (tmp_path / f"{time.perf_counter_ns()}").touch()
+
+    for begun in (1, 2):
+        loader = DataLoader(Counting(), 3, num_workers=1, worker_init_fn=begin)
+        assert stream(loader) == [[1, 2, 3]]
+        assert len(list(tmp_path.iterdir())) == begun
+
+
+def test_a_large_data_set_is_in_shared_memory_once_also_if_it_changes():
+    dataset = TensorDataset([np.zeros((8, 1 << 18))])
+    loader = DataLoader(dataset, 4, num_workers=1)
+    held = []
+    for epoch in range(5):
+        dataset.tensors[0][:] = epoch
+        assert [float(np.asarray(feed[0]).max()) for feed in loader] == [epoch] * 2
+        links = map(Path.resolve, Path("/proc/self/fd").iterdir())
+        held.append(sum("memfd:jreader" in str(link) for link in links))
+    assert held[-1] == held[1], held
+
+
+def test_one_that_is_not_changed_keeps_what_its_workers_opened(tmp_path):
+    class Opening(Dataset):
+        def __init__(self):
+            self.file = None
+
+        def __getitem__(self, index):
+            if self.file is None:
+                (tmp_path / f"{os.getpid()} {time.perf_counter_ns()}").touch()
+                self.file = True
+            return index
+
+        def __len__(self):
+            return 8
+
+    loader = DataLoader(Opening(), 2, num_workers=2)
+    for _ in range(3):
+        assert len(stream(loader)) == 4
+    opened = [path.name.split()[0] for path in tmp_path.iterdir()]
+    assert len(opened) == len(set(opened)) <= 2
