@@ -23,7 +23,6 @@ from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
 import jax
-from jax._src import distributed  # there is no public way to the store
 
 from jreader.errors import ReaderError, ShortEpoch
 from jreader.loaders.cursors import difference
@@ -74,6 +73,9 @@ class Board:
         Raises:
             RuntimeError: There is no store.
         """
+        # there is no public way to the store; who has no need of it need not find it
+        from jax._src import distributed  # noqa: PLC0415  # as said
+
         path, _, line = made_at.rpartition(":")
         called = f"{Path(path).name}:{line}"
         self.me = jax.process_index()
