@@ -106,7 +106,7 @@ class Feeds:
         arrays, tree = leaves(samples.columns), samples.columns
         names = tuple(tree) if type(tree) is dict else type(tree)
         kind = (names, *((array.dtype, array.shape) for array in arrays))
-        if (places := self._as_they_are.get(kind)) is not None and len(samples):
+        if (places := self._as_they_are.get(kind)) is not None:
             return {name: arrays[place] for name, place in places} if places else tree
         if not self._columns:
             feed = self.from_arrays(samples)
