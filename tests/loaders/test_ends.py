@@ -94,6 +94,11 @@ class TestAnError:
             seen.extend(loader)
         assert len(seen) == (2 if kind == "stream" else 0)
 
+    def test_is_none_where_steps_are_whole(self, kind):
+        loader = numbers(8, kind).batch(4).load(sharding="host", last="error")
+        assert len(list(loader)) == 2
+        assert kind == "stream" or len(loader) == 2
+
     def test_says_how_many_there_are_and_how_many_are_needed(self, kind):
         loader = numbers(10, kind).batch(4).load(sharding="host", steps_per_epoch=3, capacity=0)
         seen = []
@@ -284,9 +289,10 @@ class TestStepsOfAnEpoch:
         rest = given_by(loader.epoch(0, at=cursor))
         assert [number for feed in rest for number in feed] == order[8:16]
 
-    def test_that_were_longer_leave_an_epoch_with_nothing_more(self):
-        cursor = self.after(numbers(10).batch(4).load(sharding="host", last="wrap"), 3)
-        shorter = numbers(10).batch(5).load(sharding="host", last="wrap")
+    @pytest.mark.parametrize("kind", ["indexed", "known", "stream"])
+    def test_that_were_longer_leave_an_epoch_with_nothing_more(self, kind):
+        cursor = self.after(numbers(10, kind).batch(4).load(sharding="host", last="wrap"), 3)
+        shorter = numbers(10, kind).batch(5).load(sharding="host", last="wrap")
         assert list(shorter.epoch(0, at=cursor)) == []
         assert given_by(shorter.steps(4, at=cursor)) == given_by(shorter.epoch(1))[:1]
 
