@@ -24,7 +24,7 @@ from jreader.loaders.pictures import picture
 from jreader.loaders.records import Samples, samples_of
 from jreader.loaders.residents import Resident
 from jreader.loaders.stages import Stages
-from jreader.readers import Cursor, Pass, Plan, described, fingerprint, itself, leaves, rebuilt
+from jreader.readers import Cursor, Pass, Plan, fingerprint, itself, leaves, rebuilt
 from jreader.readers.nodes import waits
 from jreader.readers.pictures import table
 from jreader.workers import lookahead
@@ -332,10 +332,9 @@ class Feeding:
         full, short = batches_of(source.batches)
         if full is None or (short is None and drops):
             raise TypeError(
-                f"the length of this loader is not known before it is read: "
-                f"{described(self._source and self._source.batches)} does not tell it. Readers "
-                f"with a length, as jreader.arrays(...), do, and data sets with indices; an "
-                f"IterableDataset has none. Or give steps_per_epoch, where there are as many."
+                f"the length of {self!r} is not known before it is read: what it reads does not "
+                f"tell it. Readers with a length, as jreader.arrays(...), do, and data sets with "
+                f"indices; an IterableDataset has none. Or give steps_per_epoch."
             )
         return full // parts if drops else -(-(full + bool(short)) // parts)
 

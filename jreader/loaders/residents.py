@@ -28,8 +28,8 @@ class Resident:
         self.placement, self.axes = grouping.placement, grouping.axes
         if grouping.masked or self.placement.target == "host":
             raise ValueError(
-                "load(resident=True) gives full batches on devices: leave drop_last=False and "
-                'sharding="host" out.'
+                "load(resident=True) gives full batches on devices: leave last='pad', "
+                "drop_last=False and sharding='host' out."
             )
         self.data, self.batch_at = as_function(
             source.batches, feed_list, sharding=_everywhere(self.placement)

@@ -83,7 +83,9 @@ def joined(tree: Any, parts: dict[Any, Any]) -> Any:
         return type(tree)(*parts.values())
     if isinstance(tree, (tuple, list)):
         return (tuple if isinstance(tree, tuple) else list)(parts.values())
-    made = object.__new__(type(tree))  # not by its __init__, which need not take every field
+    if all(field.init for field in fields(tree)):
+        return type(tree)(**parts)
+    made = object.__new__(type(tree))  # its __init__ would make some of the fields anew
     for name, part in parts.items():
         object.__setattr__(made, name, part)
     return made

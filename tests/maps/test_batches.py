@@ -74,13 +74,15 @@ class TestBatches:
         mapped = see(self.plan(numbers(30), makes[make], processes=2))
         assert repr(mapped.samples) == repr(plain.samples)  # 1 == 1.0, but it is not the same
 
-    @pytest.mark.parametrize("kind", ["ordered", "own list", "not all in init"])
+    @pytest.mark.parametrize("kind", ["ordered", "own list", "not all in init", "noted"])
     def test_samples_keep_their_types(self, pool, kind):
         def make(number):
             row = np.full(3000, number)
             if kind == "ordered":
                 return OrderedDict(row=row, number=number)
-            return Listed([row, number]) if kind == "own list" else Sided(row)
+            if kind == "own list":
+                return Listed([row, number])
+            return Noted(row) if kind == "noted" else Sided(row)
 
         class Listed(list):
             pass
@@ -132,6 +134,19 @@ class TestBatches:
         plan = map_samples(bad(3), numbers(10), processes=2, on_error="skip")
         with pytest.warns(UserWarning, match="1 of 10 samples"):
             assert [len(held) for held in jreader.batch(plan, 4)()] == [4, 4, 1]
+
+
+@dataclass
+class Noted:
+    """Its __post_init__ leaves something that is no field."""
+
+    row: np.ndarray
+
+    def __post_init__(self):
+        self.note = len(self.row)
+
+    def __repr__(self):
+        return f"Noted({self.note})"
 
 
 @dataclass

@@ -105,9 +105,7 @@ class Ahead(Generic[S, T]):
         self.wanted, self.window, self.most = threads, window, max(window, most)
         self.free, self.slots = window, threading.Condition()  # held for a moment
         self.drawing = threading.Lock()  # held while the source makes an item, however long
-        self.counting = (
-            threading.RLock()
-        )  # likewise; reentrant: gc may stop a dropped pass anywhere
+        self.counting = threading.RLock()  # held for a moment; gc may drop a pass inside it
         self.done: SimpleQueue[_Done] = SimpleQueue()
         self.group = 1  # items of a turn
         self.turns = 0
