@@ -151,6 +151,8 @@ def test_a_pass_that_another_thread_closes_ends_for_its_consumer():
     go_on.set()
     consumer.join(10)
     assert [feed.tolist() for feed in seen] == [[0]]
+    cursor = loader.state_dict()
+    assert (cursor["epoch"], cursor["step"]) == (0, 1)  # closed, not at its end
     assert not consumer.is_alive()
 
 
