@@ -1,0 +1,30 @@
+"""Every block of the pages in docs runs, in order, page by page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_python_blocks_of_a_page_run_one_after_another(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    room = {"__name__": page.stem}
+    for number, text in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)):
+        exec(compile(text, f"{page.name}, block {number}", "exec"), room)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_links_of_a_page_lead_to_files(page):
+    for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+        assert (page.parent / link).exists(), link
+
+
+def test_the_readme_lists_every_page():
+    readme = (ROOT / "README.md").read_text()
+    assert [page.name for page in PAGES if f"(docs/{page.name})" not in readme] == []
