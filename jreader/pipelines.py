@@ -146,6 +146,34 @@ class Pipeline(Node[T]):
             first.close()
         raise ValueError(f"{self!r} is empty: there is no first sample to look at")
 
+    def pipe(
+        self,
+        op: Callable[Concatenate[Pipeline[T], P], Reader[S]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Pipeline[S]:
+        """An op that is no method here, an own one say: `op(self, *args, **kwargs)`.
+
+        >>> def doubled(reader, times):
+        ...     return lambda: (sample for sample in reader() for _ in range(times))
+        >>> list(Pipeline(lambda: "ab").pipe(doubled, 2).firstn(3))
+        ['a', 'a', 'b']
+
+        Args:
+            op: Takes this pipeline, and what follows; gives a reader.
+            args: Handed on.
+            kwargs: Handed on.
+
+        Raises:
+            TypeError: `op` cannot be called, or gives no reader.
+        """
+        if not callable(op):
+            raise TypeError(
+                f"pipe(op, ...) needs an op, a function from a reader to a reader, not {op!r}."
+            )
+        return Pipeline(op(self, *args, **kwargs))
+
     def drawn(self) -> list[Line]:
         """Those of `reader`."""
         return drawn(self.reader)
@@ -157,8 +185,10 @@ class Pipeline(Node[T]):
             inputs = [part.reader if isinstance(part, keyed) else part for part in children(op)]
             before = next((part for part in inputs if isinstance(part, Pipeline)), None)
             if before:
-                name = _METHODS.get(type(op), type(op).__name__)
-                return f"{before!r}.{name}({', '.join(op.written(before))})"
+                name, arguments = _METHODS.get(type(op), type(op).__name__), op.written(before)
+                if not hasattr(Pipeline, name):
+                    return f"{before!r}.pipe({', '.join([name, *arguments])})"
+                return f"{before!r}.{name}({', '.join(arguments)})"
         return f"Pipeline({described(op)})"
 
     def load(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, dataclass
 from itertools import islice
 
 import numpy as np
@@ -11,7 +11,7 @@ import pytest
 from graphs import OPS, PROCESSES, tagged
 
 import jreader
-from jreader import NotResumable, Pipeline, batch, cache, epochs, firstn, shuffle, start
+from jreader import Node, NotResumable, Pipeline, batch, cache, epochs, firstn, shuffle, start
 
 METHODS = {
     name: getattr(Pipeline, name).__wrapped__
@@ -304,3 +304,29 @@ class TestResuming:
         plan = epochs(batch(made, 2))
         with pytest.raises(NotResumable, match=advice):
             start(plan, start(plan).position())
+
+
+class TestPipe:
+    def test_an_op_of_ones_own_chains(self):
+        def twice(reader, times):
+            return lambda: (sample for sample in reader() for _ in range(times))
+
+        assert list(Pipeline(ten).pipe(twice, times=2).firstn(4)) == [0, 0, 1, 1]
+
+    def test_a_plan_with_an_op_of_ones_own_prints_as_it_was_written(self):
+        @dataclass(frozen=True, eq=False, repr=False)
+        class every(Node):
+            reader: object
+            n: int
+
+        plan = Pipeline(ten).skip(1).pipe(every, 3).firstn(2)
+        assert repr(plan) == "Pipeline(ten).skip(n=1).pipe(every, n=3).firstn(n=2)"
+
+    @pytest.mark.parametrize("op", [3, "shuffle"])
+    def test_what_is_no_op_is_refused(self, op):
+        with pytest.raises(TypeError, match=r"pipe\(op, ...\) needs an op"):
+            Pipeline(ten).pipe(op)
+
+    def test_an_op_that_gives_no_reader_is_refused(self):
+        with pytest.raises(TypeError, match="needs a reader"):
+            Pipeline(ten).pipe(lambda reader: list(reader()))
