@@ -87,7 +87,12 @@ class FeedPass(Iterator[Any]):
 
     def _enter(self) -> None:
         self._place.began = self.cursor
-        self._pass = self._begin(self.cursor)
+        try:
+            self._pass = self._begin(self.cursor)
+        except StopIteration as stopped:  # which would be the end of all epochs
+            raise RuntimeError(
+                f"raised StopIteration when epoch {self.epoch} was begun"
+            ) from stopped
         self._fresh = self.cursor["position"] is None
         self._move(self.epoch, self.step, self._pass.position())
 

@@ -178,7 +178,16 @@ def start(reader: Reader[T], at: Position = None) -> Pass[T]:
         up = start(seeded(reader, drawn), inner)
         return Pass(up.items, lambda: (drawn, up.position()), up.close)
     plane = reader.plane()
-    return reader.start(at) if plane is None else plane.samples(at)
+    try:
+        return reader.start(at) if plane is None else plane.samples(at)
+    except StopIteration as stopped:
+        raise RuntimeError(
+            f"{reader!r} raised StopIteration when a pass over it was begun"
+        ) from stopped
+    except RuntimeError as error:
+        if isinstance(error.__cause__, StopIteration) and not hasattr(error, "__notes__"):
+            error.add_note(f"raised in {reader!r}, made at {reader.made_at}")
+        raise
 
 
 def _replayed(reader: Reader[T], done: int) -> Pass[T]:
@@ -188,16 +197,32 @@ def _replayed(reader: Reader[T], done: int) -> Pass[T]:
             f"{done!r} is no place in {described(reader)}, whose samples are counted: give a "
             f"position of a pass over it, or start at the beginning (at=None)."
         )
-    produced = reader()
-    try:
-        source = iter(produced)
-    except TypeError:
-        raise TypeError(
-            f"{described(reader)} returned {described(produced)}, which cannot be iterated: a "
-            f"reader yields its samples, or returns an iterable of them."
-        ) from None
+    source = _opened(reader)
     items, count = counted(chain(_skipped(reader, source, done), source) if done else source, done)
     return Pass(items, count, getattr(source, "close", _nothing))
+
+
+def _opened(reader: Reader[T]) -> Iterator[T]:
+    """What a plain function gives, begun; that it cannot begin must not look like an end."""
+    try:
+        produced = reader()
+        if not hasattr(produced, "__iter__") and not hasattr(produced, "__getitem__"):
+            raise TypeError(
+                f"{described(reader)} returned {described(produced)}, which cannot be iterated: a "
+                f"reader yields its samples, or returns an iterable of them."
+            )
+        return iter(produced)
+    except StopIteration as stopped:
+        raise RuntimeError(
+            f"{described(reader)}{_written_at(reader)} raised StopIteration when it was called for "
+            f"a pass: what it asks by next() has ended. Make that anew in each call, and end a "
+            f"pass by `return`."
+        ) from stopped
+
+
+def _written_at(reader: Any) -> str:
+    code = getattr(getattr(reader, "__func__", reader), "__code__", None)
+    return f", written at {code.co_filename}:{code.co_firstlineno}," if code else ""
 
 
 def _skipped(reader: Reader[T], source: Iterator[T], done: int) -> Iterator[NoReturn]:
