@@ -17,10 +17,12 @@ from jreader.devices.placements import (
     sharding_placement,
 )
 from jreader.devices.shares import Share
+from jreader.devices.transfers import guarded
 
 __all__ = [
     "Placement",
     "Share",
+    "guarded",
     "over",
     "placeable",
     "places_placement",

@@ -15,6 +15,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from jreader.devices.shares import Share
+from jreader.devices.transfers import put
 from jreader.errors import BatchNotDivisible, FeedMismatch
 from jreader.feeds.casts import unplaceable
 from jreader.readers import described, leaves, rebuilt
@@ -101,18 +102,15 @@ class Placement:
         there = list(map(placeable, every))
         arrays = list(compress(every, there))
         with self.modes():
-            if self.target is None:
-                placed = iter(jax.device_put(arrays))
-            else:
-                targets = compress(self.shardings(feed), there)
-                placed = iter(self._put_each(arrays, list(targets)))
+            targets = compress(self.shardings(feed), there)
+            placed = iter(self._put_each(arrays, list(targets)))
         kept = zip(every, there, strict=True)
         return rebuilt(feed, iter([next(placed) if moved else leaf for leaf, moved in kept]))
 
     def _put_each(self, arrays: list[Any], targets: list[Any]) -> list[Any]:
-        if jax.process_count() > 1:
+        if self.target is not None and jax.process_count() > 1:
             return list(map(self._own_part, arrays, targets))
-        return jax.device_put(arrays, targets)  # type: ignore[no-any-return]  # the same tree
+        return put(arrays, targets)
 
     def _own_part(self, rows: np.ndarray[Any, Any], sharding: Sharding) -> jax.Array:
         """This process's part of a global array; the shape is the global one, told, never guessed.

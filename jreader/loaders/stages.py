@@ -21,7 +21,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from jreader import errors, orders
-from jreader.devices import Placement, placeable
+from jreader.devices import Placement, guarded, placeable
 from jreader.orders import as_seed
 from jreader.readers import described, itself, leaves
 
@@ -121,7 +121,7 @@ class Stages:
                 lambda feed, epoch=0, first=0: self.traced(feed, layout, epoch, first)
             )
         jitted = self._jitted[layout]
-        takes = itself if target is None and not _guarded() else placement.put
+        takes = itself if target is None and not guarded() else placement.put
 
         def staged(feed: Any, epoch: int, first: int) -> Any:
             with placement.modes():
@@ -154,9 +154,3 @@ def _kept(target: NamedSharding, shape: tuple[int, ...], leaf: jax.Array) -> jax
     keep: Any = jax.sharding.reshard if explicit else jax.lax.with_sharding_constraint
     kept: jax.Array = keep(leaf, sharding)
     return kept
-
-
-def _guarded() -> bool:
-    """Whether jax was told to refuse arrays that were not placed."""
-    guard = jax.config.jax_transfer_guard_host_to_device  # type: ignore[attr-defined]  # at run time
-    return guard in ("disallow", "disallow_explicit", "log")
