@@ -14,6 +14,7 @@ from typing import (
     Generic,
     Literal,
     NoReturn,
+    Self,
     TypeAlias,
     TypeVar,
 )
@@ -67,7 +68,7 @@ class Node(Generic[T]):
     unread: bool = False  # whether to ask for its length would read a file
     made_at: str
 
-    def __new__(cls, /, *_args: object, **_kwargs: object) -> Node[T]:
+    def __new__(cls, /, *_args: Any, **_kwargs: Any) -> Self:
         """Remembers the user's line, so that an error can name it; no op has to think of it."""
         self = super().__new__(cls)
         object.__setattr__(self, "made_at", place_of_caller())

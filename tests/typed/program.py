@@ -1,0 +1,43 @@
+"""A user's program as type checkers see it: `.ci/run` has mypy and pyright check it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, assert_type
+
+import numpy as np
+
+import jreader
+from jreader import DataLoader, Pipeline, arrays, datasets, map_readers, shuffle
+
+
+def words() -> Iterator[str]:
+    yield from ("a", "bb", "ccc")
+
+
+def twice(reader: Callable[[], Iterable[str]], times: int = 2) -> Callable[[], Iterator[str]]:
+    return lambda: (sample for sample in reader() for _ in range(times))
+
+
+def long(word: str) -> bool:
+    return len(word) > 1
+
+
+assert_type(Pipeline(words).map(len), Pipeline[int])
+assert_type(Pipeline(words).map(len, workers=2), Pipeline[int])
+assert_type(Pipeline(words).map(len, processes=2, window=8), Pipeline[int])
+assert_type(Pipeline(words).filter(long).shuffle(10, seed=1), Pipeline[str])
+assert_type(Pipeline(words).skip(1).firstn(2).epochs(3).buffered(2).cache(), Pipeline[str])
+assert_type(Pipeline(words).batch(2), Pipeline[Sequence[str]])
+assert_type(Pipeline(words).pipe(twice, times=3), Pipeline[str])
+assert_type(next(iter(Pipeline(words))), str)
+assert_type(list(shuffle(words, 10, seed=1)()), list[str])
+assert_type(list(map_readers(len, words)()), list[int])
+
+loader = Pipeline(arrays(x=np.arange(4))).shuffle(seed=0).batch(2).load({"x": "x"}, capacity=1)
+assert_type(loader, DataLoader)
+for feed in loader.steps(1):
+    assert_type(feed, Any)
+assert_type(loader.steps(1).cursor, jreader.Cursor)
+assert_type(jreader.train(lambda total, feed: (total + 1, feed), 0, loader, progress=False)[0], int)
+assert_type(Pipeline(datasets.digits.train()).batch(2).load(pmap=None), DataLoader)
