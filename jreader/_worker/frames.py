@@ -8,6 +8,7 @@ Descriptors of shared memory travel beside the frame that speaks of them.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pickle
 import socket
@@ -19,9 +20,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import cloudpickle
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from jreader.errors import ReaderError
 from jreader.readers import described
+from jreader.staging import Array
 
 NUMBER = struct.Struct("<Q")
 WORTH = 1 << 16  # bytes of an array; a smaller one costs less inside the frame
@@ -133,6 +137,54 @@ def pickled(value: object, what: str, taken: list[pickle.PickleBuffer] | None = 
                 f"the {what} {described(value)} cannot be sent from a worker process ({error}): "
                 f"map it to arrays, numbers, texts, or containers of them inside the process"
             ) from error
+
+
+class _Sender(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
+    """Pickles what workers are sent, windows over an array as the array and its strides."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if type(obj) is np.ndarray and not obj.flags.forc and not obj.dtype.hasobject:
+            low, high = np.lib.array_utils.byte_bounds(obj)
+            if high - low < obj.nbytes:
+                return _strided, _stored(obj, low, high)
+        return super().reducer_override(obj)
+
+
+def _stored(array: Array, low: int, high: int) -> tuple[Any, ...]:
+    """The bytes that an array lies over, and how it does."""
+    address = array.__array_interface__["data"][0]
+    lowest = tuple(0 if stride >= 0 else -1 for stride in array.strides)
+    first = array[tuple(slice(at, at + 1 or None) for at in lowest)].view(np.uint8)
+    stored = as_strided(first.reshape(-1), (high - low,), (1,), writeable=False)
+    where = address - low, array.strides, array.flags.writeable
+    return stored, array.dtype, array.shape, *where
+
+
+def _strided(
+    stored: Array,
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+    offset: int,
+    strides: tuple[int, ...],
+    writeable: bool,
+) -> Array:
+    array: Array = np.ndarray(shape, dtype, stored, offset, strides)
+    array.flags.writeable = writeable and array.flags.writeable
+    return array
+
+
+def sent(value: object, take: Callable[[pickle.PickleBuffer], Any] | None = None) -> bytes:
+    """What a worker is sent, functions too; `take` is the `buffer_callback` of pickle.
+
+    An array whose rows overlap (windows, one row for all) takes the bytes that it lies over.
+
+    >>> windows = np.lib.stride_tricks.sliding_window_view(np.arange(999), 500)
+    >>> windows.nbytes, len(sent(windows)) < 9000
+    (2000000, True)
+    """
+    room = io.BytesIO()
+    _Sender(room, protocol=5, buffer_callback=take).dump(value)
+    return room.getvalue()
 
 
 def large(taken: list[pickle.PickleBuffer]) -> Callable[[pickle.PickleBuffer], bool]:

@@ -13,7 +13,6 @@ samples, and that a route gives the same rows under NumPy and under a trace of j
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
@@ -44,7 +43,6 @@ ENDLESS = 1 << 62
 """The length of a plane without an end; products with it stay in 64 bits."""
 
 _AT_FIRST, _AT_ONCE = 256, 16384  # places that are routed in one go: NumPy's calls cost too
-_PAGE = 4096
 
 
 class Gathers(Protocol):
@@ -282,7 +280,7 @@ class Joined:
                 out[place] = self.parts[part][row]
         else:
             for part, here in parted(which):
-                out[order[here]] = np.take(self.parts[part], local[here], axis=0, mode="clip")
+                out[order[here]] = self.parts[part][local[here]]
         return out
 
     def found(self, rows: Array) -> tuple[Array, Array]:
@@ -307,39 +305,31 @@ class Gathering:
 
 
 def _gatherer(column: Any, size: int) -> Callable[[Array], Any]:
-    if isinstance(column, Joined):
-        staged = Staging(size, column.shape[1:], column.dtype)
-        return lambda rows: column.gather(rows, staged(len(rows)))
-    if not isinstance(column, np.ndarray):
+    if not isinstance(column, (np.ndarray, Joined)):
         gather: Callable[[Array], Any] = column.gather
         return gather
-    staged = Staging(size, column.shape[1:], column.dtype)
-    if column.dtype.hasobject:
-        return column.__getitem__
-    if _is_mapped(column):
-        return lambda rows: _in_storage_order(column, rows, staged(len(rows)))
-    # clip, since the rows were checked: to raise, take would gather into a buffer first
-    return lambda rows: np.take(column, rows, axis=0, out=staged(len(rows)), mode="clip")
+    axes = _as_stored(column.parts[0] if isinstance(column, Joined) else column)
+    back = np.argsort(axes)
+    staged = Staging(size, tuple(column.shape[axis] for axis in axes[1:]), column.dtype)
+    if isinstance(column, Joined):
+        return lambda rows: column.gather(rows, staged(len(rows)).transpose(back))
+    stored = column.transpose(axes)
+    whole = stored.flags.c_contiguous and stored.flags.aligned
+    if column.dtype.hasobject or not whole:
+        return column.__getitem__  # take would copy what is not whole, all of it, for every batch
+
+    def taken(rows: Array) -> Array:
+        # clip, since the rows were checked: to raise, take would gather into a buffer first
+        took = np.take(stored, rows, axis=0, out=staged(len(rows)), mode="clip")
+        return took.transpose(back)
+
+    return taken
 
 
-def _is_mapped(column: Array | None) -> bool:
-    """Whether a column lies in a file."""
-    while isinstance(column, np.ndarray):
-        if isinstance(column, np.memmap):
-            return True
-        column = column.base
-    return isinstance(getattr(column, "obj", column), mmap.mmap)
-
-
-def _in_storage_order(column: Array, rows: Array, out: Array) -> Array:
-    """The rows in the order asked for, read in the order of the file."""
-    order = np.argsort(rows, kind="stable")
-    if column.nbytes // max(len(column), 1) < _PAGE:
-        out[order] = np.take(column, rows[order], axis=0, mode="clip")
-    else:
-        for place, row in zip(order.tolist(), rows[order].tolist(), strict=True):
-            out[place] = column[row]
-    return out
+def _as_stored(column: Array) -> tuple[int, ...]:
+    """The axes of a column in the order of memory, as far as its rows stay rows."""
+    inner = range(1, column.ndim)
+    return 0, *sorted(inner, key=lambda axis: -abs(column.strides[axis]))
 
 
 def _each(column: Any, rows: Array) -> Iterator[Any]:

@@ -20,10 +20,8 @@ from itertools import islice
 from math import ceil, inf
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import cloudpickle
-
 from jreader import errors
-from jreader._worker.frames import pickled_error, unpickled_error
+from jreader._worker.frames import pickled_error, sent, unpickled_error
 from jreader.readers import Node, Pass, Position, described
 
 T = TypeVar("T")
@@ -128,7 +126,7 @@ class Task:
         return Outcome(results, time.perf_counter() - began)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        self.packed = self.packed or cloudpickle.dumps(self.fn)
+        self.packed = self.packed or sent(self.fn)
         return _task, (self.packed, self.on)
 
     def __repr__(self) -> str:

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, wait
 from typing import Any, ParamSpec, TypeVar
 
-import cloudpickle
-
 from jreader import errors
+from jreader._worker.frames import sent
 from jreader.readers import described
 from jreader.workers.processes.crews import Crew, joined
 
@@ -71,7 +70,7 @@ class Processes(Executor):
         crew = self._joined()
         parcel = crew.parcels.of(fn)
         try:
-            arguments = cloudpickle.dumps((args, kwargs), protocol=5)
+            arguments = sent((args, kwargs))
         except Exception as error:
             error.add_note(f"the arguments of {described(fn)} cannot be sent to a worker process")
             raise

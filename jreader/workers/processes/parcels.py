@@ -16,10 +16,9 @@ from collections.abc import Callable
 from itertools import accumulate, count
 from typing import Any
 
-import cloudpickle
 import numpy as np
 
-from jreader._worker.frames import large, packed
+from jreader._worker.frames import large, packed, sent
 from jreader._worker.memory import Told, aligned, anonymous, mapped
 from jreader.readers import described
 from jreader.staging import Array
@@ -38,7 +37,7 @@ class Parcel:
         self.number, self.name = next(_numbers), described(fn)
         taken: list[pickle.PickleBuffer] = []
         try:
-            data = cloudpickle.dumps(fn, protocol=5, buffer_callback=large(taken))
+            data = sent(fn, large(taken))
         except Exception as error:
             error.add_note(
                 f"{self.name} cannot be sent to worker processes: open files, locks and "
@@ -61,7 +60,7 @@ class Parcel:
         if sum(part.nbytes for part in parts) >= _WORTH:
             self._share(parts)
         if len(parts) > 1 and not self.size:
-            self.told = Told(cloudpickle.dumps(fn))
+            self.told = Told(sent(fn))
 
     def _share(self, parts: list[Array]) -> None:
         """Puts all of it into shared memory, where there is some."""

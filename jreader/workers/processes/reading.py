@@ -11,10 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
-import cloudpickle
-
 from jreader import errors
-from jreader._worker.frames import packed, unpickled_error
+from jreader._worker.frames import packed, sent, unpickled_error
 from jreader._worker.reading import Report
 from jreader.readers import Node, Pass, Position, Reader, length, refused
 from jreader.staging import Array
@@ -123,7 +121,7 @@ class _Child(Generic[T]):
     def begin(self) -> None:
         """Starts the process."""
         try:
-            self.job = cloudpickle.dumps(self.job)
+            self.job = sent(self.job)
         except Exception as error:
             error.add_note(
                 f"{self.name}, made at {self.made_at}, cannot be sent to a process: open files, "
