@@ -23,6 +23,7 @@ from tqdm import tqdm
 
 from jreader.errors import NotResumable, place_of_caller
 from jreader.readers.messages import described
+from jreader.readers.openings import opened
 from jreader.readers.passes import Pass, Position, counted
 from jreader.readers.pictures import Line, table, under
 
@@ -198,32 +199,9 @@ def _replayed(reader: Reader[T], done: int) -> Pass[T]:
             f"{done!r} is no place in {described(reader)}, whose samples are counted: give a "
             f"position of a pass over it, or start at the beginning (at=None)."
         )
-    source = _opened(reader)
+    source, close = opened(reader)
     items, count = counted(chain(_skipped(reader, source, done), source) if done else source, done)
-    return Pass(items, count, getattr(source, "close", _nothing))
-
-
-def _opened(reader: Reader[T]) -> Iterator[T]:
-    """What a plain function gives, begun; that it cannot begin must not look like an end."""
-    try:
-        produced = reader()
-        if not hasattr(produced, "__iter__") and not hasattr(produced, "__getitem__"):
-            raise TypeError(
-                f"{described(reader)} returned {described(produced)}, which cannot be iterated: a "
-                f"reader yields its samples, or returns an iterable of them."
-            )
-        return iter(produced)
-    except StopIteration as stopped:
-        raise RuntimeError(
-            f"{described(reader)}{_written_at(reader)} raised StopIteration when it was called for "
-            f"a pass: what it asks by next() has ended. Make that anew in each call, and end a "
-            f"pass by `return`."
-        ) from stopped
-
-
-def _written_at(reader: Any) -> str:
-    code = getattr(getattr(reader, "__func__", reader), "__code__", None)
-    return f", written at {code.co_filename}:{code.co_firstlineno}," if code else ""
+    return Pass(items, count, close)
 
 
 def _skipped(reader: Reader[T], source: Iterator[T], done: int) -> Iterator[NoReturn]:
@@ -236,10 +214,6 @@ def _skipped(reader: Reader[T], source: Iterator[T], done: int) -> Iterator[NoRe
             f"Start at the beginning (at=None), or give it the data it had."
         )
     yield from ()
-
-
-def _nothing() -> None:
-    """A pass that holds nothing is closed like this."""
 
 
 def rewritten(

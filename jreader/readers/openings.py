@@ -1,0 +1,117 @@
+"""The beginning of a pass over a plain function, whose mistakes would look like its end."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, repeat
+from types import FunctionType, GeneratorType
+from typing import Any, TypeVar
+
+from jreader.errors import ReaderError
+from jreader.readers.messages import described
+
+T = TypeVar("T")
+
+
+def opened(reader: Callable[[], Iterable[T]]) -> tuple[Iterator[T], Callable[[], object]]:
+    """What a plain function gives, begun, and how to close it.
+
+    Raises:
+        TypeError: It returned what cannot be iterated.
+        RuntimeError: It raised StopIteration.
+        ReaderError: It returned a generator once more.
+    """
+    try:
+        produced = reader()
+        if not hasattr(produced, "__iter__") and not hasattr(produced, "__getitem__"):
+            raise TypeError(
+                f"{described(reader)} returned {described(produced)}, which cannot be iterated: a "
+                f"reader yields its samples, or returns an iterable of them."
+            )
+        source = iter(produced)
+    except StopIteration as stopped:
+        raise RuntimeError(
+            f"{described(reader)}{_written_at(reader)} raised StopIteration when it was called for "
+            f"a pass: what it asks by next() has ended. Make that anew in each call, and end a "
+            f"pass by `return`."
+        ) from stopped
+    del produced
+    kind = type(source)
+    close = getattr(source, "close", _nothing)
+    before = _given_before(source)
+    if isinstance(getattr(kind, "__iter__", None), FunctionType):
+        source = map(next, repeat(source))  # to ask for its iterator again may begin it again
+    if not before:
+        return source, close
+    again = ReaderError(
+        f"{described(reader)}{_written_at(reader)} returned an iterator that it has returned "
+        f"before (a {kind.__name__}), and what that gave is gone: make a new one in each "
+        f"call. For a generator function f that is Pipeline(f), or lambda: f(...), which calls it "
+        f"anew."
+    )
+    if kind is GeneratorType:
+        raise again
+    return chain(_at_least_one(source, again), source), close
+
+
+def _nothing() -> None:
+    """A pass that holds nothing is closed like this."""
+
+
+def _written_at(reader: Any) -> str:
+    code = getattr(getattr(reader, "__func__", reader), "__code__", None)
+    return f", written at {code.co_filename}:{code.co_firstlineno}," if code else ""
+
+
+def _at_least_one(source: Iterator[T], again: ReaderError) -> Iterator[T]:
+    """The first sample of an object that may begin again; there is one, if it does."""
+    for sample in source:
+        yield sample
+        return
+    raise again
+
+
+_given: dict[int, weakref.ref[Any]] = {}
+_given_unseen: deque[tuple[int, type]] = deque(maxlen=64)  # what no weak reference leads to
+
+
+def _given_before(source: Iterator[Any]) -> bool:
+    """Whether a pass over this very iterator was begun before; nothing is kept alive for it."""
+    number = id(source)
+    known = _given.get(number)
+    if known is not None and known() is source:
+        return True
+    try:
+        _given[number] = weakref.ref(source, lambda gone: _forget(number, gone))
+    except TypeError:
+        if _references(source) <= _ALONE:
+            return False  # nobody has it but this pass: its number may be that of an older one
+        seen = (number, type(source)) in _given_unseen
+        _given_unseen.append((number, type(source)))
+        return seen
+    return False
+
+
+def _forget(number: int, gone: weakref.ref[Any]) -> None:
+    if _given.get(number) is gone:
+        del _given[number]
+
+
+def _references(source: Iterator[Any]) -> int:
+    return sys.getrefcount(source)
+
+
+def _alone() -> int:
+    """The references to an iterator that nobody holds but who asks, on this interpreter."""
+
+    def asked(source: Iterator[Any]) -> int:
+        return _references(source)
+
+    source = iter(())
+    return asked(source)
+
+
+_ALONE = _alone()
