@@ -88,7 +88,7 @@ def check_number(call: str, value: object, least: int = 0) -> int:
     TypeError: firstn(reader, n) needs a whole number of at least 0 (an int), not 2.5.
     """
     needed = f"{call} needs a whole number of at least {least} (an int), not {value!r}."
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, SupportsIndex):
         raise TypeError(needed)
     try:
         number = operator.index(value)

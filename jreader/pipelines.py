@@ -216,8 +216,9 @@ class Pipeline(Node[T]):
             feed_list: The fields, as `data`; a mapping from names to places; None for feeds with
                 the tree of the samples.
             capacity: How many feeds are on the devices before they are asked for; 0 for none.
-            sharding: A Sharding, a Mesh (its first axis), a Device, a tree of them for the fields;
-                None for the default device; "host" for NumPy feeds.
+            sharding: A Sharding, a Mesh (its only axis, or the one called "data" or "batch"), a
+                PartitionSpec over the mesh of `jax.set_mesh`, a Device, a tree of them for the
+                fields; None for the default device; "host" for NumPy feeds.
             pmap: True (the local devices) or a list of D devices, for feeds of [D, n / D, ...].
             drop_last: Whether a short last batch is left out. Otherwise it is padded with zeros,
                 and every feed carries a `mask`.

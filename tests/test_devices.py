@@ -7,6 +7,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 from steps import compiled
 
+from jreader import DataLoader, Pipeline, arrays, as_function
 from jreader.devices import over, places_placement, sharding_placement
 from jreader.errors import BatchNotDivisible, FeedMismatch
 
@@ -151,10 +152,77 @@ def test_rows_that_devices_can_divide_are_taken(sharding, rows):
 
 
 @pytest.mark.parametrize(
+    ("names", "axis"),
+    [
+        (("model", "data"), "data"),
+        (("batch", "model"), "batch"),
+        (("model", "batch"), "batch"),
+        (("data", "model"), "data"),
+    ],
+)
+def test_a_mesh_of_several_axes_is_split_over_the_one_that_is_called_data_or_batch(names, axis):
+    mesh = Mesh(np.array(DEVICES).reshape(4, 2), names)
+    assert sharding_placement(mesh).target == NamedSharding(mesh, PartitionSpec(axis))
+
+
+def test_a_mesh_of_one_axis_is_split_over_it():
+    mesh = Mesh(np.array(DEVICES), ("model",))
+    assert sharding_placement(mesh).target == NamedSharding(mesh, PartitionSpec("model"))
+
+
+@pytest.mark.parametrize("names", [("model", "fsdp"), ("data", "batch"), ("Data", "x")])
+def test_a_mesh_of_several_axes_that_does_not_say_which_one_is_refused(names):
+    mesh = Mesh(np.array(DEVICES).reshape(4, 2), names)
+    with pytest.raises(ValueError, match=r'"data" or "batch".*NamedSharding\(mesh, Part') as raised:
+        sharding_placement({"x": mesh})
+    assert str(raised.value).startswith(f"sharding['x'] is a Mesh of the axes {names}, ")
+
+
+class TestAPartitionSpec:
+    @pytest.mark.parametrize("mesh", [SQUARE, jax.make_mesh((4, 2), ("data", "model"))])
+    def test_is_a_sharding_over_the_mesh_that_is_set(self, mesh):
+        with jax.set_mesh(mesh):
+            placement = sharding_placement({"image": BLOCKS, "label": PartitionSpec("data")})
+        assert placement.target == {
+            "image": NamedSharding(mesh, BLOCKS),
+            "label": NamedSharding(mesh, PartitionSpec("data")),
+        }
+
+    def test_of_an_axis_that_the_mesh_lacks_is_refused(self):
+        with jax.set_mesh(SQUARE), pytest.raises(ValueError, match="rows") as raised:
+            sharding_placement(PartitionSpec("rows"))
+        assert raised.value.__notes__ == [f"raised for sharding={PartitionSpec('rows')}"]
+
+    def test_of_a_loader_is_over_the_mesh_that_was_set_where_it_was_written(self):
+        pipeline = Pipeline(arrays(x=np.arange(16.0))).batch(8)
+        with jax.set_mesh(SQUARE):
+            loader = pipeline.load(sharding=PartitionSpec("data"))
+            places = DataLoader.from_generator().set_sample_list_generator(
+                Pipeline(arrays(np.arange(16.0))).batch(8), places=PartitionSpec("data")
+            )
+            mapped = DataLoader(range(16), batch_size=8, places=PartitionSpec("data"))
+        for made in (loader, places, mapped):
+            for feed in made:
+                array, *_ = jax.tree.leaves(feed)
+                assert array.sharding == NamedSharding(SQUARE, PartitionSpec("data"))
+
+    def test_is_a_sharding_of_as_function_too(self):
+        with jax.set_mesh(LINE):
+            data, _ = as_function(
+                Pipeline(arrays(x=np.arange(16.0))).batch(8), sharding=PartitionSpec("data")
+            )
+        assert data["x"].sharding == ROWS
+
+
+@pytest.mark.parametrize(
     ("give", "error", "words"),
     [
         (lambda: sharding_placement("cpu"), TypeError, "sharding needs"),
-        (lambda: sharding_placement(PartitionSpec("data")), TypeError, "NamedSharding\\(mesh"),
+        (lambda: sharding_placement(PartitionSpec("data")), ValueError, "under `with jax"),
+        (lambda: places_placement({"x": PartitionSpec()}), ValueError, "places\\['x'\\] is"),
+        (lambda: sharding_placement(DEVICES), TypeError, "give Mesh\\(np.array"),
+        (lambda: sharding_placement(DEVICES[:1]), TypeError, "pmap=devices"),
+        (lambda: sharding_placement({"x": DEVICES}), TypeError, r"sharding\['x'\] is a list of"),
         (lambda: sharding_placement({"x": 3}), TypeError, "sharding\\['x'\\] needs"),
         (lambda: sharding_placement([ROWS, None]), TypeError, "sharding\\[1\\] needs"),
         (lambda: sharding_placement({}), TypeError, "sharding needs"),

@@ -157,7 +157,9 @@ class TestPlans:
         with pytest.raises(ValueError, match=r"needs a buf_size: .*buf_size=1000"):
             shuffle(lambda: iter("abc"))
 
-    @pytest.mark.parametrize("seed", [1.5, "7", np.zeros(2), np.zeros((2, 2), np.uint32)])
+    @pytest.mark.parametrize(
+        "seed", [1.5, "7", True, np.True_, np.zeros(2), np.zeros((2, 2), np.uint32)]
+    )
     def test_a_seed_is_an_int_or_one_key(self, seed):
         with pytest.raises(TypeError, match=r"^seed of shuffle\("):
             shuffle(ten, 3, seed)

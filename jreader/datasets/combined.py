@@ -234,7 +234,10 @@ def random_split(dataset: Any, lengths: Sequence[float], seed: Any = None) -> li
 
 def _counts(lengths: Sequence[float], n: int) -> list[int]:
     """How many samples each part gets of n."""
-    if all(isinstance(each, SupportsIndex) and not isinstance(each, bool) for each in lengths):
+    if all(
+        isinstance(each, SupportsIndex) and not isinstance(each, (bool, np.bool_))
+        for each in lengths
+    ):
         counts = [operator.index(each) for each in lengths]  # type: ignore[arg-type]  # just seen
         if sum(counts) != n or min(counts, default=0) < 0:
             raise ValueError(

@@ -11,12 +11,12 @@ managers do not reach the thread that places.
 
 from jreader.devices.placements import (
     Placement,
-    over,
     placeable,
     places_placement,
     sharding_placement,
 )
 from jreader.devices.shares import Share
+from jreader.devices.targets import over, where_written
 from jreader.devices.transfers import guarded
 
 __all__ = [
@@ -27,4 +27,5 @@ __all__ = [
     "placeable",
     "places_placement",
     "sharding_placement",
+    "where_written",
 ]

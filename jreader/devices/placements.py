@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from itertools import compress
 from math import lcm, prod
 from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
 from jreader.devices.shares import Share
+from jreader.devices.targets import over, own, target_of
 from jreader.devices.transfers import put
 from jreader.errors import BatchNotDivisible, FeedMismatch
 from jreader.feeds.casts import unplaceable
@@ -39,12 +39,6 @@ def placeable(leaf: object) -> bool:
     (True, False, False)
     """
     return isinstance(leaf, np.ndarray) and unplaceable(leaf.dtype) is None
-
-
-@lru_cache(64)
-def over(devices: tuple[jax.Device, ...]) -> NamedSharding:
-    """The first axis dealt over devices; one object for equal devices, so jit's cache hits."""
-    return NamedSharding(Mesh(np.array(devices), ("data",)), PartitionSpec("data"))
 
 
 @dataclass(frozen=True)
@@ -301,7 +295,7 @@ def places_placement(places: Any) -> Placement:
         ValueError: A device is listed twice, or belongs to another process.
     """
     if isinstance(places, (list, tuple)) and all(isinstance(part, jax.Device) for part in places):
-        return _modes(over(_own(places)), len(places))
+        return _modes(over(own(places)), len(places))
     return sharding_placement(places, call="places")
 
 
@@ -320,43 +314,10 @@ def sharding_placement(sharding: Any = None, pmap: Any = None, call: str = "shar
         devices = jax.local_devices() if pmap is True else pmap
         if not isinstance(devices, (list, tuple)):
             raise TypeError(f"load(pmap=...) needs True or a list of devices, not {pmap!r}.")
-        return _modes(over(_own(devices)), len(devices))
+        return _modes(over(own(devices)), len(devices))
     if sharding is None or (isinstance(sharding, str) and sharding == "host"):
         return _modes(sharding, None)
-    return _modes(_target(sharding, call), None)
-
-
-def _target(sharding: Any, call: str) -> Any:
-    if isinstance(sharding, Sharding):
-        return sharding
-    if isinstance(sharding, Mesh):
-        return NamedSharding(sharding, PartitionSpec(sharding.axis_names[0]))
-    if isinstance(sharding, jax.Device):
-        return SingleDeviceSharding(_own([sharding])[0])
-    if isinstance(sharding, dict) and sharding:
-        return {name: _target(part, f"{call}[{name!r}]") for name, part in sharding.items()}
-    if isinstance(sharding, (tuple, list)) and sharding:
-        parts = [_target(part, f"{call}[{place}]") for place, part in enumerate(sharding)]
-        return tuple(parts)
-    raise TypeError(
-        f"{call} needs a jax Sharding, Mesh or Device, a tree of them, 'host', or None, not "
-        f"{sharding!r}. For a PartitionSpec give NamedSharding(mesh, spec); for pmap over a list "
-        f"of devices give places=devices, or load(pmap=devices)."
-    )
-
-
-def _own(devices: Sequence[Any]) -> tuple[jax.Device, ...]:
-    if not devices or not all(isinstance(device, jax.Device) for device in devices):
-        raise TypeError(f"a list of jax devices is needed, at least one, not {devices!r}.")
-    if len(set(devices)) < len(devices):
-        raise ValueError(f"each device may be listed once, but here: {devices!r}.")
-    others = [device for device in devices if device.process_index != jax.process_index()]
-    if others:
-        raise ValueError(
-            f"{others} belong to another process, which alone can feed them: use "
-            f"jax.local_devices(), or a sharding over all of them."
-        )
-    return tuple(devices)
+    return _modes(target_of(sharding, call), None)
 
 
 def _modes(target: Any, parts: int | None) -> Placement:

@@ -11,7 +11,7 @@ from weakref import WeakSet
 import jax
 
 from jreader import errors
-from jreader.devices import placeable
+from jreader.devices import placeable, where_written
 from jreader.feeds import FeedList, Feeds
 from jreader.loaders.agreements import TIMEOUT, Agreement, Board
 from jreader.loaders.cursors import beginning, checked, skipping
@@ -72,7 +72,8 @@ class Feeding:
         placement = source.placement()
         if source.rows and not (source.beside and placement.parts):
             placement.check(source.rows)
-        self._source, self._known = source, None
+        self._source = replace(source, places=where_written(source.places))
+        self._known = None
         return self
 
     def _plan(self) -> Plan:

@@ -114,8 +114,8 @@ def as_function(
             only move their samples; `map_batches` with functions that jax can trace.
         feed_list: The fields, as for `load`.
         sharding: Where the data go: None for the default device; a Sharding, Mesh or Device. A
-            Mesh splits the rows over its first axis: give `NamedSharding(mesh, PartitionSpec())`
-            for a copy on every device.
+            Mesh splits the rows, as for `load`: give `NamedSharding(mesh, PartitionSpec())` for a
+            copy on every device.
 
     Raises:
         TypeError: The pipeline gives no batches, or is not indexed.

@@ -1,0 +1,117 @@
+"""Targets: the shardings that arguments mean, on the thread of the user that wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+
+from jreader.readers import leaves, rebuilt
+
+
+@lru_cache(64)
+def over(devices: tuple[jax.Device, ...]) -> NamedSharding:
+    """The first axis dealt over devices; one object for equal devices, so jit's cache hits."""
+    return NamedSharding(Mesh(np.array(devices), ("data",)), PartitionSpec("data"))
+
+
+def target_of(sharding: Any, call: str) -> Any:
+    """A Sharding, or a tree of them.
+
+    Raises:
+        TypeError: It says none, as a list of devices does.
+        ValueError: It depends on a mesh that is not set, or does not say along which of its axes.
+    """
+    if isinstance(sharding, Sharding):
+        return sharding
+    if isinstance(sharding, Mesh):
+        return NamedSharding(sharding, PartitionSpec(_axis_of_rows(sharding, call)))
+    if isinstance(sharding, PartitionSpec):
+        return _over_the_mesh(sharding, call)
+    if isinstance(sharding, jax.Device):
+        return SingleDeviceSharding(own([sharding])[0])
+    if isinstance(sharding, dict) and sharding:
+        return {name: target_of(part, f"{call}[{name!r}]") for name, part in sharding.items()}
+    if isinstance(sharding, list) and sharding and all(map(_is_device, sharding)):
+        raise TypeError(
+            f"{call} is a list of {len(sharding)} devices, which does not say how a batch is split "
+            f'over them: give Mesh(np.array(devices), ("data",)) for one array along them, or '
+            f"pmap=devices for feeds of [devices, n / devices, ...]."
+        )
+    if isinstance(sharding, (tuple, list)) and sharding:
+        parts = [target_of(part, f"{call}[{place}]") for place, part in enumerate(sharding)]
+        return tuple(parts)
+    raise TypeError(
+        f"{call} needs a jax Sharding, PartitionSpec, Mesh or Device, a tree of them, 'host', or "
+        f"None, not {sharding!r}. For pmap over a list of devices give places=devices, or "
+        f"load(pmap=devices)."
+    )
+
+
+def _is_device(part: Any) -> bool:
+    return isinstance(part, jax.Device)
+
+
+def _axis_of_rows(mesh: Mesh, call: str) -> str:
+    """The axis of a mesh that batches are split along."""
+    names = mesh.axis_names
+    meant = names if len(names) == 1 else [name for name in names if name in ("data", "batch")]
+    if len(meant) != 1:
+        raise ValueError(
+            f"{call} is a Mesh of the axes {names}, and batches are split along the one that is "
+            f'called "data" or "batch": give NamedSharding(mesh, PartitionSpec({names[0]!r})) for '
+            f"another one."
+        )
+    return str(meant[0])
+
+
+def _over_the_mesh(spec: PartitionSpec, call: str) -> NamedSharding:
+    """The sharding of a bare PartitionSpec on this thread."""
+    mesh = jax.sharding.get_mesh()
+    if mesh.empty:
+        raise ValueError(
+            f"{call} is {spec}, and no mesh is set here: write that line under `with "
+            f"jax.set_mesh(mesh):`, or give NamedSharding(mesh, {spec})."
+        )
+    try:
+        return NamedSharding(mesh, spec)
+    except ValueError as error:
+        error.add_note(f"raised for {call}={spec}")
+        raise
+
+
+def where_written(sharding: Any) -> Any:
+    """The same, but for each bare PartitionSpec its sharding: another line has another mesh.
+
+    >>> where_written("host")
+    'host'
+    """
+    if isinstance(sharding, PartitionSpec):
+        return _over_the_mesh(sharding, "sharding")
+    if type(sharding) in (dict, tuple, list):
+        return rebuilt(sharding, iter([where_written(part) for part in leaves(sharding)]))
+    return sharding
+
+
+def own(devices: Sequence[Any]) -> tuple[jax.Device, ...]:
+    """Devices of this process, each of them once.
+
+    Raises:
+        TypeError: They are no devices.
+        ValueError: One is listed twice, or belongs to another process.
+    """
+    if not devices or not all(isinstance(device, jax.Device) for device in devices):
+        raise TypeError(f"a list of jax devices is needed, at least one, not {devices!r}.")
+    if len(set(devices)) < len(devices):
+        raise ValueError(f"each device may be listed once, but here: {devices!r}.")
+    others = [device for device in devices if device.process_index != jax.process_index()]
+    if others:
+        raise ValueError(
+            f"{others} belong to another process, which alone can feed them: use "
+            f"jax.local_devices(), or a sharding over all of them."
+        )
+    return tuple(devices)
