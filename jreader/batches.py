@@ -48,7 +48,7 @@ class batch(Node[Sequence[T]]):
     >>> from jreader import arrays, shuffle
     >>> digits = arrays(np.arange(5))
     >>> [samples.columns.tolist() for samples in batch(shuffle(digits, seed=1), 3)()]
-    [[1, 3, 4], [2, 0]]
+    [[2, 3, 1], [4, 0]]
 
     Args:
         reader: Any reader.

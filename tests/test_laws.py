@@ -6,6 +6,7 @@ import threading
 from itertools import islice
 
 import cloudpickle
+import pytest
 from graphs import (
     CREATORS,
     LIMIT,
@@ -216,6 +217,17 @@ def test_an_unseeded_order_below_a_cache_stays_though_no_pass_reached_its_end():
 @given(seeded)
 def test_epoch_zero_changes_nothing(recipe):
     assert see(at_epoch(recipe.build(), 0)) == see(recipe.build())
+
+
+@pytest.mark.parametrize("high", [2**32, 2**33, 2**63, 2**64 - 2**32])
+def test_epochs_that_differ_beyond_32_bits_differ(high):
+    reader = shuffle(lambda: range(60), 60, seed=1)
+    for low in (0, 1, 2**32 - 1):
+        assert see(at_epoch(reader, high + low)) != see(at_epoch(reader, low))
+        later = at_epoch(at_epoch(reader, 3), high + low)
+        assert see(later) != see(at_epoch(at_epoch(reader, 3), low))
+    with pytest.raises(ValueError, match=r"below 2\*\*64"):
+        at_epoch(reader, high + 2**64)
 
 
 @given(seeded, seeded, seeded)

@@ -101,7 +101,7 @@ class RandomSampler(Sampler):
 
     >>> sampler = RandomSampler("abcdef", seed=7)
     >>> list(sampler), sorted(sampler)
-    ([5, 2, 3, 0, 1, 4], [0, 1, 2, 3, 4, 5])
+    ([3, 2, 4, 5, 0, 1], [0, 1, 2, 3, 4, 5])
 
     Args:
         data_source: Anything with a length.
@@ -130,7 +130,8 @@ class RandomSampler(Sampler):
         """A permutation, or a draw for each place."""
         n, path = len(self.data_source), (self.seed, self.epoch, _PLACE, _WINDOW)
         if self.replacement:
-            return lambda places: np.minimum(uniform(places, *path) * n, n - 1).astype(np.intp)
+            draw = (*path, n)
+            return lambda places: np.minimum(uniform(places, *draw) * n, n - 1).astype(np.intp)
         key = orders.key(*path)
         return lambda places: orders.permutation(places, n, key)
 
@@ -145,7 +146,7 @@ class WeightedRandomSampler(Sampler):
 
     >>> sampler = WeightedRandomSampler([0.0, 1.0, 3.0], num_samples=8, seed=0)
     >>> list(sampler)
-    [1, 1, 2, 2, 1, 2, 2, 2]
+    [2, 2, 2, 2, 1, 2, 2, 2]
     >>> sorted(WeightedRandomSampler([1.0, 0.0, 3.0], 2, replacement=False, seed=0))
     [0, 2]
 
@@ -186,7 +187,7 @@ class WeightedRandomSampler(Sampler):
 
     def order(self) -> Callable[[Places], Places]:
         """A draw for each place; or all indices sorted by keys that their weights lengthen."""
-        path = (self.seed, self.epoch, _PLACE, _WINDOW)
+        path = (self.seed, self.epoch, _PLACE, _WINDOW, len(self.weights))
         if self.replacement:
             ends, last = np.cumsum(self.weights), np.flatnonzero(self.weights)[-1]
             return lambda places: np.minimum(
@@ -241,7 +242,7 @@ def uniform(places: Places, seed: int, *path: int) -> NDArray[np.float64]:
     """A number from 0 to 1 (exclusive) for each place, a function of place, seed and path alone.
 
     >>> uniform(np.arange(3), 42).round(3), uniform(np.arange(2, 3), 42).round(3)
-    (array([0.475, 0.049, 0.849]), array([0.849]))
+    (array([0.063, 0.059, 0.8  ]), array([0.8]))
     """
     key = orders.key(seed, *path, places)
     high, low = np.asarray(key.high, np.float64), np.asarray(key.low >> np.uint32(11), np.float64)

@@ -158,7 +158,7 @@ class Feeding:
         >>> from jreader import Pipeline, arrays
         >>> loader = Pipeline(arrays(x=np.arange(6) * 10)).shuffle(seed=1).batch(2).load()
         >>> loader.samples(1), [feed["x"].tolist() for feed in loader.epoch(0)][1]
-        (Samples(epoch=0, step=1, rows={'x': array([4, 2])}), [40, 20])
+        (Samples(epoch=0, step=1, rows={'x': array([5, 0])}), [50, 0])
 
         Args:
             step: What `feeds.step` is when the feed is asked for.

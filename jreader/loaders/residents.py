@@ -16,7 +16,7 @@ from jreader.loaders.cursors import Trail
 from jreader.loaders.functions import as_function
 from jreader.loaders.groups import Grouping, Source, left_out
 from jreader.loaders.passes import SKIPPED, Here
-from jreader.loaders.stages import Layout, Stages
+from jreader.loaders.stages import Layout, Stages, words
 from jreader.readers import Cursor, Pass, Position, length
 
 
@@ -38,6 +38,11 @@ class Resident:
 
     def steps(self, cursor: Cursor) -> Pass[Any]:
         """The number of the first sample of each feed; the position is that of a streaming one."""
+        if cursor["epoch"] >> 32:
+            raise ValueError(
+                f"load(resident=True) counts epochs in 32 bits, and {cursor['epoch']} has more: "
+                f"leave resident=True out, or begin at an epoch below 2**32."
+            )
         size, end = self.batch_at.batch_size, length(self.batch_at.reader) or 0
         done = self._done(cursor["position"])
         trail, steps = Trail(cursor, None), left_out(cursor)
@@ -86,7 +91,7 @@ class Resident:
         parts, target = self.placement.parts, self.placement.target
         if parts:
             feed = jax.tree.map(lambda leaf: leaf.reshape(parts, -1, *leaf.shape[1:]), feed)
-        return stages.traced(feed, Layout(self.axes, None, target), epoch, first)
+        return stages.traced(feed, Layout(self.axes, None, target), words(epoch), words(first))
 
 
 def _everywhere(placement: Placement) -> Sharding | None:

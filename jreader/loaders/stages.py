@@ -28,6 +28,7 @@ from jreader.readers import described, itself, leaves
 Randomness: TypeAlias = Literal["batch", "sample"] | None
 
 _CALL = "loader.on_device(fn, rng, seed)"
+_ZERO = np.zeros(2, np.uint32)
 
 
 @dataclass(frozen=True)
@@ -55,17 +56,41 @@ class Stage:
                 return self.fn(feed)
             words = np.array(orders.key(self.seed))
             key = jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
-            key = jax.random.fold_in(key, epoch)
+            key = _folded(key, epoch)
             if self.rng == "batch":
-                return self.fn(feed, jax.random.fold_in(key, first))
-            numbers = jnp.arange(np.prod(shape), dtype=jnp.uint32).reshape(shape) + first
-            fold = jax.random.fold_in
+                return self.fn(feed, _folded(key, first))
+            numbers = _after(first, jnp.arange(np.prod(shape), dtype=jnp.uint32).reshape(shape))
+            fold = _folded
             for _ in shape:
                 fold = jax.vmap(fold, (None, 0))
             return self.fn(feed, fold(key, numbers))
         except Exception as error:
             error.add_note(f"raised by {described(self.fn)}, given to on_device, while traced")
             raise
+
+
+def words(number: Any) -> Any:
+    """A number as its two uint32 words: to one word, epoch 2**32 would be epoch 0.
+
+    >>> words(2**32 + 7)
+    array([1, 7], dtype=uint32)
+
+    Args:
+        number: An int; or an array of jax, of one word, traced too.
+    """
+    if isinstance(number, int):
+        return np.array([number >> 32, number % 2**32], np.uint32)
+    return jnp.stack([jnp.uint32(0), number.astype(jnp.uint32)])
+
+
+def _folded(key: Any, number: Any) -> Any:
+    return jax.random.fold_in(jax.random.fold_in(key, number[0]), number[1])
+
+
+def _after(first: Any, counts: Any) -> Any:
+    """The numbers so many after the first one, as words along a last axis."""
+    low = first[1] + counts
+    return jnp.stack([first[0] + (low < counts), low], axis=-1)
 
 
 class Layout(NamedTuple):
@@ -85,7 +110,7 @@ class Stages:
         self._jitted: dict[Layout, Callable[..., Any]] = {}
 
     def traced(self, feed: Any, layout: Layout, epoch: Any, first: Any) -> Any:
-        """The feed after all of them, on the devices that it was on."""
+        """The feed after all of them, on the devices that it was on; numbers are `words`."""
         shape = leaves(feed)[0].shape[: layout.axes]
         if layout.steps is None:
             made = self._step(feed, shape, epoch, first)
@@ -105,7 +130,8 @@ class Stages:
     ) -> Any:
         """A function of feeds does not notice that they come in chunks."""
         inner = (*shape[:axis], *shape[axis + 1 :])
-        firsts = first + np.uint32(np.prod(inner)) * jnp.arange(shape[axis], dtype=jnp.uint32)
+        each = np.uint32(np.prod(inner))
+        firsts = _after(first, each * jnp.arange(shape[axis], dtype=jnp.uint32))
 
         def step(feed: Any, first: Any) -> Any:
             return self._step(feed, inner, epoch, first)
@@ -118,7 +144,7 @@ class Stages:
         target = placement.target
         if layout not in self._jitted:
             self._jitted[layout] = jax.jit(
-                lambda feed, epoch=0, first=0: self.traced(feed, layout, epoch, first)
+                lambda feed, epoch=_ZERO, first=_ZERO: self.traced(feed, layout, epoch, first)
             )
         jitted = self._jitted[layout]
         takes = itself if target is None and not guarded() else placement.put
@@ -128,7 +154,7 @@ class Stages:
                 placed = takes(feed)
                 if not self.random:
                     return jitted(placed)
-                return jitted(placed, *jax.device_put((np.uint32(epoch), np.uint32(first))))
+                return jitted(placed, *jax.device_put((words(epoch), words(first))))
 
         def told(feed: Any, epoch: int, first: int) -> Any:
             try:

@@ -14,11 +14,12 @@ from jreader import errors
 from jreader.orders.words import NARROW, integers, lifted
 from jreader.readers import described
 
-STREAM_VERSION = 1
+STREAM_VERSION = 2
 
 Number: TypeAlias = Any  # an int, or an array of integers, of NumPy or jax
 
 _PATH_END = 1 << 64
+_LENGTHS = 0x6A09E667F3BCC908  # the seed of what lengths add to keys: a number that nobody types
 
 
 class Key(NamedTuple):
@@ -59,6 +60,12 @@ def key(seed: Number, *path: Number) -> Key:
         state = _folded(state, number)
     shape = np.broadcast_shapes(*(np.shape(number) for number in numbers[len(known) :]))
     return Key(state.low.reshape(shape), state.high.reshape(shape))
+
+
+def of_length(key: Key, n: int) -> Key:
+    """The key of orders of one length: those of n and n + 1 have nothing in common."""
+    low, high = _absorbed((_LENGTHS, n))
+    return Key(lifted(key.low) ^ low, lifted(key.high) ^ high)
 
 
 def as_seed(seed: Any, call: str = "shuffle(reader)") -> int:

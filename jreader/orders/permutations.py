@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jreader import errors
-from jreader.orders.keys import Key, key
+from jreader.orders.keys import Key, key, of_length
 from jreader.orders.words import NARROW, WIDE, Words, integers, lifted
 
 Indices = TypeVar("Indices")
@@ -32,9 +32,9 @@ def permutation(indices: Indices, n: int, key: Key) -> Indices:
     for the device: an index out of range goes to a meaningless place.
 
     >>> permutation(np.arange(10), 10, key(42))
-    array([9, 8, 3, 0, 6, 5, 7, 2, 1, 4])
+    array([4, 9, 0, 7, 8, 6, 1, 5, 2, 3])
     >>> permutation(np.arange(3), 10**9, key(42))
-    array([766767570,  92871632,  36527513])
+    array([596757414, 724494133, 362674733])
 
     Args:
         indices: An array of integers from 0 to n - 1, of NumPy or jax, traced or not.
@@ -50,10 +50,11 @@ def permutation(indices: Indices, n: int, key: Key) -> Indices:
     _check_key(key)
     given, namespace = _given(indices, length, key)
     shape = np.broadcast_shapes(given.shape, key.low.shape)
+    own = of_length(key, length)
     if length > _INSERTED:
-        moved = _turned(given, _grid(length), key, namespace)
+        moved = _turned(given, _grid(length), own, namespace)
     else:
-        moved = _inserted(given, length, key, namespace)
+        moved = _inserted(given, length, own, namespace)
     return moved.reshape(shape).astype(given.dtype)  # type: ignore[no-any-return]  # NumPy's or jax's
 
 
@@ -65,7 +66,7 @@ def order(
     Together they are `permutation(np.arange(n)[start:stop], n, key)`, in memory for one block.
 
     >>> [block.tolist() for block in order(10, key(42), start=2, block=4)]
-    [[3, 0, 6, 5], [7, 2, 1, 4]]
+    [[0, 7, 8, 6], [1, 5, 2, 3]]
 
     Raises:
         TypeError, ValueError: As `permutation` does, or `key` is an array of keys.
@@ -91,7 +92,7 @@ def windows(size: int, seed: int, *path: int, first: int = 0) -> Iterator[NDArra
 
     >>> orders = windows(3, 42, 0, first=1)
     >>> [next(orders).tolist() for _ in range(4)]
-    [[1, 0, 2], [2, 1, 0], [0, 2, 1], [0, 2, 1]]
+    [[0, 1, 2], [0, 1, 2], [1, 0, 2], [2, 1, 0]]
 
     Raises:
         TypeError, ValueError: As `key` does, or `size` is not a positive int.
@@ -209,7 +210,7 @@ def _below(size: Any, size_bits: Any, hashed: Any, words: Words) -> Any:
 
 def _keys(key: Key, words: Words) -> tuple[Any, Any]:
     """The two words of a key; wide words are the two halves, in both orders."""
-    low, high = (lifted(half.astype(words.word)) for half in key)
+    low, high = (half.astype(words.word) for half in key)
     if words is NARROW:
         return low, high
     return low | high << np.uint64(32), high | low << np.uint64(32)

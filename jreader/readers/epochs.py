@@ -37,10 +37,12 @@ def at_epoch(reader: Reader[T], epoch: Any) -> Reader[T]:
         epoch: An int; or an array of jax, traced too, where only its plane is used.
 
     Raises:
-        ValueError: `epoch` is negative.
+        ValueError: `epoch` is negative, or beyond 2**64 - 1.
     """
     if isinstance(epoch, np.generic | np.ndarray) or not hasattr(epoch, "__array_namespace__"):
         epoch = errors.check_number("at_epoch(reader, epoch)", epoch)
+        if epoch >> 64:
+            raise ValueError(f"at_epoch(reader, epoch) needs an epoch below 2**64, not {epoch}.")
 
     def folded(node: Node[Any]) -> dict[str, Any]:
         before = getattr(node, "epoch", None)
@@ -52,7 +54,14 @@ def at_epoch(reader: Reader[T], epoch: Any) -> Reader[T]:
 def _folded(before: Any, epoch: Any) -> Any:
     """One number for two epochs, either of which may be an array of jax, traced or not."""
     if isinstance(before, int) and isinstance(epoch, int):
-        return (before * _FOLD + epoch) % 2**32
+        # word by word: a trace has one of them, and to it epoch 2**32 would be epoch 0
+        low = (before * _FOLD + epoch) % 2**32
+        return low | ((before >> 32) * _FOLD + (epoch >> 32)) % 2**32 << 32
+    if any(isinstance(number, int) and number >> 32 for number in (before, epoch)):
+        raise ValueError(
+            f"epochs that jax traces have 32 bits, and one of {before!r} and {epoch!r} has more: "
+            f"give ints below 2**32."
+        )
     outer, inner = (
         np.array([number], np.uint32) if isinstance(number, int) else number.astype(np.uint32)
         for number in (before, epoch)
@@ -67,7 +76,7 @@ class epochs(Node[T]):
     """`n` passes over `reader`, one after another, each shuffled anew; without `n`, endless.
 
     >>> from jreader import shuffle
-    >>> twice = epochs(shuffle(lambda: "abcd", buf_size=4, seed=0), 2)
+    >>> twice = epochs(shuffle(lambda: "abcd", buf_size=4, seed=1), 2)
     >>> passes = "".join(twice())
     >>> sorted(passes[:4]) == sorted(passes[4:]) == list("abcd"), passes[:4] == passes[4:]
     (True, False)

@@ -27,7 +27,7 @@ class shuffle(Node[T]):
     `compose(shuffle(images, seed=7), shuffle(labels, seed=7))` keeps the pairs.
 
     >>> list(shuffle(lambda: "abcdef", buf_size=3, seed=7)())
-    ['b', 'c', 'a', 'f', 'e', 'd']
+    ['a', 'c', 'b', 'e', 'd', 'f']
 
     Args:
         reader: Any reader.

@@ -9,6 +9,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jreader import DataLoader, FeedMismatch, Pipeline, arrays, batch
+from jreader.loaders.stages import Layout, Stage, Stages, words
 
 ROWS = 70
 PIXELS = np.arange(ROWS * 4, dtype=np.uint8).reshape(ROWS, 4)
@@ -125,6 +126,37 @@ def test_the_noise_moves_with_the_epoch_and_the_seed_and_goes_on_at_a_cursor():
     feeds = loader.epoch(0)
     next(feeds)
     np.testing.assert_array_equal(flat(loader.epoch(0, feeds.cursor)), first[8:])
+
+
+@pytest.mark.parametrize("rng", ["batch", "sample"])
+@pytest.mark.parametrize("chunk", [None, 2])
+def test_epoch_and_sample_2_to_the_32_are_not_number_0_again(rng, chunk):
+    def keys(feed, key):
+        return jax.random.key_data(key)
+
+    stages = Stages(Stage(keys, rng))
+    feed = np.zeros((2, 8) if chunk else 8)
+    layout = Layout(2, 0) if chunk else Layout(1)
+
+    def drawn(epoch, first):
+        made = jax.jit(lambda *at: stages.traced(feed, layout, *at))(words(epoch), words(first))
+        return {tuple(key) for key in np.asarray(made).reshape(-1, 2).tolist()}
+
+    once = len(drawn(0, 0))
+    numbers = [(0, 0), (2**32, 0), (2**32 + 1, 0), (0, 2**32), (0, 2**32 - 16)]
+    together = set.union(*(drawn(*number) for number in numbers))
+    assert len(together) == len(numbers) * once
+    if rng == "sample":  # the numbers of one feed go on beyond
+        across = drawn(3, 2**32 - 4)
+        assert len(across & drawn(3, 2**32)) == once - 4
+        assert not across & drawn(3, 0)
+
+
+def test_epochs_beyond_32_bits_are_fed_or_refused():
+    loader = pipeline().load().on_device(noisy, "sample")
+    assert not np.isin(flat(loader.epoch(2**32)), flat(loader.epoch(0))).any()
+    with pytest.raises(ValueError, match=r"epochs in 32 bits.*leave resident=True out"):
+        pipeline().load(resident=True).epoch(2**32)
 
 
 def test_one_key_for_a_batch_is_another_one_for_each_batch():

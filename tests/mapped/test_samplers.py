@@ -136,6 +136,20 @@ class TestChance:
         counts = Counter(RandomSampler(range(10), replacement=True, num_samples=50_000, seed=0))
         assert sum((counts[index] - 5000) ** 2 / 5000 for index in range(10)) < 30
 
+    @pytest.mark.parametrize(
+        "draw",
+        [
+            lambda n: RandomSampler(range(n), seed=1),
+            lambda n: RandomSampler(range(n), replacement=True, num_samples=1000, seed=1),
+            lambda n: WeightedRandomSampler(np.ones(n), 1000, seed=1),
+            lambda n: WeightedRandomSampler(np.ones(n), 1000, replacement=False, seed=1),
+            lambda n: SubsetRandomSampler(range(n), seed=1),
+        ],
+    )
+    def test_n_and_n_plus_1_indices_have_nothing_in_common(self, draw):
+        same = [one == other for one, other in zip(draw(1000), draw(1001), strict=False)]
+        assert sum(same) < 10  # one, on average
+
     def test_weights_are_frequencies(self):
         weights = np.array([1.0, 0.0, 2.0, 5.0])
         counts = Counter(WeightedRandomSampler(weights, 40_000, seed=0))

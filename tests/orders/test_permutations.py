@@ -39,6 +39,13 @@ def test_both_words_of_a_key_matter_at_every_length():
             assert same.mean() < 0.7 if n == 10 else same.mean() < 0.1, n
 
 
+@pytest.mark.parametrize("n", [8, 15, 16, 100, 255, 1000, 4096, 10**6, 2**31 - 1, 2**31, 10**12])
+def test_orders_of_n_and_n_plus_1_have_no_more_in_common_than_any_two(n):
+    some, keys = some_indices(n, 200), key(np.arange(50)[:, None])
+    same = permutation(some, n, keys) == permutation(some, n + 1, keys)
+    assert same.mean() < 2 / n + 0.001  # 1 / n, where they have nothing in common
+
+
 @pytest.mark.parametrize("n", LENGTHS + LONG)
 def test_jax_gives_the_bits_of_numpy(n):
     some = some_indices(n).astype(np.int32)
