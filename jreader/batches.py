@@ -30,7 +30,7 @@ from jreader.readers import (
     same_structure,
     start,
 )
-from jreader.readers.nodes import inputs
+from jreader.readers.nodes import declares, in_batches, inputs, own_pass
 
 T = TypeVar("T")
 
@@ -71,14 +71,12 @@ class batch(Node[Sequence[T]]):
 
     def start(self, at: Position) -> Pass[Sequence[T]]:
         """The position of `reader`."""
-        up = self._whole(at) or start(self.reader, at).in_runs(self.batch_size)
+        whole = in_batches(self.reader, self.batch_size, at)
+        up = whole or start(self.reader, at).in_runs(self.batch_size)
         if not self.drop_last:
             return up
         full = (held for held in up.items if len(held) == self.batch_size)
         return Pass(full, up.position, up.close)
-
-    def _whole(self, at: Position) -> Pass[Sequence[T]] | None:
-        return self.reader.batches(self.batch_size, at) if isinstance(self.reader, Node) else None
 
     def length(self) -> int | None:
         """The number of batches."""
@@ -150,10 +148,20 @@ def sized(reader: Reader[Any]) -> batch[Any] | None:
     """
     while isinstance(reader, Node) and not isinstance(reader, batch):
         ups = list(inputs(reader))
-        if reader.planned != "never" or len(ups) != 1:
+        if reader.planned != "never" or not declares(reader, "planned") or len(ups) != 1:
             return None
         (reader,) = ups
-    return reader if isinstance(reader, batch) else None
+    return as_batch(reader)
+
+
+def as_batch(reader: Reader[Any]) -> batch[Any] | None:
+    """The `batch` that a reader is, unless it is of a subclass that makes batches in its own way.
+
+    >>> as_batch(batch(lambda: "abc", 2)), as_batch(lambda: ["ab", "c"])
+    (batch(<lambda>, batch_size=2), None)
+    """
+    plain = isinstance(reader, batch) and type(reader).start is batch.start
+    return reader if plain and own_pass(reader) is None else None  # type: ignore[return-value]  # as just seen
 
 
 def stack(samples: Sequence[Any]) -> Any:

@@ -23,7 +23,7 @@ from jreader.readers import (
     origin,
     start,
 )
-from jreader.readers.nodes import children, drawn
+from jreader.readers.nodes import children, drawn, in_batches, native
 from jreader.readers.pictures import Line
 from jreader.transforms import cache, firstn, map_readers, shard, shuffle, skip
 from jreader.transforms.keys import keyed
@@ -111,7 +111,7 @@ class Pipeline(Node[T]):
 
     def __iter__(self) -> Iterator[T]:
         """Begins a pass."""
-        return self()
+        return native(self)
 
     def start(self, at: Position) -> Pass[T]:
         """The position of `reader`."""
@@ -127,7 +127,7 @@ class Pipeline(Node[T]):
 
     def batches(self, size: int, at: Position) -> Pass[Sequence[T]] | None:
         """Those of `reader`."""
-        return self.reader.batches(size, at) if isinstance(self.reader, Node) else None
+        return in_batches(self.reader, size, at)
 
     def peek(self) -> T:
         """The first sample; nothing that iterates notices.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import FrozenInstanceError, dataclass, field
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
@@ -19,12 +19,12 @@ from jreader.datasets.samplers import (
     indices_of,
 )
 from jreader.orders import as_seed
-from jreader.readers import Node, Pass, Position, Reader, described, start
+from jreader.readers import Node, Pass, Position, Reader, described, length, start
+from jreader.readers.nodes import native
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, eq=False, repr=False, init=False)
 class BatchSampler(batch[int]):
     """Lists of `batch_size` indices: of a data set, or of a sampler.
 
@@ -46,9 +46,7 @@ class BatchSampler(batch[int]):
         ValueError: `shuffle` comes with a sampler, which has an order.
     """
 
-    reader: Reader[int]
-    batch_size: int
-    drop_last: bool = False
+    start = batch.start  # no older than `__iter__`
 
     def __init__(
         self,
@@ -60,6 +58,9 @@ class BatchSampler(batch[int]):
         seed: Any = None,
     ) -> None:
         """Refuses what has no indices."""
+        if isinstance(sampler, int):  # torch's order: sampler, batch_size, drop_last
+            dataset, sampler, batch_size = None, dataset, sampler
+            shuffle, drop_last = False, drop_last or shuffle
         if isinstance(dataset, Sampler):
             dataset, sampler = sampler, dataset
         if (dataset is None) == (sampler is None):
@@ -84,9 +85,23 @@ class BatchSampler(batch[int]):
         )
         self.__post_init__()
 
+    @property
+    def sampler(self) -> Reader[int]:
+        """Where its indices come from."""
+        return self.reader
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Is for subclasses: a plan never changes."""
+        if type(self) is BatchSampler:
+            raise FrozenInstanceError(
+                f"a sampler never changes, so {name} cannot be set: make another one, "
+                f"BatchSampler(dataset, {name}={value!r})."
+            )
+        object.__setattr__(self, name, value)
+
     def __iter__(self) -> Iterator[Any]:
         """Begins a pass."""
-        return self()
+        return native(self)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -166,7 +181,7 @@ class DistributedBatchSampler(Node[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         """Begins a pass."""
-        return self()
+        return native(self)
 
     def set_epoch(self, epoch: int) -> NoReturn:
         """Is refused: a sampler never changes, and a loader counts epochs by itself."""
@@ -178,7 +193,7 @@ class DistributedBatchSampler(Node[list[int]]):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _share(Sampler):
+class _share(Sampler[int]):
     """The indices of one rank, batch after batch, as its batch sampler deals them."""
 
     of: DistributedBatchSampler
@@ -227,10 +242,7 @@ class _again(Node[T]):
 
     def length(self) -> int | None:
         """That of the iterable, if it tells."""
-        try:
-            return len(self.iterable)  # type: ignore[arg-type]  # or it raises
-        except (TypeError, NotImplementedError, RuntimeError):  # Paddle's way to say no
-            return None
+        return length(self.iterable)  # type: ignore[arg-type]  # it need not be called for that
 
     def __repr__(self) -> str:
         """What kind of iterable."""

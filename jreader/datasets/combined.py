@@ -43,7 +43,7 @@ class ConcatDataset(Dataset[T]):
 
     def __getitem__(self, index: SupportsIndex) -> T:
         """The sample at an index, counted through all of them."""
-        (sample,) = self.__getitems__([index])
+        (sample,) = ConcatDataset.__getitems__(self, [index])
         return sample
 
     def __getitems__(self, indices: Sequence[SupportsIndex]) -> list[T]:
@@ -138,7 +138,7 @@ class ComposeDataset(Dataset[tuple[Any, ...]]):
 
     def __getitem__(self, index: Any) -> tuple[Any, ...]:
         """The samples at an index, side by side."""
-        (sample,) = self.__getitems__([index])
+        (sample,) = ComposeDataset.__getitems__(self, [index])
         return sample
 
     def __getitems__(self, indices: Sequence[int]) -> list[tuple[Any, ...]]:
@@ -187,7 +187,7 @@ class Subset(Dataset[T]):
 
     def __getitem__(self, index: SupportsIndex) -> T:
         """The sample at the index that is at this place."""
-        (sample,) = self.__getitems__([index])
+        (sample,) = Subset.__getitems__(self, [index])
         return sample
 
     def __getitems__(self, indices: Sequence[SupportsIndex]) -> Sequence[T]:

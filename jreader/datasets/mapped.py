@@ -15,6 +15,7 @@ import numpy as np
 
 from jreader.errors import FeedMismatch
 from jreader.readers import Columns, Node, described, map_tree
+from jreader.readers.overrides import stands_for
 from jreader.sources import Table, source
 from jreader.sources.columns import mismatch
 
@@ -129,7 +130,8 @@ class TensorDataset(Dataset[tuple[Any, ...]]):
 
     def __getitems__(self, indices: Sequence[int]) -> Columns[tuple[Any, ...]]:
         """Several rows, gathered from each array at once."""
-        return Columns(self[np.asarray(indices, np.intp)])
+        rows = np.asarray(indices, np.intp)
+        return Columns(tuple(column[rows] for column in self.tensors))
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -151,13 +153,13 @@ def fetch(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
     Raises:
         FeedMismatch: `__getitems__` gave another number of samples than it was asked for.
     """
-    if isinstance(dataset, (np.ndarray, Table)):
+    if _is_rows(dataset):
         rows = np.asarray(indices, np.intp)
         if isinstance(dataset, source):  # only its plane knows whether it gives stacked rows
             return dataset.plane().take(np.where(rows < 0, rows + len(dataset), rows))
         columns = dataset if isinstance(dataset, np.ndarray) else dataset.columns
         return Columns(map_tree(lambda column: column[rows], columns))
-    if hasattr(dataset, "__getitems__"):
+    if stands_for(type(dataset), "__getitems__", "__getitem__"):
         samples: Sequence[Any] = dataset.__getitems__(indices)
         if len(samples) != len(indices):
             raise FeedMismatch(
@@ -174,7 +176,16 @@ def gathers(dataset: object) -> bool:
     >>> gathers(np.arange(3)), gathers([1, 2, 3])
     (True, False)
     """
-    return isinstance(dataset, (np.ndarray, Table)) or hasattr(dataset, "__getitems__")
+    return _is_rows(dataset) or stands_for(type(dataset), "__getitems__", "__getitem__")
+
+
+def _is_rows(dataset: object) -> bool:
+    """Whether samples are rows of columns, which nothing of a subclass's own gives otherwise."""
+    if isinstance(dataset, np.ndarray):
+        return type(dataset).__getitem__ in (np.ndarray.__getitem__, np.memmap.__getitem__)
+    return isinstance(dataset, Table) and stands_for(
+        type(dataset), "plane", "start", "__call__", "__iter__", "__getitem__"
+    )
 
 
 def fetch_one(dataset: Any, index: Any) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,18 +19,31 @@ from numpy.typing import NDArray
 from jreader import errors, orders
 from jreader.datasets.combined import whole_numbers
 from jreader.orders import as_seed
-from jreader.readers import Node, Pass, Position, counted
+from jreader.readers import Node, Pass, Position, counted, length
+from jreader.readers.nodes import native
 
+T = TypeVar("T")
 Places: TypeAlias = NDArray[np.intp]
 
 _BLOCK = 16384  # places computed at once: NumPy's call overhead vanishes
 _PLACE, _WINDOW = 1, 0  # what `shuffle` over the whole of a source has in its key
 
 
-class Sampler(Node[int]):
-    """A reader of indices: extend it as a frozen dataclass, and define `order` and `length`.
+class Sampler(Node[T]):
+    """A reader of indices: extend it, and define `__iter__` and `__len__`, as in torch and Paddle.
 
-    It can be iterated, has a length, and resumes at any place.
+    >>> class Evens(Sampler):
+    ...     def __init__(self, n):
+    ...         self.n = n
+    ...     def __iter__(self):
+    ...         return iter(range(0, self.n, 2))
+    ...     def __len__(self):
+    ...         return (self.n + 1) // 2
+    >>> list(Evens(5)), len(Evens(5))
+    ([0, 2, 4], 3)
+
+    Extended as a frozen dataclass that defines `order` and `length` instead, it goes on at any
+    place at once, and the fields `seed` and `epoch` deal each epoch anew.
 
     >>> @dataclass(frozen=True, eq=False, repr=False)
     ... class backwards(Sampler):
@@ -43,34 +56,38 @@ class Sampler(Node[int]):
     [3, 2, 1, 0]
     """
 
+    def __init__(self, data_source: Any = None) -> None:
+        """Takes a data set, or none, for subclasses that call it."""
+        self.data_source = data_source
+
     def order(self) -> Callable[[Places], Places]:
         """The function of a pass that gives the indices at an array of places."""
-        raise NotImplementedError(f"{type(self).__name__} must define order(self)")
+        raise NotImplementedError(
+            f"{type(self).__name__} must define __iter__(self), or order(self) and length(self)"
+        )
 
-    def start(self, at: Position) -> Pass[int]:
+    def start(self, at: Position) -> Pass[T]:
         """The position is the number of indices that are done."""
-        done, n = at or 0, len(self)
+        order, done, n = self.order(), at or 0, length(self) or 0
         if not 0 <= done <= n:
             raise errors.NotResumable(
                 f"cannot go on after index {done} of {self!r}: it has {n}. Start at the beginning "
                 f"(at=None), or give it the data set it had."
             )
-        order = self.order() if done < n else None
         blocks = (
             order(np.arange(begin, min(begin + _BLOCK, n))).tolist()
             for begin in range(done, n, _BLOCK)
-            if order
         )
         items, count = counted(chain.from_iterable(blocks), done)
         return Pass(items, count, lambda: None)
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self) -> Iterator[T]:
         """Begins a pass."""
-        return self()
+        return native(self)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SequenceSampler(Sampler):
+class SequenceSampler(Sampler[int]):
     """The indices of a data set from first to last.
 
     >>> list(SequenceSampler("abc"))
@@ -96,7 +113,7 @@ class SequenceSampler(Sampler):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RandomSampler(Sampler):
+class RandomSampler(Sampler[int]):
     """The indices of a data set, dealt at random.
 
     >>> sampler = RandomSampler("abcdef", seed=7)
@@ -141,7 +158,7 @@ class RandomSampler(Sampler):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class WeightedRandomSampler(Sampler):
+class WeightedRandomSampler(Sampler[int]):
     """Indices dealt at random, each as often as its weight says.
 
     >>> sampler = WeightedRandomSampler([0.0, 1.0, 3.0], num_samples=8, seed=0)
@@ -204,7 +221,7 @@ class WeightedRandomSampler(Sampler):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SubsetRandomSampler(Sampler):
+class SubsetRandomSampler(Sampler[int]):
     """Some indices, dealt at random.
 
     >>> sorted(SubsetRandomSampler([2, 3, 5], seed=0))
@@ -268,7 +285,7 @@ def _call(sampler: Node[Any]) -> str:
     return f"{type(sampler).__name__}(...)"
 
 
-def _check_drawing(sampler: Sampler, replacement: Any, num_samples: Any, n: int) -> None:
+def _check_drawing(sampler: Sampler[int], replacement: Any, num_samples: Any, n: int) -> None:
     """Refuses to draw more indices than there are."""
     errors.check_flag(f"replacement of {_call(sampler)}", replacement)
     if num_samples is None:

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jreader.batches import batch, map_batches
+from jreader.batches import as_batch, map_batches
 from jreader.devices import Placement, sharding_placement
 from jreader.feeds import FeedList, Feeds, cast
 from jreader.readers import (
@@ -123,11 +123,12 @@ def as_function(
         FeedMismatch: The columns do not fit the feed_list.
     """
     functions: list[Callable[[Any], Any]] = []
-    op = origin(pipeline, "all")
-    while isinstance(op, map_batches):
-        functions.insert(0, op.fn)
-        op = origin(op.reader, "all")
-    if not isinstance(op, batch):
+    above = origin(pipeline, "all")
+    while isinstance(above, map_batches):
+        functions.insert(0, above.fn)
+        above = origin(above.reader, "all")
+    op = as_batch(above)
+    if op is None:
         raise TypeError(
             f"{_CALL} needs batches, and {described(pipeline)} gives samples: end it with "
             f".batch(n), and .map_batches(fn) behind it."

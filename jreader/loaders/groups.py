@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from jax.sharding import NamedSharding
 
-from jreader.batches import batch, map_batches, sized
+from jreader.batches import as_batch, batch, map_batches, sized
 from jreader.devices import Placement, Share, places_placement, sharding_placement
 from jreader.errors import FeedMismatch, NotResumable, ShortEpoch
 from jreader.feeds import Feeds, padded
@@ -351,9 +351,10 @@ def _short(reader: Reader[Any]) -> bool:
     reader = origin(reader, "all")
     while isinstance(reader, fetched):
         reader = origin(reader.reader, "all")
-    if not isinstance(reader, batch) or not reader.drop_last:
+    op = as_batch(reader)
+    if op is None or not op.drop_last:
         return False
-    samples = start(reader.reader)
+    samples = start(op.reader)
     try:
         return any(True for _ in samples.items)
     finally:
@@ -366,8 +367,8 @@ def _copied(arrays: Any) -> Any:
 
 def rows_of(reader: Reader[Any]) -> int | None:
     """Samples of a full batch, where the reader was made by `batch`."""
-    reader = origin(reader, "all", "some")
-    return reader.batch_size if isinstance(reader, batch) else None
+    op = as_batch(origin(reader, "all", "some"))
+    return op.batch_size if op else None
 
 
 def batches_of(reader: Reader[Any]) -> tuple[int | None, bool | None]:
@@ -377,7 +378,8 @@ def batches_of(reader: Reader[Any]) -> tuple[int | None, bool | None]:
         return length(reader), False
     while isinstance(reader, map_batches):
         reader = origin(reader.reader, "all")
-    samples = length(reader.reader) if isinstance(reader, batch) else None
-    if not isinstance(reader, batch) or samples is None:
+    op = as_batch(reader)
+    samples = length(op.reader) if op else None
+    if op is None or samples is None:
         return length(whole), None
-    return samples // reader.batch_size, samples % reader.batch_size > 0 and not reader.drop_last
+    return samples // op.batch_size, samples % op.batch_size > 0 and not op.drop_last

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from jreader.batches import batch, sized
+from jreader.batches import as_batch, sized
 from jreader.devices import Share
 from jreader.readers import Node, Pass, Position, Reader, indexed, origin, start
 from jreader.readers.nodes import seeded
@@ -101,13 +101,13 @@ def dealt_to(reader: Reader[Any], share: Share) -> Reader[Part] | None:
 
     Functions of whole batches (`map_batches`) see whole batches on every process: None.
 
-    >>> from jreader import arrays
+    >>> from jreader import arrays, batch
     >>> digits = dealt_to(batch(arrays(np.arange(7)), 4), Share(4, ((0, 1), (3, 4))))
     >>> [(part.samples.columns.tolist(), part.total) for part in digits()]
     [([0, 3], 4), ([4], 3)]
     """
-    op = origin(reader, "all")
-    if not isinstance(op, batch) or sized(reader) is not op or op.batch_size != share.size:
+    op = as_batch(origin(reader, "all"))
+    if op is None or sized(reader) is not op or op.batch_size != share.size:
         return None
     if not found_by_place(op):
         return None
@@ -118,6 +118,7 @@ def found_by_place(reader: Reader[Any]) -> bool:
     """Whether the samples of batches are found by their place: each process has as many then.
 
     >>> from jreader import arrays
+    >>> from jreader import arrays, batch
     >>> found_by_place(batch(arrays(np.arange(7)), 4)), found_by_place(batch(lambda: "abc", 4))
     (True, False)
     """

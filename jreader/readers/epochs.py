@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 
 from jreader import errors
-from jreader.readers.nodes import Node, Reader, length, rewritten, start
+from jreader.readers.nodes import Node, Reader, drawn_by, length, rewritten, start
 from jreader.readers.passes import Pass, Position, counted
 from jreader.readers.planes import ENDLESS, Indices, Plane, dealt, indexed
 from jreader.readers.trees import leaves
@@ -45,7 +45,7 @@ def at_epoch(reader: Reader[T], epoch: Any) -> Reader[T]:
             raise ValueError(f"at_epoch(reader, epoch) needs an epoch below 2**64, not {epoch}.")
 
     def folded(node: Node[Any]) -> dict[str, Any]:
-        before = getattr(node, "epoch", None)
+        before = drawn_by(node, "epoch")
         return {} if before is None else {"epoch": _folded(before, epoch)}
 
     return rewritten(reader, folded)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import cached_property, partial
 from itertools import chain, islice
 from typing import (
     TYPE_CHECKING,
@@ -24,6 +25,7 @@ from tqdm import tqdm
 from jreader.errors import NotResumable, place_of_caller
 from jreader.readers.messages import described
 from jreader.readers.openings import opened
+from jreader.readers.overrides import stands_for
 from jreader.readers.passes import Pass, Position, counted
 from jreader.readers.pictures import Line, table, under
 
@@ -77,7 +79,10 @@ class Node(Generic[T]):
 
     def __call__(self) -> Iterator[T]:
         """Begins a pass and gives its items."""
-        return start(self).items
+        own = own_pass(self)
+        if own is None or own.__name__ == "__call__":  # asked for by `super()`
+            return native(self)
+        return iter(own())
 
     def __bool__(self) -> bool:
         """A reader is true, also an empty one: `__len__` alone would make it false."""
@@ -104,12 +109,14 @@ class Node(Generic[T]):
 
     def batches(self, size: int, at: Position) -> Pass[Sequence[T]] | None:
         """A pass in runs of `size` samples, where that is cheaper than one by one; else None."""
-        plane = self.plane()
+        plane = plane_of(self)
         return None if plane is None else plane.batches(size, at)
 
     def __getstate__(self) -> dict[str, Any]:
         """What the plan says travels; what a pass has gathered (a cache, open files) does not."""
         kept = {name: getattr(self, name) for name in _names(self)}
+        if "__dataclass_fields__" not in vars(type(self)):  # it has attributes, not fields
+            kept |= {name: value for name, value in vars(self).items() if _own(self, name)}
         return kept | {"made_at": self.made_at}
 
     def __repr__(self) -> str:
@@ -128,7 +135,7 @@ class Node(Generic[T]):
 
     def written(self, *but: object) -> Iterator[str]:
         """The arguments as they were written, but for some: functions by place, others by name."""
-        for field in fields(self):  # type: ignore[arg-type]  # every op is a dataclass
+        for field in _fields(self):
             value = getattr(self, field.name)
             parts = value if isinstance(value, tuple) and all(map(callable, value)) else (value,)
             if all(map(callable, parts)):
@@ -138,8 +145,24 @@ class Node(Generic[T]):
                 yield f"{field.name}={described(value)}"
 
 
+def _fields(node: Node[Any]) -> list[Field[Any]]:
+    """Those that it has: a subclass with an `__init__` of its own may set none of them."""
+    declared: Iterable[Field[Any]] = fields(node) if is_dataclass(node) else ()
+    return [field for field in declared if hasattr(node, field.name)]
+
+
 def _names(node: Node[Any]) -> list[str]:
-    return [field.name for field in fields(node)]  # type: ignore[arg-type]  # a dataclass
+    return [field.name for field in _fields(node)]
+
+
+def _own(node: Node[Any], name: str) -> bool:
+    """Whether an attribute is the user's, not what a pass has gathered."""
+    return name != "shelf" and not isinstance(getattr(type(node), name, None), cached_property)
+
+
+def arguments(node: Node[Any]) -> Iterator[tuple[str, Any]]:
+    """The fields of an op that its user gives, and their values."""
+    return ((field.name, getattr(node, field.name)) for field in _fields(node) if field.init)
 
 
 def _is_default(field: Field[Any], value: object) -> bool:
@@ -171,15 +194,59 @@ def start(reader: Reader[T], at: Position = None) -> Pass[T]:
     """
     if isinstance(at, str):
         raise NotResumable(at)
+    return _begun(reader, at)
+
+
+def native(reader: Node[T]) -> Iterator[T]:
+    """The items of a pass by the `start` of an op, though a subclass overrides its `__iter__`.
+
+    It is what that subclass gets of `super().__iter__()`.
+    """
+    return _begun(reader, None, inherited=True).items
+
+
+def own_pass(reader: Reader[T]) -> Callable[[], Iterable[T]] | None:
+    """The `__iter__` or `__call__` of a subclass that knows more than the `start` it inherits."""
+    kind = type(reader)
+    if not isinstance(reader, Node) or stands_for(kind, "start", "__call__", "__iter__"):
+        return None
+    name = "__iter__" if stands_for(kind, "__iter__", "__call__") else "__call__"
+    own: Callable[[], Iterable[T]] = getattr(reader, name)
+    return own
+
+
+def declares(reader: Node[Any], name: str) -> bool:
+    """Whether what a class says of itself by an attribute is still so: no pass was overridden."""
+    return stands_for(type(reader), name, "start", "__call__", "__iter__")
+
+
+def plane_of(reader: Reader[Any]) -> Plane | None:
+    """The plane of a reader, as `planes.indexed` gives it."""
+    return reader.plane() if isinstance(reader, Node) and declares(reader, "plane") else None
+
+
+def in_batches(reader: Reader[T], size: int, at: Position) -> Pass[Sequence[T]] | None:
+    """A pass in runs of `size` samples, where that is cheaper than one by one; else None."""
+    if not isinstance(reader, Node):
+        return None
+    return (reader.batches if declares(reader, "batches") else partial(Node.batches, reader))(
+        size, at
+    )
+
+
+def _begun(reader: Reader[T], at: Position, *, inherited: bool = False) -> Pass[T]:
     if not isinstance(reader, Node):
         return _replayed(reader, at or 0)
     if waits(reader):
         drawn, inner = at or (_drawn(reader), None)
         for node, draw in zip(_pinned(reader), drawn[1:] if _several(drawn) else (), strict=False):
             node.keep(draw)
-        up = start(seeded(reader, drawn), inner)
+        up = _begun(seeded(reader, drawn), inner, inherited=inherited)
         return Pass(up.items, lambda: (drawn, up.position()), up.close)
-    plane = reader.plane()
+    own = None if inherited else own_pass(reader)
+    if own is not None:
+        return _replayed(own, at or 0)
+    plane = plane_of(reader)
     try:
         return reader.start(at) if plane is None else plane.samples(at)
     except StopIteration as stopped:
@@ -301,7 +368,7 @@ def origin(reader: Reader[Any], *how: str) -> Reader[Any]:
     >>> origin(firstn(batch(lambda: "abc", 2), 1), "all", "some")
     batch(<lambda>, batch_size=2)
     """
-    while isinstance(reader, Node) and reader.hands_on in how:
+    while isinstance(reader, Node) and reader.hands_on in how and declares(reader, "hands_on"):
         (reader,) = (getattr(reader, name) for name in _names(reader) if name == "reader")
     return reader
 
@@ -312,10 +379,15 @@ def _unseeded(node: Node[Any]) -> Iterator[Node[Any]]:
         if getattr(node, "draw", 0) is None and any(map(waits, children(node))):
             yield node
         return
-    if getattr(node, "seed", 0) is None:
+    if drawn_by(node, "seed", 0) is None:
         yield node
     for child in children(node):
         yield from _unseeded(child)
+
+
+def drawn_by(node: Node[Any], name: str, default: Any = None) -> Any:
+    """The seed, or the epoch, of an op; an attribute that is no field is its user's."""
+    return getattr(node, name) if name in _names(node) else default
 
 
 def waits(reader: Reader[Any]) -> bool:
@@ -348,7 +420,7 @@ def seeded(reader: Reader[T], drawn: Position) -> Reader[T]:
         if node.pinned:
             waiting = any(True for _ in _unseeded(node))
             return {"draw": next(kept, first)} if waiting else {}
-        return {"seed": first + (next(turn) << 64)} if getattr(node, "seed", 0) is None else {}
+        return {"seed": first + (next(turn) << 64)} if drawn_by(node, "seed", 0) is None else {}
 
     return rewritten(reader, resolved)
 
@@ -360,7 +432,11 @@ def length(reader: Reader[Any]) -> int | None:
     >>> length(firstn(range(10).__iter__, 3)) is None, length(lambda: "abc") is None
     (True, True)
     """
-    if isinstance(reader, Node):
+    if isinstance(reader, Node) and stands_for(type(reader), "length", "__len__"):
         return reader.length()
-    known = hasattr(reader, "__len__") and not isinstance(reader, type)  # that of its instances
-    return len(reader) if known else None  # type: ignore[arg-type]  # as just seen
+    if isinstance(reader, type):  # that of its instances
+        return None
+    try:
+        return len(reader)  # type: ignore[arg-type]  # or it raises
+    except (TypeError, NotImplementedError, RuntimeError):  # Paddle's way to say no
+        return None

@@ -22,7 +22,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from jreader.errors import NotResumable
-from jreader.readers.nodes import Node, Reader
+from jreader.readers.nodes import Reader, plane_of
 from jreader.readers.passes import Pass, Position, counted
 from jreader.readers.trees import (
     Columns,
@@ -153,7 +153,7 @@ def indexed(reader: Reader[Any]) -> Plane | None:
     >>> indexed(shuffle(digits, seed=0)).length, indexed(filter(bool, digits)) is None
     (10, True)
     """
-    return reader.plane() if isinstance(reader, Node) else None
+    return plane_of(reader)
 
 
 def beside(planes: Sequence[Plane]) -> Plane | None:
