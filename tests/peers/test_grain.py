@@ -1,0 +1,182 @@
+"""What Grain's tests check of what has a counterpart here."""
+
+from __future__ import annotations
+
+import json
+from itertools import chain, combinations
+
+import numpy as np
+import pytest
+
+from jreader import FeedMismatch, Pipeline, arrays, batch, compose, epochs, firstn, shard, shuffle
+from jreader import start as begin
+from jreader.datasets import SequenceSampler, collate
+
+differs = pytest.mark.differs
+WINDOW = 10
+
+
+def numbers(count, first=0):
+    return arrays(np.arange(first, first + count))
+
+
+def plain(reader):
+    return [np.asarray(sample).tolist() for sample in reader()]
+
+
+def epochs_of(reader, count=2):
+    return np.reshape(plain(epochs(reader, count)), (count, -1)).tolist()
+
+
+class TestShuffle:
+    def test_each_epoch_has_every_sample_in_another_order(self):
+        first, second = epochs_of(shuffle(numbers(400), seed=42))
+        assert sorted(first) == sorted(second) == [*range(400)]
+        assert first != second
+
+    def test_a_seed_deals_again_and_another_otherwise(self):
+        first, again, other = (plain(shuffle(numbers(400), seed=n)) for n in (42, 42, 43))
+        assert first == again != other
+
+    @differs
+    @pytest.mark.parametrize("seed", [None, 2**32, 2**64 + 1])
+    def test_a_seed_may_be_large_and_none_draws_one(self, seed):
+        assert sorted(plain(shuffle(numbers(40), seed=seed))) == [*range(40)]
+
+    def test_a_negative_seed_is_refused(self):
+        with pytest.raises(ValueError, match="seed"):
+            shuffle(numbers(40), seed=-1)
+
+    @pytest.mark.parametrize("kind", ["indexed", "stream"])
+    def test_a_window_keeps_what_it_holds_and_each_is_dealt_otherwise(self, kind):
+        source = numbers(400) if kind == "indexed" else lambda: iter(range(400))
+        for dealt in epochs_of(shuffle(source, WINDOW, seed=42)):
+            windows = np.reshape(dealt, (-1, WINDOW))
+            assert np.sort(windows).ravel().tolist() == [*range(400)]
+            assert len({tuple(window % WINDOW) for window in windows}) > 30
+
+    @pytest.mark.parametrize("window", [4, None])
+    def test_a_pass_goes_on_from_each_of_its_states(self, window):
+        reader = shuffle(numbers(30), window, seed=42)
+        running, states, seen = begin(reader), [], []
+        for _ in range(30):
+            states.append(json.dumps(running.position()))
+            seen.append(int(next(running.items)))
+        for done, state in enumerate(states):
+            again = begin(reader, json.loads(state))
+            assert json.dumps(again.position()) == state
+            assert [int(n) for n in again.items] == seen[done:]
+
+    def test_the_end_stays_the_end(self):
+        items = iter(shuffle(numbers(30), WINDOW, seed=42)())
+        assert len(list(items)) == 30
+        assert [next(items, "over") for _ in range(3)] == ["over"] * 3
+
+    def test_a_slice_is_shuffled_as_what_it_holds(self):
+        dealt = Pipeline(arrays(list("abcdef"))).skip(1).firstn(4).shuffle(seed=1)
+        assert sorted(map(str, dealt)) == list("bcde")
+        assert sorted(map(str, dealt.shuffle(seed=10))) == list("bcde")
+
+
+class TestBatch:
+    @pytest.mark.parametrize(
+        ("size", "drop_last", "batches"),
+        [
+            (2, False, [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]),
+            (3, True, [[0, 1, 2], [3, 4, 5], [6, 7, 8]]),
+            (3, False, [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]),
+        ],
+    )
+    @pytest.mark.parametrize("kind", ["indexed", "stream"])
+    def test_a_short_end_is_kept_or_dropped_and_counted(self, kind, size, drop_last, batches):
+        source = numbers(10) if kind == "indexed" else lambda: iter(range(10))
+        made = batch(source, size, drop_last)
+        assert [[int(n) for n in samples] for samples in made()] == batches
+        if kind == "indexed":
+            assert len(made) == len(batches)
+
+    @pytest.mark.parametrize(("drop_last", "sizes"), [(True, [3] * 6), (False, [3, 3, 3, 1] * 2)])
+    def test_epochs_of_batches_each_have_a_short_end(self, drop_last, sizes):
+        repeated = epochs(batch(numbers(10), 3, drop_last), 2)
+        assert [len(samples) for samples in repeated()] == sizes
+        assert len(repeated) == len(sizes)
+
+    @pytest.mark.parametrize(("drop_last", "sizes"), [(True, [3] * 6), (False, [3] * 6 + [2])])
+    def test_batches_of_epochs_have_one_in_the_end(self, drop_last, sizes):
+        made = batch(epochs(numbers(10), 2), 3, drop_last)
+        batches = [[int(n) for n in samples] for samples in made()]
+        assert [len(samples) for samples in batches] == sizes
+        assert batches[3] == [9, 0, 1]
+
+    def test_one_sample_is_a_batch_of_one(self):
+        assert collate([np.array([1, 2, 3])]).shape == (1, 3)
+
+    @pytest.mark.parametrize(
+        "samples",
+        [
+            [],
+            [{"a": np.arange(3)}, {"a": np.arange(2)}],
+            [{"a": np.arange(3)}, {"b": np.array(0.5)}],
+            [{"a": 1}, {"b": 2}, {"c": True}],
+        ],
+        ids=["nothing", "shapes", "keys", "three"],
+    )
+    def test_samples_that_differ_are_refused(self, samples):
+        with pytest.raises(FeedMismatch):
+            collate(samples)
+
+    @differs
+    def test_a_padded_end_carries_a_mask(self):
+        loader = Pipeline(arrays(x=np.arange(1, 10))).batch(4).load(last="pad")
+        *_, last = loader
+        assert (last["x"].tolist(), last["mask"].tolist()) == (
+            [9, 0, 0, 0],
+            [True, False, False, False],
+        )
+
+    @differs
+    def test_what_a_filter_left_is_batched(self):
+        evens = Pipeline(numbers(10)).filter(lambda n: n % 2 == 0).batch(3)
+        assert [[int(n) for n in samples] for samples in evens] == [[0, 2, 4], [6, 8]]
+
+
+class TestZip:
+    @pytest.mark.parametrize(
+        "firsts",
+        [*chain.from_iterable(combinations(range(3), size) for size in (1, 2, 3))],
+        ids=str,
+    )
+    def test_samples_lie_side_by_side(self, firsts):
+        joined = compose(*(numbers(20, first) for first in firsts))
+        assert len(joined) == 20
+        assert [list(map(int, row)) for row in joined()] == [
+            [n + first for first in firsts] for n in range(20)
+        ]
+
+    @pytest.mark.parametrize("done", [0, 1, 5, 8])
+    def test_a_pass_goes_on_where_it_was(self, done):
+        joined = compose(
+            *(lambda first=first: iter(range(first, first + 20)) for first in range(3))
+        )
+        running = begin(joined)
+        for _ in range(done):
+            next(running.items)
+        rest = list(begin(joined, json.loads(json.dumps(running.position()))).items)
+        assert rest == [(n, n + 1, n + 2) for n in range(done, 20)]
+
+
+class TestSamplers:
+    @pytest.mark.parametrize(
+        ("n", "shares"), [(4, [[0, 2], [1, 3]]), (8, [[0, 3, 6], [1, 4, 7], [2, 5]])]
+    )
+    def test_shards_take_turns(self, n, shares):
+        for index, share in enumerate(shares):
+            assert plain(shard(numbers(n), len(shares), index)) == share
+
+    def test_as_many_for_each_are_had_by_cutting_the_rest_off(self):
+        even = [shard(firstn(numbers(8), 8 // 3 * 3), 3, index) for index in range(3)]
+        assert [len(plain(share)) for share in even] == [2, 2, 2]
+
+    @differs
+    def test_no_samples_are_an_empty_epoch(self):
+        assert list(SequenceSampler(range(0))) == []

@@ -1,0 +1,153 @@
+"""What torch's tests of its data sets check, of jreader; and the same through the real ones."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import numpy as np
+import pytest
+
+from jreader import DataLoader, Dataset, IterableDataset
+from jreader.datasets import ChainDataset, ConcatDataset, Subset, TensorDataset, random_split
+
+differs = pytest.mark.differs
+RANDOM = np.random.default_rng(0)
+IMAGES, LABELS = RANDOM.random((15, 4, 5)), RANDOM.permutation(15)
+
+
+class Counting(IterableDataset):
+    def __init__(self, count):
+        self.count = count
+
+    def __iter__(self):
+        return iter(range(self.count))
+
+    def __len__(self):
+        return self.count
+
+
+class Gathering(Dataset):
+    """Gives several samples at once, and may lose some."""
+
+    def __init__(self, lost=0):
+        self.data, self.lost = RANDOM.random(4), lost
+
+    def __getitem__(self, index):
+        return self.data[index]
+
+    def __getitems__(self, indices):
+        return self.data[indices][: len(indices) - self.lost]
+
+    def __len__(self):
+        return 4
+
+
+class TestTensorDataset:
+    def test_a_slice_of_it_has_the_rows_of_each_column(self):
+        found = TensorDataset([IMAGES, LABELS])[1:9:3]
+        assert np.array_equal(found[0], IMAGES[1:9:3])
+        assert np.array_equal(found[1], LABELS[1:9:3])
+
+
+class TestConcatDataset:
+    @pytest.mark.parametrize("parts", [[[0], [1]], [range(5), range(5)], [range(5), [], range(5)]])
+    def test_it_is_its_parts_in_turn(self, parts):
+        joined, expected = ConcatDataset(parts), [*chain.from_iterable(parts)]
+        assert (len(joined), list(joined)) == (len(expected), expected)
+        assert [joined[index] for index in range(-len(expected), 0)] == expected
+
+    def test_beyond_the_end_there_is_nothing(self):
+        with pytest.raises(IndexError):
+            ConcatDataset([range(5), range(5, 10)])[11]
+
+    @pytest.mark.parametrize("parts", [[[1], Counting(5)], [Counting(5)], [Counting(5), [1]]])
+    def test_streams_are_not_concatenated(self, parts):
+        with pytest.raises(TypeError, match="ChainDataset"):
+            ConcatDataset(parts)
+
+
+class TestChainDataset:
+    def test_what_has_indices_is_not_chained(self):
+        with pytest.raises(TypeError, match="ConcatDataset"):
+            ChainDataset([Counting(5), TensorDataset([LABELS])])
+
+
+class TestRandomSplit:
+    @pytest.mark.parametrize(
+        ("n", "lengths", "sizes"),
+        [
+            (6, [2, 4], [2, 4]),
+            (6, [0.5, 0.5], [3, 3]),
+            (3, [0.5, 0.5], [2, 1]),
+            (106, [0.1, 0.2, 0.3, 0.4], [11, 22, 31, 42]),
+            (6, [0.33, 0.67], [2, 4]),
+            (4, [0.25, 0.75], [1, 3]),
+        ],
+    )
+    def test_parts_have_their_sizes_and_share_nothing(self, n, lengths, sizes):
+        parts = random_split(range(n), lengths)
+        assert list(map(len, parts)) == sizes
+        assert sorted(chain.from_iterable(parts)) == [*range(n)]
+
+    @pytest.mark.parametrize("lengths", [[1, 2], [0.1], [1.1]])
+    def test_lengths_that_do_not_sum_up_are_refused(self, lengths):
+        with pytest.raises(ValueError, match="random_split"):
+            random_split([1, 2, 3, 4], lengths)
+
+    @pytest.mark.parametrize("lengths", [[5], [1.0]])
+    def test_indices_are_whole_numbers_of_python(self, lengths):
+        asked = []
+
+        class Asked(Dataset):
+            def __getitem__(self, index):
+                asked.append(type(index))
+                return index
+
+            def __len__(self):
+                return 5
+
+        (part,) = random_split(Asked(), lengths)
+        list(DataLoader(part))
+        assert asked == [int] * 5
+
+    @pytest.mark.parametrize("lengths", [[60, 40], [0.5, 0.5], [0.33, 0.33, 0.34]])
+    def test_a_seed_splits_again_and_asks_no_global_generator(self, lengths):
+        before = np.random.get_state()[1].tolist()  # noqa: NPY002  # the point
+        first, again, other = (random_split(range(100), lengths, seed=n) for n in (42, 42, 43))
+        assert list(map(list, first)) == list(map(list, again)) != list(map(list, other))
+        assert np.random.get_state()[1].tolist() == before  # noqa: NPY002  # likewise
+
+
+class TestSubset:
+    def test_a_subset_of_a_subset_has_the_samples_of_its_samples(self):
+        outer = Subset(TensorDataset([LABELS]), [4, 3, 2, 1])
+        assert [int(row[0]) for row in Subset(outer, [3, 0])] == [LABELS[1], LABELS[4]]
+
+    def test_it_knows_its_data_set_and_its_indices(self):
+        part = Subset("abcdef", [4, 0])
+        assert (part.dataset, list(part.indices)) == ("abcdef", [4, 0])
+
+
+def test_a_data_set_has_a_type_of_samples():
+    class Pairs(Dataset[tuple[int, str]]):
+        pass
+
+    class Stream(IterableDataset[int]):
+        pass
+
+    assert issubclass(Pairs, Dataset)
+    assert issubclass(Stream, IterableDataset)
+
+
+@pytest.mark.peers
+@pytest.mark.filterwarnings("ignore")
+class TestTheRealOnes:
+    @pytest.fixture(scope="class")
+    def data(self):
+        return pytest.importorskip("torch").utils.data
+
+    @pytest.mark.parametrize("n", [1, 3, 6, 106])
+    @pytest.mark.parametrize("lengths", [[1.0], [0.5, 0.5], [0.1, 0.2, 0.3, 0.4], [0.25, 0.75]])
+    def test_parts_are_as_long_as_theirs(self, data, n, lengths):
+        ours, theirs = random_split(range(n), lengths), data.random_split(range(n), lengths)
+        assert list(map(len, ours)) == list(map(len, theirs))

@@ -1,0 +1,299 @@
+"""What torch's tests of its loader and its workers check, of jreader."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+
+import jax
+import numpy as np
+import pytest
+from steps import stream
+
+import jreader
+from jreader import DataLoader, Dataset, IterableDataset, WorkerDied, get_worker_info
+from jreader.datasets import TensorDataset
+
+differs = pytest.mark.differs
+DATA = np.random.default_rng(0).random((100, 2, 3), "float32")
+LABELS = np.tile(np.random.default_rng(1).permutation(50), 2)
+DATASET = TensorDataset([DATA, LABELS])
+workers = pytest.mark.parametrize("workers", [0, 2])
+sizes = pytest.mark.parametrize("size", [1, 2, 3, None])
+
+
+class Counting(IterableDataset):
+    def __init__(self, count):
+        self.count = count
+
+    def __iter__(self):
+        return iter(range(self.count))
+
+    def __len__(self):
+        return self.count
+
+
+class Unfinished(Dataset):
+    """Has a length, and no samples."""
+
+    def __len__(self):
+        return 41
+
+
+class Failing(IterableDataset):
+    def __iter__(self):
+        raise RuntimeError("error in iter")
+
+
+def rows(feeds, size):
+    """The samples and labels of all feeds."""
+    images, labels = zip(*(map(np.asarray, feed) for feed in feeds), strict=True)
+    return (np.stack if size is None else np.concatenate)(images), np.hstack(labels)
+
+
+class TestOrder:
+    @workers
+    @sizes
+    def test_batches_are_the_rows_in_order(self, size, workers):
+        loader = DataLoader(DATASET, size, num_workers=workers)
+        feeds = list(loader)
+        assert len(feeds) == len(loader) == -(-100 // (size or 1))
+        images, labels = rows(feeds, size)
+        assert np.array_equal(images, DATA)
+        assert np.array_equal(labels, LABELS)
+
+    @workers
+    @sizes
+    def test_shuffled_samples_come_once_with_their_labels(self, size, workers):
+        images, labels = rows(DataLoader(DATASET, size, shuffle=True, num_workers=workers), size)
+        places = [int(np.flatnonzero((image == DATA).all((1, 2)))[0]) for image in images]
+        assert sorted(places) == [*range(100)] != places
+        assert np.array_equal(labels, LABELS[places])
+
+    @pytest.mark.parametrize("size", [8, 16, 32, 64])
+    def test_batches_of_several_workers_come_in_order(self, size):
+        feeds = stream(DataLoader(range(128), size, num_workers=2, timeout=60))
+        assert feeds == [[*range(begin, begin + size)] for begin in range(0, 128, size)]
+
+    @pytest.mark.parametrize("kind", [list, tuple])
+    @pytest.mark.parametrize(
+        ("dataset", "workers"),
+        [(range(20), 0), (range(20), 2), (Counting(20), 0)],
+        ids=["indexed", "indexed, by workers", "stream"],
+    )
+    def test_a_loader_becomes_a_list_or_a_tuple(self, dataset, workers, kind):
+        single = kind(DataLoader(dataset, batch_size=None, num_workers=workers))
+        assert single == kind(range(20))
+        assert {type(sample) for sample in single} == {int}
+        pairs = kind(DataLoader(dataset, batch_size=2, num_workers=workers))
+        assert [pair.tolist() for pair in pairs] == [[n, n + 1] for n in range(0, 20, 2)]
+
+    def test_loaders_are_iterated_in_turn(self):
+        first, second = (iter(DataLoader(range(9), num_workers=count)) for count in (0, 2))
+        drawn = [int(next(each)[0]) for each in (first, first, second, second, first, second)]
+        assert drawn == [0, 1, 0, 1, 2, 2]
+
+
+class TestLengths:
+    @pytest.mark.parametrize(
+        ("size", "drop_last", "length"),
+        [(1, False, 10), (1, True, 10), (2, False, 5), (2, True, 5), (3, False, 4), (3, True, 3)],
+    )
+    @pytest.mark.parametrize("dataset", [range(10), Counting(10)], ids=["indexed", "stream"])
+    def test_they_are_the_number_of_feeds(self, dataset, size, drop_last, length):
+        loader = DataLoader(dataset, size, drop_last=drop_last)
+        assert len(loader) == len(list(loader)) == length
+
+    def test_a_stream_in_sevens_has_a_short_end_or_none(self):
+        whole = [[*range(7)], [*range(7, 14)], [*range(14, 20)]]
+        assert stream(DataLoader(Counting(20), 7)) == whole
+        assert stream(DataLoader(Counting(20), 7, drop_last=True)) == whole[:2]
+
+
+class TestArguments:
+    @pytest.mark.parametrize(
+        "options",
+        [{"num_workers": -1}, {"timeout": -1}, {"batch_size": None, "drop_last": True}],
+        ids=str,
+    )
+    def test_what_cannot_be_is_refused(self, options):
+        with pytest.raises(ValueError, match="DataLoader"):
+            DataLoader(DATASET, **options)
+
+    @differs
+    def test_how_processes_begin_is_not_chosen(self):
+        with pytest.raises(TypeError, match="multiprocessing_context"):
+            DataLoader(DATASET, num_workers=1, multiprocessing_context="fork")
+
+
+class TestErrors:
+    @workers
+    def test_of_a_stream_that_begins_keep_their_message(self, workers):
+        with pytest.raises(RuntimeError, match="error in iter"):
+            list(DataLoader(Failing(), num_workers=workers))
+
+    def test_of_worker_init_fn_too(self):
+        def failing(number):
+            raise RuntimeError("error in worker_init_fn")
+
+        with pytest.raises(RuntimeError, match="error in worker_init_fn"):
+            list(DataLoader(DATASET, num_workers=2, worker_init_fn=failing))
+
+    @differs
+    @workers
+    def test_the_first_one_ends_the_pass(self, workers):
+        """Torch's iterator goes on, with another error for each batch."""
+        feeds = iter(DataLoader(Unfinished(), 2, shuffle=True, num_workers=workers))
+        with pytest.raises(NotImplementedError, match="__getitem__"):
+            next(feeds)
+        assert next(feeds, "over") == "over"
+
+    def test_a_worker_that_crashes_is_an_error_that_says_by_which_signal(self):
+        class Crashing(Dataset):
+            def __getitem__(self, index):
+                os.kill(os.getpid(), signal.SIGSEGV)
+
+            def __len__(self):
+                return 10
+
+        with pytest.raises(WorkerDied, match=r"SIGSEGV|-11|signal 11"):
+            next(iter(DataLoader(Crashing(), 2, num_workers=1)))
+
+    def test_one_in_the_loop_is_the_users_own_beside_large_batches_of_indices(self):
+        def loop():
+            for feed in DataLoader(np.zeros((200_000, 0)), 40_960, num_workers=1):
+                assert feed.size == 0
+                raise RuntimeError("mine")
+
+        with pytest.raises(RuntimeError, match="mine"):
+            loop()
+
+
+class TestWorkers:
+    def test_they_know_their_number_and_the_program_is_none(self):
+        class Asking(Dataset):
+            def __getitem__(self, index):
+                info = get_worker_info()
+                return info.id, info.num_workers, os.getpid(), self.value
+
+            def __len__(self):
+                return 8
+
+        def begin(number):
+            info = get_worker_info()
+            assert number == info.id < info.num_workers
+            assert not hasattr(info.dataset, "value")
+            info.dataset.value = number * 10
+
+        dataset = Asking()
+        assert get_worker_info() is None
+        feeds = stream(DataLoader(dataset, 1, num_workers=2, worker_init_fn=begin))
+        assert get_worker_info() is None
+        assert not hasattr(dataset, "value")
+        for (number,), (count,), (pid,), (value,) in feeds:
+            assert (count, value) == (2, number * 10)
+            assert number in (0, 1)
+            assert pid != os.getpid()
+
+    @differs
+    def test_what_they_know_is_read_only_and_says_what_it_is(self):
+        """An AttributeError, as of any frozen object; torch's and Paddle's is a RuntimeError."""
+
+        def begin(number):
+            info = get_worker_info()
+            for name in ("id", "a"):
+                with pytest.raises(AttributeError):
+                    setattr(info, name, 3999)
+            assert all(
+                f"{name}=" in repr(info) for name in ("id", "num_workers", "seed", "dataset")
+            )
+
+        assert stream(DataLoader([1, 2], 2, num_workers=1, worker_init_fn=begin)) == [[1, 2]]
+
+    def test_what_worker_init_fn_sets_holds_in_a_stream(self):
+        (expected, *_) = os.sched_getaffinity(0)
+
+        class Affinity(IterableDataset):
+            def __iter__(self):
+                return iter(os.sched_getaffinity(0))
+
+        loader = DataLoader(
+            Affinity(), num_workers=2, worker_init_fn=lambda _: os.sched_setaffinity(0, [expected])
+        )
+        assert stream(loader) == [[expected]]
+
+    @differs
+    def test_a_stream_has_one_worker_however_many_there_are(self):
+        class OfEach(IterableDataset):
+            """Has another number of samples in each worker."""
+
+            def __iter__(self):
+                info = get_worker_info()
+                assert (info.id, info.num_workers) == (0, 1)
+                return iter(range((4, 20, 0)[info.id]))
+
+        assert stream(DataLoader(OfEach(), 7, num_workers=3)) == [[0, 1, 2, 3]]
+
+    def test_those_that_persist_keep_the_data_set_they_were_given(self):
+        class Started(Dataset):
+            start = 0
+
+            def __init__(self):
+                self.start = 0
+
+            def __getitem__(self, index):
+                assert self.start == 0
+                return index
+
+            def __len__(self):
+                return 4
+
+        dataset = Started()
+        loader = DataLoader(dataset, 2, num_workers=2, persistent_workers=True)
+        for epoch in range(3):
+            assert stream(loader) == [[0, 1], [2, 3]]
+            dataset.start = epoch
+
+    def test_a_program_that_leaves_its_loop_ends_well(self, python):
+        ran = python(
+            """
+            import numpy as np
+            import jreader
+            class Random(jreader.IterableDataset):
+                def __iter__(self):
+                    yield from np.random.default_rng(0).random((64, 28, 28))
+            loader = jreader.DataLoader(Random(), 16, num_workers=2, persistent_workers=True)
+            for _ in loader:
+                break
+            """
+        )
+        assert (ran.stdout, ran.stderr) == ("", "")
+
+    @differs
+    def test_arrays_of_a_library_are_used_in_workers_after_the_program_used_them(self):
+        """No process is forked: the locks of the program's threads do not reach it."""
+
+        class Convolved(Dataset):
+            def __getitem__(self, index):
+                return np.convolve(np.ones(24_000), np.ones(2), "valid").sum()
+
+            def __len__(self):
+                return 1
+
+        jax.block_until_ready(jax.numpy.convolve(np.ones(24_000), np.ones(2)))
+        (feed,) = DataLoader(Convolved(), num_workers=1)
+        assert feed.tolist() == [2 * 23_999]
+
+
+class TestShuffledStreams:
+    @pytest.mark.parametrize("window", [5, 20, 33])
+    def test_a_window_deals_every_epoch_anew_and_by_its_seed(self, window):
+        def dealt(seed):
+            loader = jreader.Pipeline(Counting(100)).shuffle(window, seed=seed).batch(1).load()
+            return [[int(feed[0]) for feed in loader] for _ in range(2)]
+
+        epochs, again, other = dealt(123), dealt(123), dealt(321)
+        assert epochs == again != other
+        assert epochs[0] != epochs[1]
+        assert Counter(epochs[0]) == Counter(other[1]) == Counter(range(100))

@@ -1,0 +1,120 @@
+"""What torch's tests of its samplers check, of jreader; and the same through the real ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain
+
+import numpy as np
+import pytest
+from steps import stream
+
+from jreader import DataLoader, Pipeline, arrays
+from jreader.datasets import (
+    DistributedBatchSampler,
+    RandomSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+
+differs = pytest.mark.differs
+HUNDRED = range(100)
+WEIGHTS = [0.1, 0.9, 0.4, 0.7, 3.0, 0.6]
+BATCHES = [[0, 1], [2, 3, 4], [5, 6], [7, 8, 9], [10, 11], [12, 13, 14]]
+
+SEEDED = {
+    "with replacement": lambda: RandomSampler(HUNDRED, True, 5, seed=42),  # noqa: FBT003  # by place, as there
+    "without": lambda: RandomSampler(HUNDRED, seed=42),
+    "weighted": lambda: WeightedRandomSampler(WEIGHTS, 5, seed=42),
+    "weighted, without": lambda: WeightedRandomSampler(WEIGHTS, 5, replacement=False, seed=42),
+    "subset": lambda: SubsetRandomSampler(range(10), seed=42),
+}
+
+
+class TestRandomSampler:
+    def test_with_replacement_some_come_again(self):
+        sampler = RandomSampler(HUNDRED, replacement=True, num_samples=101)
+        counts = Counter(sampler)
+        assert len(sampler) == sum(counts.values()) == 101
+        assert max(counts.values()) > 1
+        assert set(counts) <= set(HUNDRED)
+
+    @pytest.mark.parametrize("count", [None, 99])
+    def test_without_replacement_none_does(self, count):
+        counts = Counter(RandomSampler(HUNDRED, num_samples=count))
+        assert (len(counts), max(counts.values())) == (count or 100, 1)
+
+    @differs
+    @pytest.mark.parametrize("count", [101, 200])
+    def test_more_than_there_are_need_replacement_or_epochs(self, count):
+        """Torch deals one permutation after another, as Paddle does not."""
+        with pytest.raises(ValueError, match="give replacement=True"):
+            RandomSampler(HUNDRED, num_samples=count)
+        assert len(list(DataLoader(HUNDRED, shuffle=True).steps(count))) == count
+
+    def test_a_flag_that_is_none_is_refused(self):
+        with pytest.raises(TypeError, match="replacement"):
+            RandomSampler(HUNDRED, replacement=0)
+
+
+class TestSeeds:
+    @pytest.mark.parametrize("make", SEEDED.values(), ids=SEEDED)
+    def test_a_seed_deals_again(self, make):
+        assert list(make()) == list(make())
+
+    @pytest.mark.parametrize("make", SEEDED.values(), ids=SEEDED)
+    def test_two_passes_at_once_are_each_the_whole(self, make):
+        sampler = make()
+        pairs = list(zip(sampler, sampler, strict=True))
+        assert [one for one, _ in pairs] == [two for _, two in pairs] == list(sampler)
+
+    @pytest.mark.parametrize("workers", [0, 2])
+    def test_a_seeded_loader_shuffles_again(self, workers):
+        def dealt():
+            return stream(DataLoader(HUNDRED, shuffle=True, seed=42, num_workers=workers))
+
+        assert dealt() == dealt()
+
+
+class TestLoaders:
+    @pytest.mark.parametrize("workers", [0, 2])
+    def test_any_iterable_of_batches_is_a_batch_sampler(self, workers):
+        batches = [tuple(indices) for indices in BATCHES]
+        loader = DataLoader(HUNDRED, batch_sampler=batches, num_workers=workers)
+        assert len(loader) == 6
+        assert stream(loader) == BATCHES
+
+
+class TestDistributed:
+    @pytest.mark.parametrize("rank", [3, -1])
+    def test_a_rank_beyond_is_refused(self, rank):
+        with pytest.raises(ValueError, match="rank"):
+            DistributedBatchSampler(range(10), 1, 3, rank)
+
+    def test_with_drop_last_nothing_comes_twice(self):
+        shares = [
+            DistributedBatchSampler(range(9), 2, 4, rank, drop_last=True) for rank in range(4)
+        ]
+        scanned = [*chain.from_iterable(chain.from_iterable(shares))]
+        assert len(scanned) == len(set(scanned)) == 8
+
+    @differs
+    def test_every_nth_sample_is_what_shard_deals(self):
+        """Torch's DistributedSampler; jreader's, as Paddle's, deals whole batches."""
+        for rank in range(3):
+            share = Pipeline(arrays(np.arange(9))).shard(3, rank)
+            assert [int(n) for n in share] == [*range(rank, 9, 3)]
+
+
+@pytest.mark.peers
+@pytest.mark.filterwarnings("ignore")
+class TestTheRealOnes:
+    @pytest.fixture(scope="class")
+    def data(self):
+        return pytest.importorskip("torch").utils.data
+
+    @pytest.mark.parametrize("arguments", [(-1,), (0,), (2.5,), (True,), (5, "yes")])
+    def test_what_they_refuse_is_refused(self, data, arguments):
+        for samplers in (data.WeightedRandomSampler, WeightedRandomSampler):
+            with pytest.raises((ValueError, TypeError)):
+                samplers(WEIGHTS, *arguments)
