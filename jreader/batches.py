@@ -177,7 +177,7 @@ def stack(samples: Sequence[Any]) -> Any:
     """
     if isinstance(samples, Columns):
         return samples.columns
-    if not samples:
+    if len(samples) == 0:  # an array has no truth of its own
         raise errors.FeedMismatch("an empty batch cannot be stacked: give at least one sample")
     return _stacked(list(samples), "a sample", _column)
 
@@ -195,7 +195,7 @@ def collate(samples: Sequence[Any]) -> Any:
     """
     if isinstance(samples, Columns):
         return map_tree(_texts_or_array, samples.columns)
-    if not samples:
+    if len(samples) == 0:  # an array has no truth of its own
         raise errors.FeedMismatch("an empty batch cannot be collated: give at least one sample")
     return _stacked(list(samples), "a sample", _texts_or_column)
 

@@ -293,6 +293,11 @@ def _indexed(call: str, datasets: Iterable[Any]) -> tuple[Any, ...]:
 
 def _within(index: SupportsIndex, n: int, dataset: object) -> int:
     """An index from 0 to n - 1; negative ones count from the end."""
+    if isinstance(index, slice):
+        raise TypeError(
+            f"{described(dataset)} takes an index, not a slice: a part of it is "
+            f"Subset(dataset, {range(n)[index]})."
+        )
     place = operator.index(index)
     if not -n <= place < n:
         raise IndexError(f"index {place} is beyond {described(dataset)}, which has {n} samples.")

@@ -182,5 +182,5 @@ class TestTheRealOnes:
     @pytest.mark.parametrize("lengths", [[3, 8], [8], [], [-0.2, 1.2], [0.5, 0.6]])
     def test_what_they_refuse_is_refused(self, io, lengths):
         for split in (random_split, io.random_split):
-            with pytest.raises(ValueError, match="random_split|[Ss]um|not between"):
+            with pytest.raises(ValueError, match=r"random_split|[Ss]um|not between"):
                 split(range(5), lengths)

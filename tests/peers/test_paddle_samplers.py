@@ -12,6 +12,7 @@ from jreader.datasets import (
     BatchSampler,
     DistributedBatchSampler,
     RandomSampler,
+    Sampler,
     SequenceSampler,
     SubsetRandomSampler,
     WeightedRandomSampler,
@@ -30,6 +31,25 @@ def weights(total, positive):
 
 
 class TestSampler:
+    def test_one_that_is_not_extended_has_no_indices(self):
+        with pytest.raises(NotImplementedError):
+            iter(Sampler(HUNDRED))
+
+    def test_one_that_is_extended_needs_no_more_than_iter(self):
+        class Backwards(Sampler):
+            def __init__(self, data_source):
+                self.data_source = data_source
+
+            def __iter__(self):
+                return iter(range(len(self.data_source) - 1, -1, -1))
+
+            def __len__(self):
+                return len(self.data_source)
+
+        sampler = BatchSampler(sampler=Backwards(range(5)), batch_size=2)
+        assert list(sampler) == list(sampler) == [[4, 3], [2, 1], [0]]
+        assert len(sampler) == 3
+
     def test_a_sequence_sampler_counts(self):
         assert list(SequenceSampler(HUNDRED)) == [*HUNDRED]
         assert len(SequenceSampler(HUNDRED)) == 100
@@ -92,6 +112,13 @@ class TestBatchSampler:
         together = [*chain.from_iterable(batches)]
         assert len(set(together)) == (992 if drop_last else 1000)
         assert (together == [*islice(THOUSAND, len(together))]) != ("shuffle" in given)
+
+    @pytest.mark.parametrize("drop_last", [False, True])
+    def test_torchs_arguments_by_place_are_understood(self, drop_last):
+        spelled = BatchSampler(SequenceSampler(THOUSAND), 32, drop_last)
+        assert list(spelled) == list(
+            BatchSampler(sampler=SequenceSampler(THOUSAND), batch_size=32, drop_last=drop_last)
+        )
 
     def test_a_sampler_is_not_shuffled(self):
         with pytest.raises(ValueError, match="has an order"):

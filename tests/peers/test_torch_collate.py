@@ -99,6 +99,19 @@ class TestStructures:
         with pytest.raises(FeedMismatch, match="one structure"):
             collate([["X"], ["X", "X"]][::turned])
 
+    def test_an_array_of_strings_is_its_strings(self):
+        assert collate(np.array(["a", "b", "c"])) == ["a", "b", "c"]
+
+    @differs
+    @pytest.mark.parametrize(
+        "samples",
+        [np.array([object()] * 3), np.array([[[object()] * 3]]), [object(), object()]],
+        ids=["row", "nested", "list"],
+    )
+    def test_objects_that_no_array_holds_are_refused_by_name(self, samples):
+        with pytest.raises(FeedMismatch, match="object"):
+            collate(samples)
+
     @differs
     def test_keys_that_later_samples_add_are_not_dropped_in_silence(self):
         with pytest.raises(FeedMismatch, match="one structure"):

@@ -119,6 +119,13 @@ class TestRandomSplit:
 
 
 class TestSubset:
+    @differs
+    @pytest.mark.parametrize("dataset", [Subset(range(5), [3, 1, 4]), ConcatDataset(["ab", "c"])])
+    def test_a_slice_of_it_is_spelled_as_a_subset(self, dataset):
+        with pytest.raises(TypeError, match=r"a part of it is Subset\(dataset, range\(1, 3\)\)"):
+            dataset[1:]
+        assert list(Subset(dataset, range(1, 3))) == list(dataset)[1:]
+
     def test_a_subset_of_a_subset_has_the_samples_of_its_samples(self):
         outer = Subset(TensorDataset([LABELS]), [4, 3, 2, 1])
         assert [int(row[0]) for row in Subset(outer, [3, 0])] == [LABELS[1], LABELS[4]]

@@ -11,8 +11,10 @@ from steps import stream
 
 from jreader import DataLoader, Pipeline, arrays
 from jreader.datasets import (
+    BatchSampler,
     DistributedBatchSampler,
     RandomSampler,
+    SequenceSampler,
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
@@ -112,6 +114,13 @@ class TestTheRealOnes:
     @pytest.fixture(scope="class")
     def data(self):
         return pytest.importorskip("torch").utils.data
+
+    @pytest.mark.parametrize("n", [0, 1, 31, 32, 33])
+    @pytest.mark.parametrize("drop_last", [False, True])
+    def test_batches_of_a_sampler_are_theirs(self, data, n, drop_last):
+        ours = BatchSampler(SequenceSampler(range(n)), 32, drop_last)
+        theirs = data.BatchSampler(data.SequentialSampler(range(n)), 32, drop_last)
+        assert (list(ours), len(ours)) == (list(theirs), len(theirs))
 
     @pytest.mark.parametrize("arguments", [(-1,), (0,), (2.5,), (True,), (5, "yes")])
     def test_what_they_refuse_is_refused(self, data, arguments):
