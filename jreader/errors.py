@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+import warnings
 from numbers import Real
 from threading import TIMEOUT_MAX
 from typing import Any, SupportsIndex
@@ -71,11 +72,24 @@ def place_of_caller() -> str:
     while frame and frame.f_globals.get("__name__", "").partition(".")[0] == "jreader":
         frame = frame.f_back
     if frame is None:
-        return "an unknown place"
+        return "an unknown place:0"
     notebook = frame.f_globals.get("get_ipython")  # where files have names that nobody has seen
     name_of = getattr(getattr(notebook and notebook(), "compile", None), "format_code_name", None)
     cell = name_of and name_of(frame.f_code.co_filename)
     return f"{' '.join(cell) if cell else frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def warn(text: str, made_at: str = "") -> None:
+    """Warns the user, at the line that called, or at the one where an op was made.
+
+    Python shows it once for each such line, and filters it like any UserWarning.
+    """
+    place, _, line = (made_at or place_of_caller()).rpartition(":")
+    seen = _warned.setdefault(place, {})
+    warnings.warn_explicit(text, UserWarning, place, int(line or 0), registry=seen)
+
+
+_warned: dict[str, dict[Any, Any]] = {}  # what Python asks whether it has shown a text
 
 
 def check_number(call: str, value: object, least: int = 0) -> int:

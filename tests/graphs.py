@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from samples import kept_in_order
 
 import jreader
 from jreader import datasets
@@ -186,6 +187,8 @@ class Recipe:
         names = list(inspect.signature(op).parameters)
         variadic = inspect.signature(op).parameters.get("readers")
         first = [FUNCTIONS.get(op.__name__, tagged)] if names[0] in FUNCTION_NAMES else []
+        if given.get("buf_size") in (0, 1):
+            return kept_in_order(readers[0], **given)
         if variadic is None:
             return op(*first, readers[0], **given)
         if variadic.kind is variadic.VAR_POSITIONAL:

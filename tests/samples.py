@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jreader import Reader, start
+from jreader import Reader, shuffle, start
 
 
 def everything(reader: Reader[Any]) -> list[Any]:
@@ -40,6 +40,12 @@ def check_resumes_everywhere(reader: Reader[Any]) -> None:
         for ended in (second, third):
             assert list(start(reader, json.loads(json.dumps(ended.position()))).items) == []
         first.close()
+
+
+def kept_in_order(reader: Reader[Any], buf_size: int = 1, seed: Any = 0) -> shuffle[Any]:
+    """A shuffle of windows too small to deal, which says so."""
+    with pytest.warns(UserWarning, match="keeps the order"):
+        return shuffle(reader, buf_size, seed)
 
 
 def ends(items: Iterator[Any]) -> tuple[list[Any], BaseException]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from graphs import canonical
+from samples import kept_in_order
 
 import jreader
 from jreader import (
@@ -51,7 +52,7 @@ THROUGH = {
         lambda row: row[0], compose(map_readers(lambda sample: (sample,), reader))
     ),
     "chain": chain,
-    "shuffle": lambda reader: shuffle(reader, 1),
+    "shuffle": kept_in_order,
     "firstn": lambda reader: firstn(reader, 99),
     "skip": lambda reader: skip(reader, 0),
     "shard": lambda reader: shard(reader, 1, 0),

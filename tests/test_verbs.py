@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import threading
 from itertools import count, islice, product
 
@@ -180,8 +181,18 @@ class TestChain:
 
 class TestShuffle:
     @pytest.mark.parametrize("size", [0, 1])
-    def test_windows_of_nothing_and_of_one_keep_the_order(self, size):
-        assert list(shuffle(ten, size, seed=3)()) == [*range(10)]
+    def test_windows_of_nothing_and_of_one_keep_the_order_with_a_warning(self, size):
+        with pytest.warns(UserWarning, match=r"keeps the order\. Give buf_size=1000, or ") as told:
+            plan = shuffle(ten, size, seed=3)
+        assert told[0].filename == __file__
+        assert linecache.getline(__file__, told[0].lineno).strip().startswith("plan = shuffle")
+        assert list(plan()) == list(jreader.at_epoch(plan, 2)()) == [*range(10)]
+
+    @pytest.mark.parametrize("seed", [0, 1])
+    def test_a_seed_that_is_taken_for_the_size_is_guessed(self, seed):
+        rows = jreader.Pipeline(jreader.arrays(np.arange(10)))
+        with pytest.warns(UserWarning, match=rf"keeps the order: was seed={seed} meant\?"):
+            rows.shuffle(seed)
 
     @pytest.mark.parametrize("size", [2, 5, 10, 100, None])
     def test_every_window_holds_what_it_held(self, size):

@@ -32,7 +32,7 @@ class shuffle(Node[T]):
     Args:
         reader: Any reader.
         buf_size: Samples per window; None for the whole reader, whose length must be known. 0 and 1
-            keep the order, as in Paddle.
+            keep the order, as in Paddle, with a warning.
         seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws
             anew for each pass, which can be resumed all the same.
 
@@ -61,6 +61,13 @@ class shuffle(Node[T]):
             )
         if self.seed is not None:
             object.__setattr__(self, "seed", orders.as_seed(self.seed, call))
+        if self.buf_size in (0, 1):
+            meant = "." if self.seed is not None else f": was seed={self.buf_size} meant?"
+            errors.warn(
+                f"shuffle(reader, buf_size={self.buf_size}) deals windows of {self.buf_size} "
+                f"samples, and so keeps the order{meant} Give buf_size=1000, or seed=0 alone for "
+                f"the whole of a reader with a length; to keep the order, leave shuffle out."
+            )
 
     def start(self, at: Position) -> Pass[T]:
         """The position is (position before the window, window, how many of it were dealt)."""
