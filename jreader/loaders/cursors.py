@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from typing import Any
 
-from jreader.errors import NotResumable, check_number
+from jreader.errors import NotResumable
 from jreader.orders import STREAM_VERSION
-from jreader.readers import Cursor, Plan, Position
+from jreader.readers import Cursor, Plan
 from jreader.readers.fingerprints import text_hash
 
-FORMAT = 1
+FORMAT = 2
 _NEEDED = {*Cursor.__annotations__}
+_SHOWN = ("epoch", "step", "samples", "position", "digest", "skipped")
 _ANEW = "Resume with the pipeline that wrote it, or begin anew, without at=."
 
 
@@ -31,6 +33,7 @@ def beginning(epoch: int) -> Cursor:
         plan=Plan(ops=[], functions=[]),
         format=FORMAT,
         stream_version=STREAM_VERSION,
+        check="",
     )
 
 
@@ -97,91 +100,107 @@ def skipping(cursor: Cursor, steps: Any) -> Cursor:
     return {**cursor, "skipped": sorted(known + added)}
 
 
-def checked(cursor: Any, plan: Plan | None = None) -> Cursor:
-    """A cursor, refused where it is none, damaged, of another version, or of another plan.
+def sealed(cursor: Cursor) -> Cursor:
+    """The cursor as it is handed out: with a check of all of its parts.
+
+    >>> sealed(beginning(2))["check"] == sealed(beginning(3))["check"]
+    False
+    """
+    return {**cursor, "check": _check_of(cursor)}
+
+
+def checked(cursor: Any) -> Cursor:
+    """A cursor, refused where it is none, was changed, or is of another version.
 
     Raises:
-        ValueError: It is no cursor, or its parts contradict one another.
-        TypeError: A part is of the wrong kind.
-        NotResumable: It is of another plan or version.
+        ValueError: It is no cursor, or not as it was written.
+        NotResumable: It is of another version.
     """
-    if not isinstance(cursor, dict) or (missing := _NEEDED - set(cursor)):
-        lacks = f" It lacks {sorted(missing)}." if isinstance(cursor, dict) else ""
+    lacks = _NEEDED.difference(cursor) if isinstance(cursor, dict) else _NEEDED
+    if not lacks - {"check"}:
+        _check_versions(cursor)
+    if lacks:
+        seen = f" It lacks {sorted(lacks)}." if isinstance(cursor, dict) else ""
         raise ValueError(
-            f"this is no cursor: {cursor!r}.{lacks} Give feeds.cursor or loader.state_dict() of an "
+            f"this is no cursor: {cursor!r}.{seen} Give feeds.cursor or loader.state_dict() of an "
             f"earlier run, as it was, also after JSON."
         )
-    _check_versions(cursor)
-    for name in ("epoch", "step", "samples"):
-        check_number(f"the {name} of a cursor", cursor[name])
-    _check_position(cursor["position"], cursor["position"])
     _check_parts(cursor)
-    _check_together(cursor)
-    if plan is not None:
-        _check_plan(cursor["plan"], plan)
+    try:
+        whole = cursor["check"] == _check_of(cursor)
+    except (TypeError, ValueError, RecursionError):  # not what JSON gives
+        whole = False
+    if not whole:
+        parts = ", ".join(f"{name} {cursor[name]!r}" for name in _SHOWN)
+        raise ValueError(
+            f"this cursor was changed after it was written: its parts ({parts}, and its plan) do "
+            f"not fit its check, {cursor['check']!r}. Give one cursor, whole, as feeds.cursor or "
+            f"loader.state_dict() gave it, also after JSON."
+        )
     known: Any = {name: cursor[name] for name in Cursor.__annotations__}
-    whole: Cursor = known
-    return whole
+    read: Cursor = known
+    return read
+
+
+def _check_of(cursor: Any) -> str:
+    parts = {name: cursor[name] for name in _NEEDED if name != "check"}
+    return text_hash(json.dumps(parts, sort_keys=True))
 
 
 def _check_versions(cursor: Any) -> None:
-    form = check_number("the format of a cursor", cursor["format"], 1)
+    for name in ("format", "stream_version"):
+        if not _is_number(cursor[name]):
+            raise _damaged(cursor, name)
+    form, stream = cursor["format"], cursor["stream_version"]
     if form > FORMAT:
         raise NotResumable(
             f"this cursor has format {form}, and this jreader knows {FORMAT}: a newer release "
             f"wrote it. Update jreader (pip install -U jreader), and resume with that."
         )
-    stream = check_number("the stream_version of a cursor", cursor["stream_version"], 1)
-    if stream != STREAM_VERSION:
+    if stream != STREAM_VERSION or form != FORMAT:
         raise NotResumable(
-            f"this cursor is of stream version {stream}, and this jreader deals version "
-            f"{STREAM_VERSION}, in other orders: resume with the release that wrote it."
+            f"this cursor has format {form} and stream version {stream}, and this jreader deals "
+            f"version {STREAM_VERSION}, in other orders (since version 2, the number of samples is "
+            f"in their keys): resume with the release that wrote it, or begin anew, without at=."
         )
-
-
-def _check_position(part: Position, whole: Position) -> None:
-    if isinstance(part, (list, tuple)):
-        for inner in part:
-            _check_position(inner, whole)
-    elif part is not None and not isinstance(part, (bool, str)):
-        check_number(f"each part of the position of a cursor, {whole!r},", part)
 
 
 def _check_parts(cursor: Any) -> None:
     plan, skipped, digest = cursor["plan"], cursor["skipped"], cursor["digest"]
     end = digest.rpartition(":")[2] if isinstance(digest, str) else ""
-    whole = {
+    right = {
+        **{name: _is_number(cursor[name]) for name in ("epoch", "step", "samples")},
         "digest": end.removeprefix("-").isdecimal(),
         "skipped": isinstance(skipped, list) and all(map(_is_span, skipped)),
         "plan": isinstance(plan, dict)
-        and all(isinstance(plan.get(name), list) for name in ("ops", "functions")),
+        and all(isinstance(plan.get(name), list) for name in Plan.__annotations__),
     }
-    for name, right in whole.items():
-        if not right:
-            raise ValueError(
-                f"the {name} of this cursor is damaged: {cursor[name]!r}. Give an earlier cursor, "
-                f"as it was written; {_ANEW[0].lower()}{_ANEW[1:]}"
-            )
+    for name, well in right.items():
+        if not well:
+            raise _damaged(cursor, name)
+
+
+def _damaged(cursor: Any, name: str) -> ValueError:
+    return ValueError(
+        f"the {name} of this cursor is damaged: {cursor[name]!r}. Give an earlier cursor, as it "
+        f"was written; {_ANEW[0].lower()}{_ANEW[1:]}"
+    )
+
+
+def _is_number(part: Any) -> bool:
+    return type(part) is int and part >= 0
 
 
 def _is_span(part: Any) -> bool:
-    numbers = isinstance(part, (list, tuple)) and len(part) == 2
-    return numbers and all(type(each) is int and each >= 0 for each in part)
+    return isinstance(part, (list, tuple)) and len(part) == 2 and all(map(_is_number, part))
 
 
-def _check_together(cursor: Any) -> None:
-    epoch, step, samples = cursor["epoch"], cursor["step"], cursor["samples"]
-    begun = cursor["position"] is not None
-    if (samples and not (begun and step)) or (step and not samples and not epoch):
-        raise ValueError(
-            f"this cursor contradicts itself: epoch {epoch}, step {step}, {samples} samples of the "
-            f"epoch, position {cursor['position']!r}. Its parts are of different moments: give "
-            f"one cursor as a whole."
-        )
+def check_plan(written: Plan, plan: Plan) -> None:
+    """Refuses other ops; other functions give other samples at the same places, as is told.
 
-
-def _check_plan(written: Plan, plan: Plan) -> None:
-    """Refuses other ops; other functions give other samples at the same places, as is told."""
+    Raises:
+        NotResumable: The cursor is of another plan.
+    """
     if written["ops"] != plan["ops"]:
         number, before, now = difference(written["ops"], plan["ops"])
         raise NotResumable(

@@ -14,7 +14,7 @@ from jreader import errors
 from jreader.devices import placeable, where_written
 from jreader.feeds import FeedList, Feeds
 from jreader.loaders.agreements import TIMEOUT, Agreement, Board
-from jreader.loaders.cursors import beginning, checked, skipping
+from jreader.loaders.cursors import beginning, check_plan, checked, sealed, skipping
 from jreader.loaders.ends import Ends
 from jreader.loaders.groups import Grouping, Source, batches_of, foresee, hosted
 from jreader.loaders.hosts import dealt_to, found_by_place
@@ -99,7 +99,7 @@ class Feeding:
         cursor, self._resumed = self._resumed or beginning(self.next_epoch), None
         self.next_epoch = cursor["epoch"] + 1
         if cursor["plan"]["ops"]:
-            cursor = checked(cursor, self._plan())
+            check_plan(cursor["plan"], self._plan())
         return self._pass(cursor)
 
     def epoch(
@@ -118,7 +118,7 @@ class Feeding:
             NotResumable: It is of another pipeline or release.
         """
         number = errors.check_number("loader.epoch(epoch)", epoch)
-        cursor = beginning(number) if at is None else checked(at, self._plan())
+        cursor = beginning(number) if at is None else self._checked(at)
         if cursor["epoch"] != number:
             raise ValueError(
                 f"the cursor is of epoch {cursor['epoch']}, not {number}: use "
@@ -136,7 +136,7 @@ class Feeding:
         steps of the run.
         """
         limit = None if n is None else errors.check_number("loader.steps(n)", n)
-        cursor = beginning(0) if at is None else checked(at, self._plan())
+        cursor = beginning(0) if at is None else self._checked(at)
         return self._pass(skipping(cursor, skip_steps), limit, endless=True)
 
     def _pass(self, cursor: Cursor, steps: int | None = None, *, endless: bool = False) -> FeedPass:
@@ -149,7 +149,7 @@ class Feeding:
     def state_dict(self) -> dict[str, Any]:
         """The cursor of the latest pass; json and orbax keep it."""
         cursor = self._place.cursor
-        return dict(self._named(cursor) if self._source else cursor)
+        return dict(sealed(self._named(cursor) if self._source else cursor))
 
     def samples(self, step: int, epoch: int | None = None) -> Samples:
         """Which samples a step sees, past or to come, where the plan is indexed; nothing is read.
@@ -179,13 +179,19 @@ class Feeding:
             began = cursor
         return samples_of(source.batches, grouping.batches, began, cursor, number)
 
+    def _checked(self, cursor: Cursor) -> Cursor:
+        """A cursor of this loader; others are refused."""
+        whole = checked(cursor)
+        check_plan(whole["plan"], self._plan())
+        return whole
+
     def _named(self, cursor: Cursor) -> Cursor:
         """The cursor with the plan of this loader; a checked one may have older functions."""
         return {**cursor, "plan": self._plan()}
 
     def load_state_dict(self, state: Cursor) -> None:
         """Has the next `iter(loader)` go on where a cursor says."""
-        self._resumed = checked(state, self._plan() if self._source else None)
+        self._resumed = self._checked(state) if self._source else checked(state)
         if self._source:
             self._resumed = self._named(self._resumed)  # whoever was warned, is not warned again
         self._place = Place(self._resumed)

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from jreader.errors import ReaderError
+from jreader.loaders.cursors import sealed
 from jreader.readers import Cursor, Pass, Position
 
 SKIPPED: Any = object()
@@ -70,7 +71,7 @@ class FeedPass(Iterator[Any]):
     @property
     def cursor(self) -> Cursor:
         """Where it is: a small dict, exact through JSON."""
-        return self._place.cursor
+        return sealed(self._place.cursor)
 
     @property
     def step(self) -> int:
@@ -78,22 +79,22 @@ class FeedPass(Iterator[Any]):
 
         Steps that are left out count.
         """
-        return self.cursor["step"]
+        return self._place.cursor["step"]
 
     @property
     def epoch(self) -> int:
         """The epoch of the feed handed over last; once it has ended, the next one."""
-        return self.cursor["epoch"]
+        return self._place.cursor["epoch"]
 
     def _enter(self) -> None:
-        self._place.began = self.cursor
+        self._place.began = self._place.cursor
         try:
-            self._pass = self._begin(self.cursor)
+            self._pass = self._begin(self._place.cursor)
         except StopIteration as stopped:  # which would be the end of all epochs
             raise RuntimeError(
                 f"raised StopIteration when epoch {self.epoch} was begun"
             ) from stopped
-        self._fresh = self.cursor["position"] is None
+        self._fresh = self._place.cursor["position"] is None
         self._move(self.epoch, self.step, self._pass.position())
 
     def _move(self, epoch: int, step: int, here: Here) -> None:
@@ -109,6 +110,7 @@ class FeedPass(Iterator[Any]):
             plan=before["plan"],
             format=before["format"],
             stream_version=before["stream_version"],
+            check="",  # made when it is asked for
         )
 
     def __next__(self) -> Any:
@@ -142,9 +144,9 @@ class FeedPass(Iterator[Any]):
                 f"that the data hold at least one full batch, or give drop_last=False"
             )
         step = self.step if self._endless else 0
-        self._move(self.epoch + 1, step, Here(0, None, self.cursor["digest"]))
+        self._move(self.epoch + 1, step, Here(0, None, self._place.cursor["digest"]))
         if not self._endless:
-            self.cursor["skipped"] = []  # those were steps of this epoch
+            self._place.cursor["skipped"] = []  # those were steps of this epoch
         else:
             self._enter()
 

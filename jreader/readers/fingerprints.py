@@ -38,6 +38,7 @@ class Cursor(TypedDict):
         plan: What orders and counts samples (`readers/fingerprints.py`).
         format: The version of this dict.
         stream_version: That of the orders (`orders.STREAM_VERSION`).
+        check: A hash of all the rest, so that a cursor which was changed is known (`sealed`).
     """
 
     epoch: int
@@ -49,6 +50,7 @@ class Cursor(TypedDict):
     plan: Plan
     format: int
     stream_version: int
+    check: str
 
 
 class Plan(TypedDict):

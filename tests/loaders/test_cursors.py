@@ -57,28 +57,40 @@ def without(name):
     return lambda cursor: {key: value for key, value in cursor.items() if key != name}
 
 
+CHANGED = "was changed after it was written"
 DAMAGED = {
     "not a dict": (lambda cursor: [cursor], ValueError, "this is no cursor"),
     "a key is missing": (without("digest"), ValueError, r"lacks \['digest'\]"),
-    "a number is a text": (changed(epoch="0"), TypeError, "the epoch of a cursor needs a whole"),
-    "a number is a bool": (changed(samples=True), TypeError, "the samples of a cursor"),
-    "a number is negative": (changed(step=-1), ValueError, "the step of a cursor"),
-    "a newer format": (changed(format=2), NotResumable, "Update jreader"),
+    "no check": (without("check"), ValueError, r"lacks \['check'\]"),
+    "a number is a text": (changed(epoch="0"), ValueError, "the epoch of this cursor is damaged"),
+    "a number is a bool": (changed(samples=True), ValueError, "the samples of this cursor"),
+    "a number is a float": (changed(samples=8.0), ValueError, "the samples of this cursor"),
+    "a number is negative": (changed(step=-1), ValueError, "the step of this cursor is damaged"),
+    "a newer format": (changed(format=3), NotResumable, "Update jreader"),
+    "no format": (changed(format="2"), ValueError, "the format of this cursor is damaged"),
     "another stream": (changed(stream_version=99), NotResumable, "release that wrote it"),
     "the plan is damaged": (changed(plan={}), ValueError, "the plan of this cursor is damaged"),
     "the digest is damaged": (changed(digest="abc"), ValueError, "the digest of this cursor"),
     "the skipped are damaged": (changed(skipped=[3]), ValueError, "the skipped of this cursor"),
     "half a step skipped": (changed(skipped=[[1, 2.5]]), ValueError, "the skipped of this cursor"),
     "skipped before 0": (changed(skipped=[[-1, 2]]), ValueError, "the skipped of this cursor"),
-    "a place below zero": (changed(position=[4, 4, -8]), ValueError, "position of a cursor"),
-    "a place between samples": (changed(position=[4, 4, 8.5]), TypeError, "position of a cursor"),
-    "a position of another shape": (changed(position=[4, 4, [8, 0]]), NotResumable, "cannot go on"),
-    "half a position": (changed(position=[4]), NotResumable, "as it was written"),
-    "the moments differ": (changed(step=0), ValueError, "contradicts itself"),
-    "no place, but samples": (changed(position=None), ValueError, "contradicts itself"),
-    "steps, but no samples": (changed(position=None, samples=0), ValueError, "contradicts itself"),
-    "beyond the end": (changed(position=[4, 4, 99]), NotResumable, "cannot go on after sample 99"),
-    "another epoch": (changed(epoch=1), ValueError, "the cursor is of epoch 1, not 0"),
+    "a place below zero": (changed(position=[4, 4, -8]), ValueError, CHANGED),
+    "a place between samples": (changed(position=[4, 4, 8.5]), ValueError, CHANGED),
+    "a position of another shape": (changed(position=[4, 4, [8, 0]]), ValueError, CHANGED),
+    "half a position": (changed(position=[4]), ValueError, CHANGED),
+    "no JSON": (changed(position={1, 2}), ValueError, CHANGED),
+    "the moments differ": (changed(step=0), ValueError, CHANGED),
+    "another place": (changed(position=[4, 4, 12]), ValueError, CHANGED),
+    "other samples": (changed(samples=12), ValueError, CHANGED),
+    "no place, but samples": (changed(position=None), ValueError, CHANGED),
+    "beyond the end": (changed(position=[4, 4, 99]), ValueError, CHANGED),
+    "another epoch": (changed(epoch=1), ValueError, CHANGED),
+    "another seed in the plan": (
+        lambda cursor: through_json(cursor) | {"plan": {**cursor["plan"], "ops": ["shuffle"]}},
+        ValueError,
+        CHANGED,
+    ),
+    "another check": (changed(check="0123456789abcdef"), ValueError, CHANGED),
 }
 
 
@@ -87,6 +99,25 @@ def test_a_damaged_cursor_is_refused(damage, error, words):
     loader = plan().batch(4).load()
     with pytest.raises(error, match=words):
         list(loader.epoch(0, at=damage(cursor_of(loader))))
+
+
+def test_a_cursor_of_format_1_is_refused_with_the_reason():
+    loader = plan().batch(4).load()
+    written = without("check")(cursor_of(loader)) | {"format": 1, "stream_version": 1}
+    with pytest.raises(NotResumable, match=r"format 1.*other orders.*release that wrote it"):
+        loader.epoch(0, at=written)
+
+
+def test_a_cursor_with_notes_of_the_users_beside_is_that_cursor():
+    loader = plan().batch(4).load()
+    cursor = dict(sorted(cursor_of(loader).items(), reverse=True)) | {"loss": 0.5}
+    assert stream(loader.epoch(0, at=cursor)) == stream(loader.epoch(0))[2:]
+
+
+def test_a_cursor_is_of_its_epoch():
+    loader = plan().batch(4).load()
+    with pytest.raises(ValueError, match=r"of epoch 0, not 1: use loader.epoch\(0, at=cursor\)"):
+        loader.epoch(1, at=cursor_of(loader))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from movers import fast, moving
 
 from jreader import Pipeline, arrays, at_epoch, epochs, firstn, source
 from jreader.devices import Share
-from jreader.loaders.cursors import beginning
+from jreader.loaders.cursors import beginning, sealed
 from jreader.loaders.groups import hosted
 from jreader.loaders.hosts import dealt_to
 from jreader.readers import leaves, map_tree
@@ -46,7 +46,7 @@ def feeds_of(pipeline, share, cursor=None, drop_last=True, chunk=None):
     for step, (feed, first) in enumerate(host.items, cursor["step"] + 1):
         samples, position, digest = host.position()
         moved = {"step": step, "samples": samples, "position": position, "digest": digest}
-        yield feed, first, json.loads(json.dumps({**cursor, **moved}))
+        yield feed, first, json.loads(json.dumps(sealed({**cursor, **moved})))
 
 
 def joined(hosts, shares, chunk=None):
