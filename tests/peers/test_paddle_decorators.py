@@ -39,11 +39,6 @@ def twenty():
     yield from TEN * 2
 
 
-def of_three(part):
-    """Every third of thirty samples, which are nested lists."""
-    return [[[n], [n + 1, n + 2], n + 3] for n in range(30) if n % 3 == part]
-
-
 def failing():
     raise ValueError("no such image")
     yield
@@ -148,6 +143,13 @@ class TestShuffle:
         assert sorted(shuffle(ten, size)()) == TEN
 
     @differs
+    @pytest.mark.parametrize("size", [0, 1])
+    def test_a_buffer_of_one_keeps_the_order_and_says_so(self, size):
+        with pytest.warns(UserWarning, match="seed=0"):
+            kept = shuffle(ten, size)
+        assert list(kept()) == TEN
+
+    @differs
     def test_no_global_generator_is_asked(self):
         random.seed(3)
         state, dealt = random.getstate(), list(shuffle(ten, 10, seed=5)())
@@ -217,11 +219,14 @@ class TestXmapReaders:
 
 
 class TestMultiprocessReader:
+    """What is sent refers to nothing of this module, which a worker would have to import."""
+
     @pytest.mark.parametrize("use_pipe", [True, False])
     def test_readers_together_give_what_each_has(self, use_pipe):
-        readers = [lambda part=part: iter(of_three(part)) for part in range(3)]
+        samples = [[[n], [n + 1, n + 2], n + 3] for n in range(30)]
+        readers = [samples[part::3].__iter__ for part in range(3)]
         found = list(multiprocess_reader(readers, use_pipe=use_pipe, queue_size=100)())
-        assert sorted(found) == [[[n], [n + 1, n + 2], n + 3] for n in range(30)]
+        assert sorted(found) == samples
 
     @differs
     def test_types_of_samples_survive_a_pipe(self):
@@ -237,7 +242,7 @@ class TestMultiprocessReader:
 
     def test_two_of_them_fill_the_batches_of_a_loader_in_every_epoch(self):
         def images():
-            yield from ((np.full(10, n / 40),) for n in range(40))
+            yield from (([n / 40] * 10,) for n in range(40))
 
         loader = DataLoader.from_generator({"image": 0}, capacity=2)
         loader.set_sample_generator(multiprocess_reader([images, images]), batch_size=4)
@@ -246,8 +251,12 @@ class TestMultiprocessReader:
 
     @differs
     def test_an_error_in_one_keeps_its_type_on_the_way_to_the_loop(self):
+        def images():
+            raise ValueError("no such image")
+            yield
+
         loader = DataLoader.from_generator(capacity=2)
-        loader.set_sample_generator(multiprocess_reader([failing], use_pipe=False), 4)
+        loader.set_sample_generator(multiprocess_reader([images], use_pipe=False), 4)
         with pytest.raises(ValueError, match="no such image"):
             next(loader())
 

@@ -122,6 +122,11 @@ class TestArguments:
             DataLoader(DATASET, **options)
 
     @differs
+    def test_a_loader_has_no_type_parameter(self):
+        with pytest.raises(TypeError, match="not subscriptable"):
+            DataLoader[int]
+
+    @differs
     def test_how_processes_begin_is_not_chosen(self):
         with pytest.raises(TypeError, match="multiprocessing_context"):
             DataLoader(DATASET, num_workers=1, multiprocessing_context="fork")
