@@ -9,8 +9,10 @@ import numpy as np
 from graphs import OPS, Recipe, op_recipes
 from hypothesis import strategies as st
 
-from jreader import Columns, arrays
-from jreader.readers import Node, indexed
+from jreader import Columns, arrays, source
+from jreader.readers import Node, indexed, leaves, map_tree
+from jreader.readers.compounds import Several
+from jreader.readers.planes import Joined, one_by_one
 
 
 @dataclass(frozen=True)
@@ -24,9 +26,9 @@ class Rows:
     @property
     def columns(self):
         rows = np.arange(self.count) + 100 * self.base
-        if self.form == "bare":
+        if self.form.startswith("bare"):
             return rows
-        if self.form == "tuple":
+        if self.form.startswith("tuple"):
             return rows, rows[:, None] * np.ones(2, np.float32)
         return {"id": rows, "inner": (rows % 7, rows[:, None])}
 
@@ -41,7 +43,7 @@ rows = st.builds(
     lambda count, base, form: Recipe(None, {}, leaf=Rows(count, base, form)),
     st.integers(0, 25),
     st.integers(0, 3),
-    st.sampled_from(["bare", "tuple", "tree"]),
+    st.sampled_from(["bare", "tuple", "tree", "bare, asked", "tuple, asked", "tree, listed"]),
 )
 
 
@@ -66,10 +68,57 @@ def naive(recipe):
 
 
 def fast(recipe):
-    return recipe.build(lambda leaf: arrays(leaf.columns))
+    return recipe.build(_indexed)
+
+
+def _indexed(leaf):
+    if leaf.form.endswith("asked"):
+        return source(Asked(leaf.columns), batched=True)
+    if leaf.form.endswith("listed"):
+        return source(list(Columns(leaf.columns)))
+    return arrays(leaf.columns)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A data set that is found by number, and not an array: only its rows tell what they are."""
+
+    columns: object
+
+    def __len__(self):
+        return len(leaves(self.columns)[0])
+
+    def __getitem__(self, rows):
+        return map_tree(lambda column: column[rows], self.columns)
 
 
 seeded = deeper(tuple(OPS), 4).filter(lambda recipe: recipe.seeded)
 moving = deeper(MOVERS, 4).filter(
     lambda recipe: recipe.seeded and indexed(fast(recipe)) is not None
 )
+
+
+def _of_arrays(recipe):
+    columns = leaves(indexed(fast(recipe)).columns)
+    return all(isinstance(column, (np.ndarray, Joined)) for column in columns)
+
+
+moving_arrays = moving.filter(_of_arrays)
+
+
+def _one_structure(recipe):
+    """Whether its samples can be stacked: chains of what is asked for may have several."""
+    columns = leaves(indexed(fast(recipe)).columns)
+    return all(
+        len({_kind(part) for part in column.parts if len(part)}) < 2
+        for column in columns
+        if isinstance(column, Several)
+    )
+
+
+def _kind(column):
+    (sample,) = one_by_one(column, np.array([0]))
+    return str(map_tree(lambda leaf: (leaf.dtype, leaf.shape), sample))
+
+
+moving_alike = moving.filter(_one_structure)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from test_planes import fast, moving
+from movers import fast, moving_arrays
 
 import jreader
 from jreader import FeedMismatch, Pipeline, arrays, data, shuffle
@@ -29,7 +29,7 @@ def equal(feed, other):
     jax.tree.map(np.testing.assert_array_equal, feed, other)
 
 
-@given(moving, st.integers(1, 6), st.integers(0, 3))
+@given(moving_arrays, st.integers(1, 6), st.integers(0, 3))
 @settings(max_examples=40)
 def test_the_function_is_the_stream_of_the_loader_by_law(recipe, size, epoch):
     pipeline = Pipeline(fast(recipe)).batch(size)

@@ -125,6 +125,83 @@ class Squares:
         return rows.astype(np.float64) ** 2
 
 
+class Counted:
+    """A data set of a million rows, that writes down which it was asked for."""
+
+    def __init__(self, make=lambda rows: rows):
+        self.make, self.asked = make, []
+
+    def __len__(self):
+        return 10**6
+
+    def __getitem__(self, rows):
+        self.asked.extend(rows.tolist())
+        return self.make(rows)
+
+
+def test_data_sets_end_to_end_are_asked_for_the_rows_of_a_batch_alone():
+    first, second = Counted(), Counted(lambda rows: -rows)
+    both = chain(jreader.source(first, batched=True), jreader.source(second, batched=True))
+    whole = shuffle(both, seed=0)
+    (samples,) = islice(batch(whole, 64)(), 1)
+    assert isinstance(samples, Columns)
+    assert len(first.asked) + len(second.asked) == 64
+    assert sorted(samples.columns.tolist()) == sorted(
+        [*first.asked, *(-row for row in second.asked)]
+    )
+    assert min(len(first.asked), len(second.asked)) > 8
+    assert len(whole) == 2 * 10**6
+
+
+def test_data_sets_side_by_side_are_asked_for_the_rows_of_a_batch_alone():
+    pairs = Counted(lambda rows: (rows, rows * 2))
+    names = Counted(lambda rows: {"name": rows.astype(str)})
+    whole = shuffle(
+        compose(jreader.source(pairs, batched=True), jreader.source(names, batched=True)), seed=0
+    )
+    (samples,) = islice(batch(whole, 64)(), 1)
+    row, double, name = samples.columns
+    assert (double == row * 2).all()
+    assert (name["name"] == row.astype(str)).all()
+    assert pairs.asked == names.asked == row.tolist()
+
+
+def test_a_data_set_beside_arrays_and_behind_them_is_asked_too():
+    asked = jreader.source(Counted(lambda rows: rows), batched=True)
+    rows = arrays(np.arange(10**6))
+    (samples,) = islice(batch(shuffle(compose(rows, asked), seed=1), 8)(), 1)
+    assert (samples.columns[0] == samples.columns[1]).all()
+    (samples,) = islice(batch(shuffle(chain(rows, asked), seed=1), 8)(), 1)
+    assert isinstance(samples, Columns)
+    assert asked.data.asked
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        jreader.source(["a", (1, 2), None]),
+        jreader.source(Squares(3), batched=True),
+        arrays(np.arange(3.0)),
+        jreader.source(["a", "b", "c"]),
+    ],
+)
+def test_batches_of_members_that_differ_are_lists_of_their_samples(other):
+    rows = jreader.source(np.arange(3), batched=True)
+    for plan in (chain(rows, other), compose(rows, other), compose(other, other, rows)):
+        samples = list(plan())
+        assert indexed(plan).length == len(samples)
+        order = indexed(shuffle(plan, seed=0)).rows(np.arange(len(samples)))[0]
+        (gathered,) = batch(shuffle(plan, seed=0), 10)()
+        assert list(map(canonical, gathered)) == [canonical(samples[place]) for place in order]
+
+
+def test_a_data_set_that_is_chained_with_itself_is_one_column():
+    rows = jreader.source(Squares(9), batched=True)
+    plan = chain(skip(rows, 7), shuffle(rows, seed=0), rows)
+    assert indexed(plan).columns is rows.columns
+    assert [int(root) for root in np.sqrt([*plan()])[:2]] == [7, 8]
+
+
 def test_chains_of_a_thousand_parts_gather_the_right_rows():
     parts = [arrays(np.arange(begin, begin + 3)) for begin in range(0, 3000, 3)]
     assert sorted(int(row) for row in shuffle(chain(*parts), seed=0)()) == list(range(3000))

@@ -10,9 +10,10 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 
 from jreader import errors
+from jreader.readers.compounds import dealt
 from jreader.readers.nodes import Node, Reader, drawn_by, length, rewritten, start
 from jreader.readers.passes import Pass, Position, counted
-from jreader.readers.planes import ENDLESS, Indices, Plane, dealt, indexed
+from jreader.readers.planes import ENDLESS, Indices, Plane, indexed
 from jreader.readers.trees import leaves
 
 T = TypeVar("T")

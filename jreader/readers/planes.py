@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, repeat
-from operator import getitem, is_
+from itertools import chain, islice, repeat
+from operator import getitem
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -24,15 +24,7 @@ import numpy as np
 from jreader.errors import NotResumable
 from jreader.readers.nodes import Reader, plane_of
 from jreader.readers.passes import Pass, Position, counted
-from jreader.readers.trees import (
-    Columns,
-    branches,
-    leaves,
-    map_tree,
-    rebuilt,
-    same_structure,
-    zipped,
-)
+from jreader.readers.trees import Columns, leaves, map_tree, rebuilt, zipped
 from jreader.staging import Staging
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -87,6 +79,10 @@ class Plane:
         """The samples of these places."""
         return Gathering(self.columns, len(places))(self.rows(places))
 
+    def each(self, places: Array) -> Iterator[Any]:
+        """The samples of these places one by one, views where rows are arrays."""
+        return _samples(self.columns, iter(self.rows(places)))
+
     def rows(self, places: Array) -> list[Array]:
         """The rows of places, checked once: the gather itself does not look."""
         routed = self.route(places)
@@ -101,11 +97,8 @@ class Plane:
 
         def runs() -> Iterator[Iterator[Any]]:
             low, many = done, _AT_FIRST
-            columns = leaves(self.columns)
             while low < self.length:
-                places = np.arange(low, min(low + many, self.length))
-                parts = list(map(_each, columns, self.rows(places)))
-                yield zipped(self.columns, parts)
+                yield self.each(np.arange(low, min(low + many, self.length)))
                 low, many = low + many, min(2 * many, _AT_ONCE)
 
         items, count = counted(chain.from_iterable(runs()), done)
@@ -156,89 +149,6 @@ def indexed(reader: Reader[Any]) -> Plane | None:
     return plane_of(reader)
 
 
-def beside(planes: Sequence[Plane]) -> Plane | None:
-    """Planes side by side, as `compose` flattens samples: tuples are laid into the row."""
-    if any(_opaque(plane.columns) for plane in planes):
-        return None  # whether its samples are tuples, only reading one would tell
-    columns = [
-        plane.columns if isinstance(plane.columns, tuple) else (plane.columns,) for plane in planes
-    ]
-    return Plane(
-        sum(map(tuple, columns), ()),
-        min(plane.length for plane in planes),
-        lambda places: [rows for plane in planes for rows in plane.route(places)],
-    )
-
-
-def end_to_end(planes: Sequence[Plane]) -> Plane | None:
-    """Planes one after another; None where their columns differ in structure, dtype or shape."""
-    if len(planes) == 1:
-        return planes[0]
-    first = leaves(planes[0].columns)
-    for plane in planes[1:]:
-        if not same_structure(planes[0].columns, plane.columns):
-            return None
-        if not all(map(_alike, first, leaves(plane.columns))):
-            return None
-    parts = list(zip(*(leaves(plane.columns) for plane in planes), strict=True))
-    columns = [column[0] if _one(column) else Joined(column) for column in parts]
-    shift = [
-        [0] * len(planes) if _one(column) else _starts([len(part) for part in column])
-        for column in parts
-    ]
-    starts = _starts([plane.length for plane in planes])
-    length = min(starts[-1] + planes[-1].length, ENDLESS)
-    straight = all(plane.straight for plane in planes) and not any(map(_one, parts))
-
-    def member(number: int, places: Indices) -> list[Indices]:
-        routed = planes[number].route(places)
-        return [rows + shift[column][number] for column, rows in enumerate(routed)]
-
-    def route(places: Indices) -> list[Indices]:
-        if straight:
-            return [places] * len(parts)
-        namespace = places.__array_namespace__()
-        ends = [start for start in starts[1:] if start < ENDLESS]
-        which = namespace.searchsorted(namespace.asarray(ends), places, side="right")
-        local = places - namespace.asarray(starts[: len(ends) + 1])[which]
-        sizes = [plane.length for plane in planes[: len(ends) + 1]]
-        if isinstance(places, np.ndarray):
-            return dealt(which, local, member, len(parts))
-        return _selected(which, local, member, sizes, len(parts))
-
-    tree = rebuilt(planes[0].columns, iter(columns))
-    return Plane(tree, length, route, straight=straight)
-
-
-def dealt(
-    which: Array, local: Array, member: Callable[[int, Array], list[Array]], columns: int
-) -> list[Array]:
-    """Rows of sample `local` of member `which`, for each column: each member routes its own."""
-    out = [np.empty_like(local) for _ in range(columns)]
-    for number, here in parted(which):
-        for rows, routed in zip(out, member(number, local[here]), strict=True):
-            rows[here] = routed
-    return out
-
-
-def _selected(
-    which: Indices,
-    local: Indices,
-    member: Callable[[int, Indices], list[Indices]],
-    sizes: Sequence[int],
-    columns: int,
-) -> list[Indices]:
-    """The same in a trace, which asks every member for all, and selects."""
-    namespace = local.__array_namespace__()
-    routed = [local] * columns
-    for number, size in enumerate(sizes):
-        if size:  # an order of nothing cannot be traced
-            mine = which == number
-            rows = member(number, namespace.where(mine, local, 0))
-            routed = [namespace.where(mine, *pair) for pair in zip(rows, routed, strict=True)]
-    return routed
-
-
 def parted(which: Array) -> Iterator[tuple[int, Any]]:
     """Each number that occurs, and where: a slice if it is the only one."""
     if len(which) and which[0] == which[-1] and (which == which[0]).all():
@@ -255,7 +165,7 @@ class Joined:
 
     def __init__(self, parts: Sequence[Any]) -> None:
         flat = [each for part in parts for each in getattr(part, "parts", (part,))]
-        self.parts, self.starts = flat, np.array(_starts([len(part) for part in flat]))
+        self.parts, self.starts = flat, np.array(begins([len(part) for part in flat]))
         self.shape = (sum(map(len, flat)), *flat[0].shape[1:])
         self.dtype = flat[0].dtype
 
@@ -285,20 +195,56 @@ class Joined:
 
     def found(self, rows: Array) -> tuple[Array, Array]:
         """Which part each row is of, and which row of it."""
-        which = np.searchsorted(self.starts, rows, "right") - 1
-        return which, rows - self.starts[which]
+        return found(self.starts, rows)
+
+
+@dataclass(frozen=True, eq=False)
+class SideBySide:
+    """Trees of columns side by side, of which only the rows tell whether they are tuples.
+
+    Attributes:
+        parts: The trees: a sample is one tuple, into which those that are tuples are laid.
+    """
+
+    parts: tuple[Any, ...]
+
+
+def flattened(row: Sequence[Any]) -> tuple[Any, ...]:
+    """One tuple of what lies side by side; those that are tuples are laid into it.
+
+    >>> flattened([(1, 2), "a"])
+    (1, 2, 'a')
+    """
+    flat: tuple[Any, ...] = ()
+    for part in row:
+        flat += part if isinstance(part, tuple) else (part,)
+    return flat
+
+
+def _flat(parts: list[Sequence[Any]]) -> Sequence[Any]:
+    """Batches side by side as one, stacked if all of them are."""
+    trees = [part.columns for part in parts if isinstance(part, Columns)]
+    if len(trees) == len(parts):
+        return Columns(flattened(trees))
+    return list(map(flattened, zip(*parts, strict=True)))
 
 
 class Gathering:
     """What gathers batches of up to `size` samples from columns, into staged memory."""
 
     def __init__(self, columns: Any, size: int) -> None:
-        self.tree = columns
+        self.tree, self.beside = columns, None
+        if isinstance(columns, SideBySide):
+            self.beside = [(Gathering(part, size), len(leaves(part))) for part in columns.parts]
+            return
         self.gathers = [_gatherer(column, size) for column in leaves(columns)]
         self.flat = type(columns) is tuple and len(columns) == len(self.gathers)
 
     def __call__(self, routed: Sequence[Array]) -> Sequence[Any]:
         """The samples of those rows of each column."""
+        if self.beside is not None:
+            rows = iter(routed)
+            return _flat([part(list(islice(rows, many))) for part, many in self.beside])
         parts = [gather(rows) for gather, rows in zip(self.gathers, routed, strict=True)]
         tree = tuple(parts) if self.flat else rebuilt(self.tree, iter(parts))
         return tree if isinstance(tree, list) else Columns(tree)
@@ -332,7 +278,7 @@ def _as_stored(column: Array) -> tuple[int, ...]:
     return 0, *sorted(inner, key=lambda axis: -abs(column.strides[axis]))
 
 
-def _each(column: Any, rows: Array) -> Iterator[Any]:
+def one_by_one(column: Any, rows: Array) -> Iterator[Any]:
     """The rows of a column one by one: views of an array, not copies."""
     if isinstance(column, np.ndarray):
         return map(getitem, repeat(column), rows.tolist())
@@ -340,24 +286,21 @@ def _each(column: Any, rows: Array) -> Iterator[Any]:
     return each
 
 
-def _alike(column: Any, other: Any) -> bool:
-    """Whether rows of both fit into one array."""
-    if _opaque(column) or _opaque(other):
-        return column is other
-    return bool(column.dtype == other.dtype and column.shape[1:] == other.shape[1:])
+def _samples(columns: Any, routed: Iterator[Array]) -> Iterator[Any]:
+    """The samples of those rows of each column, one by one."""
+    if isinstance(columns, SideBySide):
+        parts = [_samples(part, routed) for part in columns.parts]
+        return map(flattened, zip(*parts, strict=True))
+    return zipped(columns, [one_by_one(column, next(routed)) for column in leaves(columns)])
 
 
-def _opaque(column: Any) -> bool:
-    """Whether only its rows tell what they are."""
-    return branches(column) is None and not isinstance(column, (np.ndarray, Joined))
+def found(starts: Array, rows: Array) -> tuple[Array, Array]:
+    """Which part each row is of, where parts begin so, and which row of it."""
+    which = np.searchsorted(starts, rows, "right") - 1
+    return which, rows - starts[which]
 
 
-def _one(column: Sequence[Any]) -> bool:
-    """Whether all members gather from one and the same column."""
-    return all(map(is_, column, [column[0]] * len(column)))
-
-
-def _starts(lengths: Sequence[int]) -> list[int]:
+def begins(lengths: Sequence[int]) -> list[int]:
     """Where each begins, laid end to end."""
     starts = [0]
     for length in lengths[:-1]:

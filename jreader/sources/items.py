@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from jreader.readers import Columns, described
-from jreader.readers.planes import Gathers
+from jreader.readers import Columns, branches, described, joined
+from jreader.readers.planes import Array, Gathers
 from jreader.sources.columns import Table
 
 _AT_ONCE = 64  # rows that are asked for at once where samples are wanted one by one
@@ -35,9 +36,12 @@ class source(Table[Any]):
     array([0, 1, 4])
 
     Args:
-        data: Anything with `__getitem__` and `__len__`, a list or another library's data set.
-        batched: Whether `data[rows]`, with an int64 array of numbers in any order, gives the tree
-            of those rows stacked (as h5py, zarr and Hugging Face data sets do).
+        data: Anything with `__getitem__` and `__len__` (or a `shape`), a list or another library's
+            data set.
+        batched: Whether `data[rows]`, with an int64 array of numbers, gives those rows at once: an
+            array, or a dict or tuple of arrays or lists with an item for each row (as arrays of
+            h5py and zarr and Hugging Face data sets do). What takes numbers in increasing order
+            only, as h5py does, is asked so.
 
     Raises:
         TypeError: `data` lacks one of the two methods.
@@ -48,8 +52,8 @@ class source(Table[Any]):
 
     def __post_init__(self) -> None:
         """Refuses what cannot be asked by number."""
-        missing = [name for name in ("__getitem__", "__len__") if not hasattr(self.data, name)]
-        if missing or isinstance(self.data, dict):
+        rows = hasattr(self.data, "__len__") or getattr(self.data, "shape", None)
+        if isinstance(self.data, dict) or not rows or not hasattr(self.data, "__getitem__"):
             raise TypeError(
                 f"source(data) needs __getitem__ by number and __len__, which "
                 f"{described(self.data)} lacks: give a list, an array or a map-style data set, or "
@@ -57,7 +61,7 @@ class source(Table[Any]):
             )
         object.__setattr__(self, "batched", bool(self.batched))
 
-    @property
+    @cached_property
     def columns(self) -> Gathers:
         """One column, which asks the data."""
         return _Items(self.data, self.batched)
@@ -73,29 +77,102 @@ class _Items:
 
     def __init__(self, data: Any, batched: bool) -> None:
         self.data, self.batched = data, batched
+        self.rising = False  # whether it has to be asked in increasing order, each row once
 
     def __len__(self) -> int:
-        return len(self.data)
+        return len(self.data) if hasattr(self.data, "__len__") else int(self.data.shape[0])
 
-    def gather(self, rows: np.ndarray[Any, Any]) -> Any:
+    def gather(self, rows: Array) -> Any:
         """The stacked rows, or a list of samples."""
-        return self._stacked(rows) if self.batched else list(self.each(rows))
+        if not self.batched:
+            return list(self.each(rows))
+        samples = self._samples(rows)
+        return samples.columns if isinstance(samples, Columns) else samples
 
-    def each(self, rows: np.ndarray[Any, Any]) -> Iterator[Any]:
+    def each(self, rows: Array) -> Iterator[Any]:
         """One sample after another."""
         if not self.batched:
             for row in rows.tolist():  # not `map`: a StopIteration of the data would end it
                 yield self.data[row]
             return
         for low in range(0, len(rows), _AT_ONCE):
-            yield from Columns(self._stacked(rows[low : low + _AT_ONCE]))
+            yield from self._samples(rows[low : low + _AT_ONCE])
 
-    def _stacked(self, rows: np.ndarray[Any, Any]) -> Any:
-        stacked = self.data[rows]
-        if len(Columns(stacked)) != len(rows):
+    def _samples(self, rows: Array) -> Sequence[Any]:
+        samples = _as_samples(self._asked(rows), self.data)
+        if len(samples) != len(rows):
             raise ValueError(
                 f"source(data, batched=True) asked {described(self.data)} for {len(rows)} rows at "
-                f"once, and got {len(Columns(stacked))}: data[rows] has to give a row for each "
+                f"once, and got {len(samples)}: data[rows] has to give a row for each "
                 f"number, in that order. Leave batched out where data takes one number only."
             )
-        return stacked
+        return samples
+
+    def _asked(self, rows: Array) -> Any:
+        if not self.rising:
+            try:
+                return self.data[rows]
+            except (TypeError, ValueError, IndexError) as error:
+                if (np.diff(rows) > 0).all():
+                    raise
+                try:
+                    given = self._in_order(rows)
+                except Exception:  # it was not the order, then
+                    raise error from None
+                self.rising = True
+                return given
+        return self._in_order(rows)
+
+    def _in_order(self, rows: Array) -> Any:
+        once, which = np.unique(rows, return_inverse=True)
+        given = self.data[once]
+        if len(once) == len(rows) and (which[1:] > which[:-1]).all():
+            return given
+        return _each_column(lambda column: _picked(column, which), given)
+
+
+def _as_samples(given: Any, data: Any) -> Sequence[Any]:
+    """A batch of what `data[rows]` gave: lists hold an item for each row, and are no branches."""
+    if isinstance(given, list):
+        return given
+    if hasattr(given, "columns"):  # a frame, a table
+        raise TypeError(
+            f"source(data, batched=True) got {described(given)} from {described(data)}, whose rows "
+            f"are not found by number: have it give arrays, as a data set of Hugging Face does "
+            f'after .with_format("numpy"), and arrays(...) takes frame.to_numpy().'
+        )
+    seen: list[bool] = []
+
+    def as_rows(column: Any) -> Any:
+        seen.append(isinstance(column, list))
+        return _Rows(column) if seen[-1] else column
+
+    samples: Columns[Any] = Columns(_each_column(as_rows, given))
+    return list(samples) if any(seen) else samples
+
+
+class _Rows(Sequence[Any]):
+    """A list that is a leaf."""
+
+    def __init__(self, rows: list[Any]) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.rows[index]
+
+
+def _each_column(fn: Callable[[Any], Any], tree: Any) -> Any:
+    """`fn` of every column of a tree, of which a list is one."""
+    if isinstance(tree, Mapping):
+        tree = dict(tree)
+    parts = None if isinstance(tree, list) else branches(tree)
+    if parts is None:
+        return fn(tree)
+    return joined(tree, {key: _each_column(fn, part) for key, part in parts.items()})
+
+
+def _picked(column: Any, which: Array) -> Any:
+    return [column[at] for at in which.tolist()] if isinstance(column, list) else column[which]

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from jreader import errors
 from jreader.readers import Node, Pass, Position, Reader, counted, described, length, start
-from jreader.readers.planes import Plane, beside, end_to_end, indexed
+from jreader.readers.compounds import beside, end_to_end
+from jreader.readers.planes import Plane, flattened, indexed
 from jreader.transforms.maps import close, positions, shortest, started
 
 T = TypeVar("T")
@@ -53,7 +54,7 @@ class compose(Node[tuple[Any, ...]]):
             for row in rows:
                 for sample in row:
                     if isinstance(sample, tuple):
-                        yield _flat(row)
+                        yield flattened(row)
                         break
                 else:
                     yield row
@@ -86,13 +87,6 @@ class compose(Node[tuple[Any, ...]]):
         if len(planes) < len(self.readers) or (unequal and self.check_alignment) or not planes:
             return None
         return beside(planes)
-
-
-def _flat(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    flat: tuple[Any, ...] = ()
-    for sample in row:
-        flat += sample if isinstance(sample, tuple) else (sample,)
-    return flat
 
 
 def _unfinished(inputs: list[tuple[Iterator[Any], Any]], first: int) -> Iterator[int]:

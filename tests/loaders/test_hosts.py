@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from movers import fast, moving
+from movers import fast, moving_alike
 
 from jreader import Pipeline, arrays, at_epoch, epochs, firstn, source
 from jreader.devices import Share
@@ -227,7 +227,7 @@ def sequence(plan, layout, cursor=None):
 
 
 @settings(max_examples=200)
-@given(moving, hosts, st.one_of(hosts, devices), st.one_of(hosts, devices))
+@given(moving_alike, hosts, st.one_of(hosts, devices), st.one_of(hosts, devices))
 def test_the_rest_of_any_plan_follows_on_any_hosts(recipe, layout, other, last):
     """Stops at every place, goes on on others, stops there, and goes on on others again."""
     plan = firstn(epochs(fast(recipe), 4), MOST)  # plans are short
@@ -285,7 +285,7 @@ def test_the_plans_of_this_law_give_samples():
     counts = []
 
     @settings(max_examples=100, database=None)
-    @given(moving, hosts)
+    @given(moving_alike, hosts)
     def collect(recipe, layout):
         counts.append(len(sequence(firstn(epochs(fast(recipe), 4), MOST), layout)[0]))
 
