@@ -6,6 +6,7 @@ from itertools import chain
 
 import numpy as np
 import pytest
+from peers.sets import Pictures, Stream
 
 from jreader import DataLoader, Dataset, IterableDataset
 from jreader.datasets import (
@@ -21,31 +22,6 @@ differs = pytest.mark.differs
 INPUTS = np.random.default_rng(0).random((16, 3, 4), "float32")
 LABELS = np.arange(16, dtype="int32")[:, None]
 TENSORS = TensorDataset([INPUTS, LABELS])
-
-
-def picture(index):
-    """An image and a label that are the same whenever they are asked for."""
-    random = np.random.default_rng(index)
-    return random.random(32, "float32"), random.integers(9, size=1)
-
-
-class Pictures(Dataset):
-    def __init__(self, count):
-        self.count = count
-
-    def __getitem__(self, index):
-        return picture(index)
-
-    def __len__(self):
-        return self.count
-
-
-class Stream(IterableDataset):
-    def __init__(self, count):
-        self.count = count
-
-    def __iter__(self):
-        return map(picture, range(self.count))
 
 
 def equal(one, other):

@@ -281,3 +281,32 @@ class TestBatch:
     @pytest.mark.parametrize("drop_last", [0, None, np.bool_(False)])  # noqa: FBT003  # the point
     def test_whatever_is_false_keeps_the_end(self, drop_last):
         assert [len(samples) for samples in batch(ten, 4, drop_last)()] == [4, 4, 2]
+
+
+@pytest.mark.peers
+@pytest.mark.filterwarnings("ignore")
+class TestTheRealOnes:
+    @pytest.fixture(scope="class")
+    def paddle(self):
+        paddle = pytest.importorskip("paddle")
+        return pytest.importorskip("paddle.reader"), paddle.batch
+
+    SAMPLES = (TEN, [(n, (n, str(n))) for n in range(7)], [[n, None] for n in range(3)], [])
+    OURS = (compose, chain, map_readers, buffered, firstn, cache, xmap_readers, batch)
+
+    @pytest.mark.parametrize("samples", SAMPLES, ids=len)
+    @pytest.mark.parametrize("op", OURS, ids=lambda op: op.__name__)
+    def test_an_op_gives_what_theirs_gives(self, paddle, op, samples):
+        theirs = paddle[1] if op is batch else getattr(paddle[0], op.__name__)
+        reader = samples.__iter__
+        for arguments in {
+            compose: [(reader,), (reader, reader)],
+            chain: [(reader, ten), ()],
+            map_readers: [(repr, reader), (lambda a, b: (a, b), reader, ten)],
+            buffered: [(reader, 1), (reader, 100)],
+            firstn: [(reader, n) for n in (0, 2, 50)],
+            cache: [(reader,)],
+            xmap_readers: [(repr, reader, 3, 2, True)],
+            batch: [(reader, 3), (reader, 3, True)],
+        }[op]:
+            assert list(op(*arguments)()) == list(theirs(*arguments)())

@@ -8,9 +8,10 @@ import threading
 import jax
 import numpy as np
 import pytest
+from peers.sets import Batched, Mixed, Numbers, Pictures, Shared
 from steps import Step, beginning, pictures, stream
 
-from jreader import DataLoader, Dataset, IterableDataset, data, get_worker_info
+from jreader import DataLoader, data, get_worker_info
 from jreader.datasets import BatchSampler, DistributedBatchSampler
 
 differs = pytest.mark.differs
@@ -18,59 +19,6 @@ workers = pytest.mark.parametrize("workers", [0, 2])
 FIELDS = [data("image", [None, 32]), data("label", [None, 1], "int64")]
 CPU = jax.devices()[0]
 TWO = jax.devices()[:2]
-
-
-def picture(index):
-    random = np.random.default_rng(index)
-    return random.random(32, "float32"), random.integers(9, size=1)
-
-
-class Pictures(Dataset):
-    def __getitem__(self, index):
-        return picture(index)
-
-    def __len__(self):
-        return 100
-
-
-class Batched(Dataset):
-    """Eight pictures as one sample."""
-
-    def __getitem__(self, index):
-        images, labels = zip(*map(picture, range(index * 8, index * 8 + 8)), strict=True)
-        return np.stack(images), np.stack(labels)
-
-    def __len__(self):
-        return 12
-
-
-class Numbers(IterableDataset):
-    def __init__(self, start, end):
-        self.start, self.end = start, end
-
-    def __iter__(self):
-        yield from (np.array([n]) for n in range(self.start, self.end))
-
-
-class Shared(Numbers):
-    """Shares itself out among the workers."""
-
-    def __iter__(self):
-        info = get_worker_info()
-        if info is None:
-            return super().__iter__()
-        each = math.ceil((self.end - self.start) / info.num_workers)
-        begin = self.start + info.id * each
-        return iter(Numbers(begin, min(begin + each, self.end)))
-
-
-class Mixed(Dataset):
-    def __getitem__(self, index):
-        vector = np.full(2, index, "float32")
-        return 3.1, "abc", np.full(32, index, "float32"), [1, vector], {"a": 2.0, "b": vector}
-
-    def __len__(self):
-        return 16
 
 
 def same(ones, others):

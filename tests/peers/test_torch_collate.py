@@ -88,6 +88,11 @@ class TestDtypes:
         mapped[:] = np.arange(8).reshape(4, 2)
         assert collate(list(mapped)).tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
+    @differs
+    @pytest.mark.parametrize("value", [2j, np.datetime64("2020-01-02")], ids=str)
+    def test_complex_numbers_and_dates_are_arrays_too(self, value):
+        assert collate([value, value]).tolist() == [value, value]
+
 
 class TestStructures:
     def test_lists_of_other_kinds_are_collated_by_place(self):

@@ -6,6 +6,7 @@ from itertools import chain
 
 import numpy as np
 import pytest
+from peers.sets import Counting
 
 from jreader import DataLoader, Dataset, IterableDataset
 from jreader.datasets import ChainDataset, ConcatDataset, Subset, TensorDataset, random_split
@@ -13,17 +14,6 @@ from jreader.datasets import ChainDataset, ConcatDataset, Subset, TensorDataset,
 differs = pytest.mark.differs
 RANDOM = np.random.default_rng(0)
 IMAGES, LABELS = RANDOM.random((15, 4, 5)), RANDOM.permutation(15)
-
-
-class Counting(IterableDataset):
-    def __init__(self, count):
-        self.count = count
-
-    def __iter__(self):
-        return iter(range(self.count))
-
-    def __len__(self):
-        return self.count
 
 
 class Gathering(Dataset):

@@ -9,6 +9,7 @@ from collections import Counter
 import jax
 import numpy as np
 import pytest
+from peers.sets import Counting, Failing, Unfinished
 from steps import stream
 
 import jreader
@@ -21,29 +22,6 @@ LABELS = np.tile(np.random.default_rng(1).permutation(50), 2)
 DATASET = TensorDataset([DATA, LABELS])
 workers = pytest.mark.parametrize("workers", [0, 2])
 sizes = pytest.mark.parametrize("size", [1, 2, 3, None])
-
-
-class Counting(IterableDataset):
-    def __init__(self, count):
-        self.count = count
-
-    def __iter__(self):
-        return iter(range(self.count))
-
-    def __len__(self):
-        return self.count
-
-
-class Unfinished(Dataset):
-    """Has a length, and no samples."""
-
-    def __len__(self):
-        return 41
-
-
-class Failing(IterableDataset):
-    def __iter__(self):
-        raise RuntimeError("error in iter")
 
 
 def rows(feeds, size):
