@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, ClassVar, Literal, TypeVar
@@ -116,8 +117,9 @@ class fetched(Node[T]):
         items = deal()
 
         def close() -> None:
-            items.close()
             here.close()
+            with suppress(ValueError):  # another thread waits in it, and has been told
+                items.close()
 
         return Pass(items, here.position, close)
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from jreader.readers import Pass, Position
-from jreader.workers.threads import stopped_at_exit
+from jreader.workers.threads import Home, stopped_at_exit
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -96,9 +96,11 @@ class _Lookahead(Generic[S, T]):
         self.threads: list[threading.Thread] = []
         self.away = 0.0  # seconds that the consumer stays away, smoothed
         self.left: float | None = None
+        self.home = Home()
 
     def next(self) -> list[_Drawn]:
         """The next item in a list, drawn here if nobody else is at it; an empty one at the end."""
+        self.home.check("this pass")
         came = time.perf_counter()
         with self.lock:
             alone = not self.drawn and not self.busy
@@ -198,6 +200,8 @@ class _Lookahead(Generic[S, T]):
 
     def stop(self) -> None:
         """Ends the threads; what one of them is drawing, it closes."""
+        if self.home.left:
+            return
         with self.lock:
             if self.closed:
                 return

@@ -10,19 +10,22 @@ was lost, and the task is sent again, or something cannot be pickled.
 from __future__ import annotations
 
 import pickle
+import threading
 import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Generator
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, wait
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from math import ceil, inf
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from jreader import errors
 from jreader._worker.frames import pickled_error, sent, unpickled_error
 from jreader.readers import Node, Pass, Position, described
+from jreader.workers.threads import Home, Source, stopped_at_exit
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -185,14 +188,13 @@ def submitted(
         timeout: The seconds that a result may be waited for; 0 for any.
     """
     position = up.position()
-    begun = False
+    state = _Submitted(node, up, task, executor, workers, window, most, timeout)
 
     def deal() -> Generator[Any, None, None]:
-        nonlocal position, begun
-        begun = True
-        state = _Submitted(node, up, task, executor, workers, window, most, timeout)
+        nonlocal position
         result: Any = None
         try:
+            state.begin()
             while flight := state.next():
                 for place, result in enumerate(state.landed(flight)):
                     position = flight.positions[place]
@@ -200,7 +202,7 @@ def submitted(
                     if type(result) is Failure and result.sample is UNKNOWN:
                         result.sample = flight.samples.items[place]
                     yield result
-            if state.error:
+            if state.error and not state.closed:
                 raise state.error
         finally:
             flight = result = None  # or a traceback would hold this frame, and the frame an error
@@ -209,9 +211,9 @@ def submitted(
     items = deal()
 
     def close() -> None:
-        items.close()
-        if not begun:
-            up.close()
+        state.stop()
+        with suppress(ValueError):  # another thread waits in it, and has been told
+            items.close()
 
     return Pass(items, lambda: position, close)
 
@@ -224,10 +226,13 @@ class _Flight:
         self.tries = 0
         self.future: Future[Outcome] = Future()
         self.sent = self.back = 0.0
+        self.refused: Exception | None = None  # by the executor, which takes no more
+        self.there = threading.Event()  # also where nobody waits for it any more
 
     def land(self, _future: object) -> None:
         """Takes the time."""
         self.back = time.perf_counter()
+        self.there.set()
 
     def __str__(self) -> str:
         last = self.first + len(self.samples.items) - 1
@@ -235,7 +240,7 @@ class _Flight:
 
 
 class _Submitted(Generic[S, T]):
-    """The tasks of one pass; all on the consumer's thread, but for the clock of each task."""
+    """The tasks of one pass; all on the consumer's thread, but for `land` and `stop`."""
 
     def __init__(
         self,
@@ -249,7 +254,7 @@ class _Submitted(Generic[S, T]):
         timeout: float,
     ) -> None:
         self.where = f"{type(node).__name__}, made at {node.made_at}"
-        self.up, self.task, self.executor, self.timeout = up, task, executor, timeout
+        self.source, self.task, self.executor, self.timeout = Source(up), task, executor, timeout
         self.workers, self.window, self.most = workers, window, max(window, most)
         self.flights: deque[_Flight] = deque()
         self.drawn = 0
@@ -258,23 +263,34 @@ class _Submitted(Generic[S, T]):
         self.group = 1  # samples of a task
         self.cost = inf  # seconds of a task beside its work
         self.each = 0.0  # seconds of work for a sample
-        self.over = False
+        self.over = self.closed = False
         self.error: BaseException | None = None  # of the source, after all samples before it
+        self.lock = threading.RLock()  # of the flights; reentrant: gc may drop a pass anywhere
+        self.threads: list[threading.Thread] = []  # those of others may wait here
+        self.home = Home()
+
+    def begin(self) -> None:
+        """Has it stopped where the program ends while another thread waits here."""
+        self.home.check("this pass")
+        stopped_at_exit(self)
 
     def next(self) -> _Flight | None:
         """The next task, with as many behind it as the window takes; None at the end."""
+        self.home.check("this pass")
         window = min(self.workers, self.window) if self.trials else self.window
         while not self.over and (not self.flights or self.ahead + self.group <= window):
             self._draw()
-        return self.flights[0] if self.flights else None
+        with self.lock:
+            return self.flights[0] if self.flights else None
 
     def _draw(self) -> None:
         samples: list[S] = []
         positions: list[Position] = []
         try:
-            for sample in islice(self.up.items, self.group):
-                samples.append(sample)
-                positions.append(self.up.position())
+            with self.source as up:
+                for sample in islice(up.items, self.group):
+                    samples.append(sample)
+                    positions.append(up.position())
         except BaseException as error:  # an exit too: it comes after the samples before it
             error.add_note(f"raised while {self.where}, read ahead")
             self.error = error
@@ -283,34 +299,48 @@ class _Submitted(Generic[S, T]):
             flight = _Flight(self.drawn, Samples(samples), positions)
             self.drawn += len(samples)
             self.ahead += len(samples)
-            self._send(flight)
-            self.flights.append(flight)
+            with self.lock:
+                if not self.closed:
+                    self.flights.append(flight)
+                    self._send(flight)
 
     def _send(self, flight: _Flight) -> None:
         flight.tries += 1
         flight.sent = time.perf_counter()
+        flight.there.clear()
         try:
             flight.future = self.executor.submit(self.task, flight.samples)
-        except (BrokenExecutor, RuntimeError) as error:
-            raise errors.WorkerDied(
-                f"{type(self.executor).__name__} takes no more tasks ({error}), and {flight} of "
-                f"this pass through {self.where} are not done: processes=n replaces workers that "
-                f"die; or give a new executor, and start at the last position."
-            ) from error
-        flight.future.add_done_callback(flight.land)
+        except Exception as error:
+            flight.refused, self.over = error, True  # told in its place, after what was done
+            flight.there.set()
+        else:
+            flight.future.add_done_callback(flight.land)
 
     def landed(self, flight: _Flight) -> list[Any]:
-        """The results of a task, once they are there."""
+        """The results of a task, once they are there; none where the pass is closed meanwhile."""
         while not (outcome := self._outcome(flight)):
-            self._send(flight)
-        self.flights.popleft()
+            with self.lock:
+                if self.closed:
+                    return []
+                self._send(flight)
+        with self.lock:
+            if self.closed:
+                return []
+            self.flights.popleft()
         flight.future = Future()  # its callback is the flight's: only gc would free the results
         self._learn(flight, outcome)
         return outcome.results
 
     def _outcome(self, flight: _Flight) -> Outcome | None:
         """What became of a task; None where its worker was lost, and another may do it."""
-        if not wait([flight.future], self.timeout or None).done:
+        there = flight.there.wait(self.timeout or None)
+        with self.lock:
+            future, closed = flight.future, self.closed
+        if closed:
+            return None
+        if flight.refused is not None:
+            self._raise_refused(flight, flight.refused)
+        if not there:
             raise TimeoutError(
                 f"{flight} of this pass, the first made of "
                 f"{described(flight.samples.items[0])}, were waited for longer than "
@@ -318,16 +348,13 @@ class _Submitted(Generic[S, T]):
                 f"for."
             )
         try:
-            error = flight.future.exception()
+            error = future.exception()
         except CancelledError as cancelled:
             error = cancelled
         if error is None:
-            return flight.future.result()
+            return future.result()
         if not _is_loss(error):
-            error.add_note(
-                f"raised by {type(self.executor).__name__}, given {flight} of this pass by "
-                f"{self.where}{_ADVICE * isinstance(error, _NOT_SENT)}"
-            )
+            self._noted(error, flight)
             raise error
         if flight.tries < _TRIES:
             return None
@@ -336,6 +363,23 @@ class _Submitted(Generic[S, T]):
             f"({type(error).__name__}: {error}): perhaps one of them ends it (out of memory, a "
             f"crash outside of Python)."
         ) from error
+
+    def _raise_refused(self, flight: _Flight, error: Exception) -> NoReturn:
+        if not (_is_loss(error) or isinstance(error, RuntimeError)):
+            if not hasattr(error, "__notes__"):  # `Processes` say it themselves
+                self._noted(error, flight)
+            raise error
+        raise errors.WorkerDied(
+            f"{type(self.executor).__name__} takes no more tasks ({error}), and {flight} of "
+            f"this pass through {self.where} are not done: processes=n replaces workers that "
+            f"die; or give a new executor, and start at the last position."
+        ) from error
+
+    def _noted(self, error: BaseException, flight: _Flight) -> None:
+        error.add_note(
+            f"raised by {type(self.executor).__name__}, given {flight} of this pass by "
+            f"{self.where}{_ADVICE * isinstance(error, _NOT_SENT)}"
+        )
 
     def _learn(self, flight: _Flight, outcome: Outcome) -> None:
         """How many samples are worth a task."""
@@ -353,17 +397,25 @@ class _Submitted(Generic[S, T]):
         self.window = max(self.window, min(self.most, _TURNS * self.workers * self.group))
 
     def stop(self) -> None:
-        """Gives up what is not done, and closes the source."""
-        self.over = True
-        while self.flights:
-            flight = self.flights.pop()
+        """Gives up what is not done, wakes who waits for it, and closes the source."""
+        if self.home.left:
+            return
+        with self.lock:
+            self.over = self.closed = True
+            flights = list(self.flights)
+            self.flights.clear()
+        for flight in reversed(flights):
             flight.future.cancel()
             flight.future = Future()  # as in `landed`
-        self.up.close()
+            flight.there.set()
+        self.source.close()
 
 
 def _is_loss(error: BaseException) -> bool:
     """Whether a worker was lost, as far as engines say so: each has its own errors for that."""
-    engine = type(error).__module__.partition(".")[0]
-    lost = (BrokenExecutor, CancelledError, OSError)
-    return isinstance(error, lost) or engine in {"distributed", "ray"}
+    if isinstance(error, (BrokenExecutor, CancelledError)):
+        return True
+    kinds = {f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(error).__mro__}
+    if "ray.RayTaskError" in kinds:  # what a task raised, as the error that it is too
+        return False
+    return type(error).__module__.partition(".")[0] in {"distributed", "ray"}

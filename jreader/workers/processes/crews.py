@@ -27,7 +27,7 @@ from jreader._worker.tasks import READY
 from jreader.workers.processes.launches import reaped, unpickled
 from jreader.workers.processes.members import Member, Task
 from jreader.workers.processes.parcels import Parcel, Parcels
-from jreader.workers.threads import stopped_at_exit
+from jreader.workers.threads import Home, stopped_at_exit
 
 _TRIES = 3  # of one task whose worker died
 _STARTS = 3  # of workers in a row that died before they began
@@ -46,7 +46,7 @@ class Crew:
     def __init__(self, size: int, init: Callable[[int], object] | None) -> None:
         self.size, self.init = size, cloudpickle.dumps(init)
         self.key = init  # kept alive: crews are told apart by the identity of what they begin with
-        self.process = os.getpid()
+        self.home = Home()
         self.lock = threading.RLock()  # reentrant: gc may run what a user wrote anywhere
         self.queue: deque[Task] = deque()
         self.members: list[Member] = []
@@ -84,6 +84,8 @@ class Crew:
 
     def wake(self) -> None:
         """Has the thread look around; takes no lock."""
+        if self.home.left:
+            return
         with contextlib.suppress(OSError):  # it is awake, or gone
             self.waker.send(b"!")
 
@@ -322,7 +324,7 @@ def joined(size: int, init: Callable[[int], object] | None) -> Crew:
     """The crew of that size and function, with one user more."""
     with _choosing:
         crew = _crews.get((size, id(init)))
-        if crew is None or crew.over or crew.process != os.getpid():
+        if crew is None or crew.over or crew.home.left:
             crew = _crews[size, id(init)] = Crew(size, init)
         crew.users += 1
         return crew

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import weakref
 from collections.abc import Callable
@@ -82,7 +81,7 @@ class Processes(Executor):
         return task
 
     def _joined(self) -> Crew:
-        if self._crew is None or self._crew.over or self._crew.process != os.getpid():
+        if self._crew is None or self._crew.over or self._crew.home.left:
             if self._release is not None:
                 self._release()
             self._crew = joined(self.workers, self.init)

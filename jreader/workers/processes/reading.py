@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import selectors
+import socket
 import sys
+import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -17,6 +19,7 @@ from jreader._worker.reading import Report
 from jreader.readers import Node, Pass, Position, Reader, length, refused
 from jreader.staging import Array
 from jreader.workers.processes.launches import Launched, ended, unpickled
+from jreader.workers.threads import Home, stopped_at_exit
 
 T = TypeVar("T")
 
@@ -77,8 +80,11 @@ class multiprocess_reader(Node[T]):
             with contextlib.closing(crew):
                 while not all(child.ended for child in crew.children):
                     child = crew.children[turn]
+                    found = crew.wait_for([child])
+                    if crew.closed:
+                        return
                     turn = (turn + 1) % len(crew.children)
-                    if crew.wait_for([child]):
+                    if found:
                         yield child.pop()
 
         def as_ready() -> Iterator[T]:
@@ -194,13 +200,21 @@ class _Crew(Generic[T]):
         self.children = children
         self.events: selectors.BaseSelector | None = None
         self.finish: Any = lambda: None
+        self.lock = threading.RLock()  # reentrant: gc may drop a pass anywhere
+        self.inside = self.closed = False
+        self.wakers: Sequence[socket.socket] = ()
+        self.threads: list[threading.Thread] = []  # those of others may wait here
+        self.home = Home()
 
     def begin(self) -> selectors.BaseSelector:
         """Starts the processes, once."""
         if self.events is None:
             self.events = selectors.DefaultSelector()
+            self.wakers = socket.socketpair()
+            self.events.register(self.wakers[1], selectors.EVENT_READ)
             living: list[Launched] = []
-            self.finish = weakref.finalize(self, _end, living, self.events)
+            self.finish = weakref.finalize(self, _end, living, self.events, self.wakers, Home())
+            stopped_at_exit(self)
             begun = [child for child in self.children if not child.ended]
             for child in begun:
                 child.begin()
@@ -214,14 +228,16 @@ class _Crew(Generic[T]):
     def wait_for_places(self) -> None:
         """Waits until every child has told where it begins."""
         for child in self.children:
-            while not child.placed:
-                self.listen()
+            while not child.placed and self.listen():
                 if child.last and not child.placed:
                     child.finish()
 
     def wait_for(self, wanted: list[_Child[T]]) -> _Child[T] | None:
-        """The one of the wanted that has a sample; None once all of them have ended."""
-        self.begin()
+        """The one of the wanted that has a sample; None once all of them have ended.
+
+        Also where another thread closes the pass meanwhile.
+        """
+        self.home.check("this pass")
         while True:
             for child in wanted:
                 if child.ready:
@@ -231,16 +247,40 @@ class _Crew(Generic[T]):
                     child.finish()
             if all(child.ended for child in wanted):
                 return None
-            self.listen()
+            if not self.listen():
+                return None
 
-    def listen(self) -> None:
-        """Waits until something arrives; raises where a process died before its reader ended."""
+    def listen(self) -> bool:
+        """Waits until something arrives; false where the pass is closed.
+
+        Raises:
+            WorkerDied: A process died before its reader ended.
+        """
+        self.home.check("this pass")
+        with self.lock:
+            if self.closed:
+                return False
+            self.inside = True
+        try:
+            self._listen()
+        finally:
+            with self.lock:
+                self.inside = False
+            if self.closed:
+                self.finish()
+        return not self.closed
+
+    def _listen(self) -> None:
         events = self.begin()
+        if self.closed:
+            return
         for child in self.children:
             if child.dead and not child.last:
                 raise child.died()
         for key, _ in events.select():
             child = key.data
+            if child is None:
+                return
             child.receive(everything=key.fileobj is child.worker.death)
             if key.fileobj is child.worker.death:
                 child.dead = True
@@ -249,10 +289,30 @@ class _Crew(Generic[T]):
                 events.unregister(child.worker.connection)
 
     def close(self) -> None:
-        """Ends the processes."""
-        self.finish()
+        """Ends the processes; a thread that waits for them does it, on its way out."""
+        if self.home.left:
+            return
+        with self.lock:
+            self.closed = True
+            waited_for = self.inside
+        if not waited_for:
+            self.finish()
+        elif self.wakers:
+            with contextlib.suppress(OSError):  # it is on its way out
+                self.wakers[0].send(b"!")
+
+    stop = close
 
 
-def _end(workers: list[Launched], events: selectors.BaseSelector) -> None:
+def _end(
+    workers: list[Launched],
+    events: selectors.BaseSelector,
+    wakers: Sequence[socket.socket],
+    home: Home,
+) -> None:
+    if home.left:
+        return
     events.close()
+    for waker in wakers:
+        waker.close()
     ended(workers)

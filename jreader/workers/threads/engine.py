@@ -1,18 +1,18 @@
-"""One engine for every op that reads or maps on other threads, and what ends threads at exit."""
+"""One engine for every op that reads or maps on other threads."""
 
 from __future__ import annotations
 
-import atexit
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from itertools import count, islice
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from jreader.readers import Node, Pass, Position, described
+from jreader.workers.threads.endings import Home, stopped_at_exit
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -37,13 +37,11 @@ def ahead(
     The window may widen up to `most` items where they take next to no time.
     """
     position = up.position()
-    begun = False
+    state = Ahead(type(node).__name__, node.made_at, up, fn, threads, window, timeout, most)
 
     def deal() -> Generator[T, None, None]:
-        nonlocal position, begun
-        begun = True
+        nonlocal position
         done: _Done | None = None
-        state = Ahead(type(node).__name__, node.made_at, up, fn, threads, window, timeout, most)
         try:
             state.begin()
             for done in state.in_order() if ordered else state.as_ready():
@@ -62,9 +60,9 @@ def ahead(
     items = deal()
 
     def close() -> None:
-        items.close()
-        if not begun:
-            up.close()
+        state.stop()
+        with suppress(ValueError):  # another thread waits in it, and has been told
+            items.close()
 
     return Pass(items, lambda: position, close)
 
@@ -77,6 +75,9 @@ class _Done(NamedTuple):
     positions: list[Position]
     error: BaseException | None = None  # after the items
     end: bool = False
+
+
+_CLOSED = _Done(-1, [], [], end=True)  # goes to whoever waits while another thread closes the pass
 
 
 class Ahead(Generic[S, T]):
@@ -109,23 +110,27 @@ class Ahead(Generic[S, T]):
         self.done: SimpleQueue[_Done] = SimpleQueue()
         self.group = 1  # items of a turn
         self.turns = 0
-        self.stopped = False
+        self.stopped = self.closed = False
         self.threads: list[threading.Thread] = []
         self.working = 0
+        self.home = Home()
         self.in_work: dict[int, S] = {}  # kept where there is a clock: an error names what is late
 
     def begin(self) -> None:
         """Starts the threads."""
+        self.home.check("this pass")
         stopped_at_exit(self)
-        for _ in range(self.wanted):
+        with self.counting:
+            if self.closed:
+                return
+            self.working = self.wanted  # all of them at once: the last one that leaves must be one
+        for begun in range(self.wanted):
             thread = threading.Thread(target=self._work, name=f"jreader {self.op}", daemon=True)
-            with self.counting:
-                self.working += 1
             self.threads.append(thread)
             try:
                 thread.start()
             except Exception:  # not an interrupt: that leaves `start` when the thread is at work
-                self._leave()
+                self._leave(self.wanted - begun)
                 raise
 
     def in_order(self) -> Iterator[_Done]:
@@ -135,6 +140,8 @@ class Ahead(Generic[S, T]):
             limit = time.monotonic() + self.timeout
             while turn not in waiting:
                 done = self._received(turn, limit)
+                if done is _CLOSED:
+                    return
                 waiting[done.turn] = done
             done = waiting.pop(turn)
             self.in_work.pop(turn, None)
@@ -144,6 +151,7 @@ class Ahead(Generic[S, T]):
 
     def _received(self, turn: int, limit: float) -> _Done:
         """What is done next, unless the clock runs out before."""
+        self.home.check("this pass")
         try:
             return self.done.get(timeout=max(0, limit - time.monotonic()) if self.timeout else None)
         except Empty:
@@ -159,7 +167,10 @@ class Ahead(Generic[S, T]):
         received, total = 0, sys.maxsize
         failed: BaseException | None = None
         while received < total:
+            self.home.check("this pass")
             done = self.done.get()
+            if done is _CLOSED:
+                return
             if done.end or done.error:
                 failed = failed or done.error
                 with self.counting:
@@ -187,12 +198,15 @@ class Ahead(Generic[S, T]):
             self.slots.notify()
 
     def stop(self) -> None:
-        """Asks the threads to end; the last one closes the source."""
+        """Asks the threads to end, of which the last one closes the source."""
+        if self.home.left:
+            return
         with self.counting:
-            self.stopped = True
-            never = not self.threads
+            mine = not (self.closed or self.working or self.threads)
+            self.stopped = self.closed = True
         self.give(1)
-        if never:
+        self.done.put(_CLOSED)
+        if mine:
             self.up.close()
 
     def _work(self) -> None:
@@ -259,39 +273,10 @@ class Ahead(Generic[S, T]):
                 self.window += wider
                 self.free += wider
 
-    def _leave(self) -> None:
+    def _leave(self, threads: int = 1) -> None:
         self.give(1)  # whoever waits for a slot leaves next
         with self.counting:
-            self.working -= 1
+            self.working -= threads
             last = self.working == 0
         if last:
             self.up.close()
-
-
-class Stoppable(Protocol):
-    """What runs threads, and can ask them to end."""
-
-    threads: list[threading.Thread]
-
-    def stop(self) -> None:
-        """Asks the threads to end."""
-
-
-_running: weakref.WeakSet[Stoppable] = weakref.WeakSet()
-
-
-def stopped_at_exit(state: Stoppable) -> None:
-    """Has `state` stopped before whatever was imported until now tears itself down (jax)."""
-    _running.add(state)
-    atexit.unregister(_stop_all)
-    atexit.register(_stop_all)
-
-
-def _stop_all() -> None:
-    """A daemon thread inside device_put when the interpreter goes away aborts the process."""
-    states = list(_running)
-    for state in states:
-        state.stop()
-    limit = time.monotonic() + 2
-    for thread in [thread for state in states for thread in state.threads]:
-        thread.join(max(0, limit - time.monotonic()))

@@ -1,0 +1,123 @@
+"""How a pass ends that other threads work for: closed, with its program, or in a fork of it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+import weakref
+from typing import Generic, Protocol, TypeVar
+
+from jreader.errors import ReaderError
+from jreader.readers import Pass
+
+S = TypeVar("S")
+
+_PATIENCE = 2.0  # seconds that an ending program waits for a function of the user's that is running
+
+
+class Source(Generic[S]):
+    """A pass that one thread at a time reads, and that any thread may close.
+
+    A generator cannot be closed while a thread is inside it: then that thread does it, on its way
+    out. One that is closed has no more items.
+
+    >>> from jreader import start
+    >>> source = Source(start(lambda: "abc"))
+    >>> with source as up:
+    ...     source.close()
+    ...     print(next(up.items))
+    a
+    >>> with source as up:
+    ...     print(list(up.items))
+    []
+    """
+
+    def __init__(self, up: Pass[S]) -> None:
+        self.up, self.lock = up, threading.RLock()  # reentrant: gc may close it anywhere
+        self.inside = self.closed = False
+
+    def __enter__(self) -> Pass[S]:
+        with self.lock:
+            self.inside = not self.closed
+            return self.up if self.inside else Pass(iter(()), self.up.position, self.up.close)
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            mine, self.inside = self.inside and self.closed, False
+        if mine:
+            self.up.close()
+
+    def close(self) -> None:
+        """Ends the pass, at once or when the thread inside it comes out."""
+        with self.lock:
+            mine = not (self.closed or self.inside)
+            self.closed = True
+        if mine:
+            self.up.close()
+
+
+class Stoppable(Protocol):
+    """What runs threads, or is waited for by some, and can ask them to end."""
+
+    threads: list[threading.Thread]
+
+    def stop(self) -> None:
+        """Asks the threads to end, and wakes whoever waits."""
+
+
+_running: weakref.WeakSet[Stoppable] = weakref.WeakSet()
+_process = os.getpid()
+
+
+def stopped_at_exit(state: Stoppable) -> None:
+    """Has `state` stopped before whatever was imported until now tears itself down (jax)."""
+    _running.add(state)
+    atexit.unregister(_stop_all)
+    atexit.register(_stop_all)
+
+
+def _stop_all() -> None:
+    """A daemon thread inside device_put when the interpreter goes away aborts the process."""
+    states = list(_running)
+    for state in states:
+        state.stop()
+    limit = time.monotonic() + _PATIENCE
+    for thread in [thread for state in states for thread in state.threads]:
+        thread.join(max(0, limit - time.monotonic()))
+
+
+def _forget() -> None:
+    """In a process that was forked: the threads are not there, and locks may be held for ever."""
+    global _running, _process  # they are of a process
+    _running, _process = weakref.WeakSet(), os.getpid()
+    atexit.unregister(_stop_all)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+class Home:
+    """The process where something was begun: its threads and workers are nowhere else.
+
+    >>> Home().check("this pass")
+    """
+
+    def __init__(self) -> None:
+        self.process = _process
+
+    @property
+    def left(self) -> bool:
+        """Whether this is a process that was forked since."""
+        return self.process != _process
+
+    def check(self, what: str) -> None:
+        """Refuses to go on in a process that was forked."""
+        if self.process != _process:
+            raise ReaderError(
+                f"{what} was begun by process {self.process}, and process {_process} was forked "
+                f"from it, without its threads and workers: begin another one here, from the same "
+                f"reader or loader."
+            )

@@ -1,0 +1,197 @@
+"""A pass that is closed by another thread, or ends with its program: nothing waits for ever."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+from engines import numbers
+from programs import program
+
+from jreader import buffered, map_samples, multiprocess_reader, start, xmap_readers
+from jreader.readers import Pass, itself
+from jreader.workers.fetches import fetched
+from jreader.workers.threads import ahead
+
+PATIENCE = 20
+
+
+@pytest.fixture
+def gate(tmp_path):
+    """A path that nobody can read before it is opened, in any process."""
+
+    class Gate:
+        path = tmp_path / "gate"
+
+        def open(self):
+            os.close(os.open(self.path, os.O_RDWR | os.O_NONBLOCK))
+            opened = os.open(self.path, os.O_RDWR | os.O_NONBLOCK)
+            os.write(opened, b"opened" * 100)
+            self.opened = opened
+
+    made = Gate()
+    os.mkfifo(made.path)
+    yield made
+    made.open()
+    wait_for_threads()
+    os.close(made.opened)
+
+
+def wait_for_threads():
+    for thread in threading.enumerate():
+        if thread.name.startswith("jreader") and "processes" not in thread.name:
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+
+
+class TestClosedOnce:
+    """Whoever leaves last closes the source, and nobody else does."""
+
+    def test_though_its_threads_begin_when_others_have_left(self):
+        for _ in range(100):
+            closed = []
+            up = Pass(iter(()), lambda: None, lambda closed=closed: closed.append(True))
+            here = ahead(buffered(numbers(), 1), up, itself, threads=4, window=8)
+            assert list(here.items) == []
+            wait_for_threads()
+            assert closed == [True]
+
+    def test_also_by_hand_and_if_nothing_was_asked_for(self):
+        closed = []
+        up = Pass(iter("ab"), lambda: None, lambda: closed.append(True))
+        here = ahead(buffered(numbers(), 1), up, itself, threads=2, window=8)
+        here.close()
+        here.close()
+        assert (closed, list(here.items)) == ([True], [])
+
+    def test_no_thread_prints_of_it(self, capsys):
+        leave = threading.Event()
+
+        def source():
+            try:
+                yield from range(9)
+            finally:
+                leave.wait(0.005)
+
+        for _ in range(50):
+            list(map_samples(itself, lambda: iter(source()), workers=4)())
+        wait_for_threads()
+        assert capsys.readouterr().err == ""
+
+
+class TestClosedElsewhere:
+    """One thread waits for a sample, another one closes the pass: the first is told."""
+
+    @pytest.fixture(params=["map", "xmap", "as ready", "executor", "processes", "fetched", "apart"])
+    def plan(self, request, gate):
+        path, kind = gate.path, request.param
+
+        def gated(sample):
+            if sample == 1:
+                with path.open() as file:
+                    file.read(1)
+            return sample
+
+        if kind == "map":
+            return map_samples(gated, numbers(), workers=2)
+        if kind in ("xmap", "as ready"):
+            return xmap_readers(gated, numbers(), 1, 2, order=kind == "xmap")
+        if kind == "executor":
+            executor = request.getfixturevalue("threads")
+            return map_samples(gated, numbers(), executor=executor, workers=1)
+        if kind == "processes":
+            return map_samples(gated, numbers(), processes=2)
+        if kind == "fetched":
+            return fetched(gated, numbers(), process_num=2)
+        return multiprocess_reader([map_samples(gated, numbers())])
+
+    def test_who_waits_is_told(self, plan):
+        here = start(plan)
+        assert next(here.items) == 0
+        rest, position = [], here.position()
+        waiting = threading.Thread(target=lambda: rest.extend(here.items), daemon=True)
+        waiting.start()
+        here.close()
+        waiting.join(PATIENCE)
+        assert not waiting.is_alive()
+        assert rest == []
+        if not isinstance(position, str):  # hands samples over as they get ready
+            assert here.position() == position
+
+    def test_a_source_that_is_being_read_is_closed_by_who_reads_it(self, threads):
+        entered, leave, closed = threading.Event(), threading.Event(), threading.Event()
+
+        def source():
+            try:
+                yield 0
+                entered.set()
+                leave.wait(PATIENCE)
+                yield 1
+            finally:
+                closed.set()
+
+        here = start(map_samples(itself, source, executor=threads, workers=1, window=1))
+        rest = []
+        reading = threading.Thread(target=lambda: rest.extend(here.items), daemon=True)
+        reading.start()
+        assert entered.wait(PATIENCE)
+        here.close()
+        assert not closed.is_set()
+        leave.set()
+        reading.join(PATIENCE)
+        assert (rest, closed.is_set()) == ([0], True)
+
+
+SCRIPT = """
+    import atexit, os, sys, threading
+    from concurrent.futures import ThreadPoolExecutor
+    def alive():
+        threads = [each.name for each in threading.enumerate() if each is not main]
+        print(*[name for name in threads if name.startswith("jreader loader")], "end", flush=True)
+    main = threading.current_thread()
+    atexit.register(alive)  # before those of jreader and jax: so it is called after them
+    from jreader import DataLoader, Pipeline, multiprocess_reader, xmap_readers
+    path = sys.argv[-1] if len(sys.argv) > 1 else os.environ["GATE"]
+    def gated(number):
+        if number == 40:
+            with open(path) as file:
+                file.read(1)
+        return number
+    numbers = lambda: iter(range(100))
+    plain = Pipeline(numbers)
+"""
+
+PLANS = {
+    "threads": "plain.map(gated, workers=2, window=4).map(abs)",
+    "processes": "plain.map(gated, processes=2, window=4)",
+    "readers": "Pipeline(multiprocess_reader([plain.map(gated)], queue_size=1))",
+    "buffered": "plain.map(gated).buffered(2)",
+    "xmap": "Pipeline(xmap_readers(gated, numbers, 2, 2, order=True))",
+}
+
+
+class TestAtExit:
+    """The threads of a loader have ended when its program has: nobody waits for one of them."""
+
+    @pytest.mark.parametrize("plan", PLANS)
+    @pytest.mark.parametrize("leave", ["a break", "ctrl-c"])
+    def test_a_loader_that_was_broken_off_has_no_thread_at_the_end(
+        self, plan, leave, gate, monkeypatch
+    ):
+        monkeypatch.setenv("GATE", str(gate.path))
+        rest = f"""
+            feeds = iter({PLANS[plan]}.batch(4).load(capacity=4))
+            for number, feed in enumerate(feeds):
+                threading.Event().wait(0.005)  # a step that is awaited: it calls a thread in
+                if number == 9:  # another thread waits for the gate, or will
+                    break
+            print("broken off", flush=True)
+            {"" if leave == "a break" else "threading.Event().wait()"}
+        """
+        with program(SCRIPT, rest) as running:
+            assert running.says() == "broken off"
+            if leave == "ctrl-c":
+                running.signal(signal.SIGINT)
+            assert running.says() == "end"
