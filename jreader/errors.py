@@ -5,6 +5,7 @@
     ├── NotResumable        a position that no pass can go on from
     ├── WorkerDied          a process ended before its reader did
     ├── FeedMismatch        samples do not fit the feed_list (also a ValueError)
+    ├── MissingSample       a data set has no sample of that number (also an IndexError)
     ├── BatchNotDivisible   a batch cannot be split evenly over the devices (also a ValueError)
     ├── ShortEpoch          an epoch ends before its steps do, or on one of several processes
     └── DamagedData         a file is truncated, of another format or not the one that was expected
@@ -44,6 +45,10 @@ class WorkerDied(ReaderError):
 
 class FeedMismatch(ReaderError, ValueError):
     """Samples do not fit the names, shapes or dtypes of a feed_list."""
+
+
+class MissingSample(ReaderError, IndexError):
+    """A data set has no sample of that number: it shrank, or a sampler counts another one."""
 
 
 class BatchNotDivisible(ReaderError, ValueError):
@@ -90,6 +95,19 @@ def warn(text: str, made_at: str = "") -> None:
 
 
 _warned: dict[str, dict[Any, Any]] = {}  # what Python asks whether it has shown a text
+
+
+def missing(what: str, index: int, n: int) -> MissingSample:
+    """The error of a sample that is not among the `n` that there are.
+
+    >>> missing("list", 7, 3)
+    MissingSample('sample 7 of list was asked for, out of 3: a data set may grow or shrink between \
+epochs, not within one, and a sampler has to count the data set that is read.')
+    """
+    return MissingSample(
+        f"sample {index} of {what} was asked for, out of {n}: a data set may grow or shrink "
+        f"between epochs, not within one, and a sampler has to count the data set that is read."
+    )
 
 
 def check_number(call: str, value: object, least: int = 0) -> int:

@@ -128,12 +128,7 @@ class ComposeDataset(Dataset[tuple[Any, ...]]):
     def __init__(self, datasets: Iterable[Any]) -> None:
         """Refuses what has no indices, or another length."""
         given = _indexed("ComposeDataset(datasets)", datasets)
-        lengths = list(map(len, given))
-        if len(set(lengths)) > 1:
-            raise ValueError(
-                f"ComposeDataset(datasets) needs data sets of one length, not {lengths}: cut the "
-                f"longer ones with Subset(dataset, range({min(lengths)}))."
-            )
+        _one_length("ComposeDataset(datasets)", given)
         object.__setattr__(self, "datasets", given)
 
     def __getitem__(self, index: Any) -> tuple[Any, ...]:
@@ -148,7 +143,7 @@ class ComposeDataset(Dataset[tuple[Any, ...]]):
 
     def __len__(self) -> int:
         """The length of each."""
-        return len(self.datasets[0])
+        return _one_length("ComposeDataset(datasets)", self.datasets)
 
     def __repr__(self) -> str:
         """What it is made of."""
@@ -289,6 +284,16 @@ def _indexed(call: str, datasets: Iterable[Any]) -> tuple[Any, ...]:
                 f"list(dataset), or use ChainDataset."
             )
     return given
+
+
+def _one_length(call: str, datasets: Iterable[Any]) -> int:
+    lengths = list(map(len, datasets))
+    if len(set(lengths)) > 1:
+        raise ValueError(
+            f"{call} needs data sets of one length, not {lengths}: cut the longer ones with "
+            f"Subset(dataset, range({min(lengths)}))."
+        )
+    return lengths[0]
 
 
 def _within(index: SupportsIndex, n: int, dataset: object) -> int:

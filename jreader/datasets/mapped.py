@@ -18,6 +18,7 @@ from jreader.readers import Columns, Node, described, map_tree
 from jreader.readers.overrides import stands_for
 from jreader.sources import Table, source
 from jreader.sources.columns import mismatch
+from jreader.sources.items import refuse_absent
 
 T = TypeVar("T")
 
@@ -153,6 +154,14 @@ def fetch(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
     Raises:
         FeedMismatch: `__getitems__` gave another number of samples than it was asked for.
     """
+    try:
+        return _fetched(dataset, indices)
+    except Exception as error:
+        refuse_absent(dataset, indices, error)
+        raise
+
+
+def _fetched(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
     if _is_rows(dataset):
         rows = np.asarray(indices, np.intp)
         if isinstance(dataset, source):  # only its plane knows whether it gives stacked rows
@@ -194,6 +203,7 @@ def fetch_one(dataset: Any, index: Any) -> Any:
         return dataset[index]
     except Exception as error:
         error.add_note(f"raised by {type(dataset).__name__}[{described(index)}]")
+        refuse_absent(dataset, [index], error)
         raise
 
 

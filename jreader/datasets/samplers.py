@@ -146,6 +146,7 @@ class RandomSampler(Sampler[int]):
     def order(self) -> Callable[[Places], Places]:
         """A permutation, or a draw for each place."""
         n, path = len(self.data_source), (self.seed, self.epoch, _PLACE, _WINDOW)
+        _check_drawing(self, self.replacement, self.num_samples, n)  # it may have shrunk
         if self.replacement:
             draw = (*path, n)
             return lambda places: np.minimum(uniform(places, *draw) * n, n - 1).astype(np.intp)
@@ -267,8 +268,26 @@ def uniform(places: Places, seed: int, *path: int) -> NDArray[np.float64]:
     return drawn
 
 
-def indices_of(sampler: Node[Any], data_source: Any) -> range:
-    """The indices of a data set: all that a sampler has to know of it, and takes along.
+class _Indices:
+    """The indices that a data set has when it is asked; where it travels, those it had then."""
+
+    __qualname__ = "range"  # what a cursor calls it: those of another data set are as good
+
+    def __init__(self, data_source: Sized) -> None:
+        self.data_source = data_source
+
+    def __len__(self) -> int:
+        return len(self.data_source)
+
+    def __repr__(self) -> str:
+        return repr(range(len(self)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return range, (len(self),)
+
+
+def indices_of(sampler: Node[Any], data_source: Any) -> Sized:
+    """The indices of a data set, as many as it has now and then: all that a sampler asks of it.
 
     Raises:
         TypeError: It has no length.
@@ -278,7 +297,10 @@ def indices_of(sampler: Node[Any], data_source: Any) -> range:
             f"{_call(sampler)} needs a data set with a length, not the "
             f"{type(data_source).__name__} {data_source!r}: give range(n) for n indices."
         )
-    return range(len(data_source))
+    if isinstance(data_source, (range, str, tuple)):  # they stay as they are
+        return range(len(data_source))
+    len(data_source)  # a data set that lacks it says so here
+    return _Indices(data_source)
 
 
 def _call(sampler: Node[Any]) -> str:

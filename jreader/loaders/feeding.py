@@ -11,6 +11,7 @@ from weakref import WeakSet
 import jax
 
 from jreader import errors
+from jreader.batches import sized
 from jreader.devices import placeable, where_written
 from jreader.feeds import FeedList, Feeds
 from jreader.loaders.agreements import TIMEOUT, Agreement, Board
@@ -24,7 +25,7 @@ from jreader.loaders.pictures import picture
 from jreader.loaders.records import Samples, samples_of
 from jreader.loaders.residents import Resident
 from jreader.loaders.stages import Stages
-from jreader.readers import Cursor, Pass, Plan, fingerprint, itself, leaves, rebuilt
+from jreader.readers import Cursor, Pass, Plan, fingerprint, itself, leaves, length, rebuilt
 from jreader.readers.nodes import waits
 from jreader.readers.pictures import table
 from jreader.workers import lookahead
@@ -65,7 +66,7 @@ class Feeding:
         self._passes: WeakSet[FeedPass] = WeakSet()
         self._place = Place(beginning(0))
         self._resumed: Cursor | None = None
-        self._known: Plan | None = None
+        self._known: tuple[int | None, Plan] | None = None
         self.next_epoch = 0
 
     def _set(self, source: Source) -> Self:
@@ -78,9 +79,12 @@ class Feeding:
 
     def _plan(self) -> Plan:
         """What a cursor says of the source."""
-        if self._known is None:
-            self._known = fingerprint(self._grouping()[0].batches)
-        return self._known
+        source, _ = self._grouping()
+        op = sized(source.batches)
+        samples = length(op.reader if op else source.batches)  # data sets grow and shrink
+        if self._known is None or self._known[0] != samples:
+            self._known = samples, fingerprint(source.batches)
+        return self._known[1]
 
     def __call__(self) -> FeedPass:
         """The next epoch, as `iter(loader)`."""
@@ -149,7 +153,8 @@ class Feeding:
     def state_dict(self) -> dict[str, Any]:
         """The cursor of the latest pass; json and orbax keep it."""
         cursor = self._place.cursor
-        return dict(sealed(self._named(cursor) if self._source else cursor))
+        known = cursor["plan"]["ops"] or not self._source  # that of when its epoch began
+        return dict(sealed(cursor if known else self._named(cursor)))
 
     def samples(self, step: int, epoch: int | None = None) -> Samples:
         """Which samples a step sees, past or to come, where the plan is indexed; nothing is read.
@@ -230,6 +235,7 @@ class Feeding:
         """What is left of an epoch, prepared, placed and looked ahead for."""
         source, grouping = self._grouping(cursor["samples"])
         if cursor["position"] is None:
+            cursor["plan"] = self._plan()  # its data sets may have grown since the last epoch
             foresee(source, grouping)
         if grouping.placement.spans and waits(source.batches):
             raise ValueError(

@@ -132,7 +132,14 @@ class epochs(Node[T]):
 
         def member(epoch: Any, places: Indices) -> list[Indices]:
             plane = indexed(at_epoch(self.reader, epoch))
-            return [] if plane is None else plane.route(places)
+            if plane is None or plane.length != each:
+                raise errors.ReaderError(
+                    f"{self.reader!r} had {each} samples when a pass over {self!r} began, and has "
+                    f"now {plane.length if plane else 'none'}: data may grow or shrink between "
+                    f"passes, not within one. Let the loader count epochs: "
+                    f"`for feed in loader`, or loader.steps(n)."
+                )
+            return plane.route(places)
 
         def route(places: Indices) -> list[Indices]:
             which, local = places // each, places % each

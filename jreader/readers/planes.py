@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from jreader.errors import NotResumable
+from jreader.errors import NotResumable, missing
 from jreader.readers.nodes import Reader, plane_of
 from jreader.readers.passes import Pass, Position, counted
 from jreader.readers.trees import Columns, leaves, map_tree, rebuilt, zipped
@@ -88,7 +88,8 @@ class Plane:
         routed = self.route(places)
         for rows, column in zip(routed, leaves(self.columns), strict=True):
             if len(rows) and not (rows.min() >= 0 and rows.max() < len(column)):
-                raise IndexError(f"places {places} lead to rows {rows}, out of {len(column)}")
+                beyond = rows[(rows < 0) | (rows >= len(column))]
+                raise missing(_shape(column), int(beyond[0]), len(column))
         return routed
 
     def samples(self, at: Position) -> Pass[Any]:

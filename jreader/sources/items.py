@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from jreader.readers import Columns, branches, described, joined
+from jreader.errors import MissingSample, missing
+from jreader.readers import Columns, branches, described, joined, length
 from jreader.readers.planes import Array, Gathers
 from jreader.sources.columns import Table
 
@@ -93,13 +94,23 @@ class _Items:
         """One sample after another."""
         if not self.batched:
             for row in rows.tolist():  # not `map`: a StopIteration of the data would end it
-                yield self.data[row]
+                try:
+                    sample = self.data[row]
+                except Exception as error:
+                    refuse_absent(self.data, [row], error)
+                    raise
+                yield sample
             return
         for low in range(0, len(rows), _AT_ONCE):
             yield from self._samples(rows[low : low + _AT_ONCE])
 
     def _samples(self, rows: Array) -> Sequence[Any]:
-        samples = _as_samples(self._asked(rows), self.data)
+        try:
+            given = self._asked(rows)
+        except Exception as error:
+            refuse_absent(self.data, rows.tolist(), error)
+            raise
+        samples = _as_samples(given, self.data)
         if len(samples) != len(rows):
             raise ValueError(
                 f"source(data, batched=True) asked {described(self.data)} for {len(rows)} rows at "
@@ -176,3 +187,22 @@ def _each_column(fn: Callable[[Any], Any], tree: Any) -> Any:
 
 def _picked(column: Any, which: Array) -> Any:
     return [column[at] for at in which.tolist()] if isinstance(column, list) else column[which]
+
+
+def refuse_absent(data: Any, indices: Sequence[Any], error: Exception) -> None:
+    """Raises what an error of `data` comes of, if that is that a sample is not there.
+
+    >>> refuse_absent("abc", [-3, 2], KeyError()) is None
+    True
+    >>> refuse_absent("abc", [0, 3], KeyError())  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    jreader.errors.MissingSample: sample 3 of 'abc' was asked for, out of 3: ...
+    """
+    n = None if isinstance(error, MissingSample) else length(data)
+    if n is None:
+        return
+    for index in indices:
+        if isinstance(index, (int, np.integer)) and not -n <= index < n:
+            gone = missing(described(data), int(index), n)
+            gone.__notes__ = list(getattr(error, "__notes__", ()))
+            raise gone from error

@@ -47,7 +47,8 @@ class fetched(Node[T]):
         timeout: The seconds that an item may be waited for; 0 for any. It takes a thread.
         worker_init_fn: Called in each process with its number before its first item.
         persistent: Whether the processes keep their copy of `mapper` for the next pass. Otherwise
-            each pass sends it as it is then, if it has changed. The processes stay anyway.
+            each pass sends it as it is then, if it has changed. The processes stay anyway, and a
+            data set of another length is sent anew.
         apart: Whether `reader` is what takes the time: one process reads it, and maps.
 
     Raises:
@@ -82,7 +83,10 @@ class fetched(Node[T]):
         up = start(self.reader, at)
         if self.pool is not None and self.task is not None:
             ahead_of = _AHEAD * self.process_num
-            task = self.task if self.persistent else self.task.anew()
+            task = self.task
+            if not self.persistent or task.outgrown():
+                task = task.anew()
+                object.__setattr__(self, "task", task)
             return self._submitted(self.pool, task, self._timed(up, ahead_of))
         if self.timeout:
             return ahead(self, up, self._mapped, 1, _AHEAD, timeout=self.timeout)
@@ -166,6 +170,11 @@ class _Fetch(Task):
         self.init: Callable[[int], object] | None = init
         self.number = number  # of the loader: what another one sends is another task, though equal
         self.begun = False
+        self.extent = _extent(fn)
+
+    def outgrown(self) -> bool:
+        """Whether the data set has another length by now."""
+        return self.extent != _extent(self.fn)
 
     def anew(self) -> _Fetch:
         """The same, to be sent as the function is now."""
@@ -185,6 +194,10 @@ class _Fetch(Task):
     def __reduce__(self) -> tuple[Any, ...]:
         """As it is: `Processes` sends it once, its arrays through shared memory."""
         return _Fetch, (self.fn, self.init, self.number)
+
+
+def _extent(fn: Callable[[Any], Any]) -> int | None:
+    return length(getattr(fn, "dataset", None))  # type: ignore[arg-type]  # it need not be a reader
 
 
 def _begin(fn: Callable[[Any], Any], init: Callable[[int], object] | None) -> None:
