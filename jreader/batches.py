@@ -24,8 +24,10 @@ from jreader.readers import (
     branches,
     described,
     explain,
+    indexed,
     joined,
     length,
+    lookup_of,
     map_tree,
     same_structure,
     start,
@@ -85,6 +87,20 @@ class batch(Node[Sequence[T]]):
             return None
         return known // self.batch_size if self.drop_last else -(-known // self.batch_size)
 
+    def lookup(self) -> Callable[[int], Sequence[T]] | None:
+        """The samples at the places of that batch."""
+        find, plane, known = lookup_of(self.reader), indexed(self.reader), length(self.reader)
+        size = self.batch_size
+
+        def samples(place: int) -> Sequence[T]:
+            last = (place + 1) * size
+            places = range(place * size, last if known is None else min(last, known))
+            if plane is not None:
+                return plane.take(np.array(places))
+            return list(map(find, places))  # type: ignore[arg-type]  # it was found, as seen below
+
+        return find and samples
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class map_batches(Node[Sequence[Any]]):
@@ -135,6 +151,11 @@ class map_batches(Node[Sequence[Any]]):
     def length(self) -> int | None:
         """That of `reader`."""
         return length(self.reader)
+
+    def lookup(self) -> Callable[[int], Sequence[Any]] | None:
+        """`fn` of the batch at that place."""
+        find = lookup_of(self.reader)
+        return find and (lambda place: self._mapped(find(place)))
 
 
 def sized(reader: Reader[Any]) -> batch[Any] | None:

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    SupportsIndex,
+    TypeVar,
+    overload,
+)
 
 from jreader import errors, transforms
 from jreader.batches import batch, map_batches
@@ -20,10 +31,11 @@ from jreader.readers import (
     epochs,
     indexed,
     length,
+    lookup_of,
     origin,
     start,
 )
-from jreader.readers.nodes import children, drawn, in_batches, native
+from jreader.readers.nodes import children, drawn, in_batches, native, waits
 from jreader.readers.pictures import Line
 from jreader.transforms import cache, firstn, map_readers, shard, shuffle, skip
 from jreader.transforms.keys import keyed
@@ -79,6 +91,66 @@ def _bound_fn(
 _METHODS: dict[type, str] = {map_readers: "map", map_samples: "map", xmap_readers: "xmap"}
 
 
+def _why_not(reader: Reader[Any]) -> str:
+    """Why nothing finds its samples by place, and what to write instead."""
+    if waits(reader):
+        return (
+            "is another sample in every pass, because a seed is missing: type shuffle(seed=0), "
+            "or map(fn, rng=True, seed=0)."
+        )
+    return (
+        "has to be read to find its samples: type .skip(n).peek() for one, .skip(n).firstn(m) for "
+        "some; or begin with arrays(...), npy or source, and filter, flat_map and read streams "
+        "before they become arrays."
+    )
+
+
+def sliced(reader: Reader[Any], index: slice) -> Reader[Any]:
+    """The samples of a slice, found where those of `reader` are.
+
+    >>> from jreader import arrays
+    >>> sliced(Pipeline(arrays(range(9))).batch(2), slice(1, 3))
+    Pipeline(arrays(int64[9])).skip(n=2).firstn(n=4).batch(batch_size=2)
+    """
+    step, known = 1 if index.step is None else operator.index(index.step), length(reader)
+    if step < 1:
+        raise ValueError(
+            f"a pipeline is not read backwards, as in [::{step}]: type reversed(pipeline), or sort "
+            f"the arrays that it begins with."
+        )
+    if known is None:
+        first, last = (
+            None if at is None else operator.index(at) for at in (index.start, index.stop)
+        )
+        if min(first or 0, last or 0) < 0:
+            raise ValueError(
+                f"{described(reader)} has no end to count from: type .skip(n) and .firstn(n)."
+            )
+        return _part(reader, first or 0, last, step)
+    first, last, _ = slice(index.start, index.stop).indices(known)
+    return _part(reader, first, None if last == known else max(first, last), step)
+
+
+def _part(reader: Reader[Any], first: int, last: int | None, step: int) -> Reader[Any]:
+    """From `first` on, up to `last`, pushed below what is one for one, so that it is not done."""
+    if first == 0 and last is None and step == 1:
+        return reader
+    if isinstance(reader, Pipeline) and indexed(reader) is None:
+        return Pipeline(_part(reader.reader, first, last, step))
+    if type(reader) is batch and step == 1:
+        size = reader.batch_size
+        samples = _part(reader.reader, first * size, None if last is None else last * size, 1)
+        return batch(samples, size, reader.drop_last)
+    if type(reader) is map_batches:
+        return map_batches(reader.fn, _part(reader.reader, first, last, step))
+    if type(reader) is map_readers and len(reader.readers) == 1:
+        return map_readers(reader.func, _part(reader.readers[0], first, last, step))
+    part: Pipeline[Any] = reader if isinstance(reader, Pipeline) else Pipeline(reader)
+    part = part.skip(first) if first else part
+    part = part if last is None else part.firstn(last - first)
+    return part if step == 1 else part.shard(step, 0)
+
+
 def _gives_batches(reader: Reader[Any]) -> bool:
     """Whether what a reader gives are batches: made by `batch`, and handed on whole since."""
     return isinstance(origin(reader, "all", "some"), (batch, map_batches))
@@ -128,6 +200,53 @@ class Pipeline(Node[T]):
     def batches(self, size: int, at: Position) -> Pass[Sequence[T]] | None:
         """Those of `reader`."""
         return in_batches(self.reader, size, at)
+
+    def lookup(self) -> Callable[[int], T] | None:
+        """That of `reader`."""
+        return lookup_of(self.reader)
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Pipeline[T]: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> T | Pipeline[T]:
+        """The sample (or batch) at a place, or the pipeline of some, found without a pass.
+
+        It is that of a pass as the plan is written, so shuffles need a seed.
+
+        >>> from jreader import arrays
+        >>> squares = Pipeline(arrays([0, 1, 2, 3])).map(lambda n: n * n)
+        >>> int(squares[-1]), list(squares[1:3].batch(2)), len(squares[::2])
+        (9, [[np.int64(1), np.int64(4)]], 2)
+
+        Raises:
+            TypeError: Samples have to be read to be found, or `index` is no int and no slice.
+            IndexError: There is no such place.
+            ValueError: The slice goes backwards, or counts from an end that is not there.
+        """
+        find = lookup_of(self)
+        if find is None:
+            raise TypeError(f"{self!r}[...] {_why_not(self)}")
+        if isinstance(index, slice):
+            part = sliced(self, index)
+            return part if isinstance(part, Pipeline) else Pipeline(part)
+        try:
+            place, known = operator.index(index), length(self)
+        except TypeError:
+            raise TypeError(
+                f"{self!r}[...] needs an int or a slice, not {described(index)}: for several "
+                f"places type [pipeline[place] for place in places]."
+            ) from None
+        if place < 0 and known is not None:
+            place += known
+        if place < 0 or (known is not None and place >= known):
+            seen = "has no end to count from" if known is None else f"has {known:,} {self._gives}"
+            raise IndexError(f"{self!r}[{index}]: the pipeline {seen}.")
+        return find(place)
+
+    @property
+    def _gives(self) -> str:
+        return getattr(origin(self, "all", "some"), "gives", "samples")
 
     def peek(self) -> T:
         """The first sample; nothing that iterates notices.

@@ -107,6 +107,10 @@ class Node(Generic[T]):
         """Where its samples are, for an op that does not look into them (`planes`); else None."""
         return None
 
+    def lookup(self) -> Callable[[int], T] | None:
+        """What finds the sample at a place without a pass, for an op over such readers; or None."""
+        return None
+
     def batches(self, size: int, at: Position) -> Pass[Sequence[T]] | None:
         """A pass in runs of `size` samples, where that is cheaper than one by one; else None."""
         plane = plane_of(self)
@@ -223,6 +227,20 @@ def declares(reader: Node[Any], name: str) -> bool:
 def plane_of(reader: Reader[Any]) -> Plane | None:
     """The plane of a reader, as `planes.indexed` gives it."""
     return reader.plane() if isinstance(reader, Node) and declares(reader, "plane") else None
+
+
+def lookup_of(reader: Reader[T]) -> Callable[[int], T] | None:
+    """What finds the sample at a place; None where samples have to be read to be found.
+
+    >>> from jreader import arrays, map_readers, shuffle
+    >>> find = lookup_of(map_readers(float, shuffle(arrays([10, 20, 30]), seed=0)))
+    >>> find(2), find(0), lookup_of(lambda: "abc")
+    (10.0, 20.0, None)
+    """
+    plane = plane_of(reader)
+    if plane is not None:
+        return plane.nth
+    return reader.lookup() if isinstance(reader, Node) and declares(reader, "lookup") else None
 
 
 def in_batches(reader: Reader[T], size: int, at: Position) -> Pass[Sequence[T]] | None:

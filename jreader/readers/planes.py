@@ -79,6 +79,10 @@ class Plane:
         """The samples of these places."""
         return Gathering(self.columns, len(places))(self.rows(places))
 
+    def nth(self, place: int) -> Any:
+        """The sample of this place."""
+        return next(self.each(np.array([place])))
+
     def each(self, places: Array) -> Iterator[Any]:
         """The samples of these places one by one, views where rows are arrays."""
         return _samples(self.columns, iter(self.rows(places)))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from jreader.errors import MissingSample, missing
-from jreader.readers import Columns, branches, described, joined, length
+from jreader.readers import Columns, Node, branches, described, joined, length
 from jreader.readers.planes import Array, Gathers
 from jreader.sources.columns import Table
 
@@ -53,6 +53,11 @@ class source(Table[Any]):
 
     def __post_init__(self) -> None:
         """Refuses what cannot be asked by number."""
+        if isinstance(self.data, Node):
+            raise TypeError(
+                f"source(data) needs a data set, and {described(self.data)} is a reader already: "
+                f"use it as it is."
+            )
         rows = hasattr(self.data, "__len__") or getattr(self.data, "shape", None)
         if isinstance(self.data, dict) or not rows or not hasattr(self.data, "__getitem__"):
             raise TypeError(

@@ -6,6 +6,7 @@ so a sample draws the same numbers on any worker, in any order of work, and afte
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from jreader import errors
 from jreader.orders import as_seed
-from jreader.readers import Node, Pass, Position, Reader, counted, length, start
+from jreader.readers import Node, Pass, Position, Reader, counted, length, lookup_of, start
 from jreader.readers.nodes import seeded_below
 
 T = TypeVar("T")
@@ -63,6 +64,13 @@ class keyed(Node[Keyed]):
     def length(self) -> int | None:
         """That of `reader`."""
         return length(self.reader)
+
+    def lookup(self) -> Callable[[int], Keyed] | None:
+        """The sample at that place, which is its number; an unseeded pass waits for a draw."""
+        find, seed, epoch, place = lookup_of(self.reader), self.seed, self.epoch, seeded_below(self)
+        if find is None or seed is None:
+            return None
+        return lambda number: Keyed(find(number), seed, (epoch, place, number))
 
 
 def generator(seed: int, path: tuple[int, int, int]) -> np.random.Generator:

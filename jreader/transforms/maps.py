@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, ClassVar, Literal, TypeVar
 
 from jreader import errors
-from jreader.readers import Node, Pass, Position, Reader, explain, length, start
+from jreader.readers import Node, Pass, Position, Reader, explain, length, lookup_of, start
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -77,6 +77,13 @@ class map_readers(Node[T]):
     def length(self) -> int | None:
         """That of the shortest reader."""
         return shortest(self.readers)
+
+    def lookup(self) -> Callable[[int], T] | None:
+        """`func` of what is at that place."""
+        finds = [find for find in map(lookup_of, self.readers) if find]
+        if len(finds) < len(self.readers):
+            return None
+        return lambda place: next(self._starmapped(iter([tuple(find(place) for find in finds)])))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar, Literal, TypeVar
 
 from jreader import errors
-from jreader.readers import Node, Pass, Position, Reader, counted, indexed, length, start
+from jreader.readers import Node, Pass, Position, Reader, counted, indexed, length, lookup_of, start
 from jreader.readers.planes import ENDLESS, Plane
 
 T = TypeVar("T")
@@ -46,6 +47,10 @@ class firstn(Node[T]):
         known = length(self.reader)
         return None if known is None else min(self.n, known)
 
+    def lookup(self) -> Callable[[int], T] | None:
+        """The same place."""
+        return lookup_of(self.reader)
+
     def plane(self) -> Plane | None:
         """The same places, up to `n`."""
         up = indexed(self.reader)
@@ -81,6 +86,11 @@ class skip(Node[T]):
         """What is left after `n`."""
         known = length(self.reader)
         return None if known is None else max(known - self.n, 0)
+
+    def lookup(self) -> Callable[[int], T] | None:
+        """Place i is place i + n."""
+        find = lookup_of(self.reader)
+        return find and (lambda place: find(place + self.n))
 
     def plane(self) -> Plane | None:
         """Place i is place i + n."""
@@ -136,6 +146,11 @@ class shard(Node[T]):
         """The share of this part."""
         known = length(self.reader)
         return None if known is None else self._share(known)
+
+    def lookup(self) -> Callable[[int], T] | None:
+        """Place i is place i * num_shards + index."""
+        find = lookup_of(self.reader)
+        return find and (lambda place: find(place * self.num_shards + self.index))
 
     def plane(self) -> Plane | None:
         """Place i is place i * num_shards + index."""

@@ -23,6 +23,7 @@ from jreader.readers import (
     explain,
     indexed,
     length,
+    lookup_of,
     start,
 )
 from jreader.readers.nodes import seeded_below
@@ -270,6 +271,13 @@ class map_samples(Node[T]):
     def length(self) -> int | None:
         """That of `reader`; not known where samples may be left out."""
         return length(self.reader) if self.on_error == "raise" else None
+
+    def lookup(self) -> Callable[[int], T] | None:
+        """`fn` of what is at that place, here; not known where samples may be left out."""
+        find, mapped = lookup_of(self.reader), self._mapping()
+        if find is None or self.on_error != "raise":
+            return None
+        return lambda place: mapped(find(place))
 
     def written(self, *but: object) -> Iterator[str]:
         """As it was given: the reader below the keys, the seed, an executor by its kind."""

@@ -17,6 +17,7 @@ from jreader.readers import (
     indexed,
     itself,
     length,
+    lookup_of,
     refused,
     start,
 )
@@ -60,6 +61,10 @@ class buffered(Node[T]):
     def length(self) -> int | None:
         """That of `reader`."""
         return length(self.reader)
+
+    def lookup(self) -> Callable[[int], T] | None:
+        """That of `reader`."""
+        return lookup_of(self.reader)
 
     def plane(self) -> Plane | None:
         """That of `reader`: what is found by its place need not be read ahead."""
