@@ -116,13 +116,27 @@ class map_batches(Node[Sequence[Any]]):
     >>> [samples.columns["image"].tolist() for samples in scaled()]
     [[0.0, 0.5], [1.0, 1.5]]
 
+    Samples that differ in shape cannot be stacked: with `stacked=False`, `fn` takes the list of
+    them, as a `collate_fn` does, and makes the arrays.
+
+    >>> def pad(samples):
+    ...     rows = np.zeros((len(samples), 3), int)
+    ...     for row, sample in zip(rows, samples):
+    ...         row[: len(sample)] = sample
+    ...     return rows
+    >>> texts = batch(lambda: [[1], [2, 3], [4, 5, 6]], 2)
+    >>> [samples.columns.tolist() for samples in map_batches(pad, texts, stacked=False)()]
+    [[[1, 0, 0], [2, 3, 0]], [[4, 5, 6]]]
+
     Args:
-        fn: Takes and gives a tree of arrays of equal length.
+        fn: Gives a tree of arrays of equal length.
         reader: A batch reader.
+        stacked: Whether `fn` takes such a tree too; otherwise it takes the list of the samples.
     """
 
     fn: Callable[[Any], Any]
     reader: Reader[Sequence[Any]]
+    stacked: bool = True
     gives: ClassVar[str] = "batches"
     planned: ClassVar[Literal["always", "counted", "never"]] = "never"
 
@@ -130,22 +144,36 @@ class map_batches(Node[Sequence[Any]]):
         """Refuses what cannot be called."""
         errors.check_function("map_batches(fn, reader)", self.fn)
         errors.check_reader("map_batches(fn, reader)", self.reader)
+        flag = errors.check_flag("stacked of map_batches(fn, reader, stacked)", self.stacked)
+        object.__setattr__(self, "stacked", flag)
 
     def start(self, at: Position) -> Pass[Sequence[Any]]:
         """The position of `reader`."""
         return start(self.reader, at).mapped(self._mapped)
 
     def _mapped(self, samples: Sequence[Any]) -> Columns[Any]:
-        columns = stack(samples)
+        given = self._given(samples)
         try:
-            mapped = self.fn(columns)
+            mapped = self.fn(given)
         except Exception as error:
-            explain(error, self, self.fn, columns)
+            explain(error, self, self.fn, given)
             raise
         try:
             return Columns(mapped)
         except (TypeError, ValueError) as error:
             error.add_note(f"given by {described(self.fn)} in map_batches, made at {self.made_at}")
+            raise
+
+    def _given(self, samples: Sequence[Any]) -> Any:
+        if not self.stacked:
+            return list(samples)
+        try:
+            return stack(samples)
+        except errors.FeedMismatch as error:
+            error.add_note(
+                f"or have {described(self.fn)} take the list of the samples, and make the arrays: "
+                f"map_batches(fn, stacked=False), made at {self.made_at}"
+            )
             raise
 
     def length(self) -> int | None:

@@ -142,7 +142,7 @@ def _part(reader: Reader[Any], first: int, last: int | None, step: int) -> Reade
         samples = _part(reader.reader, first * size, None if last is None else last * size, 1)
         return batch(samples, size, reader.drop_last)
     if type(reader) is map_batches:
-        return map_batches(reader.fn, _part(reader.reader, first, last, step))
+        return map_batches(reader.fn, _part(reader.reader, first, last, step), reader.stacked)
     if type(reader) is map_readers and len(reader.readers) == 1:
         return map_readers(reader.func, _part(reader.readers[0], first, last, step))
     part: Pipeline[Any] = reader if isinstance(reader, Pipeline) else Pipeline(reader)

@@ -125,6 +125,11 @@ def as_function(
     functions: list[Callable[[Any], Any]] = []
     above = origin(pipeline, "all")
     while isinstance(above, map_batches):
+        if not above.stacked:
+            raise TypeError(
+                f"{_CALL} gathers stacked columns, and map_batches({described(above.fn)}, "
+                f"stacked=False) takes a list of samples: give it columns, or use .load(...)."
+            )
         functions.insert(0, above.fn)
         above = origin(above.reader, "all")
     op = as_batch(above)
