@@ -6,6 +6,7 @@ What `batch` yields is a sequence of samples: a `list` from a stream, `Columns` 
 
 from __future__ import annotations
 
+from array import array as machine_array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -35,6 +36,9 @@ from jreader.readers import (
 from jreader.readers.nodes import declares, in_batches, inputs, own_pass
 
 T = TypeVar("T")
+
+_VALUES = frozenset({np.ndarray, int, float, bool})  # known at a glance
+_BUFFERS = (str, bytes, bytearray, memoryview, machine_array)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -238,6 +242,11 @@ def collate(samples: Sequence[Any]) -> Any:
     >>> image.shape, name
     ((2, 4), ['a', 'b'])
 
+    As in torch, sequences of any other kind are lists of fields too; what they become is a list.
+
+    >>> collate([range(0, 2), range(5, 7)])
+    [array([0, 5]), array([1, 6])]
+
     Raises:
         FeedMismatch: The samples differ in structure or shape, some are None or mix strings with
             numbers, or there are none.
@@ -264,7 +273,8 @@ def _stacked(values: Sequence[Any], name: str, column: Callable[[Sequence[Any], 
     if isinstance(first, dict):
         alike = alike and all(map(first.keys().__eq__, map(dict.keys, values)))
     if not alike:
-        raise _mixed(values, name)
+        odd = (at for at, each in enumerate(values) if not same_structure(first, each))
+        raise _mixed(values, name, next(odd, 0))
     return joined(
         first,
         {
@@ -274,9 +284,7 @@ def _stacked(values: Sequence[Any], name: str, column: Callable[[Sequence[Any], 
     )
 
 
-def _mixed(values: Sequence[Any], name: str) -> errors.FeedMismatch:
-    differs = (place for place, value in enumerate(values) if not same_structure(values[0], value))
-    odd = next(differs, 0)
+def _mixed(values: Sequence[Any], name: str, odd: int) -> errors.FeedMismatch:
     return errors.FeedMismatch(
         f"samples of one batch need one structure, but in sample 0 {name} is "
         f"{described(values[0])}, in sample {odd} {described(values[odd])}: map them to the same "
@@ -309,6 +317,12 @@ def _column(values: Sequence[Any], name: str) -> np.ndarray[Any, Any]:
 def _texts_or_column(values: Sequence[Any], name: str) -> Any:
     """A list of strings, or one array for the values of one leaf, tensors of any library too."""
     kinds = set(map(type, values))
+    if all(map(_is_fields, kinds)):
+        rows = list(map(list, values))
+        short = next((at for at, row in enumerate(rows) if len(row) != len(rows[0])), None)
+        if short is not None:
+            raise _mixed(values, name, short)
+        return _stacked(rows, name, _texts_or_column)
     for text in (str, bytes):
         texts = [issubclass(kind, text) for kind in kinds]
         if all(texts):
@@ -323,6 +337,13 @@ def _texts_or_column(values: Sequence[Any], name: str) -> Any:
     if any(map(_is_foreign, kinds)):
         values = [np.asarray(value) for value in values]
     return _column(values, name)
+
+
+def _is_fields(kind: type) -> bool:
+    """Whether it is a sequence of fields, not of the bytes or numbers of one value."""
+    if kind in _VALUES or not issubclass(kind, Sequence):
+        return False
+    return not (issubclass(kind, (*_BUFFERS, Columns)) or _is_foreign(kind))
 
 
 def _is_foreign(kind: type) -> bool:

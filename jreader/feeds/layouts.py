@@ -19,10 +19,10 @@ FeedList: TypeAlias = (
     Sequence[data] | Mapping[str, int] | Mapping[str, str] | Mapping[data, int] | Mapping[data, str]
 )
 
-_AMBIGUOUS = (
-    "a batch reader yields lists of samples, and each sample is a tuple: [([1, 1, 1],), "
-    "([2, 2, 2],)] is valid, while [[1, 1, 1], [2, 2, 2]] is ambiguous: is it two samples of one "
-    "field, or two of three fields? Make each sample a tuple."
+_LIST = (
+    "{} is a list, {!r}: a batch reader yields lists of samples, and each sample is a tuple: "
+    "[([1, 1, 1],), ([2, 2, 2],)] is valid, while [[1, 1, 1], [2, 2, 2]] is ambiguous: is it two "
+    "samples of one field, or two of three fields? Make each sample a tuple."
 )
 
 
@@ -96,6 +96,8 @@ class Feeds:
         if isinstance(samples, Columns):
             return self._from_columns(samples, lists=lists)
         if not self._columns:
+            if not lists and samples and isinstance(samples[0], list):
+                raise FeedMismatch(_LIST.format("sample 0 of the batch", samples[0]))
             return self.from_arrays(stack(samples))
         if not samples:
             raise FeedMismatch("an empty batch cannot be fed: give at least one sample")
@@ -186,14 +188,14 @@ class Feeds:
         """
         kind = _kind_of_all(samples)
         if kind == "list" and not lists:
-            raise FeedMismatch(f"{what.format(0)} is a list, {samples[0]!r}: {_AMBIGUOUS}")
+            raise FeedMismatch(_LIST.format(what.format(0), samples[0]))
         if kind == "bare":
             samples = [(sample,) for sample in samples]
         elif kind == "dataclass":
             samples = [
                 {each.name: getattr(row, each.name) for each in fields(row)} for row in samples
             ]
-        by_name = isinstance(samples[0], dict)
+        by_name = kind in ("dict", "dataclass")
         form: Callable[[Any], Any] = tuple if by_name else len
         for seen in set(map(form, samples)):
             if wrong := self._wrong(seen if by_name else range(seen), by_name=by_name):
@@ -273,7 +275,9 @@ def _kind(each: type) -> str:
     for tree in (tuple, list, dict):
         if issubclass(each, tree):
             return tree.__name__
-    return "dataclass" if is_dataclass(each) else "bare"
+    if is_dataclass(each):
+        return "dataclass"
+    return "dict" if issubclass(each, Mapping) else "bare"
 
 
 def _leaf_names(tree: Any) -> list[str]:

@@ -1,12 +1,13 @@
-"""Samples with structure: dicts, tuples, lists, named tuples and dataclasses, without jax.
+"""Samples with structure: mappings, tuples, lists, named tuples and dataclasses, without jax.
 
-The rules are those of `jax.tree`, except that None is a leaf (it is a legal sample), and that a
-dataclass is a tree without being registered.
+The rules are those of `jax.tree`, except that None is a leaf (it is a legal sample), and that
+mappings of any kind and dataclasses are trees without being registered. What is made of a mapping
+is a dict: that is what jax knows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import islice
 from typing import Any, Generic, TypeVar, overload
@@ -17,7 +18,8 @@ T = TypeVar("T")
 
 
 # known at a glance: most trees are a few leaves side by side, and looking for more costs 3 us
-_LEAVES = frozenset({np.ndarray, int, float, str, bytes, type(None)})
+_SCALARS = {bool, int, float, str, bytes, type(None), np.float32, np.float64, np.int32, np.int64}
+_LEAVES = frozenset({np.ndarray, *_SCALARS})
 _PLAIN = frozenset({dict, tuple, list})
 
 
@@ -35,7 +37,7 @@ def branches(tree: Any) -> dict[Any, Any] | None:
         return dict(enumerate(tree))
     if is_dataclass(tree) and not isinstance(tree, type):
         return {field.name: getattr(tree, field.name) for field in fields(tree)}
-    return None
+    return dict(tree) if isinstance(tree, Mapping) else None
 
 
 def leaves(tree: Any) -> list[Any]:
@@ -77,7 +79,7 @@ def joined(tree: Any, parts: dict[Any, Any]) -> Any:
     >>> joined((5, "a"), {0: 6, 1: "b"})
     (6, 'b')
     """
-    if isinstance(tree, dict):
+    if isinstance(tree, (dict, Mapping)) and not is_dataclass(tree):
         return parts
     if hasattr(tree, "_fields"):
         return type(tree)(*parts.values())
@@ -102,7 +104,7 @@ def restores(tree: Any) -> bool:
     if parts is None:
         return True
     plain = type(tree) in {dict, list, tuple} or hasattr(tree, "_fields")
-    exact = plain or not isinstance(tree, (dict, list, tuple))
+    exact = plain or not isinstance(tree, (Mapping, list, tuple))
     return exact and all(map(restores, parts.values()))
 
 

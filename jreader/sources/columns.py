@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeVar
 
@@ -107,7 +107,7 @@ class _Shape:
 
 def _as_columns(tree: Any) -> Any:
     """The tree with arrays for leaves; a list is a leaf, as everywhere in NumPy."""
-    if isinstance(tree, dict):
+    if isinstance(tree, Mapping):
         return {name: _as_columns(part) for name, part in tree.items()}
     if isinstance(tree, tuple):
         parts = map(_as_columns, tree)

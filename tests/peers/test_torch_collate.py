@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
+from collections import deque, namedtuple
+from types import MappingProxyType
 from typing import NamedTuple
 
 import jax
@@ -98,6 +99,17 @@ class TestStructures:
     def test_lists_of_other_kinds_are_collated_by_place(self):
         found = collate([CustomList([1, 2, 3]), CustomList([4, 5, 6])])
         assert [column.tolist() for column in found] == [[1, 4], [2, 5], [3, 6]]
+
+    @differs
+    def test_other_mappings_and_sequences_become_dicts_and_lists(self):
+        for made, samples in (
+            ({"a": [0, 1]}, [MappingProxyType({"a": n}) for n in range(2)]),
+            ([[0, 1], [1, 2]], [range(n, n + 2) for n in range(2)]),
+            ([[0, 1], ["a", "a"]], [deque([n, "a"]) for n in range(2)]),
+        ):
+            found = collate(samples)
+            assert type(found) is type(made)
+            assert told(found) == made
 
     @pytest.mark.parametrize("turned", [1, -1])
     def test_lists_of_other_lengths_are_refused(self, turned):
