@@ -23,7 +23,8 @@ import cloudpickle
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from jreader.errors import ReaderError
+from jreader._worker.captures import draws, held_as, moving
+from jreader.errors import ReaderError, warn
 from jreader.readers import described
 from jreader.staging import Array
 
@@ -139,15 +140,41 @@ def pickled(value: object, what: str, taken: list[pickle.PickleBuffer] | None = 
             ) from error
 
 
-class _Sender(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
-    """Pickles what workers are sent, windows over an array as the array and its strides."""
+class Sender(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
+    """Pickles what workers are sent, windows over an array as the array and its strides.
+
+    Args:
+        room: A file.
+        take: The `buffer_callback` of pickle.
+        function: What is called again and again, if that is what is sent: it may hold nothing that
+            moves on, of which each worker would have a copy.
+    """
+
+    def __init__(self, room: Any, take: Any = None, function: Any = None) -> None:
+        super().__init__(room, protocol=5, buffer_callback=take)
+        self.function = self.latest = function
+        self.drawing: Any = None  # a generator of random numbers
 
     def reducer_override(self, obj: Any) -> Any:
+        if self.function is not None:
+            self.latest = obj
+            self._check_still(obj)
         if type(obj) is np.ndarray and not obj.flags.forc and not obj.dtype.hasobject:
             low, high = np.lib.array_utils.byte_bounds(obj)
             if high - low < obj.nbytes:
                 return _strided, _stored(obj, low, high)
         return super().reducer_override(obj)
+
+    def _check_still(self, obj: Any) -> None:
+        """Refuses what each worker would have a copy of that moves on by itself."""
+        if kind := moving(obj):
+            raise TypeError(
+                f"{held_as(self.function, obj)} is {kind}, and each worker process would have a "
+                f"copy, and read it from the same place on: make it inside the function, or use "
+                f"threads (workers=n)."
+            )
+        if draws(obj):
+            self.drawing = obj
 
 
 def _stored(array: Array, low: int, high: int) -> tuple[Any, ...]:
@@ -183,7 +210,30 @@ def sent(value: object, take: Callable[[pickle.PickleBuffer], Any] | None = None
     (2000000, True)
     """
     room = io.BytesIO()
-    _Sender(room, protocol=5, buffer_callback=take).dump(value)
+    Sender(room, take).dump(value)
+    return room.getvalue()
+
+
+def sent_function(fn: Any, take: Callable[[pickle.PickleBuffer], Any] | None = None) -> bytes:
+    """The same for a function, which workers call again and again.
+
+    Raises:
+        TypeError: It holds an open file, or an iterator: each worker would go on with its own.
+    """
+    room = io.BytesIO()
+    sender = Sender(room, take, fn)
+    try:
+        sender.dump(fn)
+    except Exception as error:
+        if not moving(sender.latest):
+            error.add_note(f"what cannot be sent is {held_as(fn, sender.latest)}")
+        raise
+    if sender.drawing is not None:
+        warn(
+            f"{held_as(fn, sender.drawing)} is a generator of random numbers, and each worker "
+            f"process has a copy, which draws the same ones: write map(fn, rng=True), whose "
+            f"generator belongs to the sample, or make one from the sample's number."
+        )
     return room.getvalue()
 
 

@@ -13,9 +13,9 @@ from itertools import count, islice
 from typing import Any, TypeVar, overload
 from weakref import WeakKeyDictionary
 
-import cloudpickle
 import numpy as np
 
+from jreader._worker.frames import Sender
 from jreader._worker.rooms import NotAlikeError, in_place
 from jreader.readers import (
     Columns,
@@ -179,7 +179,7 @@ def is_small(reader: Reader[Any], plane: Plane) -> bool:
             return False  # to pickle it would copy it
     room = _Little()
     try:
-        cloudpickle.Pickler(room, protocol=5, buffer_callback=room.take).dump(reader)
+        Sender(room, room.take, reader).dump(reader)
     except Exception:  # it is too large, or cannot travel: its samples may
         return False
     return True

@@ -23,7 +23,7 @@ from math import ceil, inf
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from jreader import errors
-from jreader._worker.frames import pickled_error, sent, unpickled_error
+from jreader._worker.frames import pickled_error, sent_function, unpickled_error
 from jreader.readers import Node, Pass, Position, described
 from jreader.workers.threads import Home, Source, stopped_at_exit
 
@@ -129,7 +129,7 @@ class Task:
         return Outcome(results, time.perf_counter() - began)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        self.packed = self.packed or sent(self.fn)
+        self.packed = self.packed or sent_function(self.fn)
         return _task, (self.packed, self.on)
 
     def __repr__(self) -> str:

@@ -26,10 +26,12 @@ class Samples(IterableDataset):
     """Samples whose `__iter__` raises StopIteration after so many passes."""
 
     def __init__(self, passes):
-        self.passes = iter(range(passes))
+        self.left = passes
 
     def __iter__(self):
-        next(self.passes)
+        if not self.left:
+            raise StopIteration
+        self.left -= 1
         return four()
 
 

@@ -153,7 +153,8 @@ class TestWorkers:
         for options in ({}, {"persistent_workers": True}):
             with pytest.raises(TypeError, match="cannot pickle") as raised:
                 next(iter(DataLoader(Locked(), 2, num_workers=2, **options)))
-            (note,) = raised.value.__notes__
+            name, note = raised.value.__notes__
+            assert name == "what cannot be sent is `lock` of Locked"
             assert "fetch(Locked) cannot be sent to worker processes: open files, locks" in note
             assert "__getitem__ of a data set" in note
 

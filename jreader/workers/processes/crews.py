@@ -18,10 +18,8 @@ from collections import deque
 from collections.abc import Callable
 from itertools import count
 
-import cloudpickle
-
 from jreader import errors
-from jreader._worker.frames import unpickled_error
+from jreader._worker.frames import sent_function, unpickled_error
 from jreader._worker.memory import News, Told
 from jreader._worker.tasks import READY
 from jreader.workers.processes.launches import reaped, unpickled
@@ -44,7 +42,7 @@ class Crew:
     """
 
     def __init__(self, size: int, init: Callable[[int], object] | None) -> None:
-        self.size, self.init = size, cloudpickle.dumps(init)
+        self.size, self.init = size, sent_function(init)
         self.key = init  # kept alive: crews are told apart by the identity of what they begin with
         self.home = Home()
         self.lock = threading.RLock()  # reentrant: gc may run what a user wrote anywhere

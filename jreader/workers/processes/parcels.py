@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from jreader._worker.frames import large, packed, sent
+from jreader._worker.frames import large, packed, sent, sent_function
 from jreader._worker.memory import Told, aligned, anonymous, mapped
 from jreader.readers import described
 from jreader.staging import Array
@@ -37,7 +37,7 @@ class Parcel:
         self.number, self.name = next(_numbers), described(fn)
         taken: list[pickle.PickleBuffer] = []
         try:
-            data = sent(fn, large(taken))
+            data = sent_function(fn, large(taken))
         except Exception as error:
             error.add_note(
                 f"{self.name} cannot be sent to worker processes: open files, locks and "

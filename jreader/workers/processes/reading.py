@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 from jreader import errors
-from jreader._worker.frames import packed, sent, unpickled_error
+from jreader._worker.frames import packed, sent_function, unpickled_error
 from jreader._worker.reading import Report
 from jreader.readers import Node, Pass, Position, Reader, length, refused
 from jreader.staging import Array
@@ -127,7 +127,7 @@ class _Child(Generic[T]):
     def begin(self) -> None:
         """Starts the process."""
         try:
-            self.job = sent(self.job)
+            self.job = sent_function(self.job)
         except Exception as error:
             error.add_note(
                 f"{self.name}, made at {self.made_at}, cannot be sent to a process: open files, "

@@ -117,7 +117,8 @@ class TestErrors:
         made = multiprocess_reader([failing(1), lambda: [lock]])
         samples, raised = ends(made())
         assert (samples, type(raised)) == ([], TypeError)
-        (note,) = raised.__notes__
+        name, note = raised.__notes__
+        assert name == "what cannot be sent is `lock` of <lambda>"
         assert "reader 1 (" in note
         assert f"made at {made.made_at}, cannot be sent to a process: open files, locks" in note
 

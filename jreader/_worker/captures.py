@@ -1,0 +1,108 @@
+"""What functions hold on to, and what of it means something else where it is a copy."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import random
+import sys
+from collections import deque
+from collections.abc import Iterator
+from itertools import chain
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from jreader.readers.messages import described
+
+_MOST = 10_000  # objects that are looked into for a name
+
+
+def moving(value: object) -> str:
+    """What a value is, if it moves on as it is read, so that copies go apart; else nothing.
+
+    >>> moving(iter([1, 2])), moving([1, 2])
+    ('an iterator (list_iterator)', '')
+    """
+    kind = type(value)
+    if isinstance(value, io.TextIOWrapper):
+        standard = (sys.stdin, sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+        alone = any(value is each for each in standard)
+        return "" if alone else f"an open file ({getattr(value, 'name', kind.__name__)!r})"
+    steps = getattr(kind, "__next__", None)
+    if steps is None or isinstance(steps, FunctionType) or isinstance(value, io.IOBase):
+        return ""  # one that is written in Python may begin again; memory that reads like a file
+    return f"an iterator ({kind.__name__})"
+
+
+def draws(value: object) -> bool:
+    """Whether a value is a generator of random numbers."""
+    return isinstance(value, (np.random.Generator, np.random.RandomState, random.Random))
+
+
+def held_as(root: object, wanted: object) -> str:
+    """How `root` holds a value: by which name, and who does.
+
+    >>> numbers = iter([1, 2])
+    >>> held_as(lambda sample: next(numbers) + sample, numbers)
+    '`numbers` of <lambda>'
+    """
+    seen, queue = {id(root)}, deque([(root, _named(root), "")])
+    while queue and len(seen) < _MOST:
+        value, holder, name = queue.popleft()
+        for edge, part in _parts(value):
+            here = (holder, f"{name}{edge}") if edge.startswith("[") else (_named(value), edge)
+            if part is wanted:
+                return f"`{here[1]}` of {here[0]}"
+            if id(part) not in seen:
+                seen.add(id(part))
+                queue.append((part, *here))
+    return described(root)
+
+
+def _named(value: object) -> str:
+    return described(value) if hasattr(value, "__qualname__") else type(value).__name__
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """What a value holds, by name."""
+    if isinstance(value, FunctionType):
+        yield from _captured(value)
+    elif isinstance(value, MethodType):
+        yield "self", value.__self__
+        yield from _captured(value.__func__)
+    elif isinstance(value, functools.partial):
+        yield "func", value.func
+        yield from ((f"args[{place}]", part) for place, part in enumerate(value.args))
+        yield from value.keywords.items()
+    elif isinstance(value, dict):
+        yield from ((f"[{key!r}]", part) for key, part in value.items())
+    elif isinstance(value, (list, tuple, set, frozenset, deque)):
+        yield from ((f"[{place}]", part) for place, part in enumerate(value))
+    elif not isinstance(value, (type, ModuleType)):
+        if hasattr(value, "__self__"):  # a method of C
+            yield "self", value.__self__
+        yield from list(getattr(value, "__dict__", {}).items())
+
+
+def _captured(function: Any) -> Iterator[tuple[str, Any]]:
+    if not isinstance(function, FunctionType):
+        return
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # not bound yet
+            yield name, cell.cell_contents
+    for name in _names(function.__code__):
+        if name in function.__globals__:
+            yield name, function.__globals__[name]
+    yield from (
+        (f"default {place}", each) for place, each in enumerate(function.__defaults__ or ())
+    )
+    yield from (function.__kwdefaults__ or {}).items()
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """The globals that a function reads, and those inside it."""
+    inside = (part for part in code.co_consts if isinstance(part, CodeType))
+    return chain(code.co_names, *map(_names, inside))
