@@ -22,6 +22,7 @@ from jreader.datasets.combined import (
     ChainDataset,
     ComposeDataset,
     ConcatDataset,
+    StackDataset,
     Subset,
     random_split,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "RandomSampler",
     "Sampler",
     "SequenceSampler",
+    "StackDataset",
     "Subset",
     "SubsetRandomSampler",
     "TensorDataset",

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from jreader import orders
 from jreader.datasets.mapped import Dataset, IterableDataset, check_dataset, fetch, is_stream
 from jreader.orders import as_seed
-from jreader.readers import described
+from jreader.readers import described, length
 
 T = TypeVar("T")
 
@@ -58,6 +58,11 @@ class ConcatDataset(Dataset[T]):
             samples = fetch(self.datasets[which], [index - starts[which] for index in of])
             found.update(zip(of, samples, strict=True))
         return [found[index] for index in wanted]
+
+    @property
+    def cumulative_sizes(self) -> list[int]:
+        """Where each of them ends."""
+        return list(accumulate(map(len, self.datasets)))
 
     def __len__(self) -> int:
         """The sum of all lengths."""
@@ -101,6 +106,17 @@ class ChainDataset(IterableDataset[T]):
     def __iter__(self) -> Iterator[T]:
         """Begins a pass."""
         return chain.from_iterable(self.datasets)
+
+    def __len__(self) -> int:
+        """The sum of all lengths, where each is known."""
+        lengths = list(map(length, self.datasets))
+        if None in lengths:
+            silent = self.datasets[lengths.index(None)]
+            raise TypeError(
+                f"the length of {self!r} is not known before it is read: {described(silent)} does "
+                f"not tell its own."
+            )
+        return sum(map(len, self.datasets))
 
     def __repr__(self) -> str:
         """What it is made of."""
@@ -148,6 +164,55 @@ class ComposeDataset(Dataset[tuple[Any, ...]]):
     def __repr__(self) -> str:
         """What it is made of."""
         return f"ComposeDataset([{', '.join(map(described, self.datasets))}])"
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class StackDataset(Dataset[Any]):
+    """The samples of several data sets side by side, as tuples, or as dicts where they have names.
+
+    >>> StackDataset("ab", [5, 6])[1], StackDataset(letter="ab", number=[5, 6])[1]
+    (('b', 6), {'letter': 'b', 'number': 6})
+
+    Args:
+        *datasets: Data sets with indices, all of one length.
+        **named: The same, by the names of the fields.
+
+    Raises:
+        TypeError: Some are given by place and some by name.
+        ValueError: They differ in length, or there are none.
+    """
+
+    datasets: tuple[Any, ...]
+    names: tuple[str, ...]
+
+    def __init__(self, /, *datasets: Any, **named: Any) -> None:
+        """Refuses what has no indices, or another length."""
+        if datasets and named:
+            raise TypeError("StackDataset(...) takes data sets by place or by name, not both.")
+        given = _indexed("StackDataset(...)", [*datasets, *named.values()])
+        _one_length("StackDataset(...)", given)
+        object.__setattr__(self, "datasets", given)
+        object.__setattr__(self, "names", tuple(named))
+
+    def __getitem__(self, index: Any) -> Any:
+        """The samples at an index, side by side."""
+        (sample,) = StackDataset.__getitems__(self, [index])
+        return sample
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """Several samples, fetched from each data set at once."""
+        rows = zip(*(fetch(dataset, indices) for dataset in self.datasets), strict=True)
+        return [dict(zip(self.names, row, strict=True)) for row in rows] if self.names else [*rows]
+
+    def __len__(self) -> int:
+        """The length of each."""
+        return _one_length("StackDataset(...)", self.datasets)
+
+    def __repr__(self) -> str:
+        """What it is made of."""
+        named = [f"{name}=" for name in self.names] or [""] * len(self.datasets)
+        parts = map(str.__add__, named, map(described, self.datasets))
+        return f"StackDataset({', '.join(parts)})"
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)

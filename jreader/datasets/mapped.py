@@ -59,6 +59,12 @@ class Dataset(Generic[T]):
         """Begins a pass, as a reader does."""
         return iter(self)
 
+    def __add__(self, other: Any) -> Dataset[Any]:
+        """The samples of this one, then those of another."""
+        from jreader.datasets.combined import ConcatDataset  # noqa: PLC0415  # it is made of these
+
+        return ConcatDataset([self, other])
+
     def __bool__(self) -> bool:
         """A data set is true, also an empty one."""
         return True
@@ -90,6 +96,16 @@ class IterableDataset(Generic[T]):
         """Begins a pass, as a reader does."""
         return iter(self)
 
+    def __add__(self, other: Any) -> IterableDataset[Any]:
+        """The samples of this one, then those of another."""
+        from jreader.datasets.combined import ChainDataset  # noqa: PLC0415  # it is made of these
+
+        return ChainDataset([self, other])
+
+    def __bool__(self) -> bool:
+        """A data set is true, also an empty one."""
+        return True
+
     def __repr__(self) -> str:
         """What it is."""
         return f"{type(self).__name__}()"
@@ -99,27 +115,29 @@ class IterableDataset(Generic[T]):
 class TensorDataset(Dataset[tuple[Any, ...]]):
     """The rows of arrays side by side, as tuples; a batch of them is gathered at once.
 
-    >>> dataset = TensorDataset([np.array([[1, 2], [3, 4]]), np.array([5, 6])])
+    >>> dataset = TensorDataset(np.array([[1, 2], [3, 4]]), np.array([5, 6]))
     >>> len(dataset), dataset[1]
     (2, (array([3, 4]), np.int64(6)))
 
     Args:
-        tensors: A list or tuple of arrays, or of what `np.asarray` takes.
+        *arrays: Arrays, as in torch; or one list or tuple of them, or of what `np.asarray` takes,
+            as in Paddle.
+        tensors: Paddle's name for that list.
 
     Raises:
-        TypeError: It is no list of arrays.
+        TypeError: Both were given.
         ValueError: The arrays differ in length, or there are none.
     """
 
     tensors: tuple[np.ndarray[Any, Any], ...]
 
-    def __init__(self, tensors: Sequence[Any]) -> None:
+    def __init__(self, *arrays: Any, tensors: Sequence[Any] | None = None) -> None:
         """Refuses what has no rows, or not the same number of them."""
-        if not isinstance(tensors, (list, tuple)):
-            raise TypeError(
-                f"TensorDataset(tensors) needs a list of arrays, not {described(tensors)}: give "
-                f"TensorDataset([images, labels])."
-            )
+        if tensors is None:
+            listed = len(arrays) == 1 and isinstance(arrays[0], (list, tuple))
+            tensors = arrays[0] if listed else arrays
+        elif arrays:
+            raise TypeError("TensorDataset takes arrays by place, or tensors=[...], not both.")
         columns = tuple(map(np.asarray, tensors))
         if wrong := mismatch(columns):
             raise ValueError(f"TensorDataset(tensors) {wrong}")

@@ -83,10 +83,8 @@ class fetched(Node[T]):
         up = start(self.reader, at)
         if self.pool is not None and self.task is not None:
             ahead_of = _AHEAD * self.process_num
-            task = self.task
-            if not self.persistent or task.outgrown():
-                task = task.anew()
-                object.__setattr__(self, "task", task)
+            kept = self.persistent and not self.task.outgrown()
+            task = self.task if kept else self.task.anew()
             return self._submitted(self.pool, task, self._timed(up, ahead_of))
         if self.timeout:
             return ahead(self, up, self._mapped, 1, _AHEAD, timeout=self.timeout)

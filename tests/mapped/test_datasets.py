@@ -15,6 +15,7 @@ from jreader.datasets import (
     ChainDataset,
     ComposeDataset,
     ConcatDataset,
+    StackDataset,
     Subset,
     TensorDataset,
     random_split,
@@ -87,13 +88,88 @@ class TestTensors:
         [
             ([], ValueError, "at least one column"),
             ([np.zeros(3), np.zeros(4)], ValueError, "columns of one length"),
-            (np.zeros((3, 2)), TypeError, "needs a list of arrays"),
             ([3], ValueError, "axis of rows"),
         ],
     )
     def test_what_has_no_rows_is_refused(self, tensors, error, says):
         with pytest.raises(error, match=says):
             TensorDataset(tensors)
+
+    def test_torchs_spelling_and_paddles_are_one(self):
+        images, labels = np.arange(6).reshape(3, 2), [7, 8, 9]
+        for dataset in (
+            TensorDataset([images, labels]),
+            TensorDataset((images, labels)),
+            TensorDataset(tensors=[images, labels]),
+            TensorDataset(images, np.array(labels)),
+        ):
+            assert [array.tolist() for array in dataset[1]] == [[2, 3], 8]
+            assert len(dataset) == 3
+        assert TensorDataset(images)[2][0].tolist() == [4, 5]
+        with pytest.raises(TypeError, match="not both"):
+            TensorDataset(images, tensors=[labels])
+
+
+class TestStacks:
+    def test_samples_side_by_side_are_tuples_or_dicts(self):
+        assert list(StackDataset("ab", [1, 2])) == [("a", 1), ("b", 2)]
+        named = StackDataset(letter="ab", number=[1, 2])
+        assert (named[-1], len(named)) == ({"letter": "b", "number": 2}, 2)
+        assert repr(named) == "StackDataset(letter='ab', number=[1, 2])"
+        (feed,) = jreader.DataLoader(named, 2)
+        assert (feed["letter"], feed["number"].tolist()) == (["a", "b"], [1, 2])
+
+    def test_each_is_asked_once_for_a_batch(self):
+        one, two = Several(3), Several(3)
+        assert fetch(StackDataset(one, two), [2, 0]) == [
+            (4, 4),
+            (0, 0),
+        ]
+        assert (one.calls, two.calls) == (([2, 0],), ([2, 0],))
+
+    @pytest.mark.parametrize(
+        ("make", "error", "says"),
+        [
+            (lambda: StackDataset("ab", "abc"), ValueError, r"one length, not \[2, 3\]"),
+            (lambda: StackDataset("ab", n="ab"), TypeError, "not both"),
+            (StackDataset, ValueError, "at least one"),
+            (lambda: StackDataset(Stream()), TypeError, "has none"),
+        ],
+    )
+    def test_what_does_not_fit_is_refused(self, make, error, says):
+        with pytest.raises(error, match=says):
+            make()
+
+
+class TestSums:
+    def test_data_sets_add_up(self):
+        both = Counted(2) + Counted(3)
+        assert (type(both), list(both)) == (ConcatDataset, [0, 1, 0, 1, 4])
+        assert list(both + "a") == [0, 1, 0, 1, 4, "a"]
+        streams = Stream() + Stream()
+        assert (type(streams), "".join(streams)) == (ChainDataset, "abab")
+
+    def test_where_each_ends_is_known(self):
+        joined = ConcatDataset(["abc", "de"])
+        assert joined.cumulative_sizes == [3, 5]
+        rows = [1]
+        grown = ConcatDataset([rows, "ab"])
+        rows.append(2)
+        assert grown.cumulative_sizes == [2, 4]
+
+    def test_streams_that_know_their_lengths_have_one_together(self):
+        class Told(Stream):
+            def __len__(self):
+                return 2
+
+        assert len(ChainDataset([Told(), Told()])) == 4
+        assert len(jreader.DataLoader(ChainDataset([Told(), Told()]), 3)) == 2
+        with pytest.raises(TypeError, match=r"Stream\(\) does not tell"):
+            len(ChainDataset([Told(), Stream()]))
+        assert list(jreader.DataLoader(ChainDataset([Told(), Stream()]), 3)) == [
+            ["a", "b", "a"],
+            ["b"],
+        ]
 
 
 class TestCombinations:
