@@ -12,7 +12,7 @@ from tqdm import tqdm
 from jreader import errors
 from jreader.feeds import FeedList
 from jreader.loaders.loader import DataLoader
-from jreader.readers import Reader, leaves
+from jreader.readers import Reader, described, leaves
 
 S = TypeVar("S")
 
@@ -45,7 +45,11 @@ def train(
     Returns:
         The last state, and the metrics of the last step of each epoch (None for an empty one).
     """
+    if isinstance(state, dict) and isinstance(batch_reader, int):
+        raise _in_paddles_order(step, state, batch_reader, mapping)
     errors.check_function("train(step, state, batch_reader)", step)
+    if not isinstance(batch_reader, DataLoader):
+        errors.check_reader("train(step, state, batch_reader)", batch_reader)
     passes = errors.check_number("total_pass of train", total_pass)
     if isinstance(batch_reader, DataLoader):
         if mapping is not None:
@@ -63,6 +67,16 @@ def train(
                 _show(bar, _rows(feed, axes), feeds.waited / (time.perf_counter() - began))
         history.append(metrics)
     return state, history
+
+
+def _in_paddles_order(reader: Any, mapping: Any, size: int, passes: Any) -> TypeError:
+    """What is said of `train(reader, mapping, batch_size, total_pass)`."""
+    call = f"batch({described(reader)}, {size}), {mapping}, {1 if passes is None else passes}"
+    return TypeError(
+        f"train(step, state, batch_reader, mapping, total_pass) needs a step first, as in `state, "
+        f"metrics = step(state, feed)`, and the order of Paddle's guide was given: type "
+        f"train(step, state, {call})."
+    )
 
 
 def _bar(number: int, passes: int, progress: bool) -> tqdm[Any]:
