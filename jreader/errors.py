@@ -20,6 +20,7 @@ from __future__ import annotations
 import inspect
 import operator
 import warnings
+from contextlib import suppress
 from numbers import Real
 from threading import TIMEOUT_MAX
 from typing import Any, SupportsIndex
@@ -65,6 +66,18 @@ class DamagedData(ReaderError):
 
 class EOFException(Exception):
     """There is no next batch: `reset()` the loader, then `start()` it again."""
+
+
+def noted(error: BaseException, note: str) -> None:
+    """Adds a note to an error that a user's code raised; its class may refuse (a frozen one does).
+
+    >>> error = ValueError("bad")
+    >>> noted(error, "raised here")
+    >>> error.__notes__
+    ['raised here']
+    """
+    with suppress(Exception):
+        error.add_note(note)
 
 
 def place_of_caller() -> str:

@@ -251,26 +251,47 @@ def large(taken: list[pickle.PickleBuffer]) -> Callable[[pickle.PickleBuffer], b
 
 
 def pickled_error(error: BaseException) -> bytes:
-    """The error with its traceback as a note; another one where it cannot travel."""
+    """The error with its traceback as a note; only its traceback where it cannot travel."""
     told = "".join(traceback.format_exception(error))
-    if isinstance(error, Exception):
+    return pickle.dumps((_travelling(error, told) if isinstance(error, Exception) else b"", told))
+
+
+def _travelling(error: Exception, told: str) -> bytes:
+    said = None
+    with contextlib.suppress(Exception):  # of classes that a user wrote
+        said = str(error)
+    try:
         error.add_note(f"in a worker process:\n{told}")
-        for sent in (error, _Bare(error)):
-            with contextlib.suppress(Exception):
-                data = bytes(cloudpickle.dumps(sent))
-                if isinstance(pickle.loads(data), type(error)):  # noqa: S301  # our own
+    except Exception:  # a frozen one: as text, it has its traceback
+        return b""
+    found = []
+    for sent in (error, _Bare(error)):
+        with contextlib.suppress(Exception):
+            data = bytes(cloudpickle.dumps(sent))
+            made = pickle.loads(data)  # noqa: S301  # our own
+            if isinstance(made, type(error)):
+                found.append(data)
+                if str(made) == said:  # an __init__ that makes the message would do it twice
                     return data
-    return bytes(cloudpickle.dumps(ReaderError(f"a worker process raised:\n{told}")))
+    return next(iter(found), b"")
 
 
 def unpickled_error(data: bytes) -> Exception:
-    """The error that a process sent, or one that says why it cannot be read."""
-    try:
-        error: Exception = pickle.loads(data)  # noqa: S301  # from our own process
-    except Exception as reason:
-        reason.add_note("raised while an error of a worker process was read")
-        return reason
-    return error
+    """The error that a process sent, or one of ours that tells it where it cannot be made here."""
+    sent, told = pickle.loads(data)  # noqa: S301  # from our own process
+    reason = ""
+    if sent:
+        try:
+            error = pickle.loads(sent)  # noqa: S301  # likewise
+            if isinstance(error, Exception):
+                return error
+            reason = f": it became {described(error)}"
+        except Exception as failed:  # its module is only there, its class opens a file, ...
+            reason = f": {type(failed).__name__}: {failed}"
+    made = ReaderError(f"a worker process raised:\n{told}")
+    if reason:
+        made.add_note(f"its own class cannot be made here{reason}")
+    return made
 
 
 class _Bare:

@@ -12,6 +12,7 @@ import numpy as np
 from jreader._worker import rooms
 from jreader._worker.frames import Arrivals, pickled_error, send
 from jreader._worker.memory import Blocks, News, Told, mapped, share
+from jreader.errors import noted
 from jreader.staging import Memory
 
 Function: TypeAlias = tuple[Literal["function"], int, Told, int]
@@ -93,8 +94,9 @@ class _Function:
         try:
             return pickle.loads(data, buffers=buffers)  # noqa: S301  # from our parent
         except (ImportError, AttributeError) as error:
-            error.add_note(
+            noted(
+                error,
                 "a worker process imports what a function names: have its module on sys.path, or "
-                "send it along with cloudpickle.register_pickle_by_value(module)"
+                "send it along with cloudpickle.register_pickle_by_value(module)",
             )
             raise

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jreader.errors import noted
+
 if TYPE_CHECKING:
     from jreader.readers.nodes import Node
 
@@ -52,7 +54,7 @@ def explain(error: Exception, node: Node[Any], fn: object, sample: object) -> No
         stopped = RuntimeError(f"{described(fn)} raised StopIteration")
         stopped.add_note(note)
         raise stopped from error
-    error.add_note(note)
+    noted(error, note)
 
 
 def refused(node: Node[Any], order: str) -> str:

@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any, ClassVar, Literal, TypeVar
 
 from jreader._worker.rooms import get_worker_info, informed
+from jreader.errors import noted
 from jreader.readers import (
     Node,
     Pass,
@@ -22,7 +23,8 @@ from jreader.readers import (
     start,
 )
 from jreader.workers.processes import Processes, multiprocess_reader
-from jreader.workers.tasks import Failure, Outcome, Task, submitted
+from jreader.workers.submissions import submitted
+from jreader.workers.tasks import Failure, Outcome, Task
 from jreader.workers.threads import ahead
 
 T = TypeVar("T")
@@ -208,7 +210,7 @@ def _begin(fn: Callable[[Any], Any], init: Callable[[int], object] | None) -> No
         try:
             init(info.id)
         except Exception as error:
-            error.add_note(f"raised by {described(init)}({info.id}), the worker_init_fn")
+            noted(error, f"raised by {described(init)}({info.id}), the worker_init_fn")
             raise
 
 

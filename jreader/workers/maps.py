@@ -30,7 +30,8 @@ from jreader.readers.nodes import seeded_below
 from jreader.transforms.keys import Keyed, generator, keyed
 from jreader.workers.processes.executors import Processes
 from jreader.workers.runs import Mapped, in_places, is_small
-from jreader.workers.tasks import Failure, OnceSent, Shown, Task, submitted
+from jreader.workers.submissions import submitted
+from jreader.workers.tasks import Failure, OnceSent, Shown, Task
 from jreader.workers.threads import ahead
 
 T = TypeVar("T")
@@ -255,9 +256,10 @@ class map_samples(Node[T]):
         error = failure.error
         try:
             if failed:
-                error.add_note(
+                errors.noted(
+                    error,
                     f"sample {total - 1} is one more than max_errors={self.max_errors} allows to "
-                    f"leave out of a pass, after samples {_some(failed)}"
+                    f"leave out of a pass, after samples {_some(failed)}",
                 )
             if isinstance(error, Exception) and failure.sample is not None:
                 self._explain(error, failure.sample)

@@ -17,6 +17,7 @@ import numpy as np
 
 from jreader._worker.frames import Sender
 from jreader._worker.rooms import NotAlikeError, in_place
+from jreader.errors import noted
 from jreader.readers import (
     Columns,
     Node,
@@ -103,7 +104,7 @@ class Mapped:
         try:
             samples = run if self.source is None else self._read(*run)
         except Exception as error:
-            error.add_note("raised while a worker read the samples from {} to {}".format(*run))
+            noted(error, "raised while a worker read the samples from {} to {}".format(*run))
             return Failure(error, None)
         results: list[Any] = []
         at = 0

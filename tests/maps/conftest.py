@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures import ThreadPoolExecutor as Threads
 from multiprocessing import get_context
+from pathlib import Path
 
 import pytest
 
+from jreader.workers.clusters import ray_executor
 from jreader.workers.processes.executors import Processes
 
 
@@ -43,3 +46,29 @@ def engine(request):
         return {"processes": 2}
     name = "threads" if request.param == "an executor" else "processes"
     return {"executor": request.getfixturevalue(name)}
+
+
+@pytest.fixture(scope="package")
+def dask():
+    """Two worker processes under a scheduler and nannies."""
+    distributed = pytest.importorskip("distributed")
+    settings = {"distributed.scheduler.allowed-failures": 0, "distributed.admin.log-length": 0}
+    with (
+        pytest.importorskip("dask").config.set(settings),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client.get_executor()
+
+
+@pytest.fixture(scope="package")
+def ray():
+    """A local Ray."""
+    ray = pytest.importorskip("ray")
+    here = Path(__file__).parents[1]
+    os.environ["PYTHONPATH"] = f"{here}:{here.parent}"  # what workers import, they must find
+    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=200_000_000)
+    yield ray_executor()
+    ray.shutdown()

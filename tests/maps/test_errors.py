@@ -97,7 +97,8 @@ class TestErrors:
     def test_a_result_that_cannot_travel_says_what_to_do(self, processes):
         with pytest.raises(Exception, match="pickle") as caught:
             list(map_samples(lambda n: (n for n in "ab"), numbers(), executor=processes)())
-        assert "sample 0 of this pass" in caught.value.__notes__[-1]
+        assert "map it to arrays" in str(caught.value)
+        assert "raised by <lambda>(0) in map_samples" in caught.value.__notes__[-1]
 
 
 class TestSkipping:

@@ -17,11 +17,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 from itertools import count
+from typing import Any
 
 from jreader import errors
 from jreader._worker.frames import sent_function, unpickled_error
 from jreader._worker.memory import News, Told
 from jreader._worker.tasks import READY
+from jreader.staging import Array
 from jreader.workers.processes.launches import reaped, unpickled
 from jreader.workers.processes.members import Member, Task
 from jreader.workers.processes.parcels import Parcel, Parcels
@@ -103,7 +105,7 @@ class Crew:
             try:
                 member = self._free()
             except OSError as error:
-                error.add_note(_advice(error))
+                errors.noted(error, _advice(error))
                 failed += [(task, error) for task in self.queue if not task.done()]
                 self.queue.clear()
                 return
@@ -180,18 +182,19 @@ class Crew:
         if number == READY:
             self._begun(member, None if good else unpickled_error(told.data))
             return
-        told, error = Told(*told), None
+        told, value = Told(*told), None
+        error: Exception | None = None
         try:
             member.memory.learn(News(*news), member.arrivals)
+            buffers = member.memory.buffers(told)
+        except OSError as reason:  # no descriptor is left: what it has there is not to be had here
+            error = reason
+            member.process.kill()
+        else:
             if good:
-                value = unpickled(told.data, member.memory.buffers(told))
+                value, error = _read(told.data, buffers)
             else:
                 error = unpickled_error(told.data)
-        except Exception as reason:  # a class that is not here, no descriptor left
-            error = reason
-            error.add_note("raised while the result of a worker process was read")
-            if isinstance(reason, OSError):  # what it has in shared memory is not to be had here
-                member.process.kill()
         member.memory.leave(News(*news))
         failed: list[tuple[Task, BaseException]] = []
         with self.lock:
@@ -211,7 +214,7 @@ class Crew:
         member.ready = True
         self.lost = 0
         if error is not None:
-            error.add_note(f"raised by the init of Processes({self.size}, init), in a worker")
+            errors.noted(error, f"raised by the init of Processes({self.size}, init), in a worker")
             self._give_up(error)
 
     def _give_up(self, error: BaseException) -> None:
@@ -281,6 +284,15 @@ class Crew:
         for each in members:
             each.end()
         reaped(members)
+
+
+def _read(data: bytes, buffers: list[Array]) -> tuple[Any, Exception | None]:
+    """A result; or what its classes raised, which a user wrote."""
+    try:
+        return unpickled(data, buffers), None
+    except Exception as error:
+        errors.noted(error, "raised while the result of a worker process was read")
+        return None, error
 
 
 def _fail(failed: list[tuple[Task, BaseException]]) -> None:

@@ -71,7 +71,9 @@ class Processes(Executor):
         try:
             arguments = sent((args, kwargs))
         except Exception as error:
-            error.add_note(f"the arguments of {described(fn)} cannot be sent to a worker process")
+            errors.noted(
+                error, f"the arguments of {described(fn)} cannot be sent to a worker process"
+            )
             raise
         task = crew.submit(parcel, arguments)
         while task is None:  # its `init` failed meanwhile, say

@@ -20,6 +20,7 @@ import numpy as np
 
 from jreader._worker.frames import large, packed, sent, sent_function
 from jreader._worker.memory import Told, aligned, anonymous, mapped
+from jreader.errors import noted
 from jreader.readers import described
 from jreader.staging import Array
 
@@ -39,10 +40,11 @@ class Parcel:
         try:
             data = sent_function(fn, large(taken))
         except Exception as error:
-            error.add_note(
+            noted(
+                error,
                 f"{self.name} cannot be sent to worker processes: open files, locks and "
                 f"connections where they are used first (in the function, or in the __getitem__ of "
-                f"a data set), not before; or use threads"
+                f"a data set), not before; or use threads",
             )
             raise
         parts = [np.frombuffer(data, np.uint8)]

@@ -129,9 +129,10 @@ class _Child(Generic[T]):
         try:
             self.job = sent_function(self.job)
         except Exception as error:
-            error.add_note(
+            errors.noted(
+                error,
                 f"{self.name}, made at {self.made_at}, cannot be sent to a process: open files, "
-                f"locks and connections inside the reader, when it is called"
+                f"locks and connections inside the reader, when it is called",
             )
             raise
         self.worker = Launched("reader", *self.number)
@@ -174,7 +175,15 @@ class _Child(Generic[T]):
             with contextlib.suppress(OSError):
                 returned = self.worker.memory.given_back()
                 self.worker.connection.sendall(packed((number, returned)))
-        sample: T = unpickled(data, buffers)
+        try:
+            sample: T = unpickled(data, buffers)
+        except Exception as error:
+            errors.noted(
+                error,
+                f"raised while a sample of {self.name}, made at {self.made_at}, was read here: its "
+                f"class has to be here too, and to be made of what it pickles",
+            )
+            raise
         return sample
 
     def finish(self) -> None:
@@ -182,7 +191,7 @@ class _Child(Generic[T]):
         self.ended = True
         if self.last and self.last.error:
             error = unpickled_error(self.last.error)
-            error.add_note(f"raised by {self.name}, made at {self.made_at}")
+            errors.noted(error, f"raised by {self.name}, made at {self.made_at}")
             raise error
 
     def died(self) -> errors.WorkerDied:

@@ -11,6 +11,7 @@ from itertools import count, islice
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from jreader.errors import noted
 from jreader.readers import Node, Pass, Position, described
 from jreader.workers.threads.endings import Home, stopped_at_exit
 
@@ -231,7 +232,7 @@ class Ahead(Generic[S, T]):
                     drawn.append(item)
                     positions.append(self.up.position())
             except BaseException as error:
-                error.add_note(f"raised while {self.op}, made at {self.made_at}, read ahead")
+                noted(error, f"raised while {self.op}, made at {self.made_at}, read ahead")
                 end = _Done(0, [], [], error, end=True)
             else:
                 end = _Done(0, [], [], end=True) if len(drawn) < slots else None
