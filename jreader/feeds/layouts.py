@@ -77,6 +77,14 @@ class Feeds:
         object.__setattr__(self, "_columns", columns)
         object.__setattr__(self, "_as_they_are", {})
 
+    @property
+    def places(self) -> dict[str, int | str]:
+        """Where each field comes from: the place in a sample, or its key."""
+        return {
+            column.name: place if column.key is None else column.key
+            for place, column in enumerate(self._columns)
+        }
+
     def from_samples(self, samples: Sequence[Any], *, lists: bool = False) -> Any:
         """The feed of a batch of samples.
 

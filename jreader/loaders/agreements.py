@@ -27,7 +27,7 @@ import jax
 from jreader.errors import ReaderError, ShortEpoch
 from jreader.loaders.cursors import difference
 from jreader.readers import Cursor, Pass
-from jreader.readers.fingerprints import text_hash
+from jreader.readers.identities import text_hash
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from typing import Any
 from jreader.errors import NotResumable
 from jreader.orders import STREAM_VERSION
 from jreader.readers import Cursor, Plan
-from jreader.readers.fingerprints import text_hash
+from jreader.readers.identities import text_hash
 
 FORMAT = 2
 _NEEDED = {*Cursor.__annotations__}
@@ -30,7 +30,7 @@ def beginning(epoch: int) -> Cursor:
         position=None,
         digest=":0",
         skipped=[],
-        plan=Plan(ops=[], functions=[]),
+        plan=Plan(ops=[], members=[], data=[], functions=[], feeds=[]),
         format=FORMAT,
         stream_version=STREAM_VERSION,
         check="",
@@ -195,8 +195,15 @@ def _is_span(part: Any) -> bool:
     return isinstance(part, (list, tuple)) and len(part) == 2 and all(map(_is_number, part))
 
 
+_TOLD = {
+    "data": "the data of this pipeline are not what they were",
+    "functions": "a function of this pipeline is not what it was",
+    "feeds": "the feeds of this loader are not made as they were",
+}
+
+
 def check_plan(written: Plan, plan: Plan) -> None:
-    """Refuses other ops; other functions give other samples at the same places, as is told.
+    """Refuses what orders or counts otherwise; other samples at the same places are told of.
 
     Raises:
         NotResumable: The cursor is of another plan.
@@ -207,14 +214,33 @@ def check_plan(written: Plan, plan: Plan) -> None:
             f"this cursor is of another plan, whose line {number} is {before}; here it is {now}. "
             f"{_ANEW}"
         )
-    if written["functions"] != plan["functions"]:
-        _, before, now = difference(written["functions"], plan["functions"])
-        warnings.warn(
-            f"a function of this pipeline is not what it was when the cursor was written: {now}, "
-            f"and it was {before} (name and hash; another Python version compiles to another "
-            f"hash). The places are the same, the samples may differ.",
-            stacklevel=4,
-        )
+    for before, now in zip(written["members"], plan["members"], strict=False):
+        if before != now and before.rpartition(" ")[0] == now.rpartition(" ")[0]:
+            raise NotResumable(
+                f"this cursor is of another plan: the members of {now.partition(':')[0]} come in "
+                f"another order here. {_ANEW}"
+            )
+    for name, what in _TOLD.items():
+        one, other = _comparable(written[name], plan[name])  # type: ignore[literal-required]  # its names
+        if one != other:
+            _, before, now = difference(one, other)
+            warnings.warn(
+                f"{what} when the cursor was written: {now}, and it was {before} (name and hash; "
+                f"another Python version compiles functions to another hash). The places are the "
+                f"same, the samples may differ.",
+                stacklevel=4,
+            )
+            return
+
+
+def _comparable(written: list[str], lines: list[str]) -> tuple[list[str], list[str]]:
+    """Fields are compared where both sides name them: without a list they are those of samples."""
+    both = all(any(line.startswith("fields") for line in each) for each in (written, lines))
+    one, other = (
+        [line for line in each if both or not line.startswith("fields")]
+        for each in (written, lines)
+    )
+    return one, other
 
 
 def difference(written: list[str], lines: list[str]) -> tuple[int, str, str]:

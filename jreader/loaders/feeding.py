@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -79,12 +79,25 @@ class Feeding:
 
     def _plan(self) -> Plan:
         """What a cursor says of the source."""
-        source, _ = self._grouping()
+        source, grouping = self._grouping()
         op = sized(source.batches)
         samples = length(op.reader if op else source.batches)  # data sets grow and shrink
         if self._known is None or self._known[0] != samples:
-            self._known = samples, fingerprint(source.batches)
+            made = list(self._made(source, grouping))
+            self._known = samples, fingerprint(source.batches, made)
         return self._known[1]
+
+    def _made(self, source: Source, grouping: Grouping) -> Iterator[str]:
+        """What a cursor says of how feeds are made."""
+        mapper = getattr(source.batches, "mapper", None)
+        fields = self._feed_list or getattr(mapper, "feed_list", None)
+        if fields is not None:
+            yield f"fields {Feeds(fields).places}"
+        yield from map(str, self._stages.stages)
+        if self._chunk:
+            yield f"chunk({self._chunk})"
+        if (side_by_side := grouping.batches // (self._chunk or 1)) > 1:
+            yield f"{side_by_side} places, a batch each"
 
     def __call__(self) -> FeedPass:
         """The next epoch, as `iter(loader)`."""

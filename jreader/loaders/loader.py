@@ -269,5 +269,6 @@ class DataLoader(Feeding):
     def _with(self, **changed: Any) -> DataLoader:
         """A copy with passes of its own."""
         loader = copy.copy(self)
-        vars(loader).update(changed, _passes=WeakSet(), _place=Place(beginning(0)), _started=None)
+        anew = {"_passes": WeakSet(), "_place": Place(beginning(0)), "_started": None}
+        vars(loader).update(anew, _known=None, **changed)
         return loader

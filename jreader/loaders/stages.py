@@ -24,6 +24,7 @@ from jreader import errors, orders
 from jreader.devices import Placement, guarded, placeable
 from jreader.orders import as_seed
 from jreader.readers import described, itself, leaves
+from jreader.readers.identities import hashed
 
 Randomness: TypeAlias = Literal["batch", "sample"] | None
 
@@ -48,6 +49,10 @@ class Stage:
                 f"sample) or None, not {self.rng!r}."
             )
         object.__setattr__(self, "seed", as_seed(self.seed, _CALL))
+
+    def __str__(self) -> str:
+        """What a cursor says of it."""
+        return f"on_device({hashed(self.fn)}, rng={self.rng!r}, seed={self.seed})"
 
     def traced(self, feed: Any, shape: tuple[int, ...], epoch: Any, first: Any) -> Any:
         """The feed that begins with sample `first` of its epoch, whose samples have that shape."""

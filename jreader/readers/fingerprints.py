@@ -1,28 +1,31 @@
-"""What a cursor says of its plan: lines to compare, and hashes of functions.
+"""What a cursor says of its plan: lines to compare, and hashes of what is told if it changed.
 
 A line stands for each op that orders or counts samples, with the arguments that do: a cursor goes
 on only where they are equal. Ops that are one for one, at the place of their reader, have none
-(`Node.planned`), nor have arguments that say how, not what (`Node.unplanned`). Functions have
-hashes of their own: a changed one gives other samples at the same places, which is allowed.
+(`Node.planned`), nor have arguments that say how, not what (`Node.unplanned`). Functions, and the
+values of samples that are found by place, have hashes of their own: changed ones give other samples
+at the same places, which is allowed, and told.
 """
 
 from __future__ import annotations
 
-import functools
-import json
-from collections.abc import Callable, Iterator
-from hashlib import blake2b
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from types import CodeType
 from typing import Any, TypedDict
 
-from jreader.readers.nodes import Node, Reader, arguments, inputs, length, own_pass, seeded
+import numpy as np
+
+from jreader.readers.identities import hashed, identity, sampled, text_hash
+from jreader.readers.nodes import Node, Reader, inputs, length, seeded
 from jreader.readers.passes import Position
 from jreader.readers.planes import ENDLESS, indexed
 from jreader.readers.trees import branches
 
 _MOST = 64  # lines of a plan; more are one hash
 _LONGEST = 60  # characters of a text
+_SHOWN = (bool, int, float, complex, str, bytes, range, np.generic)
+_PLAIN = (np.ndarray, list, tuple, dict, set, frozenset)
 
 
 class Cursor(TypedDict):
@@ -58,36 +61,38 @@ class Plan(TypedDict):
 
     Attributes:
         ops: A line for each op that orders or counts samples, from the sources up.
-        functions: A name and a hash for each function, likewise.
+        members: For each op of several readers, a hash of them in any order, and in theirs.
+        data: A name and a hash for each source, likewise: of some rows, bytes, or of a function.
+        functions: A name and a hash for each function.
+        feeds: How a loader makes feeds of the samples.
     """
 
     ops: list[str]
+    members: list[str]
+    data: list[str]
     functions: list[str]
+    feeds: list[str]
 
 
-def fingerprint(reader: Reader[Any]) -> Plan:
+def fingerprint(reader: Reader[Any], feeds: list[str] | None = None) -> Plan:
     """The lines and hashes of a plan, equal in every process and on every host.
 
     >>> from jreader import Pipeline, arrays
-    >>> import numpy as np
     >>> pipeline = Pipeline(arrays(x=np.arange(6))).shuffle(seed=1).buffered(2).batch(2)
     >>> fingerprint(pipeline)["ops"]
     ["arrays(columns={'x': int64[6]})", 'shuffle(buf_size=None, seed=1)', 'found by place: 6']
     """
-    lines, hashes = list(_lines(seeded(reader, 0), reader)), list(_functions(reader))
-    return Plan(ops=_folded(lines), functions=_folded(hashes))
+    return Plan(
+        ops=_folded(_lines(seeded(reader, 0), reader)),
+        members=_folded(_members(reader)),
+        data=_folded(_data(reader)),
+        functions=_folded(_functions(reader)),
+        feeds=_folded(feeds or []),
+    )
 
 
-def text_hash(*parts: object) -> str:
-    """A short hash of what JSON can write.
-
-    >>> text_hash("a", 1) == text_hash("a", 1), len(text_hash())
-    (True, 16)
-    """
-    return blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
-
-
-def _folded(lines: list[str]) -> list[str]:
+def _folded(said: Iterable[str]) -> list[str]:
+    lines = list(said)
     if len(lines) <= _MOST:
         return lines
     rest = lines[_MOST - 1 :]
@@ -111,16 +116,17 @@ def _lines(
     plane = None if placed else indexed(drawn)
     ups = list(inputs(reader))
     alone = len(ups) < 2
-    own = own_pass(reader) is not None  # of a subclass: it may order and count as it likes
-    shown = own or reader.planned == "always" or not alone
-    shown = shown or (reader.planned == "counted" and counted)
-    counts = own or counted or reader.planned == "always"
+    shown = reader.planned == "always" or not alone or (reader.planned == "counted" and counted)
+    counts = counted or reader.planned == "always"
     below = zip(inputs(drawn), ups, strict=True)  # type: ignore[arg-type]  # a Node, as `reader` is
     for drawn_up, up in below:
         yield from _lines(drawn_up, up, counted=counts, placed=placed or plane is not None)
+    for _, value in _arguments(reader):
+        for part in _parts(value):
+            if hasattr(part, "indices"):
+                yield f"{type(part).__name__}(indices={_ordering(part.indices)})"
     if shown:
-        several = () if alone else (f"{len(ups)} readers",)
-        yield _line(reader, (f"{length(reader)} samples", *several) if own else several)
+        yield _line(reader, () if alone else (f"{len(ups)} readers",))
     if plane is not None:
         end = "no end" if plane.length >= ENDLESS else plane.length
         yield f"found by place: {'as many as steps need' if plane.elastic else end}"
@@ -133,40 +139,143 @@ def _source(reader: Reader[Any]) -> str:
 
 
 def _line(node: Node[Any], first: tuple[str, ...]) -> str:
-    parts = list(first)
+    written, parts = _text if _holds_rows(node) else _ordering, list(first)
     for name, value in _arguments(node):
-        if not _is_function(value):
-            written = _files(value) if name in ("path", "paths") else _text(value)
-            parts.append(f"{name}={written}")
+        if name in ("path", "paths"):
+            parts.append(f"{name}={_files(value)}")
+            if not _holds_rows(node):  # lines are found by their bytes
+                parts.append(f"of {sampled(_several(value))}")
+        elif not _is_function(value):
+            parts.append(f"{name}={written(value)}")
     if getattr(node, "epoch", 0):  # at_epoch was written into the plan
         parts.append(f"epoch={node.epoch}")  # type: ignore[attr-defined]  # as just seen
     return f"{type(node).__name__}({', '.join(parts)})"
 
 
+def _holds_rows(node: Node[Any]) -> bool:
+    """Whether a source is one of rows, whose values order nothing."""
+    return not any(True for _ in inputs(node)) and indexed(node) is not None
+
+
+def _members(reader: Reader[Any]) -> Iterator[str]:
+    """Each op, or data set, of several others: whoever swaps two of them has another order."""
+    if not isinstance(reader, Node):
+        return
+    ups = list(inputs(reader))
+    for up in ups:
+        yield from _members(up)
+    if len(ups) > 1:
+        yield _in_order(type(reader), [list(_said(up)) for up in ups])
+    for _, value in _arguments(reader):
+        for part in _parts(value):
+            if len(members := getattr(part, "datasets", ())) > 1:
+                yield _in_order(type(part), list(map(identity, members)))
+
+
+def _in_order(kind: type, members: list[Any]) -> str:
+    said = [text_hash(member) for member in members]
+    return f"{kind.__name__} of {len(said)}: {text_hash(sorted(said))} {text_hash(said)}"
+
+
+def _said(reader: Reader[Any]) -> Iterator[str]:
+    """All that there is to say of a member."""
+    if isinstance(reader, Node):
+        for up in inputs(reader):
+            yield from _said(up)
+        yield _line(reader, ())
+    yield from _data(reader)
+    yield from _functions(reader)
+
+
+def _data(reader: Reader[Any]) -> Iterator[str]:
+    """The sources of a plan: functions, and values that order nothing."""
+    if not isinstance(reader, Node):
+        yield hashed(reader)
+        return
+    ups = list(inputs(reader))
+    for up in ups:
+        yield from _data(up)
+    rows = _holds_rows(reader)
+    for name, value in _arguments(reader):
+        kind = type(reader).__name__
+        if rows and name in ("path", "paths"):
+            yield f"{kind} of {sampled(_several(value))}"
+        elif rows and not _is_shown(value):
+            yield f"{kind} of {identity(value)}"
+        else:
+            for part in [*_parts(value)][:1]:
+                data = getattr(part, "dataset", part) if _fetches(part) else part
+                yield f"{type(data).__name__} of {identity(data)}"
+
+
+def _functions(reader: Reader[Any]) -> Iterator[str]:
+    """The functions of a plan, from its sources up, and the objects that ops order or count by."""
+    if not isinstance(reader, Node):
+        return
+    for up in inputs(reader):
+        yield from _functions(up)
+    rows = _holds_rows(reader)
+    for _, value in _arguments(reader):
+        objects = not rows and reader.planned != "never" and not _is_shown(value)
+        for part in _parts(value):
+            if _fetches(part) and part.collate_fn is not None:
+                yield hashed(part.collate_fn)
+        if any(True for _ in _parts(value)) or isinstance(value, _PLAIN):
+            continue
+        if _is_function(value) or objects:
+            yield hashed(value)
+
+
+def _fetches(part: Any) -> bool:
+    return hasattr(part, "collate_fn")
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """The data sets of ours that a value is made of, and what fetches from them."""
+    if is_dataclass(value) and type(value).__module__.startswith("jreader."):
+        yield value
+        for field in fields(value):
+            inner = getattr(value, field.name)
+            for part in inner if isinstance(inner, tuple) else (inner,):
+                yield from _parts(part)
+
+
 def _arguments(node: Node[Any]) -> Iterator[tuple[str, Any]]:
     """What was given to an op, but for readers, and what neither orders nor counts."""
-    for name, value in arguments(node):
-        readers = name in ("reader", "readers") or isinstance(value, Node)
-        if not readers and name not in node.unplanned:
-            yield name, value
+    for field in fields(node):  # type: ignore[arg-type]  # every op is a dataclass
+        value = getattr(node, field.name)
+        readers = field.name in ("reader", "readers") or isinstance(value, Node)
+        if field.init and not readers and field.name not in node.unplanned:
+            yield field.name, value
 
 
 def _is_function(value: object) -> bool:
     return callable(value) and not hasattr(value, "__len__")
 
 
+def _is_shown(value: object) -> bool:
+    """Whether a line says all of a value."""
+    return value is None or isinstance(value, _SHOWN)
+
+
+def _ordering(value: Any) -> str:
+    """A value that samples may be ordered or counted by: all that is known of it."""
+    return f"{_text(value)} {identity(value)}" if isinstance(value, _PLAIN) else _text(value)
+
+
 def _text(value: Any) -> str:
     """A value without addresses: arrays by dtype and shape, what has a length by that."""
-    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+    if _is_shown(value):
         return _cut(repr(value))
     if hasattr(value, "__qualname__"):
         return str(value.__qualname__)
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
     parts = None if isinstance(value, list) else branches(value)
-    if parts is not None and len(parts) <= 8:
-        inside = (f"{key!r}: {_text(part)}" for key, part in parts.items())
-        return f"{{{', '.join(inside)}}}"
+    if parts is not None:
+        inside = [f"{key!r}: {_text(part)}" for key, part in parts.items()]
+        rest = f", {len(inside) - 8} more: {text_hash(*inside)}" if len(inside) > 8 else ""
+        return f"{{{', '.join(inside[:8])}{rest}}}"
     kind = type(value).__qualname__
     try:
         return f"{kind}[{len(value)}]"
@@ -195,60 +304,3 @@ def _size(path: str) -> int:
         return Path(path).stat().st_size
     except OSError:  # the pass that reads it will say so
         return 0
-
-
-def _functions(reader: Reader[Any]) -> Iterator[str]:
-    """The functions of a plan, from its sources up; sources that are functions too."""
-    if not isinstance(reader, Node):
-        yield _hashed(reader)
-        return
-    for up in inputs(reader):
-        yield from _functions(up)
-    for _, value in _arguments(reader):
-        if _is_function(value):
-            yield _hashed(value)
-
-
-def _hashed(function: Callable[..., Any]) -> str:
-    named = getattr(function, "__qualname__", None) or type(function).__qualname__
-    return f"{named} {text_hash(*_parts(function))}"
-
-
-def _parts(function: Any) -> Iterator[Any]:
-    """What a function does, as far as it can be told: its code, what it closes over, defaults."""
-    if isinstance(function, functools.partial):
-        yield from _parts(function.func)
-        yield [_text(value) for value in (*function.args, *function.keywords.values())]
-        return
-    inner = getattr(function, "__func__", function)
-    code = getattr(inner, "__code__", None)
-    if not isinstance(code, CodeType):
-        kind = function if hasattr(function, "__qualname__") else type(function)
-        yield [str(getattr(kind, "__module__", "")), kind.__qualname__]
-        call = getattr(kind, "__call__", None)  # noqa: B004  # the method itself, not whether
-        if hasattr(call, "__code__"):
-            yield from _parts(call)
-        return
-    yield [inner.__module__, inner.__qualname__, *_code(code)]
-    for value in inner.__defaults__ or ():
-        yield _text(value)
-    for cell in inner.__closure__ or ():
-        try:
-            value = cell.cell_contents
-        except ValueError:  # not bound yet
-            continue
-        yield _text(value)
-
-
-def _code(code: CodeType) -> Iterator[Any]:
-    """The instructions and names of a function, those inside it included."""
-    yield code.co_code.hex()
-    yield list(code.co_names)
-    yield list(code.co_varnames)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _code(constant)
-        elif isinstance(constant, frozenset):
-            yield sorted(map(repr, constant))  # the order of a set is that of its process
-        else:
-            yield repr(constant)

@@ -210,7 +210,7 @@ def values(loader, **at):
 @pytest.mark.parametrize("source", [plan, streamed], ids=["indexed", "streamed"])
 def test_a_harmless_change_is_accepted(change, source):
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "a function of this pipeline", UserWarning)
+        warnings.filterwarnings("ignore", "(the data|the feeds) of this", UserWarning)
         loader = source().batch(4).load()
         whole = values(loader)
         assert values(change(source()), at=cursor_of(loader, 4)) == whole[16:]
@@ -397,7 +397,7 @@ class TestPlaces:
 
     def refused(self, loader, cursor):
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "a function of this pipeline", UserWarning)
+            warnings.filterwarnings("ignore", "(the data|the feeds) of this", UserWarning)
             with pytest.raises(NotResumable, match="in batches"):
                 list(loader.epoch(0, at=cursor))
 

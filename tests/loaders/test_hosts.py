@@ -226,6 +226,7 @@ def sequence(plan, layout, cursor=None):
     return found, cursors
 
 
+@pytest.mark.filterwarnings("ignore:the feeds of this loader")  # other chunks
 @settings(max_examples=200)
 @given(moving_alike, hosts, st.one_of(hosts, devices), st.one_of(hosts, devices))
 def test_the_rest_of_any_plan_follows_on_any_hosts(recipe, layout, other, last):

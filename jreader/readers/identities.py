@@ -1,0 +1,320 @@
+"""Hashes of values: equal in every process and on every host, and cheap.
+
+What a function does follows from its code, what it falls back on, what it closes over, and the
+globals that it reads: other functions, arrays, objects. All of it is hashed, down to what comes
+from a library, which has its name. Of long arrays and containers some parts are, and of large plans
+so many values: a hash costs a millisecond or two, whatever it is of. What cannot be looked into (a
+lock, a file, an object made in C) is hashed as its kind; nothing here depends on an address, or on
+the order of a set.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import json
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from hashlib import blake2b
+from pathlib import Path
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+)
+from typing import Any
+
+import numpy as np
+
+_MOST = 2000  # values of one hash
+_SAMPLED = 256  # rows of an array, items of a container, elements of a row
+_MAPPED = 8  # rows of a mapped file, each a page or two of it
+_LITTLE = 1 << 14  # bytes of a mapped file that is looked at like memory
+_PLACES, _BYTES = 8, 512  # of a file
+_LARGEST = 1 << 20  # bytes of an array that is elsewhere, on a device
+
+_SCALARS = (type(None), bool, int, float, complex, str, bytes, type(...))
+_LIBRARIES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}", "<frozen")
+_STANDARD = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120  # a prefix of texts
+_UNKEPT = {"__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__firstlineno__"}
+
+
+def text_hash(*parts: object) -> str:
+    """A short hash of what JSON can write.
+
+    >>> text_hash("a", 1) == text_hash("a", 1), len(text_hash())
+    (True, 16)
+    """
+    return blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
+
+
+def identity(value: Any) -> str:
+    """A short hash of a value, and of what it is made of.
+
+    >>> identity({"b", "a"}) == identity({"a", "b"}), identity([1, 2]) == identity([2, 1])
+    (True, False)
+    >>> added = lambda k: lambda n: n + k
+    >>> identity(added(1)) == identity(added(1)), identity(added(1)) == identity(added(2))
+    (True, False)
+    """
+    return text_hash(_Walk().of(value))
+
+
+def sampled(paths: Sequence[str]) -> str:
+    """A hash of some bytes of files: a copy has the same, wherever it lies.
+
+    Several files share the places that are looked at: at least one in each, but for thousands.
+    """
+    some = [paths[place] for place in _some(len(paths), _PLACES * _PLACES)]
+    places = max(_PLACES * _PLACES // max(len(some), _PLACES), 1)
+    return text_hash([_bytes(path, places) for path in some])
+
+
+def _bytes(path: str, places: int) -> str:
+    try:
+        with Path(path).open("rb", buffering=0) as file:
+            ends = max(os.fstat(file.fileno()).st_size - _BYTES, 0)
+            starts = [ends * place // max(places - 1, 1) for place in range(places)]
+            return b"".join(file.read(_BYTES) for start in starts if file.seek(start) >= 0).hex()
+    except OSError:  # the pass that reads it will say so
+        return ""
+
+
+class _Walk:
+    """One value after another, each once."""
+
+    def __init__(self, left: int = _MOST) -> None:
+        self.left = left
+        self.seen: dict[int, tuple[int, Any]] = {}  # the values too: ids are given again
+
+    def of(self, value: Any) -> Any:
+        """What JSON can write of a value."""
+        if type(value) in _SCALARS:
+            return _scalar(value)
+        if id(value) in self.seen:
+            return ["again", self.seen[id(value)][0]]
+        self.seen[id(value)] = len(self.seen), value
+        kind = _name(type(value))
+        if len(self.seen) > self.left:
+            return ["more", kind]
+        try:
+            return [kind, *self._parts(value)]
+        except Exception:  # an attribute of the user's raised: what cannot be told is its kind
+            return [kind]
+
+    def _parts(self, value: Any) -> Iterator[Any]:  # noqa: C901, PLR0912  # one branch for a kind
+        if isinstance(value, type):
+            yield from self._class(value)
+        elif isinstance(value, Enum):
+            yield value.name
+        elif isinstance(value, np.generic):
+            yield from (str(value.dtype), value.tobytes().hex())
+        elif hasattr(value, "dtype") and hasattr(value, "shape"):
+            yield from self._array(value)
+        elif isinstance(value, (dict, Mapping)):
+            yield from self._several([part for pair in value.items() for part in pair])
+        elif isinstance(value, (set, frozenset)):
+            yield sorted(identity(part) for part in value) if len(value) <= _MOST else len(value)
+        elif isinstance(value, (list, tuple, deque)):
+            yield from self._several(value)
+        elif isinstance(value, (range, slice, np.dtype, os.PathLike)):
+            yield str(value)
+        elif isinstance(value, ModuleType):
+            yield value.__name__
+        elif isinstance(value, functools.partial):
+            keywords = sorted(value.keywords.items())
+            yield [self.of(value.func), *map(self.of, value.args), *map(self.of, keywords)]
+        elif isinstance(value, FunctionType):
+            yield from self._function(value)
+        elif isinstance(value, MethodType):
+            yield [self.of(value.__func__), self.of(value.__self__)]
+        elif isinstance(value, (BuiltinFunctionType, MethodWrapperType)):
+            owner = value.__self__
+            yield [value.__qualname__, None if isinstance(owner, ModuleType) else self.of(owner)]
+        elif callable(inner := getattr(value, "__wrapped__", None)):  # jitted, or cached
+            yield self.of(inner)
+        else:
+            yield from self._object(value)
+
+    def _several(self, parts: Sequence[Any]) -> Iterator[Any]:
+        yield len(parts)
+        yield [self.of(parts[place]) for place in _some(len(parts), _SAMPLED)]
+
+    def _array(self, array: Any) -> Iterator[Any]:
+        """Dtype, shape, and a hash of some rows; on a device, of all of them, if they are few."""
+        yield from (str(array.dtype), list(array.shape))
+        if not isinstance(array, np.ndarray) and array.nbytes > _LARGEST:
+            return
+        host = np.asarray(array)
+        some = _rows(host[None] if not host.ndim else host)
+        if some.dtype.hasobject or some.dtype.kind == "T":
+            yield self.of(some.ravel().tolist())
+        elif some.dtype.names:  # what lies between fields is nobody's
+            yield [self.of(some[name]) for name in some.dtype.names]
+        else:
+            yield blake2b(np.ascontiguousarray(some).tobytes(), digest_size=8).hexdigest()
+
+    def _function(self, function: FunctionType) -> Iterator[Any]:
+        yield [function.__module__, function.__qualname__]
+        code, inner = function.__code__, getattr(function, "__wrapped__", None)
+        if _of_library(code.co_filename) or function.__module__.startswith("jreader."):
+            yield self.of(inner) if callable(inner) else self._closed_over(function)
+            return
+        yield list(_code(code))
+        yield self._closed_over(function)
+        known = function.__globals__
+        for name in _read(code):
+            if name in known:
+                yield [name, self.of(known[name]), *self._attributes(known[name], code)]
+
+    def _closed_over(self, function: FunctionType) -> list[Any]:
+        cells = [cell.cell_contents for cell in function.__closure__ or () if _bound(cell)]
+        named = sorted((function.__kwdefaults__ or {}).items())
+        return [self.of(part) for part in (*(function.__defaults__ or ()), *cells, *named)]
+
+    def _attributes(self, module: Any, code: CodeType) -> Iterator[Any]:
+        """What a function takes from a module of the user's."""
+        if isinstance(module, ModuleType) and not _of_library(getattr(module, "__file__", None)):
+            names = sorted(set(code.co_names) & set(vars(module)))
+            yield [[name, self.of(vars(module)[name])] for name in names]
+
+    def _class(self, kind: type) -> Iterator[Any]:
+        yield _name(kind)
+        if _of_library(_file(kind)):
+            return
+        yield [self.of(base) for base in kind.__bases__]
+        for name, part in sorted(vars(kind).items()):
+            if isinstance(part, (staticmethod, classmethod, property)):
+                part = getattr(part, "__func__", None) or part.fget  # type: ignore[union-attr]  # noqa: PLW2901  # what it wraps
+            if isinstance(part, FunctionType) or not name.startswith("__"):
+                yield [name, self.of(part)]
+
+    def _object(self, value: Any) -> Iterator[Any]:
+        """The class and the attributes; of a library's object, those that are not private."""
+        kind = type(value)
+        if kind.__module__.partition(".")[0] in sys.stdlib_module_names:
+            shown = repr(value)
+            yield "" if " at 0x" in shown else _scalar(shown)
+            return
+        library = _of_library(_file(kind))
+        if not library:
+            yield self.of(kind)
+        for name, part in sorted(_state(value).items()):
+            made = isinstance(getattr(kind, name, None), functools.cached_property)
+            if not made and not (library and name.startswith("_")):
+                yield [name, self.of(part)]
+
+
+def _scalar(value: Any) -> Any:
+    written = repr(value)
+    return written if len(written) <= _SAMPLED else blake2b(written.encode()).hexdigest()
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _some(many: int, most: int) -> Iterable[int]:
+    """Places among many: the first and the last one, and what lies between them evenly."""
+    if many <= most:
+        return range(many)
+    return (place * (many - 1) // (most - 1) for place in range(most))
+
+
+def _rows(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Some rows, and of each the middle: so many elements that lie together."""
+    mapped, base = False, array.base
+    while isinstance(base, np.ndarray):
+        mapped, base = mapped or isinstance(base, np.memmap), base.base
+    mapped = (mapped or isinstance(array, np.memmap)) and array.nbytes > _LITTLE
+    left = _SAMPLED
+    middle: list[Any] = []
+    for size in reversed(array.shape[1:]):
+        kept = min(size, max(left, 1))
+        middle.insert(0, slice((size - kept) // 2, (size - kept) // 2 + kept))
+        left //= max(kept, 1)
+    rows = np.fromiter(_some(len(array), _MAPPED if mapped else _SAMPLED), np.intp)
+    return np.asarray(array[(slice(None), *middle)][rows])
+
+
+def _bound(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018  # it raises where there is nothing
+    except ValueError:
+        return False
+    return True
+
+
+def _of_library(file: str | None) -> bool:
+    """Whether code comes from an installed package, or Python itself: None, if it has no file."""
+    if file is None:
+        return True
+    return file.startswith(_STANDARD) or any(part in file for part in _LIBRARIES)
+
+
+def _file(kind: type) -> str | None:
+    """Where a class is written; a cell of a notebook is no file, and the user's."""
+    if kind.__module__ == "__main__":
+        return ""
+    if kind.__module__.partition(".")[0] == "jreader":
+        return None
+    module = sys.modules.get(kind.__module__)
+    return "" if module is None else getattr(module, "__file__", None)
+
+
+def _state(value: Any) -> dict[str, Any]:
+    """The attributes of an object; of a data class, what it was made of."""
+    if is_dataclass(value):
+        return {each.name: getattr(value, each.name) for each in fields(value) if each.init}
+    if type(value).__module__.partition(".")[0] == "jreader":
+        return {}  # a loader, say, and all that it holds
+    slots = {
+        name: getattr(value, name)
+        for kind in type(value).__mro__
+        for name in (kind.__dict__.get("__slots__") or ())
+        if name not in _UNKEPT and hasattr(value, name)
+    }
+    return {**slots, **getattr(value, "__dict__", {})}
+
+
+@functools.lru_cache(1024)
+def _read(code: CodeType) -> tuple[str, ...]:
+    """The globals that a function reads, those that are inside it included."""
+    names = {
+        step.argval
+        for step in dis.get_instructions(code)
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+    }
+    inner = (part for part in code.co_consts if isinstance(part, CodeType))
+    return tuple(sorted(names.union(*map(_read, inner))))
+
+
+def _code(code: CodeType) -> Iterator[Any]:
+    """The instructions and names of a function, those inside it included."""
+    yield code.co_code.hex()
+    yield list(code.co_names)
+    yield list(code.co_varnames)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _code(constant)
+        elif isinstance(constant, frozenset):
+            yield sorted(map(repr, constant))  # the order of a set is that of its process
+        else:
+            yield repr(constant)
+
+
+def hashed(function: Callable[..., Any]) -> str:
+    """The name of a function, or of the class of what is called, and its hash.
+
+    >>> hashed(len).partition(" ")[0]
+    'len'
+    """
+    named = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return f"{named} {identity(function)}"
