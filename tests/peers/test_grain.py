@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import chain, combinations
+from itertools import chain, combinations, product
 
 import numpy as np
 import pytest
@@ -163,6 +163,35 @@ class TestZip:
             next(running.items)
         rest = list(begin(joined, json.loads(json.dumps(running.position()))).items)
         assert rest == [(n, n + 1, n + 2) for n in range(done, 20)]
+
+
+class TestSlices:
+    @pytest.mark.parametrize("step", [1, 2, 3])
+    def test_a_pipeline_is_sliced_as_a_list_is(self, step):
+        pipeline, whole = Pipeline(numbers(20)), [*range(20)]
+        for first, last in product(range(-8, 8), range(-9, 8)):
+            part = pipeline[first:last:step]
+            assert len(part) == len(whole[first:last:step])
+            assert [int(n) for n in part] == whole[first:last:step]
+
+    @differs
+    def test_backwards_it_is_reversed_and_not_sliced(self):
+        pipeline = Pipeline(numbers(5))
+        with pytest.raises(ValueError, match=r"reversed\(pipeline\)"):
+            pipeline[::-1]
+        assert [int(n) for n in reversed(pipeline)] == [4, 3, 2, 1, 0]
+
+    def test_a_slice_of_a_slice(self):
+        part = Pipeline(numbers(20))[2:18:2][1:6:2]
+        assert [int(n) for n in part] == [4, 8, 12]
+
+    @differs
+    @pytest.mark.parametrize("index", [5, -6])
+    def test_beyond_the_end_there_is_no_next_epoch(self, index):
+        pipeline = Pipeline(numbers(5))
+        assert [int(pipeline[n]) for n in (0, 4, -1)] == [0, 4, 4]
+        with pytest.raises(IndexError):
+            pipeline[index]
 
 
 class TestSamplers:

@@ -59,6 +59,10 @@ class TestTensors:
         with pytest.raises(ValueError, match="at least one"):
             TensorDataset([])
 
+    def test_lengths_that_differ_are_refused(self):
+        with pytest.raises(ValueError, match="one length"):
+            TensorDataset([INPUTS, LABELS[:-1]])
+
 
 class TestCombinations:
     def test_composed_samples_have_the_fields_of_all(self):

@@ -88,6 +88,13 @@ class TestLengths:
         assert stream(DataLoader(Counting(20), 7)) == whole
         assert stream(DataLoader(Counting(20), 7, drop_last=True)) == whole[:2]
 
+    @pytest.mark.parametrize("shuffle", [False, True])
+    def test_a_data_set_that_grows_before_an_epoch_is_read_whole(self, shuffle):
+        dataset = [np.ones(4)] * 4
+        loader = DataLoader(dataset, shuffle=shuffle)
+        dataset.append(np.ones(4))
+        assert len(loader) == len(list(loader)) == 5
+
 
 class TestArguments:
     @pytest.mark.parametrize(
