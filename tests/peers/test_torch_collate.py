@@ -121,6 +121,14 @@ class TestStructures:
         found = collate([CustomList([1, 2, 3]), CustomList([4, 5, 6])])
         assert [column.tolist() for column in found] == [[1, 4], [2, 5], [3, 6]]
 
+    @differs
+    @pytest.mark.parametrize(
+        ("sample", "kind"),
+        [(CustomDict(a=1), dict), (UserDict(a=1), dict), (CustomList([1]), list)],
+    )
+    def test_containers_of_other_kinds_become_dicts_and_lists(self, sample, kind):
+        assert type(collate([sample, sample])) is kind
+
     @pytest.mark.parametrize("turned", [1, -1])
     def test_lists_of_other_lengths_are_refused(self, turned):
         with pytest.raises(FeedMismatch, match="one structure"):

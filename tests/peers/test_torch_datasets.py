@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from peers.sets import Counting
 
-from jreader import DataLoader, Dataset, IterableDataset
+from jreader import DataLoader, Dataset, IterableDataset, datasets
 from jreader.datasets import ChainDataset, ConcatDataset, Subset, TensorDataset, random_split
 
 differs = pytest.mark.differs
@@ -33,10 +33,64 @@ class Gathering(Dataset):
 
 
 class TestTensorDataset:
+    @pytest.mark.parametrize("columns", [(IMAGES, LABELS), (LABELS, LABELS), (IMAGES,)], ids=len)
+    def test_arrays_by_place_are_its_columns(self, columns):
+        dataset = TensorDataset(*columns)
+        assert len(dataset) == 15
+        for index in range(15):
+            row = dataset[index]
+            assert len(row) == len(columns)
+            assert all(
+                np.array_equal(value, column[index])
+                for value, column in zip(row, columns, strict=True)
+            )
+
     def test_a_slice_of_it_has_the_rows_of_each_column(self):
         found = TensorDataset([IMAGES, LABELS])[1:9:3]
         assert np.array_equal(found[0], IMAGES[1:9:3])
         assert np.array_equal(found[1], LABELS[1:9:3])
+
+
+class TestStackDataset:
+    def test_nothing_at_all_is_refused(self):
+        with pytest.raises(ValueError, match="at least one"):
+            datasets.StackDataset()
+
+    def test_places_and_names_together_are_refused(self):
+        with pytest.raises((TypeError, ValueError), match="StackDataset"):
+            datasets.StackDataset("ab", a="cd")
+
+    @pytest.mark.parametrize("named", [False, True])
+    def test_members_of_other_lengths_are_refused(self, named):
+        with pytest.raises(ValueError, match="one length"):
+            datasets.StackDataset(a="ab", b="abc") if named else datasets.StackDataset("ab", "abc")
+
+    @pytest.mark.parametrize("members", [(LABELS,), (IMAGES, LABELS)], ids=len)
+    def test_a_sample_has_one_of_each_by_place_or_by_name(self, members):
+        placed = datasets.StackDataset(*members)
+        named = datasets.StackDataset(**dict(zip("ab", members, strict=False)))
+        assert len(placed) == len(named) == 15
+        for index in range(15):
+            assert type(placed[index]) is tuple
+            assert list(named[index]) == list("ab"[: len(members)])
+            for found in (placed[index], named[index].values()):
+                assert all(
+                    np.array_equal(value, of[index])
+                    for value, of in zip(found, members, strict=True)
+                )
+
+    def test_several_at_once_are_gathered_where_they_can_be(self):
+        gathering, plain = Gathering(), [1, 2, 3, 4]
+        found = datasets.StackDataset(gathering, plain).__getitems__([0, 3, 1])
+        assert [tuple(row) for row in found] == [(gathering[n], plain[n]) for n in (0, 3, 1)]
+
+    def test_an_index_beyond_a_stack_is_an_index_error(self):
+        with pytest.raises(IndexError):
+            datasets.StackDataset(Gathering(), [1, 2, 3, 4]).__getitems__([0, 4])
+
+    def test_a_member_that_loses_samples_is_refused(self):
+        with pytest.raises(ValueError, match="3 samples for 4 indices"):
+            datasets.StackDataset(Gathering(lost=1), [1, 2, 3, 4]).__getitems__([0, 1, 2, 3])
 
 
 class TestConcatDataset:
@@ -46,9 +100,19 @@ class TestConcatDataset:
         assert (len(joined), list(joined)) == (len(expected), expected)
         assert [joined[index] for index in range(-len(expected), 0)] == expected
 
+    def test_it_tells_where_its_parts_end(self):
+        assert ConcatDataset(["abc", "", "de"]).cumulative_sizes == [3, 3, 5]
+
     def test_beyond_the_end_there_is_nothing(self):
         with pytest.raises(IndexError):
             ConcatDataset([range(5), range(5, 10)])[11]
+
+    def test_data_sets_are_added(self):
+        parts = [TensorDataset([RANDOM.random((7, 3))]) for _ in range(3)]
+        whole = parts[0] + parts[1] + parts[2]
+        assert len(whole) == 21
+        for index, part in ((0, parts[0]), (7, parts[1]), (14, parts[2])):
+            assert np.array_equal(whole[index][0], part[0][0])
 
     @pytest.mark.parametrize("parts", [[[1], Counting(5)], [Counting(5)], [Counting(5), [1]]])
     def test_streams_are_not_concatenated(self, parts):
@@ -57,6 +121,17 @@ class TestConcatDataset:
 
 
 class TestChainDataset:
+    @pytest.mark.parametrize("workers", [0, 1])
+    @pytest.mark.parametrize("how", ["added", "chained"])
+    def test_one_stream_follows_another(self, how, workers):
+        one, other = Counting(8), Counting(5)
+        joined = one + other if how == "added" else ChainDataset([one, other])
+        feeds = DataLoader(joined, num_workers=workers)
+        assert [int(feed[0]) for feed in feeds] == [*range(8), *range(5)]
+
+    def test_its_length_is_that_of_all_where_they_say_it(self):
+        assert len(ChainDataset([Counting(20), Counting(15)])) == 35
+
     def test_what_has_indices_is_not_chained(self):
         with pytest.raises(TypeError, match="ConcatDataset"):
             ChainDataset([Counting(5), TensorDataset([LABELS])])
@@ -148,3 +223,10 @@ class TestTheRealOnes:
     def test_parts_are_as_long_as_theirs(self, data, n, lengths):
         ours, theirs = random_split(range(n), lengths), data.random_split(range(n), lengths)
         assert list(map(len, ours)) == list(map(len, theirs))
+
+    def test_stacks_and_sums_are_theirs(self, data):
+        for parts in (["abc", [1, 2, 3]], [[(1, 2)], ["a"]]):
+            ours, theirs = datasets.StackDataset(*parts), data.StackDataset(*parts)
+            assert [ours[n] for n in range(len(ours))] == [theirs[n] for n in range(len(theirs))]
+        ours, theirs = ConcatDataset(["abc", "de"]), data.ConcatDataset(["abc", "de"])
+        assert ours.cumulative_sizes == theirs.cumulative_sizes
