@@ -58,7 +58,7 @@ if _TYPE_CHECKING:
     from jreader import datasets
     from jreader.datasets import Dataset, IterableDataset
     from jreader.feeds import data
-    from jreader.loaders import DataLoader, PyReader, as_function, train
+    from jreader.loaders import DataLoader, PyReader, as_function, graceful_stop, train
 
 __version__ = "0.1.0"
 
@@ -66,6 +66,7 @@ _LATER = {
     "DataLoader": "jreader.loaders",
     "PyReader": "jreader.loaders",
     "as_function": "jreader.loaders",
+    "graceful_stop": "jreader.loaders",
     "train": "jreader.loaders",
     "data": "jreader.feeds",
     "Dataset": "jreader.datasets",
@@ -124,6 +125,7 @@ __all__ = [
     "firstn",
     "flat_map",
     "get_worker_info",
+    "graceful_stop",
     "idx",
     "jsonl",
     "map_batches",

@@ -33,6 +33,7 @@ def main(descriptor: int, parent: int) -> None:
         parent: The process that started this one.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # held back until here
     connection = socket.socket(fileno=descriptor)
     threading.Thread(target=_watch, args=(connection, parent), daemon=True).start()
     arrivals = Arrivals(connection)

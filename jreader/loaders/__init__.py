@@ -11,9 +11,10 @@ and where no devices need equal parts of it, is a short last batch handed over a
 """
 
 from jreader.loaders.functions import as_function
+from jreader.loaders.interrupts import graceful_stop
 from jreader.loaders.loader import DataLoader
 from jreader.loaders.passes import FeedPass
 from jreader.loaders.pyreaders import PyReader
 from jreader.loaders.training import train
 
-__all__ = ["DataLoader", "FeedPass", "PyReader", "as_function", "train"]
+__all__ = ["DataLoader", "FeedPass", "PyReader", "as_function", "graceful_stop", "train"]

@@ -139,9 +139,9 @@ class _Lookahead(Generic[S, T]):
     def _draw(self) -> None:
         """Draws one item; holds the lock before and after, but not meanwhile."""
         began, self.busy = time.perf_counter(), True
-        self.lock.release()
         drawn: _Drawn | None = None
         try:
+            self.lock.release()  # in here, since an interrupt may come as soon as it is done
             drawn = _Drawn(next(self.up.items), self.up.position())
         except StopIteration:
             pass
@@ -164,8 +164,8 @@ class _Lookahead(Generic[S, T]):
     def _finish(self, drawn: _Drawn) -> None:
         """Finishes one item, likewise."""
         drawn.taken = True
-        self.lock.release()
         try:
+            self.lock.release()  # likewise
             drawn.item = self.finish(drawn.item)
         except BaseException as error:
             drawn.item, drawn.error = None, error

@@ -31,6 +31,19 @@ class TestLeaving:
         assert (code, errors.count("KeyboardInterrupt")) == (-signal.SIGINT, 1)
         assert took < 8
 
+    def test_ctrl_c_that_the_program_handles_leaves_workers_that_are_just_starting_alone(self):
+        rest = """
+            signal.signal(signal.SIGINT, lambda *_: None)
+            workers = Processes(2)
+            future = workers.submit(pow, 2, 5)
+            while not future.done():
+                os.killpg(0, signal.SIGINT)
+                wait([future], 0.02)
+            print(future.result(), flush=True)
+        """
+        with program(PROGRAM, rest) as running:
+            assert running.says() == "32"
+
     @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
     def test_a_killed_program_leaves_no_worker(self, number):
         with program(PROGRAM, WAITING, "futures[0].result()") as running:

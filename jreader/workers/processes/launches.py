@@ -13,13 +13,14 @@ import json
 import os
 import pickle
 import secrets
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,8 @@ class Launched:
         self.job = kind, (number, of, _RUN + number)
         self.connection, theirs = socket.socketpair()
         try:
-            with theirs:
+            # until it ignores Ctrl-C, which a terminal sends to all, it is held back from it
+            with theirs, _blocked(signal.SIGINT):
                 self.process = subprocess.Popen(  # noqa: S603  # our own interpreter
                     [
                         *(sys.executable, "-P", "-c", _BOOT),
@@ -89,6 +91,16 @@ _HINTS = {
     -7: " (a bus error: a file that it mapped is shorter now, or memory ran out)",
     -6: " (aborted, by a library that it calls)",
 }
+
+
+@contextlib.contextmanager
+def _blocked(number: int) -> Iterator[None]:
+    """Has a signal wait, in this thread, and in the processes that it starts."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [number])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Shared:

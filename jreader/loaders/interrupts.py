@@ -1,0 +1,112 @@
+"""Signals that wait for the end of a step, when parameters and cursor are of one moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from contextlib import suppress
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+import jax
+from jax.experimental import multihost_utils
+
+
+class graceful_stop:
+    """Has Ctrl-C and SIGTERM wait for the end of a step, where a run can be saved exactly.
+
+    Anywhere else they come at any moment: a feed may be counted that no step has seen. In the block
+    a signal only makes this true; behind the block it does what it would have done: Ctrl-C is a
+    KeyboardInterrupt, SIGTERM leaves with status 143. A second signal does so at once.
+
+    Under `jax.distributed` it becomes true on all processes behind the same step, whichever of them
+    had the signal: each of them has to ask once a step.
+
+    >>> import numpy as np
+    >>> from jreader import Pipeline, arrays
+    >>> feeds, total = Pipeline(arrays(np.arange(6.0))).batch(2).load().epoch(0), 0.0
+    >>> try:
+    ...     with graceful_stop() as stop:
+    ...         for feed in feeds:
+    ...             total += float(feed.sum())
+    ...             if feeds.step == 2:
+    ...                 signal.raise_signal(signal.SIGINT)  # as Ctrl-C does
+    ...             if stop:
+    ...                 saved = total, feeds.cursor["samples"]
+    ...                 break
+    ... except KeyboardInterrupt:
+    ...     print(saved)
+    (6.0, 4)
+    """
+
+    def __init__(self) -> None:
+        """Changes nothing yet."""
+        self._before: dict[int, Any] = {}
+        self._came: int | None = None
+        self._several = self._agreed = False
+        self._asked = 0
+
+    def __enter__(self) -> Self:
+        """Takes the signals, but for those that are ignored.
+
+        Raises:
+            RuntimeError: This is not the main thread, the only one that has signals.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError(
+                "graceful_stop() is for the main thread, the only one that Python gives signals: "
+                "enter it there, and let the other thread look whether it is true."
+            )
+        self._several = jax.distributed.is_initialized()
+        # there, SIGTERM has a handler of jax's already, which tells the other processes
+        for number in (signal.SIGINT,) if self._several else (signal.SIGINT, signal.SIGTERM):
+            before = signal.getsignal(number)
+            if callable(before) or before == signal.SIG_DFL:
+                self._before[number] = signal.signal(number, self._hold)
+        return self
+
+    def __bool__(self) -> bool:
+        """Whether a signal waits; on several processes, whether all stop behind this step."""
+        if not self._several:
+            return self._came is not None
+        if not self._agreed:
+            self._asked += 1
+            self._agreed = multihost_utils.reached_preemption_sync_point(self._asked)
+        return self._agreed
+
+    def _hold(self, number: int, _frame: FrameType | None) -> None:
+        if self._came is not None:
+            self._restore()
+            signal.raise_signal(number)
+            return
+        self._came = number
+        name = signal.Signals(number).name
+        with suppress(OSError):  # print, or a file's own buffer, cannot be entered twice
+            os.write(2, f"\n{name}: this step is finished first; a second one is not.\n".encode())
+        if self._several:
+            signal.raise_signal(signal.SIGTERM)
+
+    def _restore(self) -> None:
+        while self._before:
+            signal.signal(*self._before.popitem())
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Does what the signal would have done; where that hides an error, the error says so."""
+        if self._came is not None and not self._before:
+            return  # the second one was not held
+        self._restore()
+        number = signal.SIGTERM if self._came is None and self._agreed else self._came
+        if number is None:
+            return
+        if callable(signal.getsignal(number)):
+            signal.raise_signal(number)
+        elif error is None:
+            raise SystemExit(128 + number)
+        else:
+            error.add_note(f"{signal.Signals(number).name} came meanwhile, and was held back.")
