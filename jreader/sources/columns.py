@@ -10,6 +10,7 @@ import numpy as np
 
 from jreader.readers import Node, Pass, Plane, Position, described, leaves, map_tree
 from jreader.readers.planes import Indices
+from jreader.sources.changes import check_map
 
 T = TypeVar("T")
 
@@ -30,8 +31,14 @@ class Table(Node[T]):
 
     def plane(self) -> Plane:
         """Sample i is row i."""
+        self.check_files()
         columns = leaves(self.columns)
+        for column in columns:
+            check_map(column)
         return Plane(self.columns, len(columns[0]), _straight(len(columns)), straight=True)
+
+    def check_files(self) -> None:
+        """Refuses data that are not what they were, where that can be seen at once."""
 
     @property
     def unread(self) -> bool:  # type: ignore[override]  # a flag elsewhere

@@ -24,6 +24,7 @@ import numpy as np
 
 from jreader.errors import DamagedData
 from jreader.readers import Node
+from jreader.sources.changes import Filed
 from jreader.sources.columns import Table, mismatch
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -35,7 +36,7 @@ _PIXELS = 784
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class _Files(Table[Any]):
+class _Files(Filed[Any], Table[Any]):
     """One column per file; the op says how a file becomes an array."""
 
     paths: tuple[str, ...]
@@ -51,6 +52,7 @@ class _Files(Table[Any]):
     @cached_property
     def columns(self) -> Any:
         """The array of one file, or the arrays of several, read when they are first asked for."""
+        self.check_files()
         parts = tuple(map(self.read, self.paths))
         return fitting(self, parts[0] if len(parts) == 1 else parts)
 
@@ -87,7 +89,7 @@ class npy(_Files):
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class npz(Table[Any]):
+class npz(Filed[Any], Table[Any]):
     """The rows of the arrays of an `.npz` archive, read whole when the first pass begins.
 
     An archive cannot be mapped into memory; `npy` can, for what is too large to be read whole.
@@ -113,6 +115,7 @@ class npz(Table[Any]):
 
     path: str
     names: tuple[str, ...]
+    read_whole = True
 
     def __init__(self, path: str | os.PathLike[str], *names: str) -> None:
         """Refuses what is no file, and no name."""
@@ -129,6 +132,7 @@ class npz(Table[Any]):
     @cached_property
     def columns(self) -> Any:
         """The arrays, read when they are first asked for."""
+        self.check_files()
         if not zipfile.is_zipfile(self.path):
             raise damaged(self.path, "an .npz archive", "it does not end as a zip file does")
         with reading(self.path, "an .npz archive of numbers"):
@@ -196,7 +200,7 @@ class idx(_Files):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class mnist_json(Table[tuple[Array, np.int64]]):
+class mnist_json(Filed[tuple[Array, np.int64]], Table[tuple[Array, np.int64]]):
     """The digits of the tutorials' `mnist.json.gz`: samples of a float32[784] and an int64.
 
     The file is a JSON list of three pairs `[images, labels]`, for training, validation and
@@ -222,6 +226,7 @@ class mnist_json(Table[tuple[Array, np.int64]]):
 
     path: str
     mode: str = "train"
+    read_whole = True
 
     def __post_init__(self) -> None:
         """Refuses what is no file, and no mode."""
@@ -235,6 +240,7 @@ class mnist_json(Table[tuple[Array, np.int64]]):
     @cached_property
     def columns(self) -> Any:
         """Images and labels, read when they are first asked for."""
+        self.check_files()
         with reading(self.path, "three pairs [images, labels] in JSON"):
             pairs = json.loads(_bytes(self.path).tobytes(), parse_float=_Floats().__getitem__)
             if not isinstance(pairs, list) or len(pairs) != len(_MODES):

@@ -12,6 +12,7 @@ import numpy as np
 from jreader.errors import MissingSample, missing
 from jreader.readers import Columns, Node, branches, described, joined, length
 from jreader.readers.planes import Array, Gathers
+from jreader.sources.changes import check_map
 from jreader.sources.columns import Table
 
 _AT_ONCE = 64  # rows that are asked for at once where samples are wanted one by one
@@ -71,6 +72,10 @@ class source(Table[Any]):
     def columns(self) -> Gathers:
         """One column, which asks the data."""
         return _Items(self.data, self.batched)
+
+    def check_files(self) -> None:
+        """Of an array that is mapped; what others read is theirs."""
+        check_map(self.data)
 
     @property
     def unread(self) -> bool:  # type: ignore[override]  # a flag elsewhere

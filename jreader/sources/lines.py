@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from jreader.errors import NotResumable
-from jreader.readers import Node, Pass, Position
+from jreader.readers import Pass, Position
+from jreader.sources.changes import Filed, changed
 from jreader.sources.files import called, check_paths, damaged, reading
 
 T = TypeVar("T")
@@ -26,7 +27,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class _Lines(Node[T]):
+class _Lines(Filed[T]):
     """One sample per line; the op says which lines, and what becomes of one."""
 
     paths: tuple[str, ...]
@@ -49,6 +50,7 @@ class _Lines(Node[T]):
 
     def start(self, at: Position) -> Pass[T]:
         """The position is (which file, byte offset in it, unpacked)."""
+        self.check_files()
         index, offset = at or (0, 0)
         file: io.BufferedReader | None = None
 
@@ -68,6 +70,7 @@ class _Lines(Node[T]):
 
     def _samples(self, path: str, file: io.BufferedReader, offset: int) -> Iterator[T]:
         parsed, expected = self.parsed, f"a file for {type(self).__name__}"
+        whole = 0 if path.endswith(".gz") else os.fstat(file.fileno()).st_size
         with reading(path, expected):
             _go_to(path, file, offset)
             for line in self.lines(file):
@@ -77,6 +80,8 @@ class _Lines(Node[T]):
                     where = f"the line at byte {file.tell() - len(line)} cannot be read, {error}"
                     raise damaged(path, expected, where) from error
                 yield sample
+        if file.tell() < whole:
+            raise changed(path, f"had {whole:,} bytes, and ended at byte {file.tell():,}")
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
