@@ -131,9 +131,17 @@ class Crew:
         taken = {each.number for each in self.members}
         number = next(number for number in count() if number not in taken)
         member = Member(number, self.size, self.init)
-        self.members.append(member)
-        self.events.register(member.connection, _READ, member)
-        self.events.register(member.death, _READ, member)
+        try:
+            self.members.append(member)
+            self.events.register(member.connection, _READ, member)
+            self.events.register(member.death, _READ, member)
+        except BaseException:  # an interrupt: a worker that nobody hears would keep its task
+            self.members.remove(member)
+            for end in (member.connection, member.death):
+                with contextlib.suppress(KeyError):
+                    self.events.unregister(end)
+            member.process.kill()
+            raise
         return member
 
     def _listen(self, member: Member) -> None:

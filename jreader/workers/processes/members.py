@@ -67,13 +67,17 @@ class Member(Launched):
         """Has it do a task."""
         self.task = task
         parcel = task.parcel
-        if parcel.number not in self.known:
-            self.known.add(parcel.number)
-            self.post(*parcel.frame())
-        forgotten, self.forgotten = tuple(self.forgotten), []
-        returned = self.memory.given_back()
-        frame = ("task", task.number, parcel.number, task.arguments, returned, forgotten)
-        self.post(packed(frame))
+        try:
+            if parcel.number not in self.known:
+                self.known.add(parcel.number)
+                self.post(*parcel.frame())
+            forgotten, self.forgotten = tuple(self.forgotten), []
+            returned = self.memory.given_back()
+            frame = ("task", task.number, parcel.number, task.arguments, returned, forgotten)
+            self.post(packed(frame))
+        except BaseException:  # an interrupt: what was sent might be sent again, and answered twice
+            self.process.kill()
+            raise
 
     def post(self, frame: bytes, descriptors: list[int] | None = None) -> None:
         """Sends a frame, as much of it as the connection takes now."""
