@@ -165,7 +165,9 @@ class _Submitted(Generic[S, T]):
                 for sample in islice(up.items, self.group):
                     samples.append(sample)
                     positions.append(up.position())
-        except KeyboardInterrupt:  # between a sample and its position, perhaps: no place in the order
+        except (
+            KeyboardInterrupt
+        ):  # between a sample and its position, perhaps: no place in the order
             raise
         except BaseException as error:  # an exit too: it comes after the samples before it
             errors.noted(error, f"raised while {self.where}, read ahead")
