@@ -34,6 +34,7 @@ from jreader.readers import (
     start,
 )
 from jreader.readers.nodes import waits
+from jreader.readers.openings import in_epoch
 from jreader.transforms import exactly, map_readers
 from jreader.workers import fetched
 
@@ -229,7 +230,8 @@ def hosted(source: Source, grouping: Grouping, cursor: Cursor) -> Pass[Any]:
     if grouping.share:
         batches = dealt_to(batches, grouping.share) or batches
     plan = at_epoch(batch(batches, grouping.batches), cursor["epoch"])
-    up = _begun(plan, inner)
+    with in_epoch(cursor["epoch"]):
+        up = _begun(plan, inner)
     drawn = up.position()[0] if waits(plan) else None
     trail, steps = Trail(cursor, drawn), left_out(cursor)
     size = _size(source)

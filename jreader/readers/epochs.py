@@ -12,6 +12,7 @@ import numpy as np
 from jreader import errors
 from jreader.readers.compounds import dealt
 from jreader.readers.nodes import Node, Reader, drawn_by, length, rewritten, start
+from jreader.readers.openings import in_epoch
 from jreader.readers.passes import Pass, Position, counted
 from jreader.readers.planes import ENDLESS, Indices, Plane, indexed
 from jreader.readers.trees import leaves
@@ -152,7 +153,8 @@ class epochs(Node[T]):
     def _opened(self, epoch: int, inner: Position) -> Pass[T] | None:
         if self.n is not None and epoch >= self.n:
             return None
-        return start(at_epoch(self.reader, epoch), inner)
+        with in_epoch(epoch):
+            return start(at_epoch(self.reader, epoch), inner)
 
     def _spinning(self, epoch: int) -> errors.ReaderError:
         return errors.ReaderError(

@@ -22,9 +22,9 @@ from typing import (
 
 from tqdm import tqdm
 
-from jreader.errors import NotResumable, place_of_caller
+from jreader.errors import NotResumable, place_of_caller, warn
 from jreader.readers.messages import described
-from jreader.readers.openings import opened
+from jreader.readers.openings import epoch_of_caller, opened
 from jreader.readers.overrides import stands_for
 from jreader.readers.passes import Pass, Position, counted
 from jreader.readers.pictures import Line, table, under
@@ -206,6 +206,13 @@ def native(reader: Node[T]) -> Iterator[T]:
 
     It is what that subclass gets of `super().__iter__()`.
     """
+    if epoch_of_caller() and any(True for _ in _varying(reader)):
+        warn(
+            f"a plain function iterates {reader!r}, made at {reader.made_at}, by itself, so no "
+            f"epoch reaches it: its shuffles and random maps do the same in every epoch (or, "
+            f"without a seed, what no cursor finds again). Build on it instead of around it, as in "
+            f".map(fn), .filter(fn) or .flat_map(fn); for one order that is meant, .cache() it."
+        )
     return _begun(reader, None, inherited=True).items
 
 
@@ -406,6 +413,17 @@ def _unseeded(node: Node[Any]) -> Iterator[Node[Any]]:
 def drawn_by(node: Node[Any], name: str, default: Any = None) -> Any:
     """The seed, or the epoch, of an op; an attribute that is no field is its user's."""
     return getattr(node, name) if name in _names(node) else default
+
+
+def _varying(node: Node[Any]) -> Iterator[Node[Any]]:
+    """The ops that epochs would vary, and that are as they were written."""
+    if node.pinned:
+        return
+    epoch = getattr(node, "epoch", None)
+    if isinstance(epoch, int) and epoch == 0:
+        yield node
+    for child in children(node):
+        yield from _varying(child)
 
 
 def waits(reader: Reader[Any]) -> bool:

@@ -6,8 +6,10 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import chain, repeat
-from types import FunctionType, GeneratorType
+from types import FrameType, FunctionType, GeneratorType
 from typing import Any, TypeVar
 
 from jreader.errors import ReaderError
@@ -42,6 +44,8 @@ def opened(reader: Callable[[], Iterable[T]]) -> tuple[Iterator[T], Callable[[],
     kind = type(source)
     close = getattr(source, "close", _nothing)
     before = _given_before(source)
+    if isinstance(source, GeneratorType):
+        _generators[id(source)] = _epoch.get()
     if isinstance(getattr(kind, "__iter__", None), FunctionType):
         source = map(next, repeat(source))  # to ask for its iterator again may begin it again
     if not before:
@@ -52,7 +56,7 @@ def opened(reader: Callable[[], Iterable[T]]) -> tuple[Iterator[T], Callable[[],
         f"call. For a generator function f that is Pipeline(f), or lambda: f(...), which calls it "
         f"anew."
     )
-    if kind is GeneratorType:
+    if isinstance(source, GeneratorType):
         raise again
     return chain(_at_least_one(source, again), source), close
 
@@ -74,6 +78,40 @@ def _at_least_one(source: Iterator[T], again: ReaderError) -> Iterator[T]:
     raise again
 
 
+@contextmanager
+def in_epoch(epoch: int) -> Iterator[None]:
+    """Says to the plain functions that are begun here which epoch it is."""
+    before = _epoch.set(epoch)
+    try:
+        yield
+    finally:
+        _epoch.reset(before)
+
+
+def epoch_of_caller() -> int:
+    """The epoch of the plain function's pass that asks; 0 where none does."""
+    if _epoch.get():
+        return _epoch.get()  # it is being called
+    if not any(_generators.values()):
+        return 0
+    sources = [ref() for ref in list(_given.values())]
+    running = {id(each.gi_frame): each for each in sources if isinstance(each, GeneratorType)}
+    frame = sys._getframe()  # noqa: SLF001  # as inspect.currentframe, but never None
+    while frame.f_back and _is_ours(frame):
+        frame = frame.f_back
+    while frame.f_back and not _is_ours(frame):  # the innermost one, through its helpers
+        if id(frame) in running:
+            return _generators.get(id(running[id(frame)]), 0)
+        frame = frame.f_back
+    return 0
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "jreader"
+
+
+_epoch: ContextVar[int] = ContextVar("epoch", default=0)
+_generators: dict[int, int] = {}  # the epoch that each one is of, by its id
 _given: dict[int, weakref.ref[Any]] = {}
 _given_unseen: deque[tuple[int, type]] = deque(maxlen=64)  # what no weak reference leads to
 
@@ -98,6 +136,7 @@ def _given_before(source: Iterator[Any]) -> bool:
 def _forget(number: int, gone: weakref.ref[Any]) -> None:
     if _given.get(number) is gone:
         del _given[number]
+        _generators.pop(number, None)
 
 
 def _references(source: Iterator[Any]) -> int:

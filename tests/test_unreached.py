@@ -1,0 +1,141 @@
+"""A plan that a plain function iterates by itself: no epoch reaches it, and that is told."""
+
+from __future__ import annotations
+
+import linecache
+import warnings
+
+import numpy as np
+import pytest
+
+from jreader import DataLoader, IterableDataset, Pipeline, arrays, batch, epochs
+
+ROWS = Pipeline(arrays(np.arange(8.0)))
+PLANS = {
+    "shuffle": ROWS.shuffle(seed=0),
+    "window": Pipeline(lambda: iter(range(8))).shuffle(4, seed=0),
+    "unseeded": ROWS.shuffle(),
+    "random map": ROWS.map(lambda n, rng: n + rng.random(), rng=True, seed=0),
+    "below": ROWS.shuffle(seed=0).map(float).firstn(7),
+    "not a pipeline": ROWS.shuffle(seed=0).reader,
+}
+FIXED = {
+    "in order": ROWS,
+    "cached": ROWS.shuffle(seed=0).cache(),
+}
+
+
+def looping(plan):
+    def reader():
+        for sample in plan():
+            yield sample + 0
+
+    return reader
+
+
+def helped(plan):
+    def helper():
+        yield from plan()
+
+    def reader():
+        yield from zip(helper(), strict=True)
+
+    return reader
+
+
+class Samples(IterableDataset):
+    def __init__(self, plan):
+        self.plan = plan
+
+    def __iter__(self):
+        for sample in self.plan():
+            yield sample + 0
+
+
+READERS = {
+    "generator": looping,
+    "generator with a helper": helped,
+    "map": lambda plan: lambda: map(float, plan()),
+    "generator expression": lambda plan: lambda: (sample for sample in plan()),
+    "its pass": lambda plan: lambda: iter(plan()),
+    "data set": Samples,
+}
+LATER = {
+    "loader": lambda reader: Pipeline(reader).batch(2).load().steps(20),
+    "threads": lambda reader: Pipeline(reader).map(abs, workers=2).batch(2).load().steps(20),
+    "epochs": lambda reader: Pipeline(reader).epochs(3),
+    "epochs in a loader": lambda reader: epochs(batch(reader, 4), 2)(),
+    "a later epoch": lambda reader: Pipeline(reader).batch(2).load().epoch(3),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_shuffled_plan_inside_a_plain_function_is_told_with_its_line(plan, reader):
+    with pytest.warns(UserWarning, match="no epoch reaches it") as told:
+        list(Pipeline(READERS[reader](PLANS[plan])).epochs(3))
+    assert {each.filename for each in told} == {__file__}
+    assert f"iterates {PLANS[plan]!r}, made at {PLANS[plan].made_at}" in str(told[0].message)
+    lines = {linecache.getline(each.filename, each.lineno) for each in told}
+    assert all("plan" in line for line in lines)
+
+
+@pytest.mark.parametrize("later", LATER)
+@pytest.mark.parametrize("reader", ["generator", "data set", "generator expression"])
+def test_whoever_counts_the_epochs(later, reader):
+    with pytest.warns(UserWarning, match="no epoch reaches it"):
+        list(LATER[later](READERS[reader](PLANS["shuffle"])))
+
+
+def test_a_data_set_of_a_loader_is_no_exception():
+    loader = DataLoader(Samples(PLANS["shuffle"]), 2)
+    list(loader)
+    with pytest.warns(UserWarning, match="no epoch reaches it"):
+        list(loader)
+
+
+@pytest.mark.parametrize("reader", READERS)
+class TestNoWarning:
+    """Warnings are errors in these tests."""
+
+    @pytest.mark.parametrize("plan", FIXED)
+    def test_is_given_of_a_plan_that_is_in_one_order(self, plan, reader):
+        assert len(list(Pipeline(READERS[reader](FIXED[plan])).epochs(3))) == 24
+
+    def test_is_given_of_equal_passes(self, reader):
+        plain = Pipeline(READERS[reader](PLANS["shuffle"]))
+        assert list(plain) == list(plain)
+
+    def test_is_given_of_a_first_epoch(self, reader):
+        assert len(list(Pipeline(READERS[reader](PLANS["shuffle"])).batch(2).load().epoch(0))) == 4
+
+    def test_is_given_of_a_plan_that_epochs_reach(self, reader):
+        plain = READERS[reader](ROWS)
+        assert (
+            len(
+                {
+                    tuple(map(float, np.ravel(each)))
+                    for each in Pipeline(plain).shuffle(8, seed=0).batch(8).epochs(3)
+                }
+            )
+            == 3
+        )
+
+
+def test_another_loader_inside_counts_its_own_epochs():
+    def reader():
+        for epoch in range(2):
+            for feed in inner.epoch(epoch):
+                yield feed["x"]
+
+    inner = Pipeline(arrays(x=np.arange(8.0))).shuffle(seed=0).batch(2).load(sharding="host")
+    assert len(list(Pipeline(reader).epochs(2))) == 16
+
+
+def test_it_is_told_once_for_each_place():
+    plain = looping(PLANS["shuffle"])
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("default")
+        list(Pipeline(plain).epochs(5))
+        list(Pipeline(plain).epochs(5))
+    assert len(told) == 1
