@@ -116,6 +116,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "steps": st.one_of(st.none(), st.integers(0, 4)),
     "short": st.sampled_from(["wrap", "pad", "error"]),
     "origin": st.integers(0, 3),
+    "stacked": st.just(True),  # noqa: FBT003  # lists of samples have tests of their own
 }
 
 
