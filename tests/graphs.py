@@ -104,6 +104,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "worker_init_fn": st.none(),
     "persistent": st.just(False),  # noqa: FBT003  # likewise
     "apart": st.just(False),  # noqa: FBT003  # likewise
+    "prefetch": st.one_of(st.none(), small),
     "workers": st.integers(0, 3),
     "processes": st.just(0),
     "executor": st.none(),

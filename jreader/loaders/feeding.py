@@ -58,6 +58,15 @@ class Feeding:
         self._timeout = errors.check_seconds("timeout of a loader", timeout)
         self._board: Board | None = None
         self._made_at = errors.place_of_caller()
+        self._given: dict[str, Any] = {
+            "dataset": None,
+            "feed_list": feed_list,
+            "capacity": self._capacity,
+            "return_list": self._return_list,
+            "drop_last": self._ends.last == "drop",
+            "timeout": self._timeout,
+            "places": None,
+        }
         self._source: Source | None = None
         self._resident: Resident | None = None
         self._stages = Stages()
@@ -75,6 +84,7 @@ class Feeding:
             placement.check(source.rows)
         self._source = replace(source, places=where_written(source.places))
         self._known = None
+        self._given = {**self._given, "places": source.places}
         return self
 
     def _plan(self) -> Plan:

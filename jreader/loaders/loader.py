@@ -9,14 +9,16 @@ from weakref import WeakSet
 
 from jreader import errors
 from jreader.batches import batch
+from jreader.datasets.batchsamplers import BatchSampler
 from jreader.feeds import FeedList
 from jreader.feeds.collations import Collation
 from jreader.loaders.agreements import TIMEOUT
+from jreader.loaders.arguments import Given, ahead, check_order, names_given
 from jreader.loaders.cursors import beginning
 from jreader.loaders.ends import Ends, Last
 from jreader.loaders.feeding import Feeding
 from jreader.loaders.groups import Source, foresee, rows_of
-from jreader.loaders.mapped import in_processes, indices
+from jreader.loaders.mapped import in_processes, indices, sampler_of
 from jreader.loaders.passes import Place
 from jreader.loaders.residents import Resident
 from jreader.loaders.stages import Randomness, Stage, Stages
@@ -44,10 +46,16 @@ class DataLoader(Feeding):
 
     Attributes:
         next_epoch: The epoch that the next `iter(loader)` gives.
-        dataset: The data set, if there is one.
+
+    What it was given can be read, by the names of the arguments: `loader.batch_size`. To write it
+    is an error, since passes that are under way would not notice.
     """
 
-    dataset: Any = None
+    dataset, batch_size, shuffle, drop_last = Given(), Given(), Given(), Given()
+    sampler, batch_sampler, collate_fn, seed = Given(), Given(), Given(), Given()
+    num_workers, timeout, worker_init_fn = Given(), Given(), Given()
+    persistent_workers, prefetch_factor, capacity = Given(), Given(), Given()
+    places, feed_list, return_list = Given(), Given(), Given()
 
     def __init__(
         self,
@@ -65,6 +73,11 @@ class DataLoader(Feeding):
         feed_list: FeedList | None = None,
         return_list: bool = True,
         seed: Any = None,
+        *,
+        sampler: Any = None,
+        prefetch_factor: int | None = None,
+        capacity: int = 2,
+        **elsewhere: Any,
     ) -> None:
         """A loader over a data set.
 
@@ -99,18 +112,45 @@ class DataLoader(Feeding):
                 samples: arrays on the device, strings on the host.
             return_list: Whether tuples become lists, and with a feed_list, dicts too.
             seed: An int, or a jax key, fixes what `shuffle` deals; None draws for each pass.
+            sampler: Indices instead of `shuffle`: a sampler, a list, what can be iterated in every
+                epoch.
+            prefetch_factor: How many batches are asked of each process ahead; None for 2, and more
+                where they take little time.
+            capacity: How many feeds are on the devices before they are asked for; 0 for none. In
+                Paddle's words, `reader_buffer_size`, and 0 for `use_buffer_reader=False`.
+            **elsewhere: Other arguments of torch and Paddle, with the values that mean nothing
+                here (`pin_memory=False`); with others they are refused, with the reason.
         """
-        self.dataset = dataset
+        check_order(batch_size, shuffle, drop_last)
+        capacity = ahead(capacity, elsewhere, [*names_given(DataLoader)])
+        shuffle = False if shuffle is None else shuffle  # as torch has it
         drops = drop_last or getattr(batch_sampler, "drop_last", False)
-        self._configure(feed_list, ends=Ends("drop" if drops else "pad"))
+        self._configure(feed_list, capacity, ends=Ends("drop" if drops else "pad"))
         batched = batch_size is not None or batch_sampler is not None
         fetch = Collation(dataset, batched, collate_fn, feed_list, return_list)
-        asked = indices(dataset, batch_size, shuffle, drop_last, batch_sampler, seed)
+        asked = indices(dataset, batch_size, shuffle, drop_last, sampler, batch_sampler, seed)
         batches = in_processes(
-            fetch, asked, num_workers, timeout, worker_init_fn, persistent_workers
+            fetch, asked, num_workers, timeout, worker_init_fn, persistent_workers, prefetch_factor
         )
         rows = batch_size if collate_fn is None and batch_sampler is None else None
         self._set(Source(batches, "collated", places, beside=True, rows=rows))
+        reads_batches = isinstance(asked, BatchSampler) or batch_sampler is not None
+        self._given |= {
+            "dataset": dataset,
+            "batch_size": None if batch_sampler is not None else batch_size,
+            "shuffle": shuffle,
+            "drop_last": drop_last,
+            "sampler": sampler_of(asked, dataset) if sampler is None else sampler,
+            "batch_sampler": asked if reads_batches and batch_sampler is None else batch_sampler,
+            "collate_fn": collate_fn,
+            "num_workers": num_workers,
+            "timeout": timeout,
+            "worker_init_fn": worker_init_fn,
+            "persistent_workers": persistent_workers,
+            "prefetch_factor": prefetch_factor,
+            "return_list": return_list,
+            "seed": seed,
+        }
 
     @classmethod
     def from_generator(

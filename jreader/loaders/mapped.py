@@ -31,6 +31,7 @@ def indices(
     batch_size: int | None,
     shuffle: bool,
     drop_last: bool,
+    sampler: Any,
     batch_sampler: Any,
     seed: Any,
 ) -> Reader[Any]:
@@ -43,7 +44,7 @@ def indices(
     check_dataset(_CALL, dataset)
     errors.check_flag(f"shuffle of {_CALL}", shuffle)
     errors.check_flag(f"drop_last of {_CALL}", drop_last)
-    _check_together(dataset, batch_size, shuffle, drop_last, batch_sampler, seed)
+    _check_together(dataset, batch_size, shuffle, drop_last, sampler, batch_sampler, seed)
     if batch_sampler is not None:
         return again(f"batch_sampler of {_CALL}", batch_sampler)
     if batch_size is not None:
@@ -51,19 +52,35 @@ def indices(
     if is_stream(dataset):
         samples = again(f"dataset of {_CALL}", dataset)
         return samples if batch_size is None else batch(samples, batch_size, drop_last)
+    if sampler is not None:
+        places = again(f"sampler of {_CALL}", sampler)
+    else:
+        places = RandomSampler(dataset, seed=seed) if shuffle else SequenceSampler(dataset)
     if batch_size is None:
-        return RandomSampler(dataset, seed=seed) if shuffle else SequenceSampler(dataset)
-    return BatchSampler(dataset, None, shuffle, batch_size, drop_last, seed)
+        return places
+    return BatchSampler(sampler=places, batch_size=batch_size, drop_last=drop_last)
+
+
+def sampler_of(asked: Reader[Any], dataset: Any) -> Any:
+    """What the indices of a data set come from, where there are any."""
+    return None if is_stream(dataset) else getattr(asked, "sampler", asked)
 
 
 def _check_together(
-    dataset: Any, batch_size: Any, shuffle: bool, drop_last: bool, batch_sampler: Any, seed: Any
+    dataset: Any,
+    batch_size: Any,
+    shuffle: bool,
+    drop_last: bool,
+    sampler: Any,
+    batch_sampler: Any,
+    seed: Any,
 ) -> None:
     """Refuses arguments that contradict one another."""
-    if is_stream(dataset) and (shuffle or batch_sampler is not None):
-        given = "shuffle" if shuffle else "batch_sampler"
+    given = {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}
+    orders = [name for name, value in given.items() if value is not None]
+    if is_stream(dataset) and orders:
         raise ValueError(
-            f"{given} of {_CALL} needs indices, and {described(dataset)} is read from its "
+            f"{orders[0]} of {_CALL} needs indices, and {described(dataset)} is read from its "
             f"beginning: leave it out, or shuffle in windows, as in "
             f"Pipeline(lambda: iter(dataset)).shuffle(1000).batch(32).load()."
         )
@@ -71,6 +88,11 @@ def _check_together(
         raise ValueError(
             f"{_CALL} takes batch_sampler, or batch_size, shuffle, drop_last and seed, not both: "
             f"give them to BatchSampler(dataset, ...)."
+        )
+    if len(orders) > 1:
+        raise ValueError(
+            f"{_CALL} takes {orders[0]} or {orders[1]}, not both: a sampler has an order. Leave "
+            f"{orders[0]} out, or shuffle in the sampler, as RandomSampler(dataset, seed=0) does."
         )
     if batch_size is None and drop_last:
         raise ValueError(f"{_CALL} makes no batches with batch_size=None: leave drop_last out.")
@@ -83,6 +105,7 @@ def in_processes(
     timeout: float,
     worker_init_fn: Callable[[int], object] | None,
     persistent_workers: bool,
+    prefetch_factor: int | None,
 ) -> Reader[Any]:
     """A reader of host feeds: what was asked for, collated in order.
 
@@ -94,8 +117,25 @@ def in_processes(
     workers = errors.check_number(f"num_workers of {_CALL}", num_workers)
     timeout = errors.check_seconds(f"timeout of {_CALL}", timeout)
     check_optional("worker_init_fn", worker_init_fn)
+    if prefetch_factor is not None:
+        call = f"prefetch_factor of {_CALL}"
+        prefetch_factor = errors.check_number(call, prefetch_factor, 1)
+        if not workers:
+            raise ValueError(
+                f"{call} counts batches for each worker, and num_workers is 0: give capacity=, "
+                f"which counts feeds, or leave it out."
+            )
     apart = is_stream(collation.dataset)
-    return fetched(collation, asked, workers, timeout, worker_init_fn, persistent_workers, apart)
+    return fetched(
+        collation,
+        asked,
+        workers,
+        timeout,
+        worker_init_fn,
+        persistent_workers,
+        apart,
+        prefetch_factor,
+    )
 
 
 @dataclass

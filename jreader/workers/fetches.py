@@ -52,6 +52,8 @@ class fetched(Node[T]):
             each pass sends it as it is then, if it has changed. The processes stay anyway, and a
             data set of another length is sent anew.
         apart: Whether `reader` is what takes the time: one process reads it, and maps.
+        prefetch: How many items are asked of each process ahead; None for 2, and more where they
+            take little time.
 
     Raises:
         TimeoutError: An item was waited for longer than that (while iterating).
@@ -65,6 +67,7 @@ class fetched(Node[T]):
     worker_init_fn: Callable[[int], object] | None = None
     persistent: bool = False
     apart: bool = False
+    prefetch: int | None = None
     pool: Processes | None = field(default=None, init=False)
     task: _Fetch | None = field(default=None, init=False)
     gives: ClassVar[str] = "batches"
@@ -84,7 +87,7 @@ class fetched(Node[T]):
             return self._timed(self._read_apart(at), 1)
         up = start(self.reader, at)
         if self.pool is not None and self.task is not None:
-            ahead_of = _AHEAD * self.process_num
+            ahead_of = (self.prefetch or _AHEAD) * self.process_num
             kept = self.persistent and not self.task.outgrown()
             task = self.task if kept else self.task.anew()
             return self._submitted(self.pool, task, self._timed(up, ahead_of))
@@ -103,8 +106,8 @@ class fetched(Node[T]):
             task,
             pool,
             self.process_num,
-            _AHEAD * self.process_num,
-            _MOST * self.process_num,
+            (self.prefetch or _AHEAD) * self.process_num,
+            (self.prefetch or _MOST) * self.process_num,
             self.timeout,
         )
 
@@ -140,7 +143,8 @@ class fetched(Node[T]):
         """A pass in a process of its own; its position is the one that it has without."""
         here = fetched(self.mapper, self.reader)
         object.__setattr__(here, "made_at", self.made_at)  # for its errors
-        one = multiprocess_reader((_begun(here, self.mapper, self.worker_init_fn),), queue_size=2)
+        begun = _begun(here, self.mapper, self.worker_init_fn)
+        one = multiprocess_reader((begun,), queue_size=self.prefetch or _AHEAD)
         up = one.start(at and (0, ((False, at),)))
         return Pass(up.items, lambda: up.position()[1][0][1], up.close)
 

@@ -188,7 +188,7 @@ class TestRefusals:
             ({"batch_sampler": 5}, TypeError, "again and again"),
             ({"dataset": BadStream(), "shuffle": True}, ValueError, "shuffle of.*needs indices"),
             ({"dataset": BadStream(), "batch_sampler": [[0]]}, ValueError, "needs indices"),
-            ({"prefetch_factor": 2}, TypeError, "unexpected keyword"),
+            ({"prefetch": 2}, TypeError, "unexpected keyword"),
         ],
     )
     def test_it_is_refused_where_it_was_written(self, options, error, says):

@@ -1,0 +1,124 @@
+"""What loaders are given: what can be read of it afterwards, and what only other libraries take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, NoReturn
+
+from jreader.feeds import data
+from jreader.readers import Node, described
+
+_CALL = "DataLoader(dataset, ...)"
+
+
+class Given:
+    """An argument of a loader: it can be read, and not written."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Is called as the attribute is."""
+        self.name = name
+
+    def __get__(self, loader: Any, kind: type | None = None) -> Any:
+        """What was given, or stands for it."""
+        if loader is None:
+            return self
+        given = vars(loader).get("_given", {})
+        if self.name not in given:
+            reads = "no data set" if given.get("dataset") is None else "a data set"
+            raise AttributeError(f"this loader has no {self.name}: it reads {reads}")
+        return given[self.name]
+
+    def __set__(self, loader: Any, value: Any) -> NoReturn:
+        """Is refused: passes that are under way would not notice."""
+        raise AttributeError(
+            f"{self.name} of a loader cannot be set: make another one, as in DataLoader(dataset, "
+            f"{self.name}={described(value)})."
+        )
+
+
+def names_given(kind: type) -> list[str]:
+    """The arguments that loaders of a class tell of."""
+    return [name for name, value in vars(kind).items() if isinstance(value, Given)]
+
+
+_PINNED = "feeds are placed on the devices ahead of the step, and jax stages what it copies"
+# arguments of torch and Paddle: the value that says what holds anyway, and why no other one can be
+_ELSEWHERE: dict[str, tuple[Any, str]] = {
+    "generator": (
+        None,
+        "an order is a function of seed, epoch and place, so that a run can be resumed: give seed=",
+    ),
+    "pin_memory": (False, _PINNED),
+    "pin_memory_device": ("", _PINNED),
+    "multiprocessing_context": (
+        None,
+        "workers are fresh processes, never forked, since a fork of one that runs jax hangs",
+    ),
+    "in_order": (True, "batches come in their order, for any number of workers"),
+    "use_shared_memory": (
+        True,
+        "large arrays of workers come through memory of their own, and none of /dev/shm",
+    ),
+}
+
+
+def ahead(capacity: int, elsewhere: dict[str, Any], known: list[str]) -> int:
+    """How many feeds are prepared ahead, in whatever words; other words are looked at, too.
+
+    >>> ahead(2, {"pin_memory": False, "use_buffer_reader": False}, [])
+    0
+
+    Args:
+        capacity: What was given as such.
+        elsewhere: Arguments by names that are not jreader's.
+        known: The names that are.
+
+    Raises:
+        TypeError: Nobody knows such a name, or its value means nothing here.
+    """
+    others = dict(elsewhere)
+    capacity = others.pop("reader_buffer_size", capacity)
+    if others.pop("use_buffer_reader", True) is False:
+        capacity = 0
+    for name, value in others.items():
+        if name not in _ELSEWHERE:
+            close = get_close_matches(name, [*known, *_ELSEWHERE], 1)
+            hint = f": is it {close[0]}?" if close else ""
+            raise TypeError(f"{_CALL} got an unexpected keyword argument {name!r}{hint}")
+        says_nothing, reason = _ELSEWHERE[name]
+        if value is not says_nothing and value != says_nothing:
+            raise TypeError(
+                f"{name}={described(value)} of {_CALL} means nothing here: {reason}. So leave it "
+                f"out."
+            )
+    return capacity
+
+
+def check_order(batch_size: Any, shuffle: Any, drop_last: Any) -> None:
+    """Refuses arguments in the order of Paddle, (dataset, feed_list, places), and of torch.
+
+    Raises:
+        TypeError: They are.
+    """
+    is_fields = isinstance(batch_size, Mapping) or (
+        isinstance(batch_size, (list, tuple)) and any(isinstance(each, data) for each in batch_size)
+    )
+    places = shuffle if isinstance(shuffle, (list, tuple)) else [shuffle]
+    if is_fields or (places and all(map(_is_place, places))):
+        raise TypeError(
+            f"these are arguments in the order of Paddle, where feed_list and places follow the "
+            f"data set, and in {_CALL} batch_size and shuffle do: type DataLoader(dataset, "
+            f"feed_list=feed_list, places=places)."
+        )
+    if isinstance(drop_last, Node):
+        raise TypeError(
+            f"these are arguments in the order of torch, where a sampler follows shuffle, and in "
+            f"{_CALL} drop_last does: type DataLoader(dataset, batch_size, sampler=sampler)."
+        )
+
+
+def _is_place(value: Any) -> bool:
+    """A device of jax, a sharding, or a place of Paddle's."""
+    kind = type(value).__name__
+    return hasattr(value, "platform") or hasattr(value, "device_set") or kind.endswith("Place")
