@@ -16,7 +16,8 @@ def test_the_python_blocks_of_a_page_run_one_after_another(page, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     room = {"__name__": page.stem}
     for number, text in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)):
-        exec(compile(text, f"{page.name}, block {number}", "exec"), room)
+        place = f"{page.name}, block {number}"
+        exec(compile(text, place, "exec", dont_inherit=True), room)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
