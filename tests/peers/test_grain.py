@@ -209,3 +209,38 @@ class TestSamplers:
     @differs
     def test_no_samples_are_an_empty_epoch(self):
         assert list(SequenceSampler(range(0))) == []
+
+
+@pytest.mark.peers
+@pytest.mark.filterwarnings("ignore")
+class TestTheRealOne:
+    @pytest.fixture(scope="class")
+    def ten(self):
+        return pytest.importorskip("grain").MapDataset.range(10)
+
+    @pytest.mark.parametrize("drop", [False, True])
+    @pytest.mark.parametrize("size", [1, 3, 10, 11])
+    def test_batches_and_epochs_in_either_order_are_theirs(self, ten, size, drop):
+        theirs = [
+            ten.batch(size, drop_remainder=drop).repeat(2),
+            ten.repeat(2).batch(size, drop_remainder=drop),
+        ]
+        ours = [
+            epochs(batch(numbers(10), size, drop), 2),
+            batch(epochs(numbers(10), 2), size, drop),
+        ]
+        for one, other in zip(ours, theirs, strict=True):
+            assert len(one) == len(other)
+            assert [[int(n) for n in samples] for samples in one()] == [
+                samples.tolist() for samples in other
+            ]
+
+    def test_slices_are_theirs(self, ten):
+        for part in (
+            slice(2, 8),
+            slice(-3, None),
+            slice(None, None, 3),
+            slice(7, 2),
+            slice(1, 99, 4),
+        ):
+            assert [int(n) for n in Pipeline(numbers(10))[part]] == list(ten[part])
