@@ -30,10 +30,12 @@ from jreader.readers import (
     length,
     lookup_of,
     map_tree,
+    origin,
     same_structure,
     start,
 )
 from jreader.readers.nodes import declares, in_batches, inputs, own_pass
+from jreader.transforms import chain
 
 T = TypeVar("T")
 
@@ -59,12 +61,13 @@ class batch(Node[Sequence[T]]):
     Args:
         reader: Any reader.
         batch_size: Samples per batch.
-        drop_last: Whether a last batch with fewer samples is left out.
+        drop_last: Whether a last batch with fewer samples is left out. It is handed over where
+            nothing is said; `load` pads it where False is, and else leaves it out.
     """
 
     reader: Reader[T]
     batch_size: int
-    drop_last: bool = False
+    drop_last: bool | None = None
     gives: ClassVar[str] = "batches"
     planned: ClassVar[Literal["always", "counted", "never"]] = "counted"
 
@@ -73,7 +76,8 @@ class batch(Node[Sequence[T]]):
         call = "batch(reader, batch_size)"
         errors.check_reader(call, self.reader)
         object.__setattr__(self, "batch_size", errors.check_number(call, self.batch_size, 1))
-        object.__setattr__(self, "drop_last", bool(self.drop_last))
+        if self.drop_last is not None:
+            object.__setattr__(self, "drop_last", bool(self.drop_last))
 
     def start(self, at: Position) -> Pass[Sequence[T]]:
         """The position of `reader`."""
@@ -142,6 +146,7 @@ class map_batches(Node[Sequence[Any]]):
     reader: Reader[Sequence[Any]]
     stacked: bool = True
     gives: ClassVar[str] = "batches"
+    hands_on: ClassVar[Literal["", "all", "some", "each"]] = "each"
     planned: ClassVar[Literal["always", "counted", "never"]] = "never"
 
     def __post_init__(self) -> None:
@@ -163,7 +168,7 @@ class map_batches(Node[Sequence[Any]]):
             explain(error, self, self.fn, given)
             raise
         try:
-            return Columns(mapped)
+            return Columns(mapped, samples_in(samples))
         except (TypeError, ValueError) as error:
             error.add_note(f"given by {described(self.fn)} in map_batches, made at {self.made_at}")
             raise
@@ -215,6 +220,32 @@ def as_batch(reader: Reader[Any]) -> batch[Any] | None:
     """
     plain = isinstance(reader, batch) and type(reader).start is batch.start
     return reader if plain and own_pass(reader) is None else None  # type: ignore[return-value]  # as just seen
+
+
+def declared(reader: Reader[Any], *how: str) -> int | None:
+    """The size that `batch` gives all batches of a reader, but for short ones where it ends.
+
+    >>> from jreader import epochs
+    >>> fours = map_batches(abs, batch(lambda: range(6), 4))
+    >>> declared(epochs(fours, 2), "all", "some", "each"), declared(fours, "all", "some")
+    (4, None)
+
+    Args:
+        reader: Any reader.
+        how: What ops between may do, as `Node.hands_on` says.
+    """
+    reader = origin(reader, *how)
+    if type(reader) is chain:
+        sizes = {declared(part, *how) for part in inputs(reader)}
+        return sizes.pop() if len(sizes) == 1 else None
+    op = as_batch(reader)
+    return op.batch_size if op else None
+
+
+def samples_in(batch: Any) -> int:
+    """How many samples a batch was made of, whatever functions did to its rows."""
+    made_of = batch.made_of if isinstance(batch, Columns) else None
+    return len(batch) if made_of is None else made_of
 
 
 def stack(samples: Sequence[Any]) -> Any:

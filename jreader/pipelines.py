@@ -174,7 +174,7 @@ class Pipeline(Node[T]):
     """
 
     reader: Reader[T]
-    hands_on: ClassVar[Literal["", "all", "some"]] = "all"
+    hands_on: ClassVar[Literal["", "all", "some", "each"]] = "all"
     planned: ClassVar[Literal["always", "counted", "never"]] = "never"
 
     def __post_init__(self) -> None:
@@ -317,7 +317,7 @@ class Pipeline(Node[T]):
         capacity: int = 2,
         sharding: Any = None,
         pmap: Any = None,
-        drop_last: bool = True,
+        drop_last: bool | None = None,
         last: Last | None = None,
         steps_per_epoch: int | None = None,
         timeout: float = 300,
@@ -339,13 +339,15 @@ class Pipeline(Node[T]):
                 PartitionSpec over the mesh of `jax.set_mesh`, a Device, a tree of them for the
                 fields; None for the default device; "host" for NumPy feeds.
             pmap: True (the local devices) or a list of D devices, for feeds of [D, n / D, ...].
-            drop_last: Whether a short last batch is left out. Otherwise it is padded with zeros,
-                and every feed carries a `mask`.
+            drop_last: Whether a short last batch is left out, as it is where nothing is said, here
+                or in `batch(n, drop_last=False)`. Otherwise it is padded with zeros, and every feed
+                carries a `mask`.
             last: In other words: "drop", "pad"; or "wrap", which fills up with the first samples of
                 the epoch, in their order; or "error".
             steps_per_epoch: How many feeds an epoch has, where the pipeline does not say. What is
                 behind them is left out; where there are fewer, that is an error, or with
-                `last="wrap"` begun again.
+                `last="wrap"` begun again. A stream that may have no end goes on where it was:
+                `.firstn(n)` begins it anew in each epoch.
             timeout: Seconds that other processes of `jax.distributed` are waited for, where each
                 reads a stream; 0 for any.
             resident: Whether the data go to the devices once, as a whole, and feeds are gathered
@@ -353,6 +355,8 @@ class Pipeline(Node[T]):
 
         Raises:
             BatchNotDivisible: The devices cannot divide the batch; it says which sizes they can.
+            ValueError: `batch` says `drop_last=False`, and `last` or `drop_last` contradict that.
+            FeedMismatch: While iterating: a short batch comes, and it is not the last.
             ShortEpoch: While iterating: an epoch ends as `last`, or `steps_per_epoch`, forbids.
         """
         # jax is loaded where feeds are made, not before

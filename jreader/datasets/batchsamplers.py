@@ -99,6 +99,10 @@ class BatchSampler(batch[int]):
             )
         object.__setattr__(self, name, value)
 
+    def written(self, *but: object) -> Iterator[str]:
+        """Without `drop_last=False`, which is what a sampler does anyway."""
+        return (part for part in super().written(*but) if part != "drop_last=False")
+
     def __iter__(self) -> Iterator[Any]:
         """Begins a pass."""
         return native(self)

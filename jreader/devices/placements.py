@@ -176,10 +176,10 @@ class Placement:
         Raises:
             BatchNotDivisible: With the two nearest numbers that they can.
         """
-        if self._divides(rows):
+        if self.divides(rows):
             return
         most = self.parts or lcm(*map(_split, self._targets()))
-        near = [n for n in range(max(rows - most, 1), rows + most + 1) if self._divides(n)]
+        near = [n for n in range(max(rows - most, 1), rows + most + 1) if self.divides(n)]
         below = [n for n in near if n < rows][-1:]
         above = [n for n in near if n > rows][:1]
         raise BatchNotDivisible(
@@ -190,9 +190,10 @@ class Placement:
     @property
     def splits(self) -> bool:
         """Whether a feed is cut over several devices."""
-        return not self._divides(1)
+        return not self.divides(1)
 
-    def _divides(self, rows: int) -> bool:
+    def divides(self, rows: int) -> bool:
+        """Whether every device gets as many of so many rows."""
         if self.parts:
             return rows % self.parts == 0
         return all(rows % _split(sharding) == 0 for sharding in self._targets())

@@ -11,6 +11,6 @@ depends on the thread that asks, so the loader asks on the user's thread and han
 
 from jreader.feeds.casts import cast
 from jreader.feeds.fields import data
-from jreader.feeds.layouts import FeedList, Feeds, padded
+from jreader.feeds.layouts import FeedList, Feeds, padded, with_mask
 
-__all__ = ["FeedList", "Feeds", "cast", "data", "padded"]
+__all__ = ["FeedList", "Feeds", "cast", "data", "padded", "with_mask"]

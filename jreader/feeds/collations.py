@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from operator import is_
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,13 +30,20 @@ def check_optional(name: str, fn: object) -> None:
         raise TypeError(f"{name} of {_CALL} needs a function, not {described(fn)}.")
 
 
+class Collated(NamedTuple):
+    """A feed, and how many samples it was made of, which its rows need not tell."""
+
+    feed: Any
+    samples: int
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Collation:
     """What makes one host feed of the indices, or samples, of a batch.
 
     >>> pairs = [(1, "a"), (2, "b"), (3, "c")]
     >>> Collation(pairs, batched=True)([2, 0])
-    [array([3, 1]), ['c', 'a']]
+    Collated(feed=[array([3, 1]), ['c', 'a']], samples=2)
 
     Attributes:
         dataset: Where samples come from.
@@ -57,8 +64,11 @@ class Collation:
         check_optional("collate_fn", self.collate_fn)
         errors.check_flag(f"return_list of {_CALL}", self.return_list)
 
-    def __call__(self, asked: Any) -> Any:
-        """The feed."""
+    def __call__(self, asked: Any) -> Collated:
+        """The feed, and how many samples it was made of."""
+        return Collated(self._fed(asked), len(asked) if self.batched else 1)
+
+    def _fed(self, asked: Any) -> Any:
         if self.batched and not hasattr(asked, "__len__"):
             raise TypeError(
                 f"batch_sampler of {_CALL} gave {asked!r}, and a batch is a list of indices: give "

@@ -326,3 +326,24 @@ def padded(feed: Any, rows: int) -> tuple[Any, Array]:
         return whole
 
     return map_tree(longer, feed) if have < rows else feed, np.arange(rows) < have
+
+
+def with_mask(feed: Any, mask: Any) -> Any:
+    """A feed with its mask: by name, or last.
+
+    >>> with_mask({"label": 5}, True), with_mask((5, 4), True), with_mask(5, True)
+    ({'label': 5, 'mask': True}, (5, 4, True), (5, True))
+
+    Raises:
+        FeedMismatch: A field has that name already.
+    """
+    if isinstance(feed, dict):
+        if "mask" in feed:
+            raise FeedMismatch(
+                "a field is named 'mask', and so is what last='pad' (or drop_last=False) adds: "
+                "rename the field"
+            )
+        return {**feed, "mask": mask}
+    if isinstance(feed, list):
+        return [*feed, mask]
+    return (*(feed if isinstance(feed, tuple) else (feed,)), mask)

@@ -60,7 +60,7 @@ class Trail:
         runs, _, end = cursor["digest"].rpartition(":")
         self._runs, self._end = runs or text_hash(STREAM_VERSION, cursor["plan"]["ops"]), int(end)
         self._about = (cursor["epoch"], drawn)
-        if cursor["position"] is None:
+        if cursor["position"] is None or (not self.samples and self._end >= 0):
             self._runs, self._end = text_hash(self._runs, self._end), -1
 
     @property

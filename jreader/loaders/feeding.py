@@ -17,13 +17,14 @@ from jreader.feeds import FeedList, Feeds
 from jreader.loaders.agreements import TIMEOUT, Agreement, Board
 from jreader.loaders.cursors import beginning, check_plan, checked, sealed, skipping
 from jreader.loaders.ends import Ends
-from jreader.loaders.groups import Grouping, Source, batches_of, foresee, hosted
+from jreader.loaders.groups import Grouping
 from jreader.loaders.hosts import dealt_to, found_by_place
-from jreader.loaders.mapped import Collated
+from jreader.loaders.mapped import Collating
 from jreader.loaders.passes import SKIPPED, FeedPass, Place
 from jreader.loaders.pictures import picture
 from jreader.loaders.records import Samples, samples_of
 from jreader.loaders.residents import Resident
+from jreader.loaders.sources import Kept, Source, feeds_of, foresee, hosted, steps_done, turned
 from jreader.loaders.stages import Stages
 from jreader.readers import Cursor, Pass, Plan, fingerprint, itself, leaves, length, rebuilt
 from jreader.readers.nodes import waits
@@ -63,7 +64,7 @@ class Feeding:
             "feed_list": feed_list,
             "capacity": self._capacity,
             "return_list": self._return_list,
-            "drop_last": self._ends.last == "drop",
+            "drop_last": self._ends.drop_last,
             "timeout": self._timeout,
             "places": None,
         }
@@ -76,6 +77,8 @@ class Feeding:
         self._place = Place(beginning(0))
         self._resumed: Cursor | None = None
         self._known: tuple[int | None, Plan] | None = None
+        self._stream = Kept()
+        self._going: Place | None = None
         self.next_epoch = 0
 
     def _set(self, source: Source) -> Self:
@@ -83,9 +86,17 @@ class Feeding:
         if source.rows and not (source.beside and placement.parts):
             placement.check(source.rows)
         self._source = replace(source, places=where_written(source.places))
-        self._known = None
+        self._known, self._going, self._stream = None, None, Kept()
         self._given = {**self._given, "places": source.places}
+        self._ended(self._source)  # refuses words that contradict one another
         return self
+
+    def _ended(self, source: Source) -> Ends:
+        """What was said of the end of an epoch, as it is meant for this source."""
+        if source.beside:
+            cut = source.placement().splits or self._chunk is not None
+            return self._ends.of_places(source.batches, equal=cut)
+        return self._ends.of_batches(source.batches)
 
     def _plan(self) -> Plan:
         """What a cursor says of the source."""
@@ -123,11 +134,21 @@ class Feeding:
         return self._next_pass()
 
     def _next_pass(self) -> FeedPass:
-        cursor, self._resumed = self._resumed or beginning(self.next_epoch), None
+        cursor, self._resumed = self._resumed or self._next(), None
         self.next_epoch = cursor["epoch"] + 1
         if cursor["plan"]["ops"]:
             check_plan(cursor["plan"], self._plan())
-        return self._pass(cursor)
+        feeds = self._pass(cursor)
+        self._going = self._place
+        return feeds
+
+    def _next(self) -> Cursor:
+        """The beginning of the next epoch: of a stream that goes on, where the one before is."""
+        cursor = beginning(self.next_epoch)
+        if self._going is None or self._source is None or not self.next_epoch:
+            return cursor
+        at = turned(self._going.cursor["position"], self._ended(self._source))
+        return {**cursor, "position": at, "digest": self._going.cursor["digest"]} if at else cursor
 
     def epoch(
         self, epoch: int, at: Cursor | None = None, *, skip_steps: range | None = None
@@ -169,7 +190,10 @@ class Feeding:
     def _pass(self, cursor: Cursor, steps: int | None = None, *, endless: bool = False) -> FeedPass:
         cursor = self._named(cursor)
         self._place = Place(cursor)
-        feeds = FeedPass(self._begin, self._place, steps, endless=endless)
+        ends = self._ended(self._source) if self._source else self._ends
+        feeds = FeedPass(
+            self._begin, self._place, steps, lambda at: turned(at, ends), endless=endless
+        )
         self._passes.add(feeds)
         return feeds
 
@@ -199,13 +223,13 @@ class Feeding:
         """
         number = errors.check_number("loader.samples(step)", step)
         cursor, began = self._place.cursor, self._place.began
-        source, grouping = self._grouping(cursor["samples"] if epoch is None else 0)
+        source, grouping = self._grouping(cursor if epoch is None else None)
         foresee(source, grouping)
         if epoch is not None:
             began = beginning(errors.check_number("epoch of loader.samples(step)", epoch))
         elif began is None or began["epoch"] != cursor["epoch"]:
             began = cursor
-        return samples_of(source.batches, grouping.batches, began, cursor, number)
+        return samples_of(source, grouping, began, cursor, number)
 
     def _checked(self, cursor: Cursor) -> Cursor:
         """A cursor of this loader; others are refused."""
@@ -225,30 +249,30 @@ class Feeding:
         self._place = Place(self._resumed)
         self.next_epoch = self._resumed["epoch"]
 
-    def _grouping(self, done: int = 0) -> tuple[Source, Grouping]:
-        """What is read, and what makes feeds of it, from a sample of an epoch on."""
+    def _grouping(self, cursor: Cursor | None = None) -> tuple[Source, Grouping]:
+        """What is read, and what makes feeds of it, from a place of an epoch on."""
         if self._source is None:
             raise RuntimeError(
                 "this loader has no source: call set_sample_generator(reader, batch_size), "
                 "set_sample_list_generator(reader) or set_batch_generator(reader) first"
             )
         source, placement = self._source, self._source.placement()
-        feeds = Feeds(self._feed_list, placement.canonical)
-        beside = source.beside and placement.parts is not None
-        kind = Collated if source.kind == "collated" else Grouping
+        ends = self._ended(source)
+        kind = Collating if source.kind == "collated" else Grouping
         grouping = kind(
-            feeds,
+            Feeds(self._feed_list, placement.canonical),
             source.kind,
             placement,
-            beside,
-            self._ends,
-            source.rows,
-            self._return_list,
-            self._chunk,
+            beside=source.beside and placement.parts is not None,
+            ends=ends,
+            size=source.size,
+            rows=source.rows,
+            return_list=self._return_list,
+            chunk=self._chunk,
+            strict=ends.strict(source.batches),
         )
-        grouping.strict = self._ends.strict(source.batches)
-        batches = self._ends.of(source.batches, grouping.batches, done)
-        source = replace(source, batches=batches)
+        done = (cursor["samples"], steps_done(cursor)) if cursor else (0, 0)
+        source = replace(source, batches=ends.of(source.batches, grouping.batches, *done))
         share = placement.here(source.rows) if source.rows else None
         if share and dealt_to(source.batches, share):
             grouping.share = share
@@ -256,8 +280,8 @@ class Feeding:
 
     def _begin(self, cursor: Cursor) -> Pass[Any]:
         """What is left of an epoch, prepared, placed and looked ahead for."""
-        source, grouping = self._grouping(cursor["samples"])
-        if cursor["position"] is None:
+        source, grouping = self._grouping(cursor)
+        if not cursor["samples"]:
             cursor["plan"] = self._plan()  # its data sets may have grown since the last epoch
             foresee(source, grouping)
         if grouping.placement.spans and waits(source.batches):
@@ -266,12 +290,12 @@ class Feeding:
                 f"order: give its shuffles and random maps a seed, the same on all processes."
             )
         here = self._resident
-        host = here.steps(cursor) if here else hosted(source, grouping, cursor)
+        host = here.steps(cursor) if here else hosted(source, grouping, cursor, self._stream)
         if not grouping.placement.spans:
             return self._ahead(host, grouping, cursor)
         if self._board is None:
             self._board = Board(grouping.placement.processes, self._made_at)
-        about = f"feeds of {grouping.batches} batches of {source.rows} samples", repr(self._ends)
+        about = f"feeds of {grouping.batches} batches of {source.rows} samples", f"{grouping.ends}"
         agreement = Agreement(self._board, cursor, self._timeout, about)
         if here or found_by_place(source.batches):
             return self._ahead(host, grouping, cursor)
@@ -299,7 +323,7 @@ class Feeding:
 
     def _peeked(self) -> tuple[Any, Grouping]:
         source, grouping = self._grouping()
-        host = hosted(source, grouping, beginning(self.next_epoch))
+        host = hosted(source, grouping, self._next())
         try:
             for numbered in host.items:
                 return numbered, grouping
@@ -361,18 +385,14 @@ class Feeding:
 
     def __len__(self) -> int:
         """The number of feeds of an epoch, where it is known."""
-        source, grouping = self._grouping()
-        if self._ends.steps is not None:
-            return self._ends.steps
-        parts, drops = grouping.batches, self._ends.last != "pad"
-        full, short = batches_of(source.batches)
-        if full is None or (short is None and drops):
+        known = feeds_of(*self._grouping())
+        if known is None:
             raise TypeError(
                 f"the length of {self!r} is not known before it is read: what it reads does not "
                 f"tell it. Readers with a length, as jreader.arrays(...), do, and data sets with "
                 f"indices; an IterableDataset has none. Or give steps_per_epoch."
             )
-        return full // parts if drops else -(-(full + bool(short)) // parts)
+        return known
 
     def __enter__(self) -> Self:
         """Is closed when the block is left."""
@@ -387,6 +407,7 @@ class Feeding:
         """Ends the passes that are still open."""
         for feeds in list(self._passes):
             feeds.close()
+        self._stream.close()
         self._started = None
 
     def start(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -17,7 +18,9 @@ import numpy as np
 
 from jreader.batches import as_batch, map_batches
 from jreader.devices import Placement, sharding_placement
-from jreader.feeds import FeedList, Feeds, cast
+from jreader.errors import ShortEpoch
+from jreader.feeds import FeedList, Feeds, cast, with_mask
+from jreader.loaders.ends import Ends, Last
 from jreader.readers import (
     Reader,
     at_epoch,
@@ -37,12 +40,23 @@ _LONGEST = 1 << 31
 
 @dataclass(frozen=True, eq=False)
 class BatchAt:
-    """The feed of any step of any epoch, traceable; `len` is the number of full batches."""
+    """The feed of any step of any epoch, traceable; `len` is the number of steps.
+
+    Attributes:
+        reader: The samples.
+        batch_size: How many of them are a feed.
+        functions: What is done to whole batches.
+        feeds: Names, shapes and dtypes.
+        masked: Whether feeds carry a mask, and a short last one is padded.
+        samples: How many samples of an epoch make feeds.
+    """
 
     reader: Reader[Any]
     batch_size: int
     functions: tuple[Callable[[Any], Any], ...]
     feeds: Feeds
+    masked: bool
+    samples: int
 
     def __call__(self, data: Any, epoch: Any, step: Any, seed: Any = None) -> Any:
         """The feed of a step.
@@ -56,9 +70,8 @@ class BatchAt:
         return self.beginning(data, epoch, jnp.asarray(step) * self.batch_size, seed)
 
     def __len__(self) -> int:
-        """The number of full batches of an epoch."""
-        plane = indexed(self._plan(0, 0))
-        return plane.length // self.batch_size if plane else 0
+        """The number of steps of an epoch."""
+        return (self.samples + self.batch_size - 1) // self.batch_size
 
     def beginning(self, data: Any, epoch: Any, first: Any, seed: Any = None) -> Any:
         """The feed that begins with sample `first` of its epoch."""
@@ -68,12 +81,16 @@ class BatchAt:
                 f"{described(self.reader)} deals anew in every pass: give its shuffles a seed, or "
                 f"type batch_at(data, epoch, step, seed=0)."
             )
-        rows = plane.route(jnp.asarray(first) + jnp.arange(self.batch_size))
+        places = jnp.asarray(first) + jnp.arange(self.batch_size)
+        there = places < self.samples
+        rows = plane.route(jnp.where(there, places, 0) if self.masked else places)
         parts = [
             column.at[row].get(mode="promise_in_bounds")
             for column, row in zip(leaves(data), rows, strict=True)
         ]
         columns = rebuilt(data, iter(parts))
+        if self.masked:
+            columns = map_tree(partial(_or_zeros, there), columns)
         for fn in self.functions:
             try:
                 columns = fn(columns)
@@ -83,7 +100,8 @@ class BatchAt:
                     f"it with operators and methods of its arrays, or with jax.numpy"
                 )
                 raise
-        return self.feeds.traced(columns)
+        feed = self.feeds.traced(columns)
+        return with_mask(map_tree(partial(_or_zeros, there), feed), there) if self.masked else feed
 
     def _plan(self, epoch: Any, seed: Any) -> Reader[Any]:
         plan = self.reader
@@ -93,7 +111,12 @@ class BatchAt:
 
 
 def as_function(
-    pipeline: Reader[Any], feed_list: FeedList | None = None, *, sharding: Any = None
+    pipeline: Reader[Any],
+    feed_list: FeedList | None = None,
+    *,
+    sharding: Any = None,
+    drop_last: bool | None = None,
+    last: Last | None = None,
 ) -> tuple[Any, BatchAt]:
     """A pipeline as data on the devices, and a traceable function of them, an epoch and a step.
 
@@ -116,14 +139,19 @@ def as_function(
         sharding: Where the data go: None for the default device; a Sharding, Mesh or Device. A
             Mesh splits the rows, as for `load`: give `NamedSharding(mesh, PartitionSpec())` for a
             copy on every device.
+        drop_last: What becomes of a short last batch, as for `load`: it is left out, or padded
+            under a mask that every feed carries; functions of batches see the zeros too.
+        last: In other words, as for `load`.
 
     Raises:
         TypeError: The pipeline gives no batches, or is not indexed.
+        ShortEpoch: A short batch is left, and `last="error"`.
         ValueError: It has no end, more than 2**31 samples, or makes its rows when asked for.
         FeedMismatch: The columns do not fit the feed_list.
     """
+    ends = Ends.checked(drop_last, last).of_batches(pipeline)
     functions: list[Callable[[Any], Any]] = []
-    above = origin(pipeline, "all")
+    above = origin(ends.of(pipeline, 1), "all")
     while isinstance(above, map_batches):
         if not above.stacked:
             raise TypeError(
@@ -151,12 +179,25 @@ def as_function(
             f"{_CALL} counts up to 2**31 samples, and {described(op.reader)} has more, or no end: "
             f"leave .epochs() out, since batch_at takes the epoch."
         )
+    rest = plane.length % op.batch_size
+    if rest and ends.last == "error":
+        raise ShortEpoch(
+            f"{_CALL}: the last step of an epoch would have {rest} samples, not {op.batch_size}. "
+            f"Give last='drop', 'pad' or 'wrap'."
+        )
+    masked = ends.last == "pad"
     placement = sharding_placement(sharding)
     feeds = Feeds(feed_list, placement.canonical)
     whole = map_tree(lambda column: _whole(column, placement), plane.columns)
     if not functions and plane.length:
         _check_values(feeds, whole)
-    return placement.put(whole), BatchAt(op.reader, op.batch_size, tuple(functions), feeds)
+    samples = plane.length if masked and not op.drop_last else plane.length - rest
+    batch_at = BatchAt(op.reader, op.batch_size, tuple(functions), feeds, masked, samples)
+    return placement.put(whole), batch_at
+
+
+def _or_zeros(there: Any, rows: Any) -> Any:
+    return jnp.where(there.reshape(-1, *[1] * (rows.ndim - 1)), rows, jnp.zeros_like(rows))
 
 
 def _check_values(feeds: Feeds, whole: Any) -> None:

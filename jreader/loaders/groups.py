@@ -1,42 +1,28 @@
-"""From batches to host feeds of the loader's shape: side by side, split, padded or dropped."""
+"""From batches to host feeds of the loader's shape: side by side, split, padded or left out."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import count, repeat
+from itertools import count
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from jax.sharding import NamedSharding
 
-from jreader.batches import as_batch, batch, map_batches, sized
-from jreader.devices import Placement, Share, places_placement, sharding_placement
-from jreader.errors import FeedMismatch, NotResumable, ShortEpoch
-from jreader.feeds import Feeds, padded
-from jreader.loaders.cursors import Trail
+from jreader.batches import samples_in
+from jreader.devices import Placement, Share
+from jreader.errors import FeedMismatch, ShortEpoch
+from jreader.feeds import Feeds, padded, with_mask
 from jreader.loaders.ends import Ends
-from jreader.loaders.hosts import Part, dealt_to
-from jreader.loaders.passes import SKIPPED, Here
+from jreader.loaders.hosts import Part
 from jreader.loaders.stages import Layout
-from jreader.readers import (
-    Cursor,
-    Pass,
-    Position,
-    Reader,
-    at_epoch,
-    described,
-    leaves,
-    length,
-    map_tree,
-    origin,
-    start,
+from jreader.readers import Columns, leaves, map_tree
+
+_ONE_SIZE = (
+    "steps have one size. Make the batches with .batch(n); or give them as they are, of any size, "
+    "to DataLoader.from_generator().set_batch_generator(reader)."
 )
-from jreader.readers.nodes import waits
-from jreader.readers.openings import in_epoch
-from jreader.transforms import exactly, map_readers
-from jreader.workers import fetched
 
 Kind: TypeAlias = Literal["samples", "sample lists", "arrays", "collated"]
 
@@ -53,12 +39,16 @@ class Grouping:
         beside: Whether each part of the placement gets a batch of its own (the seeds' places);
             otherwise one batch is split over the parts.
         ends: What becomes of short groups, and how many feeds there are.
-        rows: Samples of a full batch; None until the first one tells.
+        size: The samples of a full batch, where `batch` says it.
+        rows: Its rows: as many, but where functions of whole batches give more, or fewer; None
+            until the first batch tells.
         return_list: Whether feeds are lists in the order of the feed_list, not dicts.
         chunk: How many steps make one feed; None for feeds without an axis of steps.
         strict: Whether a short group is an error.
         share: The rows of each batch that this process feeds, if it reads no others.
-        fed: How many samples the last feed had, on all processes, without padding.
+        fed: How many samples the last group had, on all processes, without padding.
+        spread: How many rows functions of whole batches make of a sample, rounded up.
+        ended: Whether a short batch has come that has to be the last of its epoch.
     """
 
     feeds: Feeds
@@ -66,12 +56,15 @@ class Grouping:
     placement: Placement
     beside: bool
     ends: Ends
+    size: int | None = None
     rows: int | None = None
     return_list: bool = False
     chunk: int | None = None
     strict: bool = False
     share: Share | None = None
     fed: int = 0
+    spread: int = 1
+    ended: bool = False
 
     @property
     def batches(self) -> int:
@@ -103,26 +96,102 @@ class Grouping:
         return self.ends.last == "pad"
 
     def feed(self, group: Sequence[Any]) -> Any | None:
-        """The host feed of a group; None where it is short and short ones are dropped."""
+        """The host feed of a group; None where it is left out."""
         batches = list(map(self._own, group))
-        counts = self.counts(group, batches)
+        rows = [
+            batch.total if isinstance(batch, Part) else len(leaves(named)[0])
+            for batch, named in zip(group, batches, strict=True)
+        ]
+        kept = [
+            samples_in(batch) if isinstance(batch, Columns) else there
+            for batch, there in zip(group, rows, strict=True)
+        ]
+        return self.fed_by(batches, kept, rows)
+
+    def fed_by(self, batches: list[Any], samples: list[int], rows: list[int]) -> Any | None:
+        """The host feed of named arrays; None where they are left out.
+
+        Args:
+            batches: The arrays of each batch: those of this process.
+            samples: How many samples each was made of, on all processes.
+            rows: How many rows each has, likewise.
+
+        Raises:
+            FeedMismatch: The batches differ in size where they may not.
+            ShortEpoch: They are short, and that is an error.
+        """
+        self._count(samples, rows)
+        if self.ends.varies and not self.masked:
+            whole = self._equal(rows)
+        else:
+            self._fix(samples, rows)
+            whole = rows == [self.rows] * self.batches and not self.ended
+            if not whole:
+                self._check(samples, rows)
+        if whole and not self.masked:
+            return self._finished(self._laid_out(batches))
+        if not whole and self.strict:
+            raise self.short(self.fed, (self.size or self.rows or max(rows)) * self.batches)
+        return self._padded(batches) if self.masked else None
+
+    def gives(self, samples: int) -> bool:
+        """Whether there is a feed of the last samples of an epoch, which are fewer than others."""
+        alone = self.ends.varies and self.batches == 1 and self.takes(samples)
+        return self.masked or self.ends.last == "keep" or alone
+
+    def _count(self, samples: list[int], rows: list[int]) -> None:
+        self.fed = sum(samples)
+        self.spread = 1 if rows == samples else max(-(-sum(rows) // max(self.fed, 1)), 1)
+
+    def _equal(self, rows: list[int]) -> bool:
+        """Whether each part of a feed gets as many rows, however many."""
+        if len(rows) < self.batches or len(set(rows)) > 1:
+            return False
+        return self.takes(rows[0])
+
+    def takes(self, rows: int) -> bool:
+        """Whether every device gets as many of these rows."""
+        if self.share is not None:
+            return rows == self.share.size
+        return self.beside or self.placement.divides(rows)
+
+    def _fix(self, samples: list[int], rows: list[int]) -> None:
+        """Fixes the rows of a full batch when the first batch tells, or a larger one may come."""
         if self.rows is None:
-            self.rows = counts[0]
-            if not self.beside:
+            few, made = samples[0], rows[0]
+            self.rows = -(-made * self.size // few) if self.size and few else made
+            if not self.beside and not self.ends.varies:
                 self.placement.check(self.rows)
-        self.fed = sum(counts)
-        if max(counts) > self.rows:
+            rows = [*rows, self.rows]
+        if self.ends.varies and (max(rows) > self.rows or not self.takes(self.rows)):
+            self.rows = next(filter(self.takes, count(max(rows))))
+
+    def _check(self, samples: list[int], rows: list[int]) -> None:
+        """Refuses batches of other sizes, but for a short one where a reader ends."""
+        if self.ends.varies:
+            return
+        full = self.rows or 0
+        if max(rows) > full:
             raise FeedMismatch(
-                f"a batch of {max(counts)} samples came after batches of {self.rows}: all batches "
-                f"of a loader need one size, but for a short last one. Use jreader.batch, or "
-                f"set_sample_generator, which batches by itself."
+                f"a batch of {max(rows)} samples came after batches of {full}: {_ONE_SIZE}"
             )
-        short = len(counts) < self.batches or min(counts) < self.rows
-        if short and self.strict:
-            raise self.short(self.fed, self.rows * self.batches)
-        if self.ends.last != "pad":
-            return None if short else self._finished(self._laid_out(batches))
-        held = self.rows if self.share is None else len(self.share)
+        if self.size is not None:
+            odd = [made for few, made in zip(samples, rows, strict=True) if few == self.size]
+            if odd and min(odd) < full and not self.masked:
+                raise FeedMismatch(
+                    f"a function of whole batches made {min(odd)} rows of {self.size} samples, and "
+                    f"{full} before: {_ONE_SIZE}"
+                )
+            return
+        if self.ended or min(rows[:-1], default=full) < full:
+            raise FeedMismatch(
+                f"a batch came after one that has fewer samples than {full}, as only the last of "
+                f"an epoch may: {_ONE_SIZE}"
+            )
+        self.ended = rows[-1] < full
+
+    def _padded(self, batches: list[Any]) -> Any:
+        held = (self.rows or 0) if self.share is None else len(self.share)
         full = [padded(batch, held) for batch in batches]
         nothing = map_tree(np.zeros_like, full[0][0]), np.zeros(held, bool)
         full += [nothing] * (self.batches - len(full))
@@ -149,13 +218,6 @@ class Grouping:
         named = self._named(batch.samples)
         return map_tree(lambda column: column[:0], named) if batch.stands_in else named
 
-    def counts(self, group: Sequence[Any], batches: Sequence[Any]) -> list[int]:
-        """How many samples each batch of a group has, on all processes together."""
-        return [
-            part.total if isinstance(part, Part) else len(leaves(batch)[0])
-            for part, batch in zip(group, batches, strict=True)
-        ]
-
     def _named(self, batch: Any) -> Any:
         if self.kind == "arrays":
             return self.feeds.from_arrays(batch)
@@ -180,208 +242,4 @@ class Grouping:
     def _finished(self, feed: Any, mask: Any = None) -> Any:
         if self.return_list and isinstance(feed, dict):
             feed = list(feed.values())
-        if mask is None:
-            return feed
-        if isinstance(feed, dict):
-            if "mask" in feed:
-                raise FeedMismatch(
-                    "a field is named 'mask', and so is what drop_last=False adds: rename the field"
-                )
-            return {**feed, "mask": mask}
-        return [*feed, mask] if isinstance(feed, list) else (*_as_tuple(feed), mask)
-
-
-def _as_tuple(feed: Any) -> tuple[Any, ...]:
-    return feed if isinstance(feed, tuple) else (feed,)
-
-
-@dataclass(frozen=True)
-class Source:
-    """What a loader reads, and where to: the part that `set_*_generator` sets."""
-
-    batches: Reader[Any]
-    kind: Kind
-    places: Any
-    beside: bool  # the seeds' door: each of several places gets a batch of its own
-    pmap: Any = None
-    rows: int | None = None
-    resident: bool = False
-
-    def placement(self) -> Placement:
-        """Resolved on the thread that iterates: jax's modes are the thread's."""
-        if self.beside:
-            return places_placement(self.places)
-        return sharding_placement(self.places, self.pmap)
-
-
-def hosted(source: Source, grouping: Grouping, cursor: Cursor) -> Pass[Any]:
-    """Host feeds of what is left of an epoch, each with the number of its first sample.
-
-    The position is what a cursor has of it; that of the source in it is (rows of a full batch, size
-    that `batch` gave it, position of the batches).
-
-    Raises:
-        NotResumable: The cursor is not of this source.
-    """
-    inner = _resumed(source, grouping, cursor)
-    # arrays are copied as they come: their generator may fill them anew, while they wait here, or
-    # while a device reads them
-    batches = map_readers(_copied, source.batches) if source.kind == "arrays" else source.batches
-    if grouping.share:
-        batches = dealt_to(batches, grouping.share) or batches
-    plan = at_epoch(batch(batches, grouping.batches), cursor["epoch"])
-    with in_epoch(cursor["epoch"]):
-        up = _begun(plan, inner)
-    drawn = up.position()[0] if waits(plan) else None
-    trail, steps = Trail(cursor, drawn), left_out(cursor)
-    size = _size(source)
-
-    def deal() -> Generator[Any, None, None]:
-        given = dropped = False
-        for group in up.items:
-            if dropped and inner is not None and size is None:
-                raise NotResumable(_OTHER_SIZE.format(grouping.rows, source.batches))
-            made = [grouping.feed(group)]
-            if made[0] is None:
-                dropped = True
-                continue
-            given = True
-            first = trail.samples
-            if next(steps):
-                trail.leave_out(grouping.fed)
-                yield SKIPPED
-            else:
-                trail.add(grouping.fed)
-                del group  # and nothing here holds what is handed over: its memory is free sooner
-                yield made.pop(), first
-        if not given and cursor["position"] is None and (dropped or _short(source.batches)):
-            warnings.warn(
-                "this epoch is empty: its only batches were short, and were dropped. Use a smaller "
-                "batch size or fewer places, or drop_last=False.",
-                stacklevel=2,
-            )
-
-    def here() -> Here:
-        return Here(trail.samples, (grouping.rows, size, up.position()), trail.digest)
-
-    return Pass(deal(), here, up.close)
-
-
-def foresee(source: Source, grouping: Grouping) -> None:
-    """Refuses epochs that are known to end too soon, before the first step of one.
-
-    Raises:
-        ShortEpoch: They do.
-    """
-    op = sized(source.batches)
-    if op and isinstance(op.reader, exactly):
-        op.reader.check()
-    samples = length(op.reader) if op and grouping.strict else None
-    size = (op.batch_size if op else 1) * grouping.batches
-    if samples is not None and samples % size:
-        raise grouping.short(samples % size, size)
-
-
-_OTHER_SIZE = (
-    "this cursor is of batches of {} samples, and {!r} gives smaller ones. Its place is counted in "
-    "batches: resume with the batch size of the run that wrote it, or batch with jreader.batch, "
-    "whose places are samples."
-)
-
-
-def _resumed(source: Source, grouping: Grouping, cursor: Cursor) -> Position:
-    """The position of the batches; the rows of a full batch are those of the cursor, or of now."""
-    if cursor["position"] is None:
-        return None
-    try:
-        rows, before, inner = cursor["position"]
-    except (TypeError, ValueError):
-        raise _foreign(cursor["position"]) from None
-    size = _size(source)
-    if (size is None) != (before is None):
-        counted, here = ("batches", "samples") if before is None else ("samples", "batches")
-        raise NotResumable(
-            f"the place of this cursor is counted in {counted}, and in {here} here, by "
-            f"{described(source.batches)}: resume with the pipeline that wrote it, whose batches "
-            f"were made in another way."
-        )
-    if size is None:
-        grouping.rows = rows
-    elif rows and grouping.rows is None:
-        grouping.rows = rows * size // before  # functions of batches may change their length
-    return inner
-
-
-def _foreign(position: Position) -> NotResumable:
-    return NotResumable(
-        f"the position of this cursor, {position!r}, is not one of this pipeline: it was changed, "
-        f"or written by another one. Give an earlier cursor as it was written, or begin anew, "
-        f"without at=."
-    )
-
-
-def _begun(plan: Reader[Any], at: Position) -> Pass[Any]:
-    """A pass of the plan; what is no position of it is refused, whatever else it may be."""
-    try:
-        return start(plan, at)
-    except (TypeError, ValueError, IndexError, KeyError) as error:
-        last = error.__traceback__
-        while last and last.tb_next:
-            last = last.tb_next
-        here = last.tb_frame.f_globals.get("__name__", "") if last else ""
-        if at is None or not here.startswith("jreader."):
-            raise  # a reader of the user's
-        raise _foreign(at) from error
-
-
-def _size(source: Source) -> int | None:
-    """The size that `batch` gives the batches, where they go on at any sample."""
-    op = sized(source.batches)
-    return op.batch_size if op else None
-
-
-def left_out(cursor: Cursor) -> Iterator[bool]:
-    """For step after step, whether it is left out."""
-    spans, step = cursor["skipped"], cursor["step"]
-    if not spans:
-        return repeat(False)  # noqa: FBT003  # what is repeated
-    return (any(low <= each < high for low, high in spans) for each in count(step))
-
-
-def _short(reader: Reader[Any]) -> bool:
-    """Whether the only batch of a reader is a short one, which it leaves out itself."""
-    reader = origin(reader, "all")
-    while isinstance(reader, fetched):
-        reader = origin(reader.reader, "all")
-    op = as_batch(reader)
-    if op is None or not op.drop_last:
-        return False
-    samples = start(op.reader)
-    try:
-        return any(True for _ in samples.items)
-    finally:
-        samples.close()
-
-
-def _copied(arrays: Any) -> Any:
-    return map_tree(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, arrays)
-
-
-def rows_of(reader: Reader[Any]) -> int | None:
-    """Samples of a full batch, where the reader was made by `batch`."""
-    op = as_batch(origin(reader, "all", "some"))
-    return op.batch_size if op else None
-
-
-def batches_of(reader: Reader[Any]) -> tuple[int | None, bool | None]:
-    """How many full batches there are, and whether a short one follows; None: not known."""
-    whole, reader = reader, origin(reader, "all")
-    if isinstance(reader, fetched):  # what a data set gives is a feed, also if it is short
-        return length(reader), False
-    while isinstance(reader, map_batches):
-        reader = origin(reader.reader, "all")
-    op = as_batch(reader)
-    samples = length(op.reader) if op else None
-    if op is None or samples is None:
-        return length(whole), None
-    return samples // op.batch_size, samples % op.batch_size > 0 and not op.drop_last
+        return feed if mask is None else with_mask(feed, mask)

@@ -111,7 +111,7 @@ def dealt_to(reader: Reader[Any], share: Share) -> Reader[Part] | None:
         return None
     if not found_by_place(op):
         return None
-    return _parts(op.reader, share, op.drop_last)
+    return _parts(op.reader, share, bool(op.drop_last))
 
 
 def found_by_place(reader: Reader[Any]) -> bool:

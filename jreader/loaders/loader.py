@@ -8,7 +8,7 @@ from typing import Any
 from weakref import WeakSet
 
 from jreader import errors
-from jreader.batches import batch
+from jreader.batches import batch, declared
 from jreader.datasets.batchsamplers import BatchSampler
 from jreader.feeds import FeedList
 from jreader.feeds.collations import Collation
@@ -17,10 +17,10 @@ from jreader.loaders.arguments import Given, ahead, check_order, names_given
 from jreader.loaders.cursors import beginning
 from jreader.loaders.ends import Ends, Last
 from jreader.loaders.feeding import Feeding
-from jreader.loaders.groups import Source, foresee, rows_of
 from jreader.loaders.mapped import in_processes, indices, sampler_of
 from jreader.loaders.passes import Place
 from jreader.loaders.residents import Resident
+from jreader.loaders.sources import Kept, Source, foresee
 from jreader.loaders.stages import Randomness, Stage, Stages
 from jreader.readers import Reader
 
@@ -62,7 +62,7 @@ class DataLoader(Feeding):
         dataset: Any,
         batch_size: int | None = 1,
         shuffle: bool = False,
-        drop_last: bool = False,
+        drop_last: bool | None = None,
         batch_sampler: Any = None,
         collate_fn: Callable[[Any], Any] | None = None,
         num_workers: int = 0,
@@ -74,6 +74,7 @@ class DataLoader(Feeding):
         return_list: bool = True,
         seed: Any = None,
         *,
+        last: Last | None = None,
         sampler: Any = None,
         prefetch_factor: int | None = None,
         capacity: int = 2,
@@ -90,9 +91,9 @@ class DataLoader(Feeding):
             batch_size: Samples of a batch, and with D places of each of D; None for feeds that are
                 single samples.
             shuffle: Whether samples are dealt at random, anew in every epoch.
-            drop_last: Whether a short last batch (with several places, a group that lacks one) is
-                left out. Otherwise it is handed over as it is; cut over several places it is padded
-                with zeros, and every feed carries a `mask`.
+            drop_last: Whether a short last batch is left out. Otherwise one place gets it as it is.
+                Several places need equal parts: what makes none is left out with a warning, with
+                True without one, and with False padded, where every feed carries a `mask`.
             batch_sampler: Lists of indices instead of the four arguments before: a `BatchSampler`,
                 a list, what can be iterated in every epoch.
             collate_fn: Takes the list of samples of a batch and gives a feed, whose arrays go to
@@ -112,6 +113,7 @@ class DataLoader(Feeding):
                 samples: arrays on the device, strings on the host.
             return_list: Whether tuples become lists, and with a feed_list, dicts too.
             seed: An int, or a jax key, fixes what `shuffle` deals; None draws for each pass.
+            last: As in `from_generator`.
             sampler: Indices instead of `shuffle`: a sampler, a list, what can be iterated in every
                 epoch.
             prefetch_factor: How many batches are asked of each process ahead; None for 2, and more
@@ -124,11 +126,14 @@ class DataLoader(Feeding):
         check_order(batch_size, shuffle, drop_last)
         capacity = ahead(capacity, elsewhere, [*names_given(DataLoader)])
         shuffle = False if shuffle is None else shuffle  # as torch has it
-        drops = drop_last or getattr(batch_sampler, "drop_last", False)
-        self._configure(feed_list, capacity, ends=Ends("drop" if drops else "pad"))
+        said = drop_last
+        if last is None and said is None and getattr(batch_sampler, "drop_last", False):
+            said = True
+        self._configure(feed_list, capacity, ends=Ends.checked(said, last))
         batched = batch_size is not None or batch_sampler is not None
         fetch = Collation(dataset, batched, collate_fn, feed_list, return_list)
-        asked = indices(dataset, batch_size, shuffle, drop_last, sampler, batch_sampler, seed)
+        drops = bool(drop_last)
+        asked = indices(dataset, batch_size, shuffle, drops, sampler, batch_sampler, seed)
         batches = in_processes(
             fetch, asked, num_workers, timeout, worker_init_fn, persistent_workers, prefetch_factor
         )
@@ -139,7 +144,7 @@ class DataLoader(Feeding):
             "dataset": dataset,
             "batch_size": None if batch_sampler is not None else batch_size,
             "shuffle": shuffle,
-            "drop_last": drop_last,
+            "drop_last": drops,
             "sampler": sampler_of(asked, dataset) if sampler is None else sampler,
             "batch_sampler": asked if reads_batches and batch_sampler is None else batch_sampler,
             "collate_fn": collate_fn,
@@ -160,7 +165,8 @@ class DataLoader(Feeding):
         use_double_buffer: bool = True,
         iterable: bool = True,
         return_list: bool = False,
-        drop_last: bool = True,
+        use_multiprocess: bool = False,
+        drop_last: bool | None = None,
         last: Last | None = None,
         steps_per_epoch: int | None = None,
         timeout: float = TIMEOUT,
@@ -174,20 +180,34 @@ class DataLoader(Feeding):
             use_double_buffer: False prepares them on the host ahead, and places them when asked.
             iterable: False for `start()`, `next()`, `reset()` and `EOFException`.
             return_list: Whether a feed is a list in the order of the feed_list, not a dict.
-            drop_last: Whether short batches, and groups that lack some, are left out. Otherwise
-                they are padded with zeros, and every feed carries a `mask` (bool; last in a list).
-            last: In other words: "drop", "pad"; or "wrap", which fills up with the first samples of
-                the epoch, in their order; or "error".
+            use_multiprocess: Paddle's, in its place; only False. Here the reader says who reads:
+                `multiprocess_reader([reader])`, or `map(fn, processes=2)`.
+            drop_last: Whether several places leave out groups of batches that lack some, or have
+                unequal ones. Otherwise these are padded with zeros, and every feed carries a `mask`
+                (bool; last in a list). Where nothing is said, they are left out with a warning. One
+                place gets every batch as it comes.
+            last: What becomes of short batches, for steps of one size, also on one place: "drop",
+                "pad", "error"; or "wrap", which fills up with the first samples of the epoch, in
+                their order.
             steps_per_epoch: How many feeds an epoch has, where the source does not say. What is
                 behind them is left out; where there are fewer, that is an error, or with
-                `last="wrap"` begun again.
+                `last="wrap"` begun again. A stream that may have no end goes on where it was:
+                `firstn(reader, n)` begins it anew in each epoch.
             timeout: Seconds that other processes of `jax.distributed` are waited for, where each
                 reads a stream; 0 for any.
 
         Raises:
             TypeError: `feed_list` or `capacity` are of the wrong kind.
-            ValueError: A name is there twice, `capacity` is negative, or `last` no such end.
+            ValueError: A name is there twice, `capacity` is negative, `last` no such end, or
+                `use_multiprocess` True.
         """
+        if errors.check_flag("use_multiprocess of from_generator", use_multiprocess):
+            raise ValueError(
+                "from_generator(use_multiprocess=True) would read in a process, as the reader says "
+                "here: leave it out, and give multiprocess_reader([reader]), or map(fn, "
+                "processes=2) what takes long. (The sixth argument is Paddle's use_multiprocess; "
+                "drop_last is given by its name.)"
+            )
         ends = Ends.checked(drop_last, last, steps_per_epoch)
         loader = object.__new__(cls)
         loader._configure(
@@ -204,7 +224,7 @@ class DataLoader(Feeding):
         capacity: int = 2,
         sharding: Any = None,
         pmap: Any = None,
-        drop_last: bool = True,
+        drop_last: bool | None = None,
         last: Last | None = None,
         steps_per_epoch: int | None = None,
         timeout: float = TIMEOUT,
@@ -219,7 +239,7 @@ class DataLoader(Feeding):
             steps_per_epoch=steps_per_epoch,
             timeout=timeout,
         )
-        rows = rows_of(batches)
+        rows = declared(batches, "all", "some")
         source = Source(
             batches, "sample lists", sharding, beside=False, pmap=pmap, rows=rows, resident=resident
         )
@@ -238,17 +258,21 @@ class DataLoader(Feeding):
         Args:
             reader: Yields samples: tuples or lists of fields by place, dicts by name.
             batch_size: Samples of a batch; with D places a feed has D batches.
-            drop_last: Whether a last batch with fewer samples is left out already here.
+            drop_last: Whether a last batch with fewer samples is left out already here, unless
+                `from_generator` was told `last`, which rules.
             places: None (the default device, [B, ...]); a device; a list of D devices ([D, B, ...],
                 as pmap takes it); a Sharding (the global array).
         """
-        batches = batch(reader, batch_size, drop_last)
+        drops = errors.check_flag("drop_last of set_sample_generator", drop_last)
+        keeps = self._ends.last in ("pad", "wrap", "error")
+        batches = batch(reader, batch_size, None if keeps else drops)
         return self._set(Source(batches, "samples", places, beside=True, rows=batches.batch_size))
 
     def set_sample_list_generator(self, reader: Reader[Any], places: Any = None) -> DataLoader:
         """Feeds from a reader of batches: lists of samples, each sample a tuple or a dict."""
         errors.check_reader("set_sample_list_generator(reader)", reader)
-        return self._set(Source(reader, "sample lists", places, beside=True, rows=rows_of(reader)))
+        rows = declared(reader, "all", "some")
+        return self._set(Source(reader, "sample lists", places, beside=True, rows=rows))
 
     def set_batch_generator(self, reader: Reader[Any], places: Any = None) -> DataLoader:
         """Feeds from a reader of batches that are arrays already: a tuple, list or dict of them."""
@@ -290,7 +314,7 @@ class DataLoader(Feeding):
         """The same loader, with `k` steps in each feed: [k, B, ...], as `lax.scan` takes them.
 
         With several places, or pmap, feeds are [D, k, n, ...]. Where an epoch ends with fewer
-        steps, they are dropped; with `drop_last=False` they are padded, under the mask.
+        steps, they are left out, or padded under the mask, as short batches are.
 
         >>> import numpy as np
         >>> from jreader import Pipeline, arrays
@@ -309,6 +333,6 @@ class DataLoader(Feeding):
     def _with(self, **changed: Any) -> DataLoader:
         """A copy with passes of its own."""
         loader = copy.copy(self)
-        anew = {"_passes": WeakSet(), "_place": Place(beginning(0)), "_started": None}
-        vars(loader).update(anew, _known=None, **changed)
+        anew = {"_passes": WeakSet(), "_place": Place(beginning(0)), "_stream": Kept()}
+        vars(loader).update(anew, _known=None, _going=None, _started=None, **changed)
         return loader

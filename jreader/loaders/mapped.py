@@ -17,8 +17,8 @@ from jreader.datasets.batchsamplers import BatchSampler, again
 from jreader.datasets.mapped import check_dataset, is_stream
 from jreader.datasets.samplers import RandomSampler, SequenceSampler
 from jreader.devices import placeable
-from jreader.feeds import cast
-from jreader.feeds.collations import Collation, check_optional
+from jreader.feeds import cast, with_mask
+from jreader.feeds.collations import Collated, Collation, check_optional
 from jreader.loaders.groups import Grouping
 from jreader.readers import Reader, branches, described, joined, leaves
 from jreader.workers import fetched
@@ -139,33 +139,25 @@ def in_processes(
 
 
 @dataclass
-class Collated(Grouping):
-    """What turns a group of host feeds into one: side by side, padded, or as it is.
+class Collating(Grouping):
+    """What turns a group of feeds of a data set into one: side by side, padded, or as it is."""
 
-    Feeds that are not cut over several devices keep the size they have.
-    """
-
-    @property
-    def masked(self) -> bool:
-        """Whether every feed carries a mask: where devices need equal parts of it."""
-        return self.ends.last == "pad" and self.placement.splits
-
-    def feed(self, group: Sequence[Any]) -> Any | None:
-        """The host feed of a group; None where it is short and short ones are dropped."""
-        trees = [_cast(tree, self.placement.canonical) for tree in group]
+    def feed(self, group: Sequence[Collated]) -> Any | None:
+        """The host feed of a group; None where it is left out."""
+        trees = [_cast(each.feed, self.placement.canonical) for each in group]
         columns = [[leaf for leaf in leaves(tree) if placeable(leaf)] for tree in trees]
-        if not self.placement.splits:
-            self.fed = sum(_rows(arrays, self.rows or 1) for arrays in columns)
+        samples = [each.samples for each in group]
+        if self.ends.last == "keep":
+            rows = [len(each[0]) for each in columns if each and each[0].ndim]
+            self._count(samples, rows)
             return self._joined(trees, iter(self._laid_out(columns)))
         _check_rows(columns)
-        arrays = super().feed(columns)
+        arrays = self.fed_by(columns, samples, [len(each[0]) for each in columns])
         if arrays is None:
             return None
         mask = arrays.pop() if self.masked else None
-        return self._finished(self._joined(trees, iter(arrays)), mask)
-
-    def _named(self, batch: Any) -> Any:
-        return batch
+        feed = self._joined(trees, iter(arrays))
+        return feed if mask is None else with_mask(feed, mask)
 
     def _joined(self, trees: list[Any], arrays: Iterator[Any]) -> Any:
         """The tree with these arrays; what holds none is a list with one for each part."""
@@ -178,14 +170,9 @@ class Collated(Grouping):
             return joined(
                 first, {key: self._joined([part[key] for part in inner], arrays) for key in parts}
             )
-        if self.placement.parts is None:
+        if self.placement.parts is None and self.chunk is None:
             return first
-        return [*trees, *([] for _ in range(self.placement.parts - len(trees)))]
-
-
-def _rows(arrays: list[Any], most: int) -> int:
-    """How many samples a feed has: as many as its arrays have rows, if it is a batch."""
-    return min(most, len(arrays[0])) if arrays and arrays[0].ndim else most
+        return [*trees, *([] for _ in range(self.batches - len(trees)))]
 
 
 def _cast(tree: Any, canonical: Callable[[Any], Any], path: tuple[Any, ...] = ()) -> Any:

@@ -59,12 +59,22 @@ class FeedPass(Iterator[Any]):
         begin: Callable[[Cursor], Pass[Any]],
         place: Place,
         steps: int | None = None,
+        turned: Callable[[Position], Position] = lambda _: None,
         *,
         endless: bool = False,
     ) -> None:
-        """Begins at a place; `begin` gives what is left of an epoch after a cursor."""
+        """Begins at a place.
+
+        Args:
+            begin: Gives what is left of an epoch after a cursor.
+            place: Where to begin; it moves.
+            steps: How many steps of the run there are at most.
+            turned: Gives the position of the next epoch at the end of one.
+            endless: Whether the next epoch follows.
+        """
         self.waited = 0.0
         self._place, self._begin, self._steps, self._endless = place, begin, steps, endless
+        self._turned = turned
         self._pass: Pass[Any] | None = None
         self._enter()
 
@@ -94,7 +104,7 @@ class FeedPass(Iterator[Any]):
             raise RuntimeError(
                 f"raised StopIteration when epoch {self.epoch} was begun"
             ) from stopped
-        self._fresh = self._place.cursor["position"] is None
+        self._fresh = not self._place.cursor["samples"]
         self._move(self.epoch, self.step, self._pass.position())
 
     def _move(self, epoch: int, step: int, here: Here) -> None:
@@ -143,8 +153,9 @@ class FeedPass(Iterator[Any]):
                 f"epoch {self.epoch} gave no feed, and steps(...) would go round for ever: check "
                 f"that the data hold at least one full batch, or give drop_last=False"
             )
-        step = self.step if self._endless else 0
-        self._move(self.epoch + 1, step, Here(0, None, self._place.cursor["digest"]))
+        before = self._place.cursor
+        step, at = self.step if self._endless else 0, self._turned(before["position"])
+        self._move(self.epoch + 1, step, Here(0, at, before["digest"]))
         if not self._endless:
             self._place.cursor["skipped"] = []  # those were steps of this epoch
         else:

@@ -8,7 +8,8 @@ from typing import Any
 from jax.sharding import Sharding
 
 from jreader.devices import Placement
-from jreader.loaders.groups import Grouping, Source
+from jreader.loaders.groups import Grouping
+from jreader.loaders.sources import Source
 from jreader.readers import described
 from jreader.readers.nodes import drawn, unread
 from jreader.readers.pictures import Line, under

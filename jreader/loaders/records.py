@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jreader.batches import sized
-from jreader.readers import Cursor, Reader, at_epoch, described, indexed, leaves, rebuilt
+from jreader.loaders.groups import Grouping
+from jreader.loaders.sources import Source
+from jreader.readers import Cursor, at_epoch, described, indexed, leaves, rebuilt
 from jreader.readers.nodes import seeded, waits
 from jreader.readers.planes import Array, Joined, Plane
 
@@ -53,13 +55,13 @@ class Samples:
 
 
 def samples_of(
-    batches: Reader[Any], per_step: int, began: Cursor, cursor: Cursor, step: int
+    source: Source, grouping: Grouping, began: Cursor, cursor: Cursor, step: int
 ) -> Samples:
     """The samples of a step of an epoch; nothing is read but the columns' own lengths.
 
     Args:
-        batches: What the loader reads.
-        per_step: Batches of a feed.
+        source: What the loader reads.
+        grouping: What makes feeds of it.
         began: Where the numbers of steps and those of samples are known together.
         cursor: A cursor of that epoch, which knows what an unseeded plan drew.
         step: The step, counted as `began` counts.
@@ -68,6 +70,7 @@ def samples_of(
         TypeError: The plan is not indexed.
         ValueError: Another pass of the plan would draw anew, or the epoch has no such step.
     """
+    batches = source.batches
     op = sized(batches)
     if op is None or indexed(seeded(op.reader, 0)) is None:
         raise TypeError(
@@ -86,23 +89,29 @@ def samples_of(
         reader = seeded(reader, position[2][0])
     plane = indexed(at_epoch(reader, epoch))
     assert plane is not None  # noqa: S101  # it was, above
-    size = op.batch_size * per_step
+    size = op.batch_size * grouping.batches
     if step < began["step"] and began["position"] and began["position"][1] != op.batch_size:
         raise ValueError(
             f"{_CALL}: step {step} was one of batches of {began['position'][1]} samples, and here "
             f"they have {op.batch_size}, from step {began['step']} on: ask a loader with that size."
         )
-    return _samples(plane, began["samples"] + (step - began["step"]) * size, size, epoch, step)
+    first = began["samples"] + (step - began["step"]) * size
+    end = plane.length - ((plane.length - began["samples"]) % op.batch_size if op.drop_last else 0)
+    rest = (end - began["samples"]) % size
+    if rest and not grouping.gives(rest):
+        end -= rest
+    return _samples(plane, first, min(first + size, end), size, epoch, step)
 
 
-def _samples(plane: Plane, first: int, size: int, epoch: int, step: int) -> Samples:
-    if not 0 <= first < plane.length:
+def _samples(plane: Plane, first: int, last: int, size: int, epoch: int, step: int) -> Samples:
+    if not 0 <= first < last:
         raise ValueError(
             f"{_CALL}: epoch {epoch} has no step {step}; it has {plane.length:,} samples, {size} a "
-            f"step. For another epoch type loader.samples(step, epoch=...), where steps count from "
-            f"0 in each: step % len(loader) of epoch step // len(loader)."
+            f"step, and those that fill none may be left out. For another epoch type "
+            f"loader.samples(step, epoch=...), where steps count from 0 in each: "
+            f"step % len(loader) of epoch step // len(loader)."
         )
-    places = np.arange(first, min(first + size, plane.length))
+    places = np.arange(first, last)
     rows = rebuilt(plane.columns, iter(plane.rows(places)))
     return Samples(epoch, step, places, rows, plane.columns)
 

@@ -14,10 +14,11 @@ from jreader.errors import NotResumable
 from jreader.feeds import FeedList
 from jreader.loaders.cursors import Trail
 from jreader.loaders.functions import as_function
-from jreader.loaders.groups import Grouping, Source, left_out
+from jreader.loaders.groups import Grouping
 from jreader.loaders.passes import SKIPPED, Here
+from jreader.loaders.sources import Source, left_out, steps_done
 from jreader.loaders.stages import Layout, Stages, words
-from jreader.readers import Cursor, Pass, Position, length
+from jreader.readers import Cursor, Pass, Position
 
 
 class Resident:
@@ -26,13 +27,15 @@ class Resident:
     def __init__(self, source: Source, feed_list: FeedList | None, grouping: Grouping) -> None:
         """Places the data."""
         self.placement, self.axes = grouping.placement, grouping.axes
-        if grouping.masked or self.placement.target == "host":
+        if self.placement.target == "host":
             raise ValueError(
-                "load(resident=True) gives full batches on devices: leave last='pad', "
-                "drop_last=False and sharding='host' out."
+                "load(resident=True) keeps data on devices: leave sharding='host' out."
             )
         self.data, self.batch_at = as_function(
-            source.batches, feed_list, sharding=_everywhere(self.placement)
+            source.batches,
+            feed_list,
+            sharding=_everywhere(self.placement),
+            last="pad" if grouping.masked else None,
         )
         self._jitted: dict[Stages, Callable[..., Any]] = {}
 
@@ -43,28 +46,30 @@ class Resident:
                 f"load(resident=True) counts epochs in 32 bits, and {cursor['epoch']} has more: "
                 f"leave resident=True out, or begin at an epoch below 2**32."
             )
-        size, end = self.batch_at.batch_size, length(self.batch_at.reader) or 0
-        done = self._done(cursor["position"])
+        size, end = self.batch_at.batch_size, self.batch_at.samples
+        done, made = self._done(cursor["position"]), steps_done(cursor)
         trail, steps = Trail(cursor, None), left_out(cursor)
+        least = 1 if self.batch_at.masked else size
 
         def deal() -> Iterator[Any]:
-            nonlocal done
-            while done + size <= end:
-                done += size
+            nonlocal done, made
+            while done + least <= end:
+                first, many = done, min(size, end - done)
+                done, made = done + many, made + 1
                 if next(steps):
-                    trail.leave_out(size)
+                    trail.leave_out(many)
                     yield SKIPPED
                 else:
-                    trail.add(size)
-                    yield None, done - size
+                    trail.add(many)
+                    yield None, first
 
         def here() -> Here:
-            return Here(trail.samples, (size, size, done), trail.digest)
+            return Here(trail.samples, (size, size, done, made), trail.digest)
 
         return Pass(deal(), here, lambda: None)
 
     def _done(self, position: Position) -> int:
-        done = position[2] if isinstance(position, (list, tuple)) and len(position) == 3 else None
+        done = position[2] if isinstance(position, (list, tuple)) and len(position) > 2 else None
         if position is not None and not isinstance(done, int):
             raise NotResumable(
                 f"this cursor, of position {position!r}, is of a loader that is not resident, over "

@@ -93,7 +93,7 @@ class epochs(Node[T]):
 
     reader: Reader[T]
     n: int | None = None
-    hands_on: ClassVar[Literal["", "all", "some"]] = "some"
+    hands_on: ClassVar[Literal["", "all", "some", "each"]] = "some"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader, and no whole number."""

@@ -59,8 +59,9 @@ class Node(Generic[T]):
 
     pinned: ClassVar[bool] = False
     """Whether epochs stop here, and draws: what lies below keeps those of its field `draw`."""
-    hands_on: ClassVar[Literal["", "all", "some"]] = ""
-    """Whether its samples are those of its field `reader`, as they are: all of them, or some."""
+    hands_on: ClassVar[Literal["", "all", "some", "each"]] = ""
+    """Whether its samples are those of its field `reader`, as they are: all of them, or some; or
+    "each", if it makes one of each."""
     gives: ClassVar[str] = "samples"
     """What it is that `length` counts."""
     planned: ClassVar[Literal["always", "counted", "never"]] = "always"
@@ -387,7 +388,7 @@ def unread(reader: Reader[Any]) -> bool:
 
 
 def origin(reader: Reader[Any], *how: str) -> Reader[Any]:
-    """Where samples come from that ops only hand on, as `Node.hands_on` says ("all", "some").
+    """Where samples come from that ops only hand on, as `Node.hands_on` says.
 
     >>> from jreader import batch, firstn
     >>> origin(firstn(batch(lambda: "abc", 2), 1), "all", "some")

@@ -164,15 +164,16 @@ class Columns(Sequence[T], Generic[T]):
 
     Attributes:
         columns: A tree of arrays of equal length along their first axis.
+        made_of: How many samples they were made of; None for as many as there are rows.
 
     Raises:
         TypeError: A column has no rows.
         ValueError: The columns differ in length, or there are none.
     """
 
-    __slots__ = ("columns",)
+    __slots__ = ("columns", "made_of")
 
-    def __init__(self, columns: Any) -> None:
+    def __init__(self, columns: Any, made_of: int | None = None) -> None:
         """Takes the tree of stacked arrays as it is."""
         arrays = leaves(columns)
         try:
@@ -187,7 +188,7 @@ class Columns(Sequence[T], Generic[T]):
                 f"columns need one length, not {[len(array) for array in arrays]}: give arrays "
                 f"with as many rows each as the batch has samples"
             )
-        self.columns = columns
+        self.columns, self.made_of = columns, made_of
 
     def __len__(self) -> int:
         """The number of samples."""

@@ -45,7 +45,7 @@ class cache(Node[T]):
     reader: Reader[T]
     draw: int | None = field(default=None, init=False)  # for what is unseeded below
     pinned: ClassVar[bool] = True
-    hands_on: ClassVar[Literal["", "all", "some"]] = "all"
+    hands_on: ClassVar[Literal["", "all", "some", "each"]] = "all"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader."""

@@ -5,14 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import ClassVar, Literal, TypeVar, get_args
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 from jreader import errors
-from jreader.readers import Node, Pass, Position, Reader, counted, described, indexed, length, start
+from jreader.readers import (
+    Node,
+    Pass,
+    Position,
+    Reader,
+    counted,
+    described,
+    epochs,
+    indexed,
+    length,
+    start,
+)
+from jreader.readers.nodes import inputs
 from jreader.readers.planes import ENDLESS, Plane
+from jreader.transforms.joins import compose
+from jreader.transforms.slices import firstn
 
 T = TypeVar("T")
-_Short = Literal["wrap", "pad", "error"]
+Short = Literal["wrap", "pad", "error"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -30,8 +44,8 @@ class exactly(Node[T]):
         steps: The number of steps; None for as many as `reader` begins.
         short: What becomes of a `reader` that ends too soon: "wrap" begins it again, in the same
             order; "pad" leaves the last step short, if only that is; "error" raises.
-        origin: With "wrap", the number of the sample that steps begin with: after a resume, that
-            of a step of another size.
+        origin: The number of the sample that steps begin with: after a resume, that of a step of
+            another size.
 
     Raises:
         ShortEpoch: It ends too soon, or gives nothing.
@@ -40,9 +54,9 @@ class exactly(Node[T]):
     reader: Reader[T]
     batch_size: int
     steps: int | None = None
-    short: _Short = "wrap"
+    short: Short = "wrap"
     origin: int = 0
-    hands_on: ClassVar[Literal["", "all", "some"]] = "some"
+    hands_on: ClassVar[Literal["", "all", "some", "each"]] = "some"
     unplanned: ClassVar[tuple[str, ...]] = ("batch_size", "steps", "origin")
 
     def __post_init__(self) -> None:
@@ -52,7 +66,7 @@ class exactly(Node[T]):
         object.__setattr__(self, "batch_size", errors.check_number(call, self.batch_size, 1))
         if self.steps is not None:
             object.__setattr__(self, "steps", errors.check_number(call, self.steps))
-        if self.short not in get_args(_Short):
+        if self.short not in get_args(Short):
             raise ValueError(f"short of {call} is 'wrap', 'pad' or 'error', not {self.short!r}.")
 
     def start(self, at: Position) -> Pass[T]:
@@ -101,8 +115,6 @@ class exactly(Node[T]):
     def _wanted(self, given: int) -> int:
         """How many samples there are to be, if `reader` ends after so many."""
         wanted = given if self.steps is None else self.steps * self.batch_size
-        if self.steps is not None and self.short != "wrap":
-            return wanted
         return self.origin - (self.origin - wanted) // self.batch_size * self.batch_size
 
     def _least(self, given: int) -> int:
@@ -141,3 +153,19 @@ class exactly(Node[T]):
             return None
         again = up.reordered(wanted, lambda places: places % known if wanted > known else places)
         return replace(again, elastic=True)
+
+
+def may_not_end(reader: Reader[Any]) -> bool:
+    """Whether a pass may go on for ever: nothing below says how long it is, or cuts it off.
+
+    >>> may_not_end(lambda: "abc"), may_not_end(firstn(lambda: "abc", 2)), may_not_end(range(3))
+    (True, False, False)
+    """
+    if not isinstance(reader, Node) or not (ups := list(inputs(reader))):
+        return length(reader) is None
+    if isinstance(reader, epochs) and reader.n is None:
+        return True
+    if isinstance(reader, firstn) or (isinstance(reader, exactly) and reader.steps is not None):
+        return False
+    which = all if isinstance(reader, compose) else any
+    return which(map(may_not_end, ups))

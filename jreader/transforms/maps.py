@@ -100,7 +100,7 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
 
     fn: Callable[[T], object]
     reader: Reader[T]
-    hands_on: ClassVar[Literal["", "all", "some"]] = "some"
+    hands_on: ClassVar[Literal["", "all", "some", "each"]] = "some"
 
     def __post_init__(self) -> None:
         """Refuses what cannot be called."""

@@ -45,7 +45,7 @@ class shuffle(Node[T]):
     buf_size: int | None = None
     seed: Any = None
     epoch: int = field(default=0, init=False)
-    hands_on: ClassVar[Literal["", "all", "some"]] = "all"
+    hands_on: ClassVar[Literal["", "all", "some", "each"]] = "all"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader, size or seed."""

@@ -28,7 +28,7 @@ class firstn(Node[T]):
 
     reader: Reader[T]
     n: int
-    hands_on: ClassVar[Literal["", "all", "some"]] = "some"
+    hands_on: ClassVar[Literal["", "all", "some", "each"]] = "some"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader, and no whole number."""
@@ -71,7 +71,7 @@ class skip(Node[T]):
 
     reader: Reader[T]
     n: int
-    hands_on: ClassVar[Literal["", "all", "some"]] = "some"
+    hands_on: ClassVar[Literal["", "all", "some", "each"]] = "some"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader, and no whole number."""
@@ -122,7 +122,7 @@ class shard(Node[T]):
     reader: Reader[T]
     num_shards: int
     index: int
-    hands_on: ClassVar[Literal["", "all", "some"]] = "some"
+    hands_on: ClassVar[Literal["", "all", "some", "each"]] = "some"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader, and no part of the partition."""

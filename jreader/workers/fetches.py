@@ -71,6 +71,7 @@ class fetched(Node[T]):
     pool: Processes | None = field(default=None, init=False)
     task: _Fetch | None = field(default=None, init=False)
     gives: ClassVar[str] = "batches"
+    hands_on: ClassVar[Literal["", "all", "some", "each"]] = "each"
     planned: ClassVar[Literal["always", "counted", "never"]] = "never"
     unplanned: ClassVar[tuple[str, ...]] = ("worker_init_fn",)
 

@@ -201,14 +201,18 @@ class TestShortEnds:
         assert last == {"n": [[9, 10], [11, 0]], "mask": [[True, True], [True, False]]}
         assert [feed["mask"] for feed in full] == [[[True, True]] * 2] * 2
 
-    def test_one_place_has_a_flat_mask(self):
-        *full, last = self.feeds(None, "nothing")
-        assert last == {"n": [11, 0], "mask": [True, False]}
-        assert (len(full), full[0]) == (5, {"n": [1, 2], "mask": [True, True]})
+    def test_one_place_gets_every_batch_as_it_comes(self):
+        for dropped in ("groups", "nothing"):
+            *full, last = self.feeds(None, dropped)
+            assert (len(full), full[0], last) == (5, {"n": [1, 2]}, {"n": [11]})
+
+    def test_one_place_has_a_flat_mask_where_padding_is_asked_for(self):
+        loader = DataLoader.from_generator(last="pad").set_sample_generator(lambda: range(3), 2)
+        assert stream(loader) == [([0, 1], [True, True]), ([2, 0], [True, False])]
 
     def test_the_mask_is_last_in_a_list(self):
-        *_, last = self.feeds(None, "nothing", return_list=True)
-        assert last == [[11, 0], [True, False]]
+        *_, last = self.feeds(EIGHT[:2], "nothing", return_list=True)
+        assert last == [[[9, 10], [11, 0]], [[True, True], [True, False]]]
 
     def test_the_mask_is_on_the_devices_of_the_fields(self):
         loader = DataLoader.from_generator(drop_last=False)
@@ -230,13 +234,13 @@ class TestShortEnds:
         assert list(DataLoader.from_generator().set_sample_generator(tuple, 4)) == []
 
     def test_a_field_called_mask_is_refused_where_one_is_added(self):
-        loader = DataLoader.from_generator(drop_last=False)
+        loader = DataLoader.from_generator(last="pad")
         loader.set_sample_generator(lambda: [{"mask": 1}], 1)
         with pytest.raises(FeedMismatch, match="rename the field"):
             list(loader)
 
-    def test_a_batch_that_grows_is_refused(self):
-        loader = DataLoader.from_generator().set_batch_generator(
+    def test_a_batch_that_grows_is_refused_where_steps_have_one_size(self):
+        loader = DataLoader.from_generator(last="drop").set_batch_generator(
             lambda: [np.arange(2), np.arange(3)]
         )
         feeds = iter(loader)

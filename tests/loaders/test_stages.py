@@ -241,7 +241,6 @@ def test_cursors_of_streamed_and_resident_loaders_are_the_same_places():
         (lambda: pipeline().load().on_device(3), TypeError, "on_device"),
         (lambda: pipeline().load().chunk(0), ValueError, "chunk"),
         (lambda: pipeline().load(resident=True).chunk(2), ValueError, "as_function"),
-        (lambda: pipeline().load(resident=True, drop_last=False), ValueError, "drop_last"),
         (lambda: pipeline().load(resident=True, sharding="host"), ValueError, "host"),
     ],
 )

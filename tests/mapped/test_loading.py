@@ -66,7 +66,7 @@ class TestDoors:
         shuffled = seed is not None
         pipeline = Pipeline(jreader.arrays(**rows))
         pipeline = pipeline.shuffle(seed=seed) if shuffled else pipeline
-        batches = pipeline.batch(batch_size, drop_last)
+        batches = pipeline.batch(batch_size, drop_last or None)
         full = n // batch_size
         seeds_door = DataLoader.from_generator().set_sample_generator(pipeline, batch_size)
         jax_door = batches.load()
@@ -260,7 +260,9 @@ class TestPlaces:
 
     def test_each_of_several_gets_a_batch_and_nothing_is_lost(self):
         """Paddle loses every second batch, and its length counts them."""
-        loader = DataLoader([{"x": n, "s": f"{n}"} for n in range(11)], 2, places=THREE)
+        loader = DataLoader(
+            [{"x": n, "s": f"{n}"} for n in range(11)], 2, drop_last=False, places=THREE
+        )
         feeds = list(loader)
         assert len(feeds) == len(loader) == 2
         assert told(feeds[0]["x"]) == [[0, 1], [2, 3], [4, 5]]
@@ -270,7 +272,7 @@ class TestPlaces:
         assert [part.device for part in feeds[0]["x"].addressable_shards] == THREE
 
     def test_a_group_that_lacks_batches_is_padded(self):
-        feeds = list(DataLoader([(n, "a") for n in range(8)], 2, places=THREE))
+        feeds = list(DataLoader([(n, "a") for n in range(8)], 2, drop_last=False, places=THREE))
         assert told(feeds[1][0]) == [[6, 7], [0, 0], [0, 0]]
         assert feeds[1][1] == [["a", "a"], [], []]
         assert told(feeds[1][2]) == [[True, True], [False, False], [False, False]]
@@ -287,7 +289,7 @@ class TestPlaces:
 
     def test_a_sharding_cuts_each_batch(self):
         sharding = NamedSharding(Mesh(np.array(EIGHT), ("data",)), PartitionSpec("data"))
-        loader = DataLoader([{"x": n} for n in range(11)], 8, places=sharding)
+        loader = DataLoader([{"x": n} for n in range(11)], 8, drop_last=False, places=sharding)
         feeds = list(loader)
         assert len(feeds) == len(loader) == 2
         assert feeds[1]["x"].sharding == feeds[1]["mask"].sharding == sharding

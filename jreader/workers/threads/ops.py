@@ -43,7 +43,7 @@ class buffered(Node[T]):
 
     reader: Reader[T]
     size: int
-    hands_on: ClassVar[Literal["", "all", "some"]] = "all"
+    hands_on: ClassVar[Literal["", "all", "some", "each"]] = "all"
     planned: ClassVar[Literal["always", "counted", "never"]] = "never"
 
     def __post_init__(self) -> None:
