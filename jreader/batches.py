@@ -82,7 +82,8 @@ class batch(Node[Sequence[T]]):
     def start(self, at: Position) -> Pass[Sequence[T]]:
         """The position of `reader`."""
         whole = in_batches(self.reader, self.batch_size, at)
-        up = whole or start(self.reader, at).in_runs(self.batch_size)
+        size = self.batch_size
+        up = whole or start(self.reader, at).watched(self, size).in_runs(size)
         if not self.drop_last:
             return up
         full = (held for held in up.items if len(held) == self.batch_size)

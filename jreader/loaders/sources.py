@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, islice, repeat
 from typing import Any
@@ -20,6 +20,7 @@ from jreader.loaders.groups import Grouping, Kind
 from jreader.loaders.hosts import dealt_to
 from jreader.loaders.passes import SKIPPED, Here
 from jreader.readers import (
+    Columns,
     Cursor,
     Node,
     Pass,
@@ -33,9 +34,10 @@ from jreader.readers import (
     origin,
     start,
 )
-from jreader.readers.nodes import waits
+from jreader.readers.nodes import inputs, waits
 from jreader.readers.openings import in_epoch
-from jreader.transforms import exactly, map_readers
+from jreader.transforms import cache, exactly, map_readers
+from jreader.workers import fetched
 
 
 @dataclass
@@ -241,6 +243,8 @@ def _read(source: Source, grouping: Grouping, cursor: Cursor) -> tuple[Reader[An
         # copied as they come: their generator may fill them anew, while they wait here, or while a
         # device reads them
         batches = map_readers(_copied, batches)
+    elif grouping.placement.target == "host" and _kept(batches):
+        batches = map_readers(_own, batches)  # who writes to a feed writes to nothing else
     if grouping.share:
         batches = dealt_to(batches, grouping.share) or batches
     return batches, seen
@@ -345,6 +349,19 @@ def _short(reader: Reader[Any]) -> bool:
 
 def _copied(arrays: Any) -> Any:
     return map_tree(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, arrays)
+
+
+def _own(samples: Sequence[Any]) -> Sequence[Any]:
+    """A batch whose arrays are nobody else's; lists are stacked, and so copied, anyway."""
+    return Columns(_copied(samples.columns)) if isinstance(samples, Columns) else samples
+
+
+def _kept(batches: Reader[Any]) -> bool:
+    """Whether batches are kept by a cache, or come from a function, which may keep them."""
+    if isinstance(batches, cache) or not isinstance(batches, Node):
+        return True
+    fresh = isinstance(batches, fetched) or as_batch(batches) is not None
+    return not fresh and any(map(_kept, inputs(batches)))
 
 
 def feeds_of(source: Source, grouping: Grouping) -> int | None:

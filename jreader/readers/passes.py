@@ -11,7 +11,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress, islice, repeat
 from operator import length_hint
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+from jreader.readers.refills import watched
+
+if TYPE_CHECKING:
+    from jreader.readers.nodes import Node
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -44,6 +49,10 @@ class Pass(NamedTuple, Generic[T]):
                 yield fn(held.pop())
 
         return Pass(deal(), self.position, self.close)
+
+    def watched(self, node: Node[Any], held: int) -> Pass[T]:
+        """The same, for an op that holds so many items: it tells of a source that refills one."""
+        return self._replace(items=watched(self.items, node, held))
 
     def in_runs(self, size: int) -> Pass[Sequence[T]]:
         """The pass over lists of `size` items, the last one shorter."""

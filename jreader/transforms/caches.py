@@ -9,6 +9,7 @@ open, because nobody but its passes holds it.
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -29,9 +30,9 @@ class cache(Node[T]):
 
     The samples themselves are kept, not copies: changing one changes it for every later pass. A
     reader that gives one array again and again, filled anew, is kept as so many times its last
-    state: cache `map_readers(np.copy, reader)` there. `epochs` and `seed=None` do not reach what
-    lies below a cache: the kept order stays. What was drawn for it is part of the position of every
-    pass over the plan.
+    state, which is told: cache `map_readers(np.copy, reader)` there. `epochs` and `seed=None` do
+    not reach what lies below a cache: the kept order stays. What was drawn for it is part of the
+    position of every pass over the plan.
 
     >>> reads = []
     >>> reader = cache(lambda: reads.append("read") or "abc")
@@ -54,7 +55,7 @@ class cache(Node[T]):
     def start(self, at: Position) -> Pass[T]:
         """The position is (where the reading began, how many are done)."""
         origin, done = at or (None, 0)
-        reading = self._shelf.reading(self._settled, origin, self.draw)
+        reading = self._shelf.reading(self, self._settled, origin)
         if reading.finished:
             items, count = counted(islice(reading.samples, done, None), done)
             return Pass(items, lambda: (reading.origin, count()), lambda: None)
@@ -163,15 +164,15 @@ class _Shelf(Generic[T]):
             self.drawn = drawn if self.drawn is None else self.drawn
             return self.drawn
 
-    def reading(self, reader: Reader[T], origin: Position, drawn: int | None) -> _Reading[T]:
+    def reading(self, node: cache[T], reader: Reader[T], origin: Position) -> _Reading[T]:
         """The one of this draw that began at `origin`, begun now if need be."""
         with self.turn:
             known = self.kept or (self.latest and self.latest())
-            alike = known and known.drawn == drawn and known.failure is None
+            alike = known and known.drawn == node.draw and known.failure is None
             if known and alike and _same(origin, known.origin):
                 known.users += 1
                 return known
-            new = _Reading(start(reader, origin), self.keep, drawn)
+            new = _Reading(start(reader, origin).watched(node, sys.maxsize), self.keep, node.draw)
             new.users = 1
             if not self.kept:
                 self.latest = weakref.ref(new)

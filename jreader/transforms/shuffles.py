@@ -75,7 +75,7 @@ class shuffle(Node[T]):
         if size is None or size < 2:
             return start(self.reader, at)
         origin, window, done = at or (None, 0, 0)
-        up = start(self.reader, origin)
+        up = start(self.reader, origin).watched(self, size)
         origin = up.position()
         held: list[T] = []
         before = -done  # how many samples of earlier windows this pass has handed over

@@ -148,10 +148,12 @@ class map_samples(Node[T]):
         """The position of `reader`; of what is `keyed`, with `rng`."""
         up = start(self.reader, at)
         if self._engine is not None:
+            up = up.watched(self, self.window or _LEAST)
             return self._judged(self._on_executor(up, self._function(), 1))
         mapped = self._mapping()
         if threads := max(self.workers, self.timeout > 0):
             window, most = self._window(threads)
+            up = up.watched(self, window + 1)
             here = ahead(self, up, mapped, threads, window, timeout=self.timeout, most=most)
         else:
             here = up.mapped(mapped)
@@ -168,7 +170,7 @@ class map_samples(Node[T]):
         fn = self._function()
         up: Pass[Any]
         if plane is None or not is_small(source, plane):
-            up, mapped = start(self.reader, at).in_runs(size), Mapped(fn)
+            up, mapped = start(self.reader, at).watched(self, size).in_runs(size), Mapped(fn)
         else:
             here = start(self.reader, at).position()  # refused where there is no such place
             done, place = (here[0], _twice) if self.rng else (here, int)

@@ -56,6 +56,7 @@ class buffered(Node[T]):
         up = start(self.reader, at)
         if self.size == 0:
             return up
+        up = up.watched(self, self.size + 1)
         return ahead(self, up, itself, threads=1, window=self.size)
 
     def length(self) -> int | None:
@@ -111,6 +112,7 @@ class xmap_readers(Node[T]):
         """The position of `reader`, if the order is kept."""
         up = start(self.reader, at)
         window = self.process_num + self.buffer_size
+        up = up.watched(self, window)
         here = ahead(self, up, self._mapped, self.process_num, window, self.order)
         if self.order:
             return here

@@ -1,0 +1,106 @@
+"""Samples that change while they are held: a source that fills one array anew for each sample.
+
+Such a source is legal, and quick, as long as one sample is looked at before the next one is drawn.
+An op that holds several (a batch, a window, a cache, what is read ahead) would hold the last one
+many times. The first few samples of a pass tell: one that was drawn before is another one after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from jreader import errors
+from jreader.readers.trees import branches, leaves
+from jreader.staging import Array
+
+if TYPE_CHECKING:
+    from jreader.readers.nodes import Node
+
+T = TypeVar("T")
+
+_FEW = 16  # samples that are looked at: a source may fill several arrays by turns
+_PICKED = 1024  # values of an array that are compared
+_LONG = 64  # items of a list that is no sample, but a batch
+
+
+def watched(items: Iterator[T], node: Node[Any], held: int) -> Iterator[T]:
+    """The items; the user is told where an op that holds so many finds that the first one changes.
+
+    >>> import warnings
+    >>> from jreader import batch
+    >>> row = np.zeros(1, int)
+    >>> def filled():
+    ...     for row[0] in range(3):
+    ...         yield row
+    >>> with warnings.catch_warnings(record=True, action="always") as told:
+    ...     [[int(n) for n in samples] for samples in batch(filled, 3)()], len(told)
+    ([[2, 2, 2]], 1)
+    """
+    return chain(_looked_at(items, node, min(held, _FEW)), items) if held > 1 else items
+
+
+def _looked_at(items: Iterator[T], node: Node[Any], many: int) -> Iterator[T]:
+    for first in islice(items, 1):
+        yield first
+        if isinstance(first, list) and len(first) > _LONG:
+            return
+        before = _state(first)
+        if not any(map(_fillable, [first, *leaves(first)])):
+            return
+        for item in islice(items, many - 1):
+            if _shares(first, item) and not all(map(_same, before, _state(first))):
+                _tell(node, first)
+                many = 0
+            yield item
+            if not many:
+                return
+
+
+def _state(sample: Any) -> list[Any]:
+    """What a sample holds: some values of its arrays, and other leaves as they are."""
+    return [
+        leaf.flat[:: leaf.size // _PICKED + 1].tobytes() if _is_array(leaf) else leaf
+        for leaf in leaves(sample)
+    ]
+
+
+def _same(before: Any, after: Any) -> bool:
+    return before is after or (type(before) is bytes and before == after)
+
+
+def _fillable(leaf: Any) -> bool:
+    return _is_array(leaf) or (branches(leaf) is not None and not isinstance(leaf, tuple))
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject
+
+
+def _shares(first: Any, item: Any) -> bool:
+    """Whether two samples are one container, or have arrays in the same memory."""
+    if item is first:
+        return True
+    pairs = zip(leaves(first), leaves(item), strict=False)
+    return any(_is_array(a) and _is_array(b) and _overlap(a, b) for a, b in pairs)
+
+
+def _overlap(one: Array, other: Array) -> bool:
+    try:
+        work: Any = 1000  # NumPy's stubs know two numbers only
+        return np.may_share_memory(one, other) and np.shares_memory(one, other, max_work=work)
+    except np.exceptions.TooHardError:
+        return False
+
+
+def _tell(node: Node[Any], sample: Any) -> None:
+    copy = "np.copy" if isinstance(sample, np.ndarray) else "copy.deepcopy"
+    errors.warn(
+        f"{type(node).__name__} holds several samples at once, but they are one and the same, "
+        f"filled anew each time: all of them become the last one. Give each its own memory: "
+        f"map_readers({copy}, reader) below it, or .map({copy}); or yield a copy.",
+        node.made_at,
+    )
