@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import warnings
 from typing import Any
 
-from jreader.errors import NotResumable
+from jreader.errors import NotResumable, warn
 from jreader.orders import STREAM_VERSION
 from jreader.readers import Cursor, Plan
 from jreader.readers.identities import text_hash
@@ -224,11 +223,10 @@ def check_plan(written: Plan, plan: Plan) -> None:
         one, other = _comparable(written[name], plan[name])  # type: ignore[literal-required]  # its names
         if one != other:
             _, before, now = difference(one, other)
-            warnings.warn(
+            warn(
                 f"{what} when the cursor was written: {now}, and it was {before} (name and hash; "
                 f"another Python version compiles functions to another hash). The places are the "
-                f"same, the samples may differ.",
-                stacklevel=4,
+                f"same, the samples may differ."
             )
             return
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 from weakref import WeakSet
@@ -26,6 +27,7 @@ from jreader.loaders.records import Samples, samples_of
 from jreader.loaders.residents import Resident
 from jreader.loaders.sources import Kept, Source, feeds_of, foresee, hosted, steps_done, turned
 from jreader.loaders.stages import Stages
+from jreader.loaders.starts import found
 from jreader.readers import Cursor, Pass, Plan, fingerprint, itself, leaves, length, rebuilt
 from jreader.readers.nodes import waits
 from jreader.readers.pictures import table
@@ -151,51 +153,97 @@ class Feeding:
         return {**cursor, "position": at, "digest": self._going.cursor["digest"]} if at else cursor
 
     def epoch(
-        self, epoch: int, at: Cursor | None = None, *, skip_steps: range | None = None
+        self,
+        epoch: int,
+        at: Cursor | None = None,
+        *,
+        start: int = 0,
+        skip_steps: range | None = None,
     ) -> FeedPass:
-        """The feeds of one epoch, or what is left of it after a cursor.
+        """The feeds of one epoch, or what is left of it after a cursor, or from a step on.
 
         Args:
             epoch: The number of the epoch.
             at: A cursor of it.
+            start: The step to begin with, without a cursor: at once where the plan is indexed, else
+                what lies before it is read, and dropped.
             skip_steps: Steps that are left out, as range(300, 310): their feeds are not placed, and
                 `step` counts them. Cursors remember them.
 
         Raises:
-            ValueError: The cursor is damaged, or of another epoch.
+            ValueError: The cursor is damaged, or of another epoch; the epoch has fewer steps.
             NotResumable: It is of another pipeline or release.
         """
         number = errors.check_number("loader.epoch(epoch)", epoch)
-        cursor = beginning(number) if at is None else self._checked(at)
+        begun = errors.check_number("start of loader.epoch(epoch)", start)
+        cursor = self._first(number, at, begun)
         if cursor["epoch"] != number:
             raise ValueError(
                 f"the cursor is of epoch {cursor['epoch']}, not {number}: use "
                 f"loader.epoch({cursor['epoch']}, at=cursor), or loader.steps(at=cursor)"
             )
-        return self._pass(skipping(cursor, skip_steps))
+        return self._pass(skipping(cursor, skip_steps), None, begun, epoch=number)
 
     def steps(
-        self, n: int | None = None, at: Cursor | None = None, *, skip_steps: range | None = None
+        self,
+        n: int | None = None,
+        at: Cursor | None = None,
+        *,
+        start: int = 0,
+        skip_steps: range | None = None,
     ) -> FeedPass:
         """Feeds of epoch after epoch, until step `n` of the run; without `n`, for ever.
 
         Steps count from the beginning of the run: after a restart at a cursor of step 300,
-        `steps(1000, at=cursor)` gives the 700 that are left. `skip_steps` is that of `epoch`, in
-        steps of the run.
+        `steps(1000, at=cursor)` gives the 700 that are left, and so does `steps(1000, start=300)`,
+        where only the step was kept. `start` and `skip_steps` are those of `epoch`, in steps of the
+        run.
         """
         limit = None if n is None else errors.check_number("loader.steps(n)", n)
-        cursor = beginning(0) if at is None else self._checked(at)
-        return self._pass(skipping(cursor, skip_steps), limit, endless=True)
+        begun = errors.check_number("start of loader.steps(n)", start)
+        cursor = self._first(0, at, begun)
+        return self._pass(skipping(cursor, skip_steps), limit, begun, epoch=0, endless=True)
 
-    def _pass(self, cursor: Cursor, steps: int | None = None, *, endless: bool = False) -> FeedPass:
+    def _first(self, epoch: int, at: Cursor | None, start: int) -> Cursor:
+        """Where a pass begins."""
+        if at is not None and start:
+            raise ValueError(
+                f"a pass begins at a cursor or at a step: give at=cursor or start={start}, not both"
+            )
+        return beginning(epoch) if at is None else self._checked(at)
+
+    def _pass(
+        self,
+        cursor: Cursor,
+        steps: int | None = None,
+        start: int = 0,
+        *,
+        epoch: int = 0,
+        endless: bool = False,
+    ) -> FeedPass:
         cursor = self._named(cursor)
+        if start and (there := self._found(epoch, start, endless=endless)):
+            cursor = {**there, "skipped": cursor["skipped"]}
         self._place = Place(cursor)
         ends = self._ended(self._source) if self._source else self._ends
         feeds = FeedPass(
-            self._begin, self._place, steps, lambda at: turned(at, ends), endless=endless
+            self._begin,
+            self._place,
+            steps,
+            lambda at: turned(at, ends),
+            endless=endless,
+            start=start,
+            find=partial(self._found, epoch, endless=endless),
         )
         self._passes.add(feeds)
         return feeds
+
+    def _found(self, epoch: int, start: int, *, endless: bool) -> Cursor | None:
+        """The cursor of a step, where the plan is indexed."""
+        source, grouping = self._grouping()
+        foresee(source, grouping)
+        first = self._named(beginning(epoch))
+        return found(source, grouping, first, start, endless=endless)
 
     def state_dict(self) -> dict[str, Any]:
         """The cursor of the latest pass; json and orbax keep it."""
@@ -278,7 +326,7 @@ class Feeding:
             grouping.share = share
         return source, grouping
 
-    def _begin(self, cursor: Cursor) -> Pass[Any]:
+    def _begin(self, cursor: Cursor, passed: int) -> Pass[Any]:
         """What is left of an epoch, prepared, placed and looked ahead for."""
         source, grouping = self._grouping(cursor)
         if not cursor["samples"]:
@@ -290,23 +338,25 @@ class Feeding:
                 f"order: give its shuffles and random maps a seed, the same on all processes."
             )
         here = self._resident
-        host = here.steps(cursor) if here else hosted(source, grouping, cursor, self._stream)
+        host = (
+            here.steps(cursor) if here else hosted(source, grouping, cursor, self._stream, passed)
+        )
+        place = self._placing(grouping, cursor["epoch"])
+        if cursor["skipped"] or passed:
+            place = _unless_skipped(place)
         if not grouping.placement.spans:
-            return self._ahead(host, grouping, cursor)
+            return self._ahead(host, place)
         if self._board is None:
             self._board = Board(grouping.placement.processes, self._made_at)
         about = f"feeds of {grouping.batches} batches of {source.rows} samples", f"{grouping.ends}"
         agreement = Agreement(self._board, cursor, self._timeout, about)
         if here or found_by_place(source.batches):
-            return self._ahead(host, grouping, cursor)
+            return self._ahead(host, place)
         told = agreement.telling(host, max(self._capacity, 1))
-        return agreement.heeding(self._ahead(told, grouping, cursor))
+        return agreement.heeding(self._ahead(told, place))
 
-    def _ahead(self, host: Pass[Any], grouping: Grouping, cursor: Cursor) -> Pass[Any]:
+    def _ahead(self, host: Pass[Any], place: Callable[[Any], Any]) -> Pass[Any]:
         """Host feeds placed, and looked ahead for."""
-        place = self._placing(grouping, cursor["epoch"])
-        if cursor["skipped"]:
-            place = _unless_skipped(place)
         if self._double:
             return lookahead(host, self._capacity, place)
         return lookahead(host, self._capacity, itself).mapped(place)

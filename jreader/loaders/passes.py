@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from jreader.errors import ReaderError
+from jreader.errors import ReaderError, check_number
 from jreader.loaders.cursors import sealed
 from jreader.readers import Cursor, Pass, Position
 
@@ -56,25 +56,30 @@ class FeedPass(Iterator[Any]):
 
     def __init__(
         self,
-        begin: Callable[[Cursor], Pass[Any]],
+        begin: Callable[[Cursor, int], Pass[Any]],
         place: Place,
         steps: int | None = None,
         turned: Callable[[Position], Position] = lambda _: None,
         *,
         endless: bool = False,
+        start: int = 0,
+        find: Callable[[int], Cursor | None] = lambda _: None,
     ) -> None:
-        """Begins at a place.
+        """Begins at a place, and goes on to step `start`.
 
         Args:
-            begin: Gives what is left of an epoch after a cursor.
-            place: Where to begin; it moves.
+            begin: Gives what is left of an epoch after a cursor, and passes over so many feeds.
+            place: The place.
             steps: How many steps of the run there are at most.
             turned: Gives the position of the next epoch at the end of one.
             endless: Whether the next epoch follows.
+            start: The first step that is handed over.
+            find: Gives the cursor of a step, where it is known without reading up to there.
         """
         self.waited = 0.0
         self._place, self._begin, self._steps, self._endless = place, begin, steps, endless
         self._turned = turned
+        self._start, self._find, self._first = start, find, place.cursor
         self._pass: Pass[Any] | None = None
         self._enter()
 
@@ -99,7 +104,7 @@ class FeedPass(Iterator[Any]):
     def _enter(self) -> None:
         self._place.began = self._place.cursor
         try:
-            self._pass = self._begin(self._place.cursor)
+            self._pass = self._begin(self._place.cursor, max(self._start - self.step, 0))
         except StopIteration as stopped:  # which would be the end of all epochs
             raise RuntimeError(
                 f"raised StopIteration when epoch {self.epoch} was begun"
@@ -153,6 +158,8 @@ class FeedPass(Iterator[Any]):
                 f"epoch {self.epoch} gave no feed, and steps(...) would go round for ever: check "
                 f"that the data hold at least one full batch, or give drop_last=False"
             )
+        if not self._endless and self.step < self._start:
+            raise too_few(self.epoch, self.step, self._start)
         before = self._place.cursor
         step, at = self.step if self._endless else 0, self._turned(before["position"])
         self._move(self.epoch + 1, step, Here(0, at, before["digest"]))
@@ -160,6 +167,47 @@ class FeedPass(Iterator[Any]):
             self._place.cursor["skipped"] = []  # those were steps of this epoch
         else:
             self._enter()
+
+    def seek(self, step: int) -> None:
+        """Goes to a step, forward or back, as `feeds.step` counts: its feed is the next one.
+
+        At once where the plan is indexed; else what lies before it is read, and dropped.
+
+        >>> import numpy as np
+        >>> from jreader import Pipeline, arrays
+        >>> feeds = Pipeline(arrays(x=np.arange(6.0))).batch(2).load().steps()
+        >>> feeds.seek(4)
+        >>> next(feeds)["x"].tolist(), feeds.step, feeds.epoch
+        ([2.0, 3.0], 5, 1)
+
+        Raises:
+            ValueError: The step is negative, or beyond an epoch; the plan draws anew for each pass;
+                or steps lie before the cursor that this pass began at, in another size or a stream.
+        """
+        start, first = check_number("feeds.seek(step)", step), self._first
+        cursor = self._find(start)
+        if cursor is None:
+            cursor = self._place.cursor if self._reaches(start) else first
+            if start < first["step"]:
+                raise ValueError(
+                    f"feeds.seek({start}) asks for a step before this pass, which began at step "
+                    f"{first['step']}, and its source has to be read: begin a pass with "
+                    f"loader.steps(start={start})."
+                )
+        elif (there := self._find(first["step"])) and _where(there) != _where(first):
+            raise ValueError(
+                f"feeds.seek({start}) counts steps of one size, and those before the cursor that "
+                f"this pass began at were of another size: it stands at sample {first['samples']} "
+                f"of epoch {first['epoch']} after {first['step']} steps. Begin a pass without at=."
+            )
+        self.close()
+        self._place.cursor = {**cursor, "skipped": first["skipped"]}
+        self._start = start
+        self._enter()
+
+    def _reaches(self, step: int) -> bool:
+        """Whether a step lies ahead, in the epoch that is under way or, in a run, a later one."""
+        return step >= self.step and (self._endless or self.epoch == self._first["epoch"])
 
     def close(self) -> None:
         """Stops the thread, and lets go of what was prepared; there are no more feeds."""
@@ -179,3 +227,15 @@ class FeedPass(Iterator[Any]):
     ) -> None:
         """Closes, whatever happened."""
         self.close()
+
+
+def _where(cursor: Cursor) -> tuple[int, int]:
+    return cursor["epoch"], cursor["samples"]
+
+
+def too_few(epoch: int, steps: int, start: int) -> ValueError:
+    """The error of a start beyond an epoch."""
+    return ValueError(
+        f"epoch {epoch} has {steps} steps, and start={start} lies beyond: steps of an epoch count "
+        f"from 0; loader.steps(start=...) counts on through later ones."
+    )

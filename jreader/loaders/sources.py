@@ -124,7 +124,7 @@ class Kept:
 
 
 def hosted(
-    source: Source, grouping: Grouping, cursor: Cursor, kept: Kept | None = None
+    source: Source, grouping: Grouping, cursor: Cursor, kept: Kept | None = None, passed: int = 0
 ) -> Pass[Any]:
     """Host feeds of what is left of an epoch, each with the number of its first row.
 
@@ -136,6 +136,7 @@ def hosted(
         grouping: What makes feeds of it.
         cursor: Where to begin.
         kept: Where the pass of a stream stays, when an epoch of so many steps of it is over.
+        passed: How many feeds are passed over at first: read, and counted as handed over.
 
     Raises:
         NotResumable: The cursor is not of this source.
@@ -147,7 +148,7 @@ def hosted(
     lost, stays = Lost(), False
 
     def deal() -> Generator[Any, None, None]:
-        nonlocal done, stays
+        nonlocal done, stays, passed
         began = done
         for group in up.items if most is None else islice(up.items, most - done):
             made = [grouping.feed(group)]
@@ -158,13 +159,14 @@ def hosted(
                 continue
             done += 1
             first = trail.samples * grouping.spread
-            if next(steps):
-                trail.leave_out(grouping.fed)
+            passed -= 1
+            skips = next(steps)
+            (trail.leave_out if skips else trail.add)(grouping.fed)
+            if skips or passed >= 0:
                 yield SKIPPED
-            else:
-                trail.add(grouping.fed)
-                del group  # and nothing here holds what is handed over: its memory is free sooner
-                yield made.pop(), first
+                continue
+            del group  # and nothing here holds what is handed over: its memory is free sooner
+            yield made.pop(), first
         if most and done < most:
             raise _ended(source, grouping, cursor["epoch"], trail.samples + lost.samples)
         stays = most is not None
