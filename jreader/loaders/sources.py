@@ -230,7 +230,9 @@ def _read(source: Source, grouping: Grouping, cursor: Cursor) -> tuple[Reader[An
     sizes by now.
     """
     batches, seen = source.batches, list[int]()
-    if not isinstance(batches, Node) and grouping.ends.last == "keep" and cursor["samples"]:
+    ends, began = grouping.ends, cursor["samples"] > 0
+    from_start = not (ends.onward and cursor["epoch"])
+    if not isinstance(batches, Node) and ends.last == "keep" and began and from_start:
         reader, seen = batches, [0]
 
         def counting() -> Iterator[Any]:
