@@ -105,6 +105,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "persistent": st.just(False),  # noqa: FBT003  # likewise
     "apart": st.just(False),  # noqa: FBT003  # likewise
     "prefetch": st.one_of(st.none(), small),
+    "noise": st.one_of(st.none(), small),
     "workers": st.integers(0, 3),
     "processes": st.just(0),
     "executor": st.none(),

@@ -23,9 +23,10 @@ class WorkerInfo:
     Attributes:
         id: Its number, from 0.
         num_workers: How many there are.
-        seed: A number that no other worker has, and that differs in every run. For randomness that
-            is the same in every run, and for any number of workers, let the op hand it out:
-            `Pipeline.map(fn, rng=True)`.
+        seed: A number that no other worker has: the `seed` of its `DataLoader` and `id`; without
+            one it differs in every run. What a data set draws of NumPy's and Python's global
+            generators follows the seed of its loader by itself; elsewhere, let the op hand
+            generators out: `Pipeline.map(fn, rng=True)`.
         dataset: This process's copy of the data set, in a loader over one.
     """
 

@@ -112,7 +112,9 @@ class DataLoader(Feeding):
             feed_list: The fields, as in `from_generator`; None for feeds with the tree of the
                 samples: arrays on the device, strings on the host.
             return_list: Whether tuples become lists, and with a feed_list, dicts too.
-            seed: An int, or a jax key, fixes what `shuffle` deals; None draws for each pass.
+            seed: An int, or a jax key, fixes what `shuffle` deals; None draws for each pass. In
+                processes, NumPy's and Python's global generators follow it, batch by batch, unless
+                `worker_init_fn` seeds them.
             last: As in `from_generator`.
             sampler: Indices instead of `shuffle`: a sampler, a list, what can be iterated in every
                 epoch.
@@ -133,9 +135,18 @@ class DataLoader(Feeding):
         batched = batch_size is not None or batch_sampler is not None
         fetch = Collation(dataset, batched, collate_fn, feed_list, return_list)
         drops = bool(drop_last)
-        asked = indices(dataset, batch_size, shuffle, drops, sampler, batch_sampler, seed)
+        asked = indices(
+            dataset, batch_size, shuffle, drops, sampler, batch_sampler, seed, num_workers
+        )
         batches = in_processes(
-            fetch, asked, num_workers, timeout, worker_init_fn, persistent_workers, prefetch_factor
+            fetch,
+            asked,
+            num_workers,
+            timeout,
+            worker_init_fn,
+            persistent_workers,
+            prefetch_factor,
+            seed,
         )
         rows = batch_size if collate_fn is None and batch_sampler is None else None
         self._set(Source(batches, "collated", places, beside=True, rows=rows))

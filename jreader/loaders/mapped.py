@@ -20,6 +20,7 @@ from jreader.devices import placeable
 from jreader.feeds import cast, with_mask
 from jreader.feeds.collations import Collated, Collation, check_optional
 from jreader.loaders.groups import Grouping
+from jreader.orders import as_seed
 from jreader.readers import Reader, branches, described, joined, leaves
 from jreader.workers import fetched
 
@@ -34,6 +35,7 @@ def indices(
     sampler: Any,
     batch_sampler: Any,
     seed: Any,
+    num_workers: int,
 ) -> Reader[Any]:
     """A reader of what to collate: lists of indices or of samples; or single ones, unbatched.
 
@@ -44,7 +46,8 @@ def indices(
     check_dataset(_CALL, dataset)
     errors.check_flag(f"shuffle of {_CALL}", shuffle)
     errors.check_flag(f"drop_last of {_CALL}", drop_last)
-    _check_together(dataset, batch_size, shuffle, drop_last, sampler, batch_sampler, seed)
+    ours = None if num_workers else seed  # for what workers draw it has a meaning by itself
+    _check_together(dataset, batch_size, shuffle, drop_last, sampler, batch_sampler, ours)
     if batch_sampler is not None:
         return again(f"batch_sampler of {_CALL}", batch_sampler)
     if batch_size is not None:
@@ -106,6 +109,7 @@ def in_processes(
     worker_init_fn: Callable[[int], object] | None,
     persistent_workers: bool,
     prefetch_factor: int | None,
+    seed: Any,
 ) -> Reader[Any]:
     """A reader of host feeds: what was asked for, collated in order.
 
@@ -135,6 +139,7 @@ def in_processes(
         persistent_workers,
         apart,
         prefetch_factor,
+        None if seed is None or not workers else as_seed(seed, _CALL),
     )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from itertools import count
 from typing import Any, ClassVar, Literal, TypeVar
 
-from jreader._worker.rooms import get_worker_info, informed
+from jreader._worker.rooms import WorkerInfo, get_worker_info, informed
 from jreader.errors import noted
 from jreader.readers import (
     Node,
@@ -22,6 +23,7 @@ from jreader.readers import (
     length,
     start,
 )
+from jreader.workers.globals import Seeding, seed_generators, seeded_items, seeds_itself, words
 from jreader.workers.processes import Processes, multiprocess_reader
 from jreader.workers.submissions import submitted
 from jreader.workers.tasks import Failure, Outcome, Task
@@ -54,6 +56,8 @@ class fetched(Node[T]):
         apart: Whether `reader` is what takes the time: one process reads it, and maps.
         prefetch: How many items are asked of each process ahead; None for 2, and more where they
             take little time.
+        noise: The seed of the global generators of NumPy and Python in the processes; None leaves
+            them as they are.
 
     Raises:
         TimeoutError: An item was waited for longer than that (while iterating).
@@ -68,6 +72,8 @@ class fetched(Node[T]):
     persistent: bool = False
     apart: bool = False
     prefetch: int | None = None
+    noise: int | None = None
+    epoch: int = field(default=0, init=False)
     pool: Processes | None = field(default=None, init=False)
     task: _Fetch | None = field(default=None, init=False)
     gives: ClassVar[str] = "batches"
@@ -79,7 +85,8 @@ class fetched(Node[T]):
         """Finds the processes; they begin when there is something to do."""
         if self.process_num and not self.apart:
             object.__setattr__(self, "pool", Processes(self.process_num))
-            task = _Fetch(self.mapper, self.worker_init_fn, next(_LOADERS))
+            mapper = self.mapper if self.noise is None else Seeding(self.mapper)
+            task = _Fetch(mapper, self.worker_init_fn, next(_LOADERS), self.noise)
             object.__setattr__(self, "task", task)
 
     def start(self, at: Position) -> Pass[T]:
@@ -91,6 +98,8 @@ class fetched(Node[T]):
             ahead_of = (self.prefetch or _AHEAD) * self.process_num
             kept = self.persistent and not self.task.outgrown()
             task = self.task if kept else self.task.anew()
+            if self.noise is not None:
+                up = seeded_items(up, self.noise, self.epoch)
             return self._submitted(self.pool, task, self._timed(up, ahead_of))
         if self.timeout:
             return ahead(self, up, self._mapped, 1, _AHEAD, timeout=self.timeout)
@@ -144,7 +153,7 @@ class fetched(Node[T]):
         """A pass in a process of its own; its position is the one that it has without."""
         here = fetched(self.mapper, self.reader)
         object.__setattr__(here, "made_at", self.made_at)  # for its errors
-        begun = _begun(here, self.mapper, self.worker_init_fn)
+        begun = _begun(here, self.mapper, self.worker_init_fn, self.noise, self.epoch)
         one = multiprocess_reader((begun,), queue_size=self.prefetch or _AHEAD)
         up = one.start(at and (0, ((False, at),)))
         return Pass(up.items, lambda: up.position()[1][0][1], up.close)
@@ -169,9 +178,14 @@ class _Fetch(Task):
     """A task that begins with the user's function, in each process."""
 
     def __init__(
-        self, fn: Callable[[Any], Any], init: Callable[[int], object] | None, number: int
+        self,
+        fn: Callable[[Any], Any],
+        init: Callable[[int], object] | None,
+        number: int,
+        noise: int | None,
     ) -> None:
         super().__init__(fn)
+        self.noise = noise
         self.init: Callable[[int], object] | None = init
         self.number = number  # of the loader: what another one sends is another task, though equal
         self.begun = False
@@ -183,11 +197,13 @@ class _Fetch(Task):
 
     def anew(self) -> _Fetch:
         """The same, to be sent as the function is now."""
-        return _Fetch(self.fn, self.init, self.number)
+        return _Fetch(self.fn, self.init, self.number, self.noise)
 
     def __call__(self, samples: Any) -> Outcome:
         try:
-            _begin(self.fn, None if self.begun else self.init)
+            _tell(self.fn, self.noise)
+            if self.init and not self.begun and _begin(self.init) and self.noise is not None:
+                self.fn.left_alone = True
         except Exception as error:
             return Outcome([Failure(error, None)], 0.0)
         self.begun = True
@@ -198,25 +214,37 @@ class _Fetch(Task):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """As it is: `Processes` sends it once, its arrays through shared memory."""
-        return _Fetch, (self.fn, self.init, self.number)
+        return _Fetch, (self.fn, self.init, self.number, self.noise)
 
 
 def _extent(fn: Callable[[Any], Any]) -> int | None:
     return length(getattr(fn, "dataset", None))  # type: ignore[arg-type]  # it need not be a reader
 
 
-def _begin(fn: Callable[[Any], Any], init: Callable[[int], object] | None) -> None:
-    """Tells the worker of its data set, one of several perhaps, and calls the user's function."""
+@cache
+def _as_begun() -> WorkerInfo | None:
+    """What this process was told when it began, where it is a worker."""
+    return get_worker_info()
+
+
+def _tell(fn: Callable[[Any], Any], noise: int | None) -> None:
+    """Tells the worker of its data set, one of several perhaps, and of its seed."""
+    info = _as_begun()
+    if info is not None:
+        seed = info.seed if noise is None else noise + info.id
+        informed(replace(info, dataset=getattr(fn, "dataset", None), seed=seed))
+
+
+def _begin(init: Callable[[int], object]) -> bool:
+    """Calls the user's function in a worker; whether it seeds the global generators."""
     info = get_worker_info()
     if info is None:
-        return
-    informed(replace(info, dataset=getattr(fn, "dataset", None)))
-    if init is not None:
-        try:
-            init(info.id)
-        except Exception as error:
-            noted(error, f"raised by {described(init)}({info.id}), the worker_init_fn")
-            raise
+        return False
+    try:
+        return seeds_itself(partial(init, info.id))
+    except Exception as error:
+        noted(error, f"raised by {described(init)}({info.id}), the worker_init_fn")
+        raise
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -226,8 +254,14 @@ class _begun(Node[T]):
     reader: Reader[T]
     mapper: Callable[[Any], Any]
     init: Callable[[int], object] | None
+    noise: int | None
+    epoch: int
 
     def start(self, at: Position) -> Pass[T]:
         """That of the reader."""
-        _begin(self.mapper, self.init)
+        _tell(self.mapper, self.noise)
+        if self.noise is not None:
+            seed_generators(words(self.noise, self.epoch))
+        if self.init is not None:
+            _begin(self.init)
         return start(self.reader, at)
