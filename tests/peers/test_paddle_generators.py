@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 
 import jax
 import numpy as np
@@ -56,6 +57,34 @@ def iterable(request):
 
 class TestSampleGenerator:
     """165, 160, 200 and 159 samples in batches of 32, from samples or lists of them."""
+
+    @pytest.mark.parametrize("count", [165, 160, 200, 159])
+    @pytest.mark.parametrize("drop_last", [False, True])
+    @pytest.mark.parametrize("door", ["samples", "sample lists"])
+    def test_feeds_are_the_batches_that_batch_makes(self, count, drop_last, door):
+        reader, feeds = pictures(count), PyReader(FIELDS, capacity=16, use_double_buffer=False)
+        batches = batch(reader, 32, drop_last)
+        if door == "samples":
+            feeds.decorate_sample_generator(reader, 32, drop_last)
+        else:
+            feeds.decorate_sample_list_generator(batches)
+        expected = [np.array([image for image, _ in samples], "float32") for samples in batches()]
+        for _ in range(2):
+            found = list(feeds())
+            assert len(found) == (count // 32 if drop_last else -(-count // 32))
+            for feed, images in zip(found, expected, strict=True):
+                assert np.array_equal(feed["image"], images)
+                assert feed["label"].shape == (len(images), 1)
+
+    @pytest.mark.parametrize("return_list", [True, False])
+    def test_ten_samples_in_a_batch_of_32_are_one_feed_of_ten(self, return_list):
+        feeds = PyReader([data("image", [-1, WIDTH])], capacity=4, return_list=return_list)
+        feeds.decorate_sample_list_generator(
+            batch(lambda: ((image,) for image, _ in pictures(10)()), 32), CPU
+        )
+        for _ in range(2):
+            (feed,) = feeds()
+            assert feed[0 if return_list else "image"].shape == (10, WIDTH)
 
     @differs
     def test_an_epoch_that_is_dropped_whole_is_warned_of(self):
@@ -250,3 +279,41 @@ class TestCalls:
         next(first)
         assert first_values(second) == [*range(5)]
         assert first_values(first) == [*range(1, 5)]
+
+
+@pytest.mark.peers
+@pytest.mark.filterwarnings("ignore")
+class TestTheRealOne:
+    @pytest.fixture(scope="class")
+    def paddle(self):
+        paddle = pytest.importorskip("paddle")
+        paddle.set_device("cpu")
+        return paddle
+
+    @pytest.mark.parametrize("count", [0, 3, 8, 10])
+    @pytest.mark.parametrize("door", ["samples", "samples, kept", "sample lists", "batches"])
+    def test_each_door_gives_the_batches_that_theirs_gives(self, paddle, count, door):
+        def filled(loader, places):
+            if door.startswith("samples"):
+                return loader.set_sample_generator(pictures(count), 4, door == "samples", places)
+            lists = batch(pictures(count), 4)
+            if door == "sample lists":
+                return loader.set_sample_list_generator(lists, places)
+            columns = lambda: map(columned, lists())  # noqa: E731  # a one-line reader
+            return loader.set_batch_generator(columns, places)
+
+        def columned(samples):
+            images, labels = zip(*samples, strict=True)
+            return np.array(images, "float32"), np.array(labels)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            theirs = filled(paddle.base.io.DataLoader.from_generator(capacity=4), paddle.CPUPlace())
+            ours = filled(DataLoader.from_generator(capacity=4), CPU)
+            found, expected = (
+                [[np.asarray(part) for part in feed] for feed in each()] for each in (ours, theirs)
+            )
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert all(map(np.allclose, one, other))
+            assert [part.shape for part in one] == [part.shape for part in other]

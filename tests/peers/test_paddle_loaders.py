@@ -165,6 +165,9 @@ class TestArguments:
         with pytest.raises(TypeError, match="every epoch reads it"):
             DataLoader(range(4), batch_sampler=iter([[0, 1]]))
 
+    def test_the_number_of_workers_can_be_read(self):
+        assert DataLoader(Pictures(), 1, num_workers=2).num_workers == 2
+
     def test_a_distributed_sampler_loads_its_share(self):
         shares = [
             stream(DataLoader(range(10), batch_sampler=DistributedBatchSampler(range(10), 1, 2, r)))

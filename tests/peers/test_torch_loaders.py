@@ -14,7 +14,7 @@ from steps import stream
 
 import jreader
 from jreader import DataLoader, Dataset, IterableDataset, WorkerDied, get_worker_info
-from jreader.datasets import TensorDataset
+from jreader.datasets import SequenceSampler, TensorDataset
 
 differs = pytest.mark.differs
 DATA = np.random.default_rng(0).random((100, 2, 3), "float32")
@@ -105,6 +105,24 @@ class TestArguments:
     def test_what_cannot_be_is_refused(self, options):
         with pytest.raises(ValueError, match="DataLoader"):
             DataLoader(DATASET, **options)
+
+    @pytest.mark.parametrize(
+        "options",
+        [{"shuffle": True}, {"sampler": SequenceSampler(range(20))}, {"batch_sampler": [[3]]}],
+        ids=lambda options: next(iter(options)),
+    )
+    def test_a_stream_takes_no_order(self, options):
+        with pytest.raises(ValueError, match=f"{next(iter(options))} of .* needs indices"):
+            DataLoader(Counting(20), **options)
+
+    @pytest.mark.parametrize(
+        "name", ["batch_size", "sampler", "batch_sampler", "drop_last", "dataset"]
+    )
+    def test_what_a_loader_was_made_of_is_read_and_not_written(self, name):
+        loader = DataLoader(DATASET, 2)
+        assert hasattr(loader, name)
+        with pytest.raises((AttributeError, ValueError), match=name):
+            setattr(loader, name, {})
 
     @differs
     def test_a_loader_has_no_type_parameter(self):

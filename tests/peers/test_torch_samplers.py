@@ -58,6 +58,12 @@ class TestRandomSampler:
         with pytest.raises(TypeError, match="replacement"):
             RandomSampler(HUNDRED, replacement=0)
 
+    @pytest.mark.parametrize("size", [1, 6])
+    def test_a_loader_has_as_many_batches_as_its_sampler_fills(self, size):
+        sampler = RandomSampler(HUNDRED, replacement=True, num_samples=105)
+        loader = DataLoader(HUNDRED, size, sampler=sampler)
+        assert len(loader) == len(list(loader)) == -(-105 // size)
+
 
 class TestSeeds:
     @pytest.mark.parametrize("make", SEEDED.values(), ids=SEEDED)
@@ -80,11 +86,32 @@ class TestSeeds:
 
 class TestLoaders:
     @pytest.mark.parametrize("workers", [0, 2])
+    def test_any_iterable_of_indices_is_a_sampler(self, workers):
+        loader = DataLoader(HUNDRED, 2, sampler=range(2, 12), num_workers=workers)
+        assert len(loader) == 5
+        assert stream(loader) == [[n, n + 1] for n in range(2, 12, 2)]
+
+    @pytest.mark.parametrize("workers", [0, 2])
     def test_any_iterable_of_batches_is_a_batch_sampler(self, workers):
         batches = [tuple(indices) for indices in BATCHES]
         loader = DataLoader(HUNDRED, batch_sampler=batches, num_workers=workers)
         assert len(loader) == 6
         assert stream(loader) == BATCHES
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"sampler": SequenceSampler(HUNDRED), "shuffle": True},
+            {"sampler": SequenceSampler(HUNDRED), "batch_sampler": BATCHES},
+            {"batch_sampler": BATCHES, "batch_size": 11},
+            {"batch_sampler": BATCHES, "shuffle": True},
+            {"batch_sampler": BATCHES, "drop_last": True},
+        ],
+        ids=" and ".join,
+    )
+    def test_two_ways_to_say_the_order_are_refused(self, options):
+        with pytest.raises(ValueError, match="sampler"):
+            DataLoader(HUNDRED, **options)
 
 
 class TestDistributed:
@@ -121,6 +148,11 @@ class TestTheRealOnes:
         ours = BatchSampler(SequenceSampler(range(n)), 32, drop_last)
         theirs = data.BatchSampler(data.SequentialSampler(range(n)), 32, drop_last)
         assert (list(ours), len(ours)) == (list(theirs), len(theirs))
+
+    def test_their_samplers_load_our_data_sets(self, data):
+        sampler = data.SubsetRandomSampler([3, 5, 7])
+        feeds = stream(DataLoader(HUNDRED, 2, sampler=sampler))
+        assert sorted(chain.from_iterable(feeds)) == [3, 5, 7]
 
     @pytest.mark.parametrize("arguments", [(-1,), (0,), (2.5,), (True,), (5, "yes")])
     def test_what_they_refuse_is_refused(self, data, arguments):
