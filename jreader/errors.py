@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+import os
 import warnings
 from contextlib import suppress
 from numbers import Real
@@ -142,6 +143,17 @@ def check_number(call: str, value: object, least: int = 0) -> int:
     if number < least:
         raise ValueError(needed)
     return number
+
+
+def tell_of_many(number: int, kind: str, each: int) -> None:
+    """Warns of more workers than this machine has any use for: some `each` for a core."""
+    cores = os.cpu_count() or 1
+    most = each * max(cores, 8)
+    if number > most:
+        warn(
+            f"{number} {kind} on a machine of {cores} cores: more than some {most} only take "
+            f"memory, and time to begin. Give as many as it has cores, or a few for each."
+        )
 
 
 def check_flag(call: str, value: object) -> bool:

@@ -43,6 +43,9 @@ from jreader import (
 from jreader.datasets import Sampler
 from jreader.readers import length, start
 
+# random filters of few samples do so, and it is told
+pytestmark = pytest.mark.filterwarnings("ignore:.* left none of the samples")
+
 plans = recipes()
 seeded = plans.filter(lambda recipe: recipe.seeded)
 with_processes = st.one_of(

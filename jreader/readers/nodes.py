@@ -293,8 +293,28 @@ def _replayed(reader: Reader[T], done: int) -> Pass[T]:
             f"position of a pass over it, or start at the beginning (at=None)."
         )
     source, close = opened(reader)
-    items, count = counted(chain(_skipped(reader, source, done), source) if done else source, done)
+    owner = reader.__self__ if getattr(reader, "__name__", "") == "__iter__" else reader  # type: ignore[attr-defined]  # a method's
+    said = length(owner)
+    parts: list[Iterator[T]] = [_skipped(reader, source, done)] if done else []
+    parts.append(source)
+    if said is not None:
+        parts.append(_judged(owner, said, place_of_caller(), lambda: count()))  # noqa: PLW0108  # below
+    items, count = counted(chain(*parts) if len(parts) > 1 else source, done)
     return Pass(items, count, close)
+
+
+def _judged(
+    reader: Reader[Any], said: int, place: str, count: Callable[[], int]
+) -> Iterator[NoReturn]:
+    """Comes after the last sample, and tells of a length that is not their number."""
+    if count() != said:
+        warn(
+            f"{described(reader)} says that it has {said} samples, and gave {count()} in this "
+            f"pass: len(loader), shuffles of the whole and the steps of an epoch follow what it "
+            f"says. Mend its __len__, or leave it out.",
+            place,
+        )
+    yield from ()
 
 
 def _skipped(reader: Reader[T], source: Iterator[T], done: int) -> Iterator[NoReturn]:

@@ -13,6 +13,8 @@ from jreader.readers import Node, Pass, Position, Reader, explain, length, looku
 T = TypeVar("T")
 S = TypeVar("S")
 
+_NONE: Any = object()
+
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class map_readers(Node[T]):
@@ -110,18 +112,26 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
     def start(self, at: Position) -> Pass[T]:
         """The position of `reader`."""
         up = start(self.reader, at)
-        return Pass(self._kept(up.items), up.position, up.close)
+        return Pass(self._kept(up.items, resumed=at is not None), up.position, up.close)
 
-    def _kept(self, samples: Iterator[T]) -> Iterator[T]:
-        fn = self.fn
-        for sample in samples:
+    def _kept(self, samples: Iterator[T], *, resumed: bool) -> Iterator[T]:
+        fn, kept = self.fn, resumed
+        sample: Any = _NONE
+        for sample in samples:  # looked at when there is no other
             try:
                 if not fn(sample):
                     continue
             except Exception as error:
                 explain(error, self, fn, sample)
                 raise
+            kept = True
             yield sample
+        if not kept and sample is not _NONE:
+            errors.warn(
+                f"{self!r} left none of the samples of this pass: its function is true for those "
+                f"that are kept.",
+                self.made_at,
+            )
 
 
 @dataclass(frozen=True, eq=False, repr=False)

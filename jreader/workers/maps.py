@@ -140,6 +140,8 @@ class map_samples(Node[T]):
             "max_errors": errors.check_number(f"max_errors of {call}", max_errors),
         }
         _check_engine(workers, processes, executor)
+        if executor is None:
+            errors.tell_of_many(workers, "threads", each=64)
         given["pool"] = Processes(processes) if processes else None
         for name, value in given.items():
             object.__setattr__(self, name, value)

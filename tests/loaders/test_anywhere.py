@@ -6,11 +6,15 @@ from itertools import islice
 
 import jax
 import numpy as np
+import pytest
 from graphs import number, recipes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jreader import ComposeNotAligned, Pipeline, ShortEpoch, epochs, firstn, map_samples
+
+# random filters of few samples do so, and it is told
+pytestmark = pytest.mark.filterwarnings("ignore:.* left none of the samples")
 
 MOST = 24
 DEVICES = jax.devices()

@@ -52,6 +52,7 @@ class Processes(Executor):
             raise NotImplementedError(
                 "worker processes do not run on Windows: use threads there (workers=n)."
             )
+        errors.tell_of_many(self.workers, "worker processes", each=4)
         self.init = init
         self._crew: Crew | None = None
         self._release: Callable[[], object] | None = None

@@ -106,6 +106,7 @@ class xmap_readers(Node[T]):
         for name in ("process_num", "buffer_size"):
             number = errors.check_number(f"{name} of {call}", getattr(self, name), 1)
             object.__setattr__(self, name, number)
+        errors.tell_of_many(self.process_num, "threads", each=64)
         object.__setattr__(self, "order", bool(self.order))
 
     def start(self, at: Position) -> Pass[T]:
