@@ -150,7 +150,7 @@ class Agreement:
             ReaderError: Another process has begun the same step with another plan, or elsewhere.
         """
         self._board, self._timeout, self._turn = board, timeout, board.turn()
-        skips = [f"skip_steps=range({low}, {high})" for low, high in cursor["skipped"]]
+        skips = [f"skip_steps=range({low}, {high})" for low, high, _ in cursor["skipped"]]
         self._lines = [*cursor["plan"]["ops"], *about, *skips]
         place = cursor["position"] if cursor["samples"] else None
         plan = text_hash(self._lines, place)

@@ -79,24 +79,40 @@ class Trail:
         self.samples += count
 
 
-def skipping(cursor: Cursor, steps: Any) -> Cursor:
+def skipping(cursor: Cursor, steps: Any, size: int) -> Cursor:
     """The cursor, with some more steps that are left out.
 
-    >>> skipping(beginning(0), range(3, 5))["skipped"]
-    [[3, 5]]
+    >>> skipping(beginning(0), range(3, 5), size=64)["skipped"]
+    [[3, 5, 64]]
+
+    Args:
+        cursor: A cursor.
+        steps: A range of steps; None for no more.
+        size: How many samples a step has here; 0 where steps are what is counted.
 
     Raises:
         TypeError: `steps` is no range of steps, one by one.
+        NotResumable: The cursor leaves out steps to come that were of another size.
     """
-    if steps is None:
-        return cursor
-    if not isinstance(steps, range) or steps.step != 1 or steps.start < 0:
-        raise TypeError(
-            f"skip_steps needs a range of steps to leave out, as range(300, 310), not {steps!r}."
-        )
-    added = [[steps.start, steps.stop]] if steps else []
-    known = [part for part in cursor["skipped"] if part not in added]
-    return {**cursor, "skipped": sorted(known + added)}
+    known = cursor["skipped"]
+    if steps is not None:
+        if not isinstance(steps, range) or steps.step != 1 or steps.start < 0:
+            raise TypeError(
+                f"skip_steps needs a range of steps to leave out, as range(300, 310), not "
+                f"{steps!r}."
+            )
+        added = [[steps.start, steps.stop, size]] if steps else []
+        behind = [part for part in known if part[1] <= cursor["step"] or part[2] == size]
+        known = sorted([part for part in behind if part not in added] + added)
+    for low, high, before in known:
+        if high > cursor["step"] and before != size:
+            raise NotResumable(
+                f"this cursor leaves out the steps from {low} to {high - 1}, of {before} samples "
+                f"each, and here steps have {size}: those would be other samples. Resume with the "
+                f"sizes of that run; or give skip_steps= anew, in steps of this loader (range(0) "
+                f"for none), which takes their place."
+            )
+    return {**cursor, "skipped": known}
 
 
 def sealed(cursor: Cursor) -> Cursor:
@@ -191,7 +207,7 @@ def _is_number(part: Any) -> bool:
 
 
 def _is_span(part: Any) -> bool:
-    return isinstance(part, (list, tuple)) and len(part) == 2 and all(map(_is_number, part))
+    return isinstance(part, (list, tuple)) and len(part) == 3 and all(map(_is_number, part))
 
 
 _TOLD = {

@@ -25,7 +25,16 @@ from jreader.loaders.passes import SKIPPED, FeedPass, Place
 from jreader.loaders.pictures import picture
 from jreader.loaders.records import Samples, samples_of
 from jreader.loaders.residents import Resident
-from jreader.loaders.sources import Kept, Source, feeds_of, foresee, hosted, steps_done, turned
+from jreader.loaders.sources import (
+    Kept,
+    Source,
+    feeds_of,
+    foresee,
+    hosted,
+    step_size,
+    steps_done,
+    turned,
+)
 from jreader.loaders.stages import Stages
 from jreader.loaders.starts import found
 from jreader.readers import Cursor, Pass, Plan, fingerprint, itself, leaves, length, rebuilt
@@ -140,7 +149,7 @@ class Feeding:
         self.next_epoch = cursor["epoch"] + 1
         if cursor["plan"]["ops"]:
             check_plan(cursor["plan"], self._plan())
-        feeds = self._pass(cursor)
+        feeds = self._pass(self._skipping(cursor))
         self._going = self._place
         return feeds
 
@@ -182,7 +191,7 @@ class Feeding:
                 f"the cursor is of epoch {cursor['epoch']}, not {number}: use "
                 f"loader.epoch({cursor['epoch']}, at=cursor), or loader.steps(at=cursor)"
             )
-        return self._pass(skipping(cursor, skip_steps), None, begun, epoch=number)
+        return self._pass(self._skipping(cursor, skip_steps), None, begun, epoch=number)
 
     def steps(
         self,
@@ -202,7 +211,13 @@ class Feeding:
         limit = None if n is None else errors.check_number("loader.steps(n)", n)
         begun = errors.check_number("start of loader.steps(n)", start)
         cursor = self._first(0, at, begun)
-        return self._pass(skipping(cursor, skip_steps), limit, begun, epoch=0, endless=True)
+        return self._pass(self._skipping(cursor, skip_steps), limit, begun, epoch=0, endless=True)
+
+    def _skipping(self, cursor: Cursor, steps: range | None = None) -> Cursor:
+        """The cursor with steps that are left out; refused where they would be other ones here."""
+        if steps is None and not cursor["skipped"]:
+            return cursor
+        return skipping(cursor, steps, step_size(*self._grouping()))
 
     def _first(self, epoch: int, at: Cursor | None, start: int) -> Cursor:
         """Where a pass begins."""
@@ -293,7 +308,9 @@ class Feeding:
         """Has the next `iter(loader)` go on where a cursor says."""
         self._resumed = self._checked(state) if self._source else checked(state)
         if self._source:
-            self._resumed = self._named(self._resumed)  # whoever was warned, is not warned again
+            self._resumed = self._skipping(
+                self._named(self._resumed)
+            )  # whoever was warned, is not warned again
         self._place = Place(self._resumed)
         self.next_epoch = self._resumed["epoch"]
 

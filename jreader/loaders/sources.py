@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import numpy as np
 
 from jreader.batches import as_batch, batch, declared, sized
 from jreader.devices import Placement, places_placement, sharding_placement
-from jreader.errors import NotResumable, ShortEpoch
+from jreader.errors import NotResumable, ShortEpoch, warn
 from jreader.loaders.cursors import Trail
 from jreader.loaders.ends import Ends
 from jreader.loaders.groups import Grouping, Kind
@@ -64,12 +63,12 @@ class Lost:
             return
         some = f"{self.batches} batch{'es' * (self.batches > 1)} ({self.samples} samples)"
         start = "this epoch is empty: " if empty else f"epoch {epoch}: "
-        warnings.warn(
+        warn(
             f"{start}{some if self.batches else 'all'} left out, since they make no whole feed of "
             f"equal parts. last='pad' (or drop_last=False) fills them up with zeros, under a mask; "
             f"drop_last=True leaves them out without this warning; and so none are left out, use a "
             f"smaller batch size or fewer places.",
-            stacklevel=3,
+            getattr(source.batches, "made_at", ""),
         )
 
 
@@ -277,6 +276,11 @@ def steps_done(cursor: Cursor) -> int:
     return position[3] if whole and isinstance(position[3], int) else 0
 
 
+def step_size(source: Source, grouping: Grouping) -> int:
+    """How many samples a step has; 0 where places are not counted in samples."""
+    return (_size(source) or 0) * grouping.batches
+
+
 def turned(position: Position, ends: Ends) -> Position:
     """The position of the next epoch, at the end of one: a stream goes on, where it is cut."""
     return (*position[:3], 0) if ends.onward and position else None
@@ -336,7 +340,7 @@ def left_out(cursor: Cursor) -> Iterator[bool]:
     spans, step = cursor["skipped"], cursor["step"]
     if not spans:
         return repeat(False)  # noqa: FBT003  # what is repeated
-    return (any(low <= each < high for low, high, *_ in spans) for each in count(step))
+    return (any(low <= each < high for low, high, _ in spans) for each in count(step))
 
 
 def _short(reader: Reader[Any]) -> bool:

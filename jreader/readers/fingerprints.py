@@ -37,7 +37,7 @@ class Cursor(TypedDict):
         samples: How many samples of the epoch lie before.
         position: Where the source is.
         digest: A hash of the places that were handed over, in their order (`loaders/cursors.py`).
-        skipped: The steps that are left out, as [from, up to].
+        skipped: The steps that are left out, as [from, up to, samples of a step].
         plan: What orders and counts samples (`readers/fingerprints.py`).
         format: The version of this dict.
         stream_version: That of the orders (`orders.STREAM_VERSION`).

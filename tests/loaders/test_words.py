@@ -221,7 +221,11 @@ class TestABeginning:
             (plan("a", "b"), plan("a", "c"), r"line 2 is b; here it is c\. .*seeds"),
             (plan("a", "b"), plan("a"), "line 2 is b; here it is no line"),
             ({"about": ["drop"]}, {"about": ["pad"]}, "line 1 is drop; here it is pad"),
-            ({"skipped": [[3, 5]]}, {}, r"line 1 is skip_steps=range\(3, 5\); here it is no line"),
+            (
+                {"skipped": [[3, 5, 8]]},
+                {},
+                r"line 1 is skip_steps=range\(3, 5\); here it is no line",
+            ),
         ],
     )
     def test_with_another_plan_is_refused(self, board, before, here, line):
