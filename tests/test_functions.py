@@ -94,6 +94,15 @@ def test_rows_of_sharded_data_are_found_too():
     equal(jax.jit(batch_at)(held, 0, 1), list(digits().load())[1])
 
 
+def test_columns_keep_their_names_where_jax_sorts_them():
+    shared, first, second = np.arange(5) * 10, np.arange(5), np.arange(5, 10)
+    both = jreader.chain(arrays(z=shared, a=first), arrays(z=shared, a=second))
+    pipeline = Pipeline(both).shuffle(seed=0).batch(5)
+    held, batch_at = jreader.as_function(pipeline)
+    for step, feed in enumerate(pipeline.load(last="drop")):
+        equal(jax.jit(batch_at)(held, 0, step), feed)
+
+
 def test_functions_of_batches_are_traced():
     pipeline = digits().map_batches(lambda columns: (columns[0] * 2.0, columns[1] + 1))
     held, batch_at = jreader.as_function(pipeline)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import tracemalloc
 
+import jax
 import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
-from jreader import arrays, batch, chain, shuffle
+from jreader import FeedMismatch, Pipeline, arrays, as_function, batch, chain, data, shuffle
 from jreader.readers import indexed
 
 COUNT = 40
@@ -167,3 +168,62 @@ def test_no_batch_copies_a_column_whole(layout, chained):
     finally:
         tracemalloc.stop()
     assert most < column.nbytes / 20
+
+
+TOKENS = np.arange(3_000, dtype=np.int64) * 7 % 1_000
+FRAMES = np.arange(600.0, dtype=np.float32).reshape(100, 6)
+WINDOWS = {
+    "sliding": sliding_window_view(TOKENS, 500),
+    "backwards": sliding_window_view(TOKENS, 500)[::-1, ::-1],
+    "every third": sliding_window_view(TOKENS, 500)[::3],
+    "of rows": sliding_window_view(FRAMES, (20, 6)).reshape(81, 20, 6),
+    "of rows and columns": sliding_window_view(FRAMES, (20, 3)),
+    "one row for all": np.broadcast_to(FRAMES[0], (500, 6)),
+}
+
+
+class TestOnDevices:
+    """Windows lie on the devices as the array below them."""
+
+    def pipeline(self, column):
+        return Pipeline(arrays(x=column, n=np.arange(len(column)))).shuffle(seed=0).batch(8)
+
+    @pytest.mark.parametrize("name", WINDOWS)
+    def test_what_overlaps_is_gathered_from_what_lies_below(self, name):
+        column = WINDOWS[name]
+        placed, batch_at = as_function(self.pipeline(column))
+        assert placed["x"].nbytes < column.nbytes / 8 or name == "of rows"
+        feeds = list(self.pipeline(column).load(last="drop"))
+        assert len(batch_at) == len(feeds)
+        for step in range(len(feeds)):
+            traced = jax.jit(batch_at)(placed, 0, step)
+            for field, expected in feeds[step].items():
+                assert traced[field].dtype == expected.dtype
+                np.testing.assert_array_equal(traced[field], expected)
+
+    @pytest.mark.parametrize("name", WINDOWS)
+    def test_a_resident_loader_feeds_them(self, name):
+        pipeline = self.pipeline(WINDOWS[name])
+        for target in (None, jax.sharding.Mesh(jax.local_devices()[:2], "data")):
+            resident = pipeline.load(resident=True, sharding=target, last="drop")
+            for feed, expected in zip(resident, pipeline.load(last="drop"), strict=True):
+                np.testing.assert_array_equal(feed["x"], expected["x"])
+
+    def test_values_are_looked_at_before(self):
+        wide = sliding_window_view(TOKENS + 2**40, 500)
+        with pytest.raises(FeedMismatch, match="int32 cannot hold"):
+            as_function(self.pipeline(wide))
+        with pytest.raises(FeedMismatch, match="uint8 cannot hold"):
+            as_function(
+                self.pipeline(WINDOWS["sliding"]),
+                [data("x", [None, 500], "uint8"), data("n", [None], "int32")],
+            )
+
+    def test_what_has_to_be_written_row_by_row_is_told(self):
+        windows = sliding_window_view(np.arange(40_000, dtype=np.float32), 2_000)[:16_000]
+        mesh = jax.sharding.Mesh(jax.local_devices()[:2], "data")
+        pipeline = Pipeline(arrays(windows)).batch(8)
+        with pytest.warns(UserWarning, match="its rows overlap"):
+            placed, batch_at = as_function(pipeline, sharding=mesh)
+        assert placed.shape == windows.shape
+        np.testing.assert_array_equal(jax.jit(batch_at)(placed, 0, 3), windows[24:32])

@@ -21,11 +21,11 @@ from typing import Any
 
 import cloudpickle
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from jreader._worker.captures import draws, held_as, moving
 from jreader.errors import ReaderError, warn
 from jreader.readers import described
+from jreader.readers.overlaps import below
 from jreader.staging import Array
 
 NUMBER = struct.Struct("<Q")
@@ -159,10 +159,10 @@ class Sender(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         if self.function is not None:
             self.latest = obj
             self._check_still(obj)
-        if type(obj) is np.ndarray and not obj.flags.forc and not obj.dtype.hasobject:
-            low, high = np.lib.array_utils.byte_bounds(obj)
-            if high - low < obj.nbytes:
-                return _strided, _stored(obj, low, high)
+        if type(obj) is np.ndarray and (found := below(obj)):
+            stored, offset = found
+            layout = obj.dtype, obj.shape, offset, obj.strides, obj.flags.writeable
+            return _strided, (stored, *layout)
         return super().reducer_override(obj)
 
     def _check_still(self, obj: Any) -> None:
@@ -175,16 +175,6 @@ class Sender(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             )
         if draws(obj):
             self.drawing = obj
-
-
-def _stored(array: Array, low: int, high: int) -> tuple[Any, ...]:
-    """The bytes that an array lies over, and how it does."""
-    address = array.__array_interface__["data"][0]
-    lowest = tuple(0 if stride >= 0 else -1 for stride in array.strides)
-    first = array[tuple(slice(at, at + 1 or None) for at in lowest)].view(np.uint8)
-    stored = as_strided(first.reshape(-1), (high - low,), (1,), writeable=False)
-    where = address - low, array.strides, array.flags.writeable
-    return stored, array.dtype, array.shape, *where
 
 
 def _strided(

@@ -15,15 +15,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Sharding
 
 from jreader.batches import as_batch, map_batches
 from jreader.devices import Placement, sharding_placement
-from jreader.errors import ShortEpoch
+from jreader.errors import ShortEpoch, warn
 from jreader.feeds import FeedList, Feeds, cast, with_mask
 from jreader.loaders.ends import Ends, Last
+from jreader.loaders.windows import Windows, stored
 from jreader.readers import (
     Reader,
     at_epoch,
+    branches,
     described,
     indexed,
     leaves,
@@ -32,10 +35,12 @@ from jreader.readers import (
     rebuilt,
 )
 from jreader.readers.nodes import rewritten
+from jreader.readers.overlaps import below
 from jreader.readers.planes import ENDLESS
 
 _CALL = "as_function(pipeline)"
 _LONGEST = 1 << 31
+_LOOKED_AT = 1 << 26  # bytes whose values are looked at in one go
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +54,7 @@ class BatchAt:
         feeds: Names, shapes and dtypes.
         masked: Whether feeds carry a mask, and a short last one is padded.
         samples: How many samples of an epoch make feeds.
+        windows: For each column how its rows overlap, or None.
     """
 
     reader: Reader[Any]
@@ -57,6 +63,7 @@ class BatchAt:
     feeds: Feeds
     masked: bool
     samples: int
+    windows: tuple[Windows | None, ...]
 
     def __call__(self, data: Any, epoch: Any, step: Any, seed: Any = None) -> Any:
         """The feed of a step.
@@ -84,11 +91,8 @@ class BatchAt:
         places = jnp.asarray(first) + jnp.arange(self.batch_size)
         there = places < self.samples
         rows = plane.route(jnp.where(there, places, 0) if self.masked else places)
-        parts = [
-            column.at[row].get(mode="promise_in_bounds")
-            for column, row in zip(leaves(data), rows, strict=True)
-        ]
-        columns = rebuilt(data, iter(parts))
+        parts = map(_gathered, _in_order(plane.columns, data), rows, self.windows)
+        columns = rebuilt(plane.columns, parts)
         if self.masked:
             columns = map_tree(partial(_or_zeros, there), columns)
         for fn in self.functions:
@@ -188,11 +192,14 @@ def as_function(
     masked = ends.last == "pad"
     placement = sharding_placement(sharding)
     feeds = Feeds(feed_list, placement.canonical)
-    whole = map_tree(lambda column: _whole(column, placement), plane.columns)
+    columns = [_stored(column, placement) for column in leaves(plane.columns)]
+    whole = rebuilt(plane.columns, (array for array, _ in columns))
+    windows = tuple(each for _, each in columns)
     if not functions and plane.length:
-        _check_values(feeds, whole)
+        rows = (array if each is None else each.over(array) for array, each in columns)
+        _check_values(feeds, rebuilt(plane.columns, rows))
     samples = plane.length if masked and not op.drop_last else plane.length - rest
-    batch_at = BatchAt(op.reader, op.batch_size, tuple(functions), feeds, masked, samples)
+    batch_at = BatchAt(op.reader, op.batch_size, tuple(functions), feeds, masked, samples, windows)
     return placement.put(whole), batch_at
 
 
@@ -203,17 +210,44 @@ def _or_zeros(there: Any, rows: Any) -> Any:
 def _check_values(feeds: Feeds, whole: Any) -> None:
     """Refuses, here and once, what a trace could not look at; columns may differ in length."""
     lengths = list(map(len, leaves(whole)))
-    each = min(lengths)
+    few = [_LOOKED_AT * len(each) // each.nbytes + 1 for each in leaves(whole) if below(each)]
+    each = min(lengths + few)
     for low in range(0, max(lengths), each):
         part = [column[min(low, len(column) - each) :][:each] for column in leaves(whole)]
         feeds.from_arrays(rebuilt(whole, iter(part)))
 
 
-def _whole(column: Any, placement: Placement) -> np.ndarray[Any, Any]:
+def _in_order(columns: Any, data: Any) -> list[Any]:
+    """The leaves of the data in the order of the columns: jax sorts the keys of dicts."""
+    parts, placed = branches(columns), branches(data)
+    if parts is None or placed is None:
+        return [data]
+    return [leaf for key, part in parts.items() for leaf in _in_order(part, placed[key])]
+
+
+def _gathered(column: Any, rows: Any, windows: Windows | None) -> Any:
+    """Those rows of a column on a device."""
+    if windows is not None:
+        return windows.rows(column, rows)
+    return column.at[rows].get(mode="promise_in_bounds")
+
+
+def _stored(column: Any, placement: Placement) -> tuple[np.ndarray[Any, Any], Windows | None]:
+    """A column as it goes to the devices; rows that overlap go as what lies below, if they can."""
     if not hasattr(column, "__array__"):
         raise ValueError(
             f"{_CALL} needs columns that fit on a device as a whole, and {described(column)} makes "
             f"its rows when they are asked for: use .load(...)."
         )
-    array = np.asarray(column)
-    return cast(array, placement.canonical(array.dtype.newbyteorder("=")), "a column")
+    target = placement.target
+    split = isinstance(target, Sharding) and not target.is_fully_replicated
+    found = stored(column) if isinstance(column, np.ndarray) and not split else None
+    array, windows = found or (np.asarray(column), None)
+    overlapping = [part for part in getattr(column, "parts", [column]) if below(part)]
+    if windows is None and overlapping and array.nbytes >= _LOOKED_AT:
+        warn(
+            f"{_CALL} puts {described(array)} on the devices row by row, {array.nbytes:,} bytes, "
+            f"although its rows overlap: use .load(...), or gather them from the array below, "
+            f"with arrays of where they begin and .map_batches(fn)."
+        )
+    return cast(array, placement.canonical(array.dtype.newbyteorder("=")), "a column"), windows

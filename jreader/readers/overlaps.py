@@ -1,0 +1,26 @@
+"""Arrays whose rows overlap, as sliding windows do: what lies below is all that there is."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from jreader.staging import Array
+
+
+def below(array: Array) -> tuple[Array, int] | None:
+    """The bytes that an array lies over, and where among them it begins; None if it is no larger.
+
+    >>> windows = np.lib.stride_tricks.sliding_window_view(np.arange(9, dtype=np.uint8), 4)
+    >>> below(windows), below(np.zeros((3, 4)).T)
+    ((array([0, 1, 2, 3, 4, 5, 6, 7, 8], dtype=uint8), 0), None)
+    """
+    if array.flags.forc or array.dtype.hasobject:
+        return None
+    low, high = np.lib.array_utils.byte_bounds(array)
+    if high - low >= array.nbytes:
+        return None
+    lowest = tuple(0 if stride >= 0 else -1 for stride in array.strides)
+    first = array[tuple(slice(at, at + 1 or None) for at in lowest)].view(np.uint8).reshape(-1)
+    stored = as_strided(first, (high - low,), (1,), writeable=False)
+    return stored, array.__array_interface__["data"][0] - low
