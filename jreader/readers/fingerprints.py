@@ -17,7 +17,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from jreader.readers.identities import hashed, identity, sampled, text_hash
-from jreader.readers.nodes import Node, Reader, inputs, length, seeded
+from jreader.readers.nodes import Node, Reader, arguments, inputs, length, own_pass, seeded
 from jreader.readers.passes import Position
 from jreader.readers.planes import ENDLESS, indexed
 from jreader.readers.trees import branches
@@ -116,8 +116,10 @@ def _lines(
     plane = None if placed else indexed(drawn)
     ups = list(inputs(reader))
     alone = len(ups) < 2
-    shown = reader.planned == "always" or not alone or (reader.planned == "counted" and counted)
-    counts = counted or reader.planned == "always"
+    own = own_pass(reader) is not None  # of a subclass: it may order and count as it likes
+    shown = own or reader.planned == "always" or not alone
+    shown = shown or (reader.planned == "counted" and counted)
+    counts = own or counted or reader.planned == "always"
     below = zip(inputs(drawn), ups, strict=True)  # type: ignore[arg-type]  # a Node, as `reader` is
     for drawn_up, up in below:
         yield from _lines(drawn_up, up, counted=counts, placed=placed or plane is not None)
@@ -126,7 +128,8 @@ def _lines(
             if hasattr(part, "indices"):
                 yield f"{type(part).__name__}(indices={_ordering(part.indices)})"
     if shown:
-        yield _line(reader, () if alone else (f"{len(ups)} readers",))
+        several = () if alone else (f"{len(ups)} readers",)
+        yield _line(reader, (f"{length(reader)} samples", *several) if own else several)
     if plane is not None:
         end = "no end" if plane.length >= ENDLESS else plane.length
         yield f"found by place: {'as many as steps need' if plane.elastic else end}"
@@ -214,6 +217,8 @@ def _functions(reader: Reader[Any]) -> Iterator[str]:
         return
     for up in inputs(reader):
         yield from _functions(up)
+    if own_pass(reader) is not None:
+        yield hashed(reader)  # with all that it keeps
     rows = _holds_rows(reader)
     for _, value in _arguments(reader):
         objects = not rows and reader.planned != "never" and not _is_shown(value)
@@ -242,11 +247,10 @@ def _parts(value: Any) -> Iterator[Any]:
 
 def _arguments(node: Node[Any]) -> Iterator[tuple[str, Any]]:
     """What was given to an op, but for readers, and what neither orders nor counts."""
-    for field in fields(node):  # type: ignore[arg-type]  # every op is a dataclass
-        value = getattr(node, field.name)
-        readers = field.name in ("reader", "readers") or isinstance(value, Node)
-        if field.init and not readers and field.name not in node.unplanned:
-            yield field.name, value
+    for name, value in arguments(node):
+        readers = name in ("reader", "readers") or isinstance(value, Node)
+        if not readers and name not in node.unplanned:
+            yield name, value
 
 
 def _is_function(value: object) -> bool:

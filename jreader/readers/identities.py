@@ -17,7 +17,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from enum import Enum
 from hashlib import blake2b
 from pathlib import Path
@@ -271,7 +271,7 @@ def _file(kind: type) -> str | None:
 
 def _state(value: Any) -> dict[str, Any]:
     """The attributes of an object; of a data class, what it was made of."""
-    if is_dataclass(value):
+    if "__dataclass_fields__" in vars(type(value)):
         return {each.name: getattr(value, each.name) for each in fields(value) if each.init}
     if type(value).__module__.partition(".")[0] == "jreader":
         return {}  # a loader, say, and all that it holds
@@ -281,7 +281,8 @@ def _state(value: Any) -> dict[str, Any]:
         for name in (kind.__dict__.get("__slots__") or ())
         if name not in _UNKEPT and hasattr(value, name)
     }
-    return {**slots, **getattr(value, "__dict__", {})}
+    kept = getattr(value, "__dict__", {})
+    return {**slots, **{name: part for name, part in kept.items() if name != "made_at"}}
 
 
 @functools.lru_cache(1024)

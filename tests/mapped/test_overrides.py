@@ -10,7 +10,7 @@ import pytest
 from steps import stream
 
 import jreader
-from jreader import DataLoader, Dataset, Pipeline, at_epoch
+from jreader import DataLoader, Dataset, NotResumable, Pipeline, at_epoch
 from jreader.datasets import (
     BatchSampler,
     ComposeDataset,
@@ -305,6 +305,25 @@ class TestWithoutSuper:
         again = DataLoader(range(5), batch_sampler=Own(range(5), 2))
         assert stream(again.epoch(1, at=cursor)) == [[2, 3], [4]]
         assert Own(range(5), 2)
+
+    def test_a_cursor_knows_how_many_they_give_and_what_they_keep(self):
+        class Weighted(FromPaddle):
+            def __init__(self, n, weight):
+                super().__init__(range(n))
+                self.weight = weight
+
+        def loader(n, weight):
+            sampler = BatchSampler(sampler=Weighted(n, weight), batch_size=2)
+            return DataLoader(range(9), batch_sampler=sampler)
+
+        feeds = iter(loader(6, 1))
+        next(feeds)
+        cursor = json.loads(json.dumps(feeds.cursor))
+        assert stream(loader(6, 1).epoch(0, at=cursor)) == [[2, 3], [4, 5]]
+        with pytest.raises(NotResumable, match=r"Weighted\(6 samples.*Weighted\(8 samples"):
+            loader(8, 1).epoch(0, at=cursor)
+        with pytest.warns(UserWarning, match="Weighted"):
+            loader(6, 2).epoch(0, at=cursor).close()
 
     def test_what_they_keep_stays_in_every_epoch_and_is_theirs(self):
         class Counting(FromPaddle):
