@@ -95,6 +95,14 @@ class TestLengths:
         dataset.append(np.ones(4))
         assert len(loader) == len(list(loader)) == 5
 
+    def test_a_stream_that_says_too_short_a_length_is_warned_of(self):
+        class Lying(Counting):
+            def __len__(self):
+                return 5
+
+        with pytest.warns(UserWarning, match="5"):
+            assert len(stream(DataLoader(Lying(20), 1))) == 20
+
 
 class TestArguments:
     @pytest.mark.parametrize(
@@ -123,6 +131,10 @@ class TestArguments:
         assert hasattr(loader, name)
         with pytest.raises((AttributeError, ValueError), match=name):
             setattr(loader, name, {})
+
+    def test_a_thousand_workers_are_warned_of(self):
+        with pytest.warns(UserWarning, match="1000"):
+            DataLoader(DATASET, 2, num_workers=1000)
 
     @differs
     def test_a_loader_has_no_type_parameter(self):
@@ -218,6 +230,37 @@ class TestWorkers:
             )
 
         assert stream(DataLoader([1, 2], 2, num_workers=1, worker_init_fn=begin)) == [[1, 2]]
+
+    def test_their_seeds_differ_and_follow_that_of_the_loader(self):
+        class Seeds(Dataset):
+            def __getitem__(self, index):
+                info = get_worker_info()
+                return info.id, info.seed
+
+            def __len__(self):
+                return 16
+
+        def told(seed):
+            loader = DataLoader(Seeds(), 1, shuffle=True, seed=seed, num_workers=2)
+            return {(number, own) for (number,), (own,) in stream(loader)}
+
+        together = told(42) | told(42)
+        seeds = dict(together)
+        assert len(together) == len(seeds) == len(set(seeds.values()))
+        assert not together & told(4200)
+
+    @differs
+    def test_what_they_draw_follows_the_seed_for_any_number_of_them(self):
+        class Noisy(Dataset):
+            def __getitem__(self, index):
+                return np.random.rand()  # noqa: NPY002  # what users call
+
+            def __len__(self):
+                return 8
+
+        drawn = [stream(DataLoader(Noisy(), 2, seed=7, num_workers=count)) for count in (1, 2)]
+        assert drawn[0] == drawn[1]
+        assert len(set(np.ravel(drawn[0]))) == 8
 
     def test_what_worker_init_fn_sets_holds_in_a_stream(self):
         (expected, *_) = os.sched_getaffinity(0)
