@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import operator
 import secrets
-import warnings
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from jreader import orders
 from jreader.datasets.mapped import Dataset, IterableDataset, check_dataset, fetch, is_stream
+from jreader.errors import warn
 from jreader.orders import as_seed
 from jreader.readers import described, length
 
@@ -318,7 +318,10 @@ def _counts(lengths: Sequence[float], n: int) -> list[int]:
         counts[place % len(counts)] += 1
     for place, count in enumerate(counts):
         if not count:
-            warnings.warn(f"part {place} of random_split has no samples.", stacklevel=3)
+            warn(
+                f"part {place} of random_split has no samples: its fraction of {n} samples is less "
+                f"than one. Give a larger fraction, or numbers of samples."
+            )
     return counts
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -247,11 +246,11 @@ class map_samples(Node[T]):
             finally:
                 result = None  # or a traceback would hold this frame, and the frame the error
             if failed:
-                warnings.warn(
+                errors.warn(
                     f"{len(failed)} of {total} samples of this pass were left out by {self!r}, "
                     f"made at {self.made_at}, because {described(self.fn)} raised: samples "
                     f"{_some(failed)}.",
-                    stacklevel=2,
+                    self.made_at,
                 )
 
         return Pass(deal(), here.position, here.close)

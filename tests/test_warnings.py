@@ -1,0 +1,66 @@
+"""Every warning is on its page, goes one way, and can be found there by what it says."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "warnings.md").read_text()
+SOURCES = {
+    path.relative_to(ROOT).as_posix(): path.read_text() for path in ROOT.glob("jreader/**/*.py")
+}
+
+
+def calls(name):
+    """Each call of a function of that name, and the constant parts of what it says."""
+    for path, text in SOURCES.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in (name, f"errors.{name}"):
+                yield f"{path}:{node.lineno}", said(node.args[0])
+
+
+def said(text):
+    parts = text.values if isinstance(text, ast.JoinedStr) else [text]
+    return "".join(part.value if isinstance(part, ast.Constant) else "..." for part in parts)
+
+
+def table(title):
+    """The first column of the table of a section."""
+    section = PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.+?) \|", section, re.MULTILINE)
+    return [fragment for row in rows for fragment in re.findall(r"`(.+?)`", row)]
+
+
+WARNED = dict(calls("warn"))
+TOLD, REFUSED = table("Every warning"), table("Refusals that need a word")
+
+
+def test_there_are_some():
+    assert len(WARNED) >= len(TOLD) >= 10
+    assert len(REFUSED) >= 8
+
+
+@pytest.mark.parametrize("place", WARNED)
+def test_every_warning_is_on_the_page(place):
+    assert [fragment for fragment in TOLD if fragment in WARNED[place]], WARNED[place]
+
+
+@pytest.mark.parametrize("fragment", TOLD)
+def test_what_the_page_says_of_warnings_is_said(fragment):
+    assert [place for place, text in WARNED.items() if fragment in text]
+
+
+@pytest.mark.parametrize("fragment", REFUSED)
+def test_what_the_page_says_of_refusals_is_said(fragment):
+    joined = re.sub(r'"\s*f?"', "", " ".join(SOURCES.values()))  # texts that go over lines
+    assert fragment in joined
+
+
+def test_warnings_go_one_way():
+    """Or some would be without the user's line, or be told again and again."""
+    others = [path for path, text in SOURCES.items() if "warnings.warn" in text]
+    assert others == ["jreader/errors.py"]
