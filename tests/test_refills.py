@@ -17,6 +17,7 @@ from jreader import (
     map_readers,
     map_samples,
     shuffle,
+    source,
     xmap_readers,
 )
 
@@ -119,6 +120,29 @@ def test_with_the_line_that_it_says_all_samples_are_there(name, source):
         np.copy if source in (bare, by_turns, views, large) else copy.deepcopy, source
     )
     assert told(HOLDERS[name](copied)) == []
+
+
+class Refilling:
+    """A data set whose samples are one array."""
+
+    def __init__(self):
+        self.room = np.zeros(3, int)
+
+    def __len__(self):
+        return COUNT
+
+    def __getitem__(self, index):
+        self.room[:] = index
+        return self.room
+
+
+def test_batches_of_a_data_set_that_refills_one_array_are_told():
+    reader = source(Refilling())
+    for order in (reader, shuffle(reader, seed=0), Pipeline(reader).chain(reader)):
+        reader.__dict__.pop("columns", None)
+        with pytest.warns(UserWarning, match="one and the same"):
+            next(iter(batch(order, 4)()))
+    assert told(batch(source([np.zeros(2)] * 9), 3)) == []
 
 
 def repeated():

@@ -86,6 +86,12 @@ class arrays(Table[Any]):
                 f"arrays(...) takes columns by place or by name, not {seen}: arrays(image, label) "
                 f"gives tuples, arrays(image=image, label=label) gives dicts."
             )
+        for column in (*columns, *named.values()):
+            if isinstance(column, Node):
+                raise TypeError(
+                    f"arrays(...) takes columns, and {described(column)} is a reader already: use "
+                    f"it as it is, or give stack(list(reader())) for arrays of its samples."
+                )
         given = named or (columns[0] if len(columns) == 1 else columns)
         tree = _as_columns(given)
         if wrong := mismatch(tree):

@@ -12,6 +12,7 @@ import numpy as np
 from jreader.errors import MissingSample, missing
 from jreader.readers import Columns, Node, branches, described, joined, length
 from jreader.readers.planes import Array, Gathers
+from jreader.readers.refills import watched
 from jreader.sources.changes import check_map
 from jreader.sources.columns import Table
 
@@ -71,7 +72,7 @@ class source(Table[Any]):
     @cached_property
     def columns(self) -> Gathers:
         """One column, which asks the data."""
-        return _Items(self.data, self.batched)
+        return _Items(self)
 
     def check_files(self) -> None:
         """Of an array that is mapped; what others read is theirs."""
@@ -86,8 +87,9 @@ class source(Table[Any]):
 class _Items:
     """The data as a column of the index plane."""
 
-    def __init__(self, data: Any, batched: bool) -> None:
-        self.data, self.batched = data, batched
+    def __init__(self, node: source) -> None:
+        self.node, self.data, self.batched = node, node.data, node.batched
+        self.watched = False  # whether it was looked at whether samples are one, filled anew
         self.rising = False  # whether it has to be asked in increasing order, each row once
 
     def __len__(self) -> int:
@@ -95,10 +97,13 @@ class _Items:
 
     def gather(self, rows: Array) -> Any:
         """The stacked rows, or a list of samples."""
-        if not self.batched:
+        if self.batched:
+            samples = self._samples(rows)
+            return samples.columns if isinstance(samples, Columns) else samples
+        if self.watched or len(rows) < 2:
             return list(self.each(rows))
-        samples = self._samples(rows)
-        return samples.columns if isinstance(samples, Columns) else samples
+        self.watched = True
+        return list(watched(self.each(rows), self.node, len(rows)))
 
     def each(self, rows: Array) -> Iterator[Any]:
         """One sample after another."""

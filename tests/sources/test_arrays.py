@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import check_resumes_everywhere, everything
 
+from jreader import Pipeline
 from jreader.errors import NotResumable
 from jreader.readers import length, start
 from jreader.sources import arrays
@@ -117,3 +118,12 @@ def test_going_on_at_a_row_is_slicing(rows, at):
     reader = arrays(np.array(rows, int))
     if at <= len(rows):
         assert [int(row) for row in start(reader, at).items] == rows[at:]
+
+
+def test_a_reader_is_no_column():
+    rows = arrays(np.arange(3))
+    for wrong in (rows, Pipeline(rows), Pipeline(lambda: "abc")):
+        with pytest.raises(TypeError, match="is a reader already"):
+            arrays(wrong)
+        with pytest.raises(TypeError, match="is a reader already"):
+            arrays(x=wrong)
