@@ -381,7 +381,7 @@ def feeds_of(source: Source, grouping: Grouping) -> int | None:
     samples = length(op.reader) if op else None
     if op is None or samples is None:
         many = length(source.batches)
-        if many is None or ends.last == "keep" or (parts == 1 and source.kind == "collated"):
+        if many is None or ends.last == "keep":
             return many
         return -(-many // parts) if ends.last == "pad" else None
     full, rest = divmod(samples, op.batch_size)
@@ -389,4 +389,5 @@ def feeds_of(source: Source, grouping: Grouping) -> int | None:
         rest = 0
     most = parts * op.batch_size
     rest += full % parts * op.batch_size
-    return samples // most + bool(rest and grouping.gives(rest))
+    equal = not ends.varies or grouping.masked or grouping.takes(op.batch_size)
+    return samples // most * equal + bool(rest and grouping.gives(rest))
