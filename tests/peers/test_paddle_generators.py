@@ -8,7 +8,7 @@ import warnings
 import jax
 import numpy as np
 import pytest
-from steps import FIELDS, WIDTH, Step, beginning, pictures
+from steps import FIELDS, WIDTH, Step, beginning, pictures, stream
 
 from jreader import DataLoader, EOFException, FeedMismatch, PyReader, batch, cache, data
 
@@ -123,6 +123,31 @@ class TestTraining:
         for feed in feeds():
             assert feed["image"].shape == (2, BATCH, WIDTH)
             assert [part.device for part in feed["image"].addressable_shards] == places
+
+    @differs
+    def test_a_batch_that_lacks_others_is_told_of_or_padded(self):
+        def five():
+            yield from ((np.full(2, number),) for number in range(5))
+
+        def feeds(**options):
+            loader = DataLoader.from_generator({"x": 0}, 2, **options)
+            return stream(loader.set_batch_generator(five, places=jax.devices()[:2]))
+
+        with pytest.warns(UserWarning, match=r"1 batch \(2 samples\) left out"):
+            dropped = feeds()
+        assert [feed["x"] for feed in dropped] == [[[0, 0], [1, 1]], [[2, 2], [3, 3]]]
+        *full, last = feeds(drop_last=False)
+        assert [feed["x"] for feed in full] == [feed["x"] for feed in dropped]
+        assert last == {"x": [[4, 4], [0, 0]], "mask": [[True, True], [False, False]]}
+
+    @differs
+    @pytest.mark.parametrize("by_place", [True, False])
+    def test_a_process_that_reads_is_said_by_the_reader(self, by_place):
+        given = (None, 2, True, True, False, True) if by_place else ()
+        options = {} if by_place else {"use_multiprocess": True}
+        with pytest.raises(ValueError, match="multiprocess_reader"):
+            DataLoader.from_generator(*given, **options)
+        assert DataLoader.from_generator(use_multiprocess=False)
 
     @differs
     def test_what_does_not_iterate_is_not_iterated(self):

@@ -142,9 +142,30 @@ class TestArguments:
             DataLoader[int]
 
     @differs
-    def test_how_processes_begin_is_not_chosen(self):
-        with pytest.raises(TypeError, match="multiprocessing_context"):
-            DataLoader(DATASET, num_workers=1, multiprocessing_context="fork")
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"multiprocessing_context": "fork"},
+            {"generator": object()},
+            {"pin_memory": True},
+            {"in_order": False},
+        ],
+        ids=lambda options: next(iter(options)),
+    )
+    def test_words_that_mean_nothing_here_are_refused_with_the_reason(self, options):
+        (name,) = options
+        with pytest.raises(TypeError, match=f"{name}=.* means nothing here: .* leave it out"):
+            DataLoader(DATASET, num_workers=1, **options)
+
+    @pytest.mark.parametrize(
+        "options", [{"pin_memory": False}, {"in_order": True}, {"generator": None}], ids=str
+    )
+    def test_words_that_say_what_holds_anyway_are_taken(self, options):
+        assert len(DataLoader(DATASET, 2, **options)) == 50
+
+    def test_batches_asked_of_workers_ahead_change_no_order(self):
+        loader = DataLoader(range(20), 2, num_workers=2, prefetch_factor=3)
+        assert stream(loader) == [[n, n + 1] for n in range(0, 20, 2)]
 
 
 class TestErrors:

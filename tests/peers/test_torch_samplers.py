@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from steps import stream
 
-from jreader import DataLoader, Pipeline, arrays
+from jreader import DataLoader, Dataset, Pipeline, arrays
 from jreader.datasets import (
     BatchSampler,
     DistributedBatchSampler,
     RandomSampler,
+    Sampler,
     SequenceSampler,
     SubsetRandomSampler,
     WeightedRandomSampler,
@@ -97,6 +98,31 @@ class TestLoaders:
         loader = DataLoader(HUNDRED, batch_sampler=batches, num_workers=workers)
         assert len(loader) == 6
         assert stream(loader) == BATCHES
+
+    @pytest.mark.parametrize("workers", [0, 2])
+    def test_a_data_set_that_loads_in_bulk_is_handed_lists(self, workers):
+        class Bulk(Dataset):
+            def __getitem__(self, indices):
+                assert isinstance(indices, list)
+                return np.array(indices)
+
+            def __len__(self):
+                return 35
+
+        class Lists(Sampler):
+            def __init__(self, size):
+                self.size = size
+
+            def __iter__(self):
+                return iter(BatchSampler(range(35), shuffle=True, batch_size=self.size))
+
+            def __len__(self):
+                return (35 + self.size - 1) // self.size
+
+        loader = DataLoader(Bulk(), batch_size=None, sampler=Lists(4), num_workers=workers)
+        feeds = stream(loader)
+        assert len(loader) == len(feeds) == 9
+        assert sorted(chain.from_iterable(feeds)) == [*range(35)]
 
     @pytest.mark.parametrize(
         "options",
