@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
+from jreader import errors
 from jreader.feeds import data
 from jreader.readers import Node, described
+
+CAPACITY = 2  # one feed is placed while another one is used
 
 _CALL = "DataLoader(dataset, ...)"
 
@@ -47,7 +50,7 @@ _PINNED = "feeds are placed on the devices ahead of the step, and jax stages wha
 _ELSEWHERE: dict[str, tuple[Any, str]] = {
     "generator": (
         None,
-        "an order is a function of seed, epoch and place, so that a run can be resumed: give seed=",
+        "an order is a function of seed=, epoch and place, so that a run can be resumed",
     ),
     "pin_memory": (False, _PINNED),
     "pin_memory_device": ("", _PINNED),
@@ -78,9 +81,14 @@ def ahead(capacity: int, elsewhere: dict[str, Any], known: list[str]) -> int:
         TypeError: Nobody knows such a name, or its value means nothing here.
     """
     others = dict(elsewhere)
-    capacity = others.pop("reader_buffer_size", capacity)
-    if others.pop("use_buffer_reader", True) is False:
-        capacity = 0
+    size = others.pop("reader_buffer_size", capacity)
+    if size != capacity != CAPACITY:
+        raise TypeError(f"{_CALL} takes capacity, or Paddle's word reader_buffer_size, not both.")
+    size = errors.check_number(f"capacity of {_CALL}", size)
+    if not errors.check_flag(
+        f"use_buffer_reader of {_CALL}", others.pop("use_buffer_reader", True)
+    ):
+        size = 0
     for name, value in others.items():
         if name not in _ELSEWHERE:
             close = get_close_matches(name, [*known, *_ELSEWHERE], 1)
@@ -90,9 +98,9 @@ def ahead(capacity: int, elsewhere: dict[str, Any], known: list[str]) -> int:
         if value is not says_nothing and value != says_nothing:
             raise TypeError(
                 f"{name}={described(value)} of {_CALL} means nothing here: {reason}. So leave it "
-                f"out."
+                f"out{', and give seed=' if name == 'generator' else ''}."
             )
-    return capacity
+    return size
 
 
 def check_order(batch_size: Any, shuffle: Any, drop_last: Any) -> None:

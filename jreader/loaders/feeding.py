@@ -282,10 +282,18 @@ class Feeding:
 
         Raises:
             TypeError: The plan is not indexed.
-            ValueError: The epoch has no such step, or draws anew.
+            ValueError: The epoch has no such step, or draws anew; or the data have another length
+                than when it began.
         """
         number = errors.check_number("loader.samples(step)", step)
         cursor, began = self._place.cursor, self._place.began
+        known = cursor["plan"]["ops"]
+        if epoch is None and known and known != self._plan()["ops"]:
+            raise ValueError(
+                f"the data have grown or shrunk since epoch {cursor['epoch']} began, and the order "
+                f"that it is read in was that of before: ask for one to come, as in "
+                f"loader.samples({number}, epoch={cursor['epoch'] + 1})."
+            )
         source, grouping = self._grouping(cursor if epoch is None else None)
         foresee(source, grouping)
         if epoch is not None:

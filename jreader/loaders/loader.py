@@ -13,7 +13,7 @@ from jreader.datasets.batchsamplers import BatchSampler
 from jreader.feeds import FeedList
 from jreader.feeds.collations import Collation
 from jreader.loaders.agreements import TIMEOUT
-from jreader.loaders.arguments import Given, ahead, check_order, names_given
+from jreader.loaders.arguments import CAPACITY, Given, ahead, check_order, names_given
 from jreader.loaders.cursors import beginning
 from jreader.loaders.ends import Ends, Last
 from jreader.loaders.feeding import Feeding
@@ -77,7 +77,7 @@ class DataLoader(Feeding):
         last: Last | None = None,
         sampler: Any = None,
         prefetch_factor: int | None = None,
-        capacity: int = 2,
+        capacity: int = CAPACITY,
         **elsewhere: Any,
     ) -> None:
         """A loader over a data set.

@@ -130,6 +130,7 @@ def in_processes(
                 f"which counts feeds, or leave it out."
             )
     apart = is_stream(collation.dataset)
+    noise = None if seed is None else as_seed(seed, _CALL)
     return fetched(
         collation,
         asked,
@@ -139,7 +140,7 @@ def in_processes(
         persistent_workers,
         apart,
         prefetch_factor,
-        None if seed is None or not workers else as_seed(seed, _CALL),
+        noise if workers else None,
     )
 
 

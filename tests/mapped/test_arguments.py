@@ -106,6 +106,20 @@ class TestOtherLibraries:
             feeds.close()
             assert 1 <= len(dataset.asked) <= 1 + 2 * ahead
 
+    @pytest.mark.parametrize(
+        ("options", "error", "says"),
+        [
+            ({"use_buffer_reader": "no"}, TypeError, "use_buffer_reader of .* True or False"),
+            ({"reader_buffer_size": -1}, ValueError, "capacity of DataLoader"),
+            ({"capacity": 1.5}, TypeError, "capacity of DataLoader"),
+            ({"capacity": 5, "reader_buffer_size": 1}, TypeError, "not both"),
+            ({"seed": "a"}, TypeError, "seed of DataLoader"),
+        ],
+    )
+    def test_what_says_nothing_is_refused(self, options, error, says):
+        with pytest.raises(error, match=says):
+            DataLoader(range(4), **options)
+
     def test_batches_ahead_of_each_worker_are_counted(self, tmp_path):
         class Noted(Dataset):
             def __getitem__(self, index):

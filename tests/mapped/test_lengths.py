@@ -181,6 +181,20 @@ class TestWithinAnEpoch:
             list(numbers)
 
 
+class TestRecords:
+    def test_rows_of_an_epoch_whose_order_is_no_longer_known_are_not_told(self):
+        rows = [0, 1, 2, 3]
+        loader = Pipeline(jreader.source(rows)).shuffle(seed=0).batch(2).load()
+        feeds = iter(loader)
+        first = next(feeds).tolist()
+        assert loader.samples(0).rows.tolist() == first
+        rows.append(4)
+        with pytest.raises(ValueError, match="grown or shrunk since epoch 0 began"):
+            loader.samples(0)
+        feeds.close()
+        assert sorted(loader.samples(0, epoch=1).rows.tolist())
+
+
 class TestCursors:
     def test_one_within_an_epoch_of_another_length_is_refused(self):
         rows = Rows(6)

@@ -167,6 +167,18 @@ class TestArguments:
         loader = DataLoader(range(20), 2, num_workers=2, prefetch_factor=3)
         assert stream(loader) == [[n, n + 1] for n in range(0, 20, 2)]
 
+    @differs
+    def test_batches_ahead_of_no_worker_are_refused(self):
+        with pytest.raises(ValueError, match="prefetch_factor"):
+            DataLoader(DATASET, prefetch_factor=2)
+
+    @differs
+    @pytest.mark.parametrize("name", ["batch_size", "sampler", "drop_last", "num_workers"])
+    def test_no_argument_is_written_afterwards(self, name):
+        loader = DataLoader(DATASET, 4)
+        with pytest.raises(AttributeError, match=f"{name} of a loader cannot be set"):
+            setattr(loader, name, 3)
+
 
 class TestErrors:
     @workers
