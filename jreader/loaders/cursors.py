@@ -7,8 +7,9 @@ from typing import Any
 
 from jreader.errors import NotResumable, warn
 from jreader.orders import STREAM_VERSION
-from jreader.readers import Cursor, Plan
+from jreader.readers import Cursor, Plan, Position
 from jreader.readers.identities import text_hash
+from jreader.readers.messages import Refusal
 
 FORMAT = 2
 _NEEDED = {*Cursor.__annotations__}
@@ -120,8 +121,28 @@ def sealed(cursor: Cursor) -> Cursor:
 
     >>> sealed(beginning(2))["check"] == sealed(beginning(3))["check"]
     False
+
+    Raises:
+        NotResumable: The pass cannot be resumed, or its place is not what JSON keeps.
     """
+    _check_kept(cursor["position"])
     return {**cursor, "check": _check_of(cursor)}
+
+
+def _check_kept(part: Position) -> None:
+    if isinstance(part, Refusal):
+        raise NotResumable(part)
+    if isinstance(part, dict) and all(isinstance(key, str) for key in part):
+        part = list(part.values())
+    if isinstance(part, (list, tuple)):
+        for inner in part:
+            _check_kept(inner)
+    elif part is not None and not isinstance(part, (bool, int, float, str)):
+        raise NotResumable(
+            f"this pass has no cursor: a source gave {part!r} as its position, or as a part of it, "
+            f"which JSON does not keep as it is. Positions are None, numbers, texts, and lists and "
+            f"dicts of them, with texts for keys: type int(...) around a number of NumPy."
+        )
 
 
 def checked(cursor: Any) -> Cursor:

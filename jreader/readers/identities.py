@@ -208,7 +208,7 @@ class _Walk:
             yield self.of(kind)
         for name, part in sorted(_state(value).items()):
             made = isinstance(getattr(kind, name, None), functools.cached_property)
-            if not made and not (library and name.startswith("_")):
+            if name != "made_at" and not made and not (library and name.startswith("_")):
                 yield [name, self.of(part)]
 
 

@@ -57,9 +57,15 @@ def explain(error: Exception, node: Node[Any], fn: object, sample: object) -> No
     noted(error, note)
 
 
-def refused(node: Node[Any], order: str) -> str:
+class Refusal(str):
+    """What stands for a position where there is none, and says why."""
+
+    __slots__ = ()
+
+
+def refused(node: Node[Any], order: str) -> Refusal:
     """The position of an op that keeps no order: a text that says what to use instead."""
-    return (
+    return Refusal(
         f"{node!r}, made at {node.made_at}, hands samples over as they arrive, and no place in "
         f"that order can be found again: use {order} to resume"
     )

@@ -23,7 +23,7 @@ from typing import (
 from tqdm import tqdm
 
 from jreader.errors import NotResumable, place_of_caller, warn
-from jreader.readers.messages import described
+from jreader.readers.messages import Refusal, described
 from jreader.readers.openings import epoch_of_caller, opened
 from jreader.readers.overrides import stands_for
 from jreader.readers.passes import Pass, Position, counted
@@ -197,7 +197,7 @@ def start(reader: Reader[T], at: Position = None) -> Pass[T]:
         NotResumable: The position lies in an op that hands samples over in order of arrival, or
             the reader is shorter than it was.
     """
-    if isinstance(at, str):
+    if isinstance(at, Refusal):
         raise NotResumable(at)
     return _begun(reader, at)
 

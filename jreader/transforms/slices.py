@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
-from typing import ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from jreader import errors
+from jreader.errors import NotResumable
 from jreader.readers import Node, Pass, Position, Reader, counted, indexed, length, lookup_of, start
 from jreader.readers.planes import ENDLESS, Plane
 
@@ -36,11 +37,12 @@ class firstn(Node[T]):
         object.__setattr__(self, "n", errors.check_number("firstn(reader, n)", self.n))
 
     def start(self, at: Position) -> Pass[T]:
-        """The position is (how many are done, position of `reader`)."""
-        done, inner = at or (0, None)
+        """The position is (how many are done, position of `reader`, (n,))."""
+        done, inner, of = at or (0, None, (self.n,))
+        _check_same(self, of, (self.n,))
         up = start(self.reader, inner)
         items, count = counted(islice(up.items, max(self.n - done, 0)), done)
-        return Pass(items, lambda: (count(), up.position()), up.close)
+        return Pass(items, lambda: (count(), up.position(), (self.n,)), up.close)
 
     def length(self) -> int | None:
         """At most `n`."""
@@ -79,8 +81,8 @@ class skip(Node[T]):
         object.__setattr__(self, "n", errors.check_number("skip(reader, n)", self.n))
 
     def start(self, at: Position) -> Pass[T]:
-        """The position is (whether the first sample was handed over, position of `reader`)."""
-        return _strided(self.reader, at, first=self.n, step=1)
+        """The position is (whether the first was handed over, position of `reader`, (n,))."""
+        return _strided(self, at, (self.n,), first=self.n, step=1)
 
     def length(self) -> int | None:
         """What is left after `n`."""
@@ -139,8 +141,9 @@ class shard(Node[T]):
         object.__setattr__(self, "index", index)
 
     def start(self, at: Position) -> Pass[T]:
-        """The position is (whether the first sample was handed over, position of `reader`)."""
-        return _strided(self.reader, at, first=self.index, step=self.num_shards)
+        """The position is as that of `skip`, with (num_shards, index)."""
+        of = (self.num_shards, self.index)
+        return _strided(self, at, of, first=self.index, step=self.num_shards)
 
     def length(self) -> int | None:
         """The share of this part."""
@@ -161,9 +164,22 @@ class shard(Node[T]):
         return known if known >= ENDLESS else len(range(self.index, known, self.num_shards))
 
 
-def _strided(reader: Reader[T], at: Position, first: int, step: int) -> Pass[T]:
+def _strided(
+    node: skip[T] | shard[T], at: Position, numbers: tuple[int, ...], first: int, step: int
+) -> Pass[T]:
     """`reader[first::step]`, where the first sample is counted differently from those after it."""
-    begun, inner = at or (False, None)
-    up = start(reader, inner)
+    begun, inner, of = at or (False, None, numbers)
+    _check_same(node, of, numbers)
+    up = start(node.reader, inner)
     items, count = counted(islice(up.items, step - 1 if begun else first, None, step))
-    return Pass(items, lambda: (begun or count() > 0, up.position()), up.close)
+    return Pass(items, lambda: (begun or count() > 0, up.position(), numbers), up.close)
+
+
+def _check_same(node: Node[Any], of: Any, numbers: tuple[int, ...]) -> None:
+    """Refuses a position of another part, which would give samples twice, or leave some out."""
+    if tuple(of) != numbers:
+        kind = type(node).__name__
+        raise NotResumable(
+            f"this position is of {kind}{tuple(of)}, and here it is {kind}{numbers}, made at "
+            f"{node.made_at}: go on with the numbers it had, or start at the beginning (at=None)."
+        )

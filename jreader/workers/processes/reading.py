@@ -72,6 +72,8 @@ class multiprocess_reader(Node[T]):
 
     def start(self, at: Position) -> Pass[T]:
         """The position is (whose turn it is, (whether it ended, position) of each reader)."""
+        if isinstance(at, str):
+            raise errors.NotResumable(at)  # which has been through JSON
         turn, places = at or (0, [(False, None)] * len(self.readers))
         crew = _Crew([_Child(self, k, *place) for k, place in enumerate(places)])
 

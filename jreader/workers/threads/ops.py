@@ -111,6 +111,8 @@ class xmap_readers(Node[T]):
 
     def start(self, at: Position) -> Pass[T]:
         """The position of `reader`, if the order is kept."""
+        if isinstance(at, str) and not self.order:
+            raise errors.NotResumable(at)  # which has been through JSON
         up = start(self.reader, at)
         window = self.process_num + self.buffer_size
         up = up.watched(self, window)
