@@ -10,14 +10,13 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from jax.sharding import NamedSharding
 
-from jreader.batches import samples_in
 from jreader.devices import Placement, Share
 from jreader.errors import FeedMismatch, ShortEpoch
 from jreader.feeds import Feeds, padded, with_mask
 from jreader.loaders.ends import Ends
 from jreader.loaders.hosts import Part
 from jreader.loaders.stages import Layout
-from jreader.readers import Columns, leaves, map_tree
+from jreader.readers import leaves, map_tree
 
 _ONE_SIZE = (
     "steps have one size. Make the batches with .batch(n); or give them as they are, of any size, "
@@ -49,6 +48,7 @@ class Grouping:
         fed: How many samples the last group had, on all processes, without padding.
         spread: How many rows functions of whole batches make of a sample, rounded up.
         ended: Whether a short batch has come that has to be the last of its epoch.
+        usual: The rows of the batches of a whole feed; another one like it needs no other look.
     """
 
     feeds: Feeds
@@ -65,6 +65,7 @@ class Grouping:
     fed: int = 0
     spread: int = 1
     ended: bool = False
+    usual: list[int] | None = None
 
     @property
     def batches(self) -> int:
@@ -102,11 +103,11 @@ class Grouping:
             batch.total if isinstance(batch, Part) else len(leaves(named)[0])
             for batch, named in zip(group, batches, strict=True)
         ]
-        kept = [
-            samples_in(batch) if isinstance(batch, Columns) else there
+        samples = [
+            there if (made_of := getattr(batch, "made_of", None)) is None else made_of
             for batch, there in zip(group, rows, strict=True)
         ]
-        return self.fed_by(batches, kept, rows)
+        return self.fed_by(batches, samples, rows)
 
     def fed_by(self, batches: list[Any], samples: list[int], rows: list[int]) -> Any | None:
         """The host feed of named arrays; None where they are left out.
@@ -120,6 +121,9 @@ class Grouping:
             FeedMismatch: The batches differ in size where they may not.
             ShortEpoch: They are short, and that is an error.
         """
+        if self.usual == rows == samples:
+            return self._finished(self._laid_out(batches))
+        self.usual = None
         self._count(samples, rows)
         if self.ends.varies and not self.masked:
             whole = self._equal(rows)
@@ -129,6 +133,7 @@ class Grouping:
             if not whole:
                 self._check(samples, rows)
         if whole and not self.masked:
+            self.usual = rows if rows == samples else None
             return self._finished(self._laid_out(batches))
         if not whole and self.strict:
             raise self.short(self.fed, (self.size or self.rows or max(rows)) * self.batches)
