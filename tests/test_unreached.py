@@ -7,8 +7,9 @@ import warnings
 
 import numpy as np
 import pytest
+from samples import check_resumes_everywhere
 
-from jreader import DataLoader, IterableDataset, Pipeline, arrays, batch, epochs
+from jreader import DataLoader, IterableDataset, Pipeline, arrays, at_epoch, batch, epochs
 
 ROWS = Pipeline(arrays(np.arange(8.0)))
 PLANS = {
@@ -139,3 +140,19 @@ def test_it_is_told_once_for_each_place():
         list(Pipeline(plain).epochs(5))
         list(Pipeline(plain).epochs(5))
     assert len(told) == 1
+
+
+class TestFlatMap:
+    def test_epochs_reach_a_plan_that_its_function_gives(self):
+        plan = Pipeline(lambda: "ab").flat_map(lambda _: PLANS["shuffle"])
+        passes = [list(map(float, epoch)) for epoch in (plan, at_epoch(plan, 1), at_epoch(plan, 2))]
+        assert len({tuple(each) for each in passes}) == 3
+        assert [sorted(each[:8]) for each in passes] == [[*range(8)]] * 3
+        check_resumes_everywhere(epochs(plan, 2))
+
+    @pytest.mark.parametrize("inner", ["shuffle", "below"])
+    def test_a_generator_that_iterates_one_is_told(self, inner):
+        plan = Pipeline(lambda: "ab").flat_map(lambda _: looping(PLANS[inner])())
+        assert list(plan) == list(plan)
+        with pytest.warns(UserWarning, match="no epoch reaches it"):
+            list(plan.epochs(2))

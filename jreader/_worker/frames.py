@@ -153,6 +153,7 @@ class Sender(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
     def __init__(self, room: Any, take: Any = None, function: Any = None) -> None:
         super().__init__(room, protocol=5, buffer_callback=take)
         self.function = self.latest = function
+        self.still: set[type] = set()
         self.drawing: Any = None  # a generator of random numbers
 
     def reducer_override(self, obj: Any) -> Any:
@@ -167,6 +168,8 @@ class Sender(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
 
     def _check_still(self, obj: Any) -> None:
         """Refuses what each worker would have a copy of that moves on by itself."""
+        if type(obj) in self.still:
+            return
         if kind := moving(obj):
             raise TypeError(
                 f"{held_as(self.function, obj)} is {kind}, and each worker process would have a "
@@ -175,6 +178,8 @@ class Sender(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             )
         if draws(obj):
             self.drawing = obj
+        elif not isinstance(obj, io.IOBase):
+            self.still.add(type(obj))
 
 
 def _strided(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, ClassVar, Literal, TypeVar
@@ -12,7 +12,7 @@ import numpy as np
 from jreader import errors
 from jreader.readers.compounds import dealt
 from jreader.readers.nodes import Node, Reader, drawn_by, length, rewritten, start
-from jreader.readers.openings import in_epoch
+from jreader.readers.openings import in_epoch, note_epoch
 from jreader.readers.passes import Pass, Position, counted
 from jreader.readers.planes import ENDLESS, Indices, Plane, indexed
 from jreader.readers.trees import leaves
@@ -71,6 +71,14 @@ def _folded(before: Any, epoch: Any) -> Any:
     return (outer * np.uint32(_FOLD) + inner).reshape(
         np.broadcast_shapes(*map(np.shape, (before, epoch)))
     )
+
+
+def reached(made: Iterable[T], epoch: int) -> Iterable[T]:
+    """What a user's function made, in an epoch: a plan follows it, a generator is known by it."""
+    if isinstance(made, Node):
+        return at_epoch(made, epoch)()
+    note_epoch(made, epoch)
+    return made
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -437,11 +437,10 @@ def drawn_by(node: Node[Any], name: str, default: Any = None) -> Any:
 
 
 def _varying(node: Node[Any]) -> Iterator[Node[Any]]:
-    """The ops that epochs would vary, and that are as they were written."""
+    """The random ops that epochs would vary, and that are as they were written."""
     if node.pinned:
         return
-    epoch = getattr(node, "epoch", None)
-    if isinstance(epoch, int) and epoch == 0:
+    if "seed" in _names(node) and drawn_by(node, "epoch", 1) == 0:
         yield node
     for child in children(node):
         yield from _varying(child)

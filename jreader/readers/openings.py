@@ -44,8 +44,7 @@ def opened(reader: Callable[[], Iterable[T]]) -> tuple[Iterator[T], Callable[[],
     kind = type(source)
     close = getattr(source, "close", _nothing)
     before = _given_before(source)
-    if isinstance(source, GeneratorType):
-        _generators[id(source)] = _epoch.get()
+    note_epoch(source, _epoch.get())
     if isinstance(getattr(kind, "__iter__", None), FunctionType):
         source = map(next, repeat(source))  # to ask for its iterator again may begin it again
     if not before:
@@ -86,6 +85,13 @@ def in_epoch(epoch: int) -> Iterator[None]:
         yield
     finally:
         _epoch.reset(before)
+
+
+def note_epoch(source: object, epoch: int) -> None:
+    """Notes which epoch a generator is read for."""
+    if isinstance(source, GeneratorType):
+        _given_before(source)
+        _generators[id(source)] = epoch
 
 
 def epoch_of_caller() -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, ClassVar, Literal, TypeVar
 
 from jreader import errors
 from jreader.readers import Node, Pass, Position, Reader, explain, length, lookup_of, start
+from jreader.readers.epochs import reached
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -143,12 +144,14 @@ class flat_map(Node[S]):
 
     Args:
         fn: Takes a sample, gives an iterable of samples; equal samples must give equal ones, or a
-            pass cannot be resumed inside them.
+            pass cannot be resumed inside them. Epochs reach a plan that it gives, and shuffle that
+            anew.
         reader: Any reader.
     """
 
     fn: Callable[[Any], Iterable[S]]
     reader: Reader[Any]
+    epoch: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         """Refuses what cannot be called."""
@@ -165,7 +168,10 @@ class flat_map(Node[S]):
             nonlocal before, done
             for sample in up.items:
                 try:
-                    for item in islice(self.fn(sample), done, None):
+                    made = self.fn(sample)
+                    if self.epoch:
+                        made = reached(made, self.epoch)
+                    for item in islice(made, done, None):
                         done += 1
                         yield item
                 except Exception as error:
