@@ -37,7 +37,7 @@ def watched(items: Iterator[T], node: Node[Any], held: int) -> Iterator[T]:
     ...     for row[0] in range(3):
     ...         yield row
     >>> with warnings.catch_warnings(record=True, action="always") as told:
-    ...     [[int(n) for n in samples] for samples in batch(filled, 3)()], len(told)
+    ...     [[row.item() for row in samples] for samples in batch(filled, 3)()], len(told)
     ([[2, 2, 2]], 1)
     """
     return chain(_looked_at(items, node, min(held, _FEW)), items) if held > 1 else items
