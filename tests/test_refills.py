@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jreader import (
+    DataLoader,
     Pipeline,
     arrays,
     batch,
@@ -145,6 +146,16 @@ def test_batches_of_a_data_set_that_refills_one_array_are_told():
     assert told(batch(source([np.zeros(2)] * 9), 3)) == []
 
 
+def test_a_loader_of_a_data_set_that_refills_one_array_tells_of_it_once():
+    loader = DataLoader(Refilling(), batch_size=4)
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        for _ in range(2):
+            list(loader)
+    assert ["a batch of Refilling holds" in str(each.message) for each in caught] == [True]
+    with warnings.catch_warnings(action="error"):
+        list(DataLoader([np.zeros(3)] * 8, batch_size=4))
+
+
 def repeated():
     rows = np.arange(12).reshape(4, 3)
     for number in range(COUNT):
@@ -226,8 +237,6 @@ def test_no_sample_is_drawn_for_it():
 
 
 def test_feeds_of_a_batch_generator_that_refills_its_arrays_are_right():
-    from jreader import DataLoader  # noqa: PLC0415  # it loads jax
-
     loader = DataLoader.from_generator(capacity=4, feed_list={"x": 0})
     loader.set_batch_generator(lambda: ((room,) for room in bare()))
     assert [feed["x"].tolist() for feed in loader] == [[number] * 3 for number in range(COUNT)]

@@ -8,14 +8,17 @@ in one call where the data set can: `__getitems__(indices)`, rows of arrays, col
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from jreader.errors import FeedMismatch
 from jreader.readers import Columns, Node, described, map_tree
 from jreader.readers.overrides import stands_for
+from jreader.readers.refills import watched
 from jreader.sources import Table, source
 from jreader.sources.columns import mismatch
 from jreader.sources.items import refuse_absent
@@ -194,7 +197,23 @@ def _fetched(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
                 f"{len(indices)} indices: give one for each, in their order."
             )
         return samples
-    return [fetch_one(dataset, index) for index in indices]
+    if not _is_new(dataset):
+        return [fetch_one(dataset, index) for index in indices]
+    each = (fetch_one(dataset, index) for index in indices)
+    return list(watched(each, len(indices), f"a batch of {type(dataset).__name__}"))
+
+
+_SEEN: WeakValueDictionary[int, Any] = WeakValueDictionary()
+
+
+def _is_new(dataset: object) -> bool:
+    """Whether no batch of it was made yet: the first one tells whether its samples are one."""
+    if _SEEN.get(id(dataset)) is dataset:
+        return False
+    with suppress(TypeError):  # a list, say
+        _SEEN[id(dataset)] = dataset
+        return True
+    return False
 
 
 def gathers(dataset: object) -> bool:

@@ -52,7 +52,7 @@ class Pass(NamedTuple, Generic[T]):
 
     def watched(self, node: Node[Any], held: int) -> Pass[T]:
         """The same, for an op that holds so many items: it tells of a source that refills one."""
-        return self._replace(items=watched(self.items, node, held))
+        return self._replace(items=watched(self.items, held, type(node).__name__, node.made_at))
 
     def in_runs(self, size: int) -> Pass[Sequence[T]]:
         """The pass over lists of `size` items, the last one shorter."""

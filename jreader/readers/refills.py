@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from jreader import errors
 from jreader.readers.trees import branches, leaves
 from jreader.staging import Array
-
-if TYPE_CHECKING:
-    from jreader.readers.nodes import Node
 
 T = TypeVar("T")
 
@@ -27,8 +24,8 @@ _PICKED = 1024  # values of an array that are compared
 _LONG = 64  # items of a list that is no sample, but a batch
 
 
-def watched(items: Iterator[T], node: Node[Any], held: int) -> Iterator[T]:
-    """The items; the user is told where an op that holds so many finds that the first one changes.
+def watched(items: Iterator[T], held: int, by: str, made_at: str = "") -> Iterator[T]:
+    """The items, for who holds so many: the user is told where the first one changes meanwhile.
 
     >>> import warnings
     >>> from jreader import batch
@@ -39,11 +36,19 @@ def watched(items: Iterator[T], node: Node[Any], held: int) -> Iterator[T]:
     >>> with warnings.catch_warnings(record=True, action="always") as told:
     ...     [[row.item() for row in samples] for samples in batch(filled, 3)()], len(told)
     ([[2, 2, 2]], 1)
+
+    Args:
+        items: An iterator of samples.
+        held: How many are held at once.
+        by: What holds them.
+        made_at: Where the user made that; "" for the line that is at work.
     """
-    return chain(_looked_at(items, node, min(held, _FEW)), items) if held > 1 else items
+    if held < 2:
+        return items
+    return chain(_looked_at(items, min(held, _FEW), by, made_at), items)
 
 
-def _looked_at(items: Iterator[T], node: Node[Any], many: int) -> Iterator[T]:
+def _looked_at(items: Iterator[T], many: int, by: str, made_at: str) -> Iterator[T]:
     for first in islice(items, 1):
         yield first
         if isinstance(first, list) and len(first) > _LONG:
@@ -53,7 +58,7 @@ def _looked_at(items: Iterator[T], node: Node[Any], many: int) -> Iterator[T]:
             return
         for item in islice(items, many - 1):
             if _shares(first, item) and not all(map(_same, before, _state(first))):
-                _tell(node, first)
+                _tell(first, by, made_at)
                 many = 0
             yield item
             if not many:
@@ -96,11 +101,11 @@ def _overlap(one: Array, other: Array) -> bool:
         return False
 
 
-def _tell(node: Node[Any], sample: Any) -> None:
+def _tell(sample: Any, by: str, made_at: str) -> None:
     copy = "np.copy" if isinstance(sample, np.ndarray) else "copy.deepcopy"
     errors.warn(
-        f"{type(node).__name__} holds several samples at once, but they are one and the same, "
+        f"{by} holds several samples at once, but they are one and the same, "
         f"filled anew each time: all of them become the last one. Give each its own memory: "
-        f"map_readers({copy}, reader) below it, or .map({copy}); or yield a copy.",
-        node.made_at,
+        f"map_readers({copy}, reader) below it, or .map({copy}); or yield, or return, a copy.",
+        made_at,
     )

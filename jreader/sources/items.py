@@ -103,7 +103,7 @@ class _Items:
         if self.watched or len(rows) < 2:
             return list(self.each(rows))
         self.watched = True
-        return list(watched(self.each(rows), self.node, len(rows)))
+        return list(watched(self.each(rows), len(rows), "a batch of source", self.node.made_at))
 
     def each(self, rows: Array) -> Iterator[Any]:
         """One sample after another."""
