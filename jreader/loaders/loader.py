@@ -55,7 +55,7 @@ class DataLoader(Feeding):
     sampler, batch_sampler, collate_fn, seed = Given(), Given(), Given(), Given()
     num_workers, timeout, worker_init_fn = Given(), Given(), Given()
     persistent_workers, prefetch_factor, capacity = Given(), Given(), Given()
-    places, feed_list, return_list = Given(), Given(), Given()
+    places, feed_list, return_list, last = Given(), Given(), Given(), Given()
 
     def __init__(
         self,
@@ -125,8 +125,9 @@ class DataLoader(Feeding):
             **elsewhere: Other arguments of torch and Paddle, with the values that mean nothing
                 here (`pin_memory=False`); with others they are refused, with the reason.
         """
+        given = {name: value for name, value in locals().items() if name in names_given(DataLoader)}
         check_order(batch_size, shuffle, drop_last)
-        capacity = ahead(capacity, elsewhere, [*names_given(DataLoader)])
+        capacity = ahead(capacity, elsewhere, [*given])
         shuffle = False if shuffle is None else shuffle  # as torch has it
         said = drop_last
         if last is None and said is None and getattr(batch_sampler, "drop_last", False):
@@ -150,23 +151,15 @@ class DataLoader(Feeding):
         )
         rows = batch_size if collate_fn is None and batch_sampler is None else None
         self._set(Source(batches, "collated", places, beside=True, rows=rows))
-        reads_batches = isinstance(asked, BatchSampler) or batch_sampler is not None
-        self._given |= {
-            "dataset": dataset,
+        made = {
             "batch_size": None if batch_sampler is not None else batch_size,
             "shuffle": shuffle,
             "drop_last": drops,
             "sampler": sampler_of(asked, dataset) if sampler is None else sampler,
-            "batch_sampler": asked if reads_batches and batch_sampler is None else batch_sampler,
-            "collate_fn": collate_fn,
-            "num_workers": num_workers,
-            "timeout": timeout,
-            "worker_init_fn": worker_init_fn,
-            "persistent_workers": persistent_workers,
-            "prefetch_factor": prefetch_factor,
-            "return_list": return_list,
-            "seed": seed,
+            "batch_sampler": asked if isinstance(asked, BatchSampler) else batch_sampler,
+            "capacity": capacity,
         }
+        self._given |= {**given, **made}
 
     @classmethod
     def from_generator(

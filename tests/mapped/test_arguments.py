@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import jax
 import numpy as np
 import pytest
@@ -171,6 +173,11 @@ class TestOrder:
 
 
 class TestAttributes:
+    def test_every_argument_is_one(self):
+        taken = set(inspect.signature(DataLoader).parameters) - {"elsewhere"}
+        loader = DataLoader(range(4), 2)
+        assert {name for name in taken if hasattr(loader, name)} == taken
+
     def test_they_are_what_was_given(self):
         def collated(samples):
             return np.array(samples)
