@@ -5,9 +5,9 @@ for JAX; all make the same `DataLoader`. Each epoch is a pass over a reader of b
 the host and placed by whoever is free (`workers/lookahead.py`), so its position is that of the
 batch handed over last.
 
-Every feed of a loader has one shape, so a step compiles once: what is short at the end of an epoch
-is dropped, or padded under a mask that every feed of that loader then carries. Only over data sets,
-and where no devices need equal parts of it, is a short last batch handed over as it is.
+What becomes of short batches follows one rule for all doors (`loaders/ends.py`). Feeds of
+`Pipeline.load` have one shape, so a step compiles once; over several places, feeds have equal parts;
+and one place of the seeds' doors gets batches as they come.
 """
 
 from jreader.loaders.functions import as_function
