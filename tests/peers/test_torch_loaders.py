@@ -381,3 +381,41 @@ class TestShuffledStreams:
         assert epochs == again != other
         assert epochs[0] != epochs[1]
         assert Counter(epochs[0]) == Counter(other[1]) == Counter(range(100))
+
+
+@pytest.mark.peers
+@pytest.mark.filterwarnings("ignore")
+class TestTheRealOne:
+    @pytest.fixture(scope="class")
+    def data(self):
+        return pytest.importorskip("torch").utils.data
+
+    @pytest.mark.parametrize("count", [6, 7, 12])
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"batch_size": 3},
+            {"batch_size": 3, "drop_last": True},
+            {"batch_size": None},
+            {"batch_size": 2, "sampler": [5, 0, 3]},
+            {"batch_size": 2, "sampler": [5, 0, 3], "drop_last": True},
+            {"batch_sampler": [[1, 0], (4,), [2, 3, 5]]},
+        ],
+        ids=str,
+    )
+    def test_feeds_and_lengths_are_theirs(self, data, options, count):
+        samples = [
+            (np.full(3, n, "float32"), {"label": n, "name": str(n)}, [n % 2 == 0, b"raw"])
+            for n in range(count)
+        ]
+
+        def plain(value):
+            if isinstance(value, dict):
+                return {key: plain(part) for key, part in value.items()}
+            if isinstance(value, (list, tuple)):
+                return [plain(part) for part in value]
+            return value.tolist() if hasattr(value, "tolist") else value
+
+        ours, theirs = DataLoader(samples, **options), data.DataLoader(samples, **options)
+        assert list(map(plain, ours)) == list(map(plain, theirs))
+        assert len(ours) == len(theirs)
