@@ -6,8 +6,8 @@ the host and placed by whoever is free (`workers/lookahead.py`), so its position
 batch handed over last.
 
 What becomes of short batches follows one rule for all doors (`loaders/ends.py`). Feeds of
-`Pipeline.load` have one shape, so a step compiles once; over several places, feeds have equal parts;
-and one place of the seeds' doors gets batches as they come.
+`Pipeline.load` have one shape, so a step compiles once; over several places, feeds have equal
+parts; and one place of the seeds' doors gets batches as they come.
 """
 
 from jreader.loaders.functions import as_function
