@@ -6,7 +6,7 @@ import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from itertools import chain, islice
 from typing import (
     TYPE_CHECKING,
@@ -152,8 +152,17 @@ class Node(Generic[T]):
 
 def _fields(node: Node[Any]) -> list[Field[Any]]:
     """Those that it has: a subclass with an `__init__` of its own may set none of them."""
-    declared: Iterable[Field[Any]] = fields(node) if is_dataclass(node) else ()
-    return [field for field in declared if hasattr(node, field.name)]
+    return [field for field in _declared(node) if hasattr(node, field.name)]
+
+
+def _declared(node: Node[Any]) -> tuple[Field[Any], ...]:
+    kind: Any = type(node)
+    return _declared_by(kind)
+
+
+@lru_cache(256)  # each pass asks for them, several times for each op
+def _declared_by(kind: type) -> tuple[Field[Any], ...]:
+    return fields(kind) if is_dataclass(kind) else ()
 
 
 def _names(node: Node[Any]) -> list[str]:
@@ -433,7 +442,8 @@ def _unseeded(node: Node[Any]) -> Iterator[Node[Any]]:
 
 def drawn_by(node: Node[Any], name: str, default: Any = None) -> Any:
     """The seed, or the epoch, of an op; an attribute that is no field is its user's."""
-    return getattr(node, name) if name in _names(node) else default
+    own = any(field.name == name for field in _declared(node))
+    return getattr(node, name, default) if own else default
 
 
 def _varying(node: Node[Any]) -> Iterator[Node[Any]]:
