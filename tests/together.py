@@ -16,13 +16,14 @@ TESTS = Path(__file__).parent
 BEFORE = """
 import json, sys
 import jax, numpy as np
-me, many, devices, port = map(int, sys.argv[1:])
+me, many, devices, port, patience = map(int, sys.argv[1:])
 given = json.load(sys.stdin)
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", devices)
 if many > 1:
     jax.distributed.initialize(f"127.0.0.1:{port}", num_processes=many, process_id=me,
-                               shutdown_timeout_seconds=10, heartbeat_timeout_seconds=10)
+                               shutdown_timeout_seconds=patience,
+                               heartbeat_timeout_seconds=patience)
 def say(value):
     print(json.dumps(value), flush=True)
 """
@@ -63,7 +64,13 @@ def processes(script: str, count: int, **options: Any) -> list[Any]:
 
 
 def ended(
-    script: str, count: int, *, devices: int = 1, given: Any = None, limit: float = 90
+    script: str,
+    count: int,
+    *,
+    devices: int = 1,
+    given: Any = None,
+    limit: float = 90,
+    patience: int = 10,
 ) -> list[Ended]:
     """How each of several processes of one `jax.distributed` run ended, also those that failed.
 
@@ -76,6 +83,7 @@ def ended(
         devices: The CPU devices of each.
         given: What the script finds as `given`, through JSON.
         limit: After how many seconds those still there are killed.
+        patience: For how many seconds jax waits for one that says nothing, or does not end.
     """
     began, port = time.monotonic(), str(free_port())
     kept = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
@@ -90,7 +98,7 @@ def ended(
             told.seek(0)
             words = [sys.executable, "-c", BEFORE + script + AFTER]
             child = subprocess.Popen(
-                [*words, str(number), str(count), str(devices), port],
+                [*words, str(number), str(count), str(devices), port, str(patience)],
                 env={**kept, **paths},
                 stdin=told,
                 stdout=out,

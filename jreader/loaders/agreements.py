@@ -9,25 +9,29 @@ who look ahead. On the consumer's thread it cost 12 % of a step of 5 ms; there i
 Plans whose samples are found by place give the same feeds everywhere, so there nobody waits: a
 process only compares where it begins with what others have told, since another seed or another
 length on one of them would repeat some samples, and lose others, without a word.
+
+Of either kind, a process that leaves a pass before its end says so, and why. The others look for
+that some times a second, on a thread, and go on to no feed that it did not take.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 import time
-from collections import defaultdict, deque
-from collections.abc import Generator, Iterator, Sequence
-from itertools import count
-from pathlib import Path
-from threading import Lock
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+from threading import Event, RLock, Thread
+from typing import TypeVar
 
 import jax
 
 from jreader.errors import ReaderError, ShortEpoch
+from jreader.loaders.boards import CLOSED, ENDED, Board, Told, begun
 from jreader.loaders.cursors import difference
 from jreader.readers import Cursor, Pass
 from jreader.readers.identities import text_hash
+from jreader.workers.threads import stopped_at_exit
 
 T = TypeVar("T")
 
@@ -35,101 +39,8 @@ TIMEOUT = 300.0
 """Seconds that another process is waited for, as `jax.distributed.initialize` does."""
 _SHORTEST, _LONGEST = 0.001, 0.05  # seconds between two looks at a process that is waited for
 _MOMENT = 0.05  # seconds that a look-ahead listens for at most
-_KEPT = 16  # passes whose words are left to those that are slower
-_NUMBERS: defaultdict[str, Iterator[int]] = defaultdict(count)
-
-
-class Told(NamedTuple):
-    """What a process says of a pass.
-
-    Attributes:
-        epoch: The epoch it began in.
-        step: The step it began at.
-        plan: A hash of the plan, and of the place in it.
-        feeds: How many feeds are prepared.
-        end: None while there may be more; "" behind the last one; or what went wrong.
-    """
-
-    epoch: int
-    step: int
-    plan: str
-    feeds: int = 0
-    end: str | None = None
-
-
-class Board:
-    """Where the processes of one loader leave word: a text of each of them about each subject.
-
-    Attributes:
-        me: The number of this process.
-        others: Those of the others that feed the same arrays.
-    """
-
-    def __init__(self, processes: set[int], made_at: str) -> None:
-        """Is named after the line that made the loader: what only one process iterates shifts none.
-
-        Not after the line that iterates, which is one of tqdm where only one process shows a bar.
-
-        Raises:
-            RuntimeError: There is no store.
-        """
-        # there is no public way to the store; who has no need of it need not find it
-        from jax._src import distributed  # noqa: PLC0415  # as said
-
-        path, _, line = made_at.rpartition(":")
-        called = f"{Path(path).name}:{line}"
-        self.me = jax.process_index()
-        self.others = sorted(processes - {self.me})
-        self._name = f"jreader/{called}/{next(_NUMBERS[called])}"
-        self._turns, self._done = count(), deque[int]()
-        self._store: Any = distributed.global_state.client
-        if self._store is None:
-            raise RuntimeError(
-                "processes tell one another how far they are through jax.distributed, and it is "
-                "not there: call jax.distributed.initialize() before anything else of jax."
-            )
-
-    def turn(self) -> int:
-        """The number of the next pass."""
-        turn = next(self._turns)
-        forgotten: list[object] = [begun(turn - _KEPT)] if turn >= _KEPT else []
-        while len(self._done) > _KEPT:
-            forgotten.append(self._done.popleft())
-        for subject in forgotten:
-            self._store.key_value_delete(self._key(subject, self.me))
-        return turn
-
-    def finished(self, turn: int) -> None:
-        """Lets what was told of a pass be forgotten later."""
-        self._done.append(turn)
-
-    def post(self, subject: object, text: str) -> None:
-        """Leaves word, in place of what was said before."""
-        self._store.key_value_set(self._key(subject, self.me), text, allow_overwrite=True)
-
-    def read(self, subject: object) -> dict[int, str]:
-        """What the others have left."""
-        found = self._store.key_value_dir_get(self._key(subject, ""))
-        texts = {int(key.rpartition("/")[2]): text for key, text in found}
-        return {process: text for process, text in texts.items() if process in self.others}
-
-    def read_of(self, subject: object, process: int) -> str | None:
-        """What one has left."""
-        try:
-            text: str = self._store.key_value_try_get(self._key(subject, process))
-        except jax.errors.JaxRuntimeError as error:
-            if "NOT_FOUND" in str(error):
-                return None
-            raise
-        return text
-
-    def _key(self, subject: object, process: object) -> str:
-        return f"{self._name}/{subject}/{process}"
-
-
-def begun(turn: int) -> str:
-    """The subject of where a pass begins."""
-    return f"begun {turn}"
+_LAST = 1.0  # seconds that the reason may come after the word
+_OFTEN = 0.25  # seconds between two looks at whether one has left
 
 
 class Agreement:
@@ -149,14 +60,18 @@ class Agreement:
         Raises:
             ReaderError: Another process has begun the same step with another plan, or elsewhere.
         """
-        self._board, self._timeout, self._turn = board, timeout, board.turn()
+        self._board, self._timeout, self._turn = board, timeout, board.turn(self)
         skips = [f"skip_steps=range({low}, {high})" for low, high, _ in cursor["skipped"]]
         self._lines = [*cursor["plan"]["ops"], *about, *skips]
         place = cursor["position"] if cursor["samples"] else None
         plan = text_hash(self._lines, place)
         self._mine = self._said = Told(cursor["epoch"], cursor["step"], plan)
         self._heard: dict[int, Told] = {}
-        self._telling = Lock()
+        self._telling = RLock()  # reentrant: gc may drop a pass, which tells of that, anywhere
+        self._given = 0  # feeds that were handed over
+        self._left = False
+        self._over = Event()
+        self.threads: list[Thread] = []
         board.post(begun(self._turn), json.dumps([self._mine, self._lines]))
         try:
             for process, text in board.read(begun(self._turn)).items():
@@ -190,26 +105,100 @@ class Agreement:
 
         return Pass(deal(), host.position, host.close)
 
-    def heeding(self, feeds: Pass[T]) -> Pass[T]:
-        """A pass that hands over what all processes have.
+    def heeding(self, feeds: Pass[T], *, streamed: bool = True) -> Pass[T]:
+        """A pass that hands over what all processes have, and tells where it is left.
+
+        Args:
+            feeds: The feeds of this process.
+            streamed: Whether others may have fewer, so that their word is waited for.
 
         Raises:
             ShortEpoch: One ends before the others.
-            ReaderError: One has gone wrong, or reads something else.
+            ReaderError: One has gone wrong, has left, or reads something else.
             TimeoutError: One is not heard of.
         """
 
         def deal() -> Generator[T, None, None]:
-            given = 0
-            for feed in feeds.items:
-                held = [feed]
-                del feed
-                self._agree(given, ends=False)
-                given += 1
-                yield held.pop()
-            self._agree(given, ends=True)
+            try:
+                self._begin()
+                for feed in feeds.items:
+                    held = [feed]
+                    del feed
+                    if streamed:
+                        self._agree(self._given, ends=False)
+                    elif self._heard:
+                        self._look()
+                    self._given += 1
+                    yield held.pop()
+                if streamed:
+                    self._agree(self._given, ends=True)
+                self._left = True
+            except ShortEpoch:
+                self._left = True  # what was told already has the others find the same
+                raise
+            except GeneratorExit as closed:
+                error = closed.__context__
+                self.leave(_why(error) if isinstance(error, Exception) else "")
+                raise
+            except BaseException as error:
+                self.leave(_why(error))
+                raise
+            finally:
+                self.stop()
 
-        return Pass(deal(), feeds.position, feeds.close)
+        items = deal()
+
+        def close() -> None:
+            feeds.close()
+            with suppress(ValueError):  # another thread waits in it, and has been told
+                items.close()
+
+        return Pass(items, feeds.position, close)
+
+    def _begin(self) -> None:
+        """Has a thread look whether another process leaves."""
+        stopped_at_exit(self)
+        self.threads = [Thread(target=self._watch, name="jreader agreement", daemon=True)]
+        self.threads[0].start()
+
+    def _watch(self) -> None:
+        """Hears whether others leave, and says so, since the consumer may be in a step with them.
+
+        Who has only taken as many feeds as this process did not fail: all may stop there.
+        """
+        said: dict[int, Told] = {}
+        while not self._over.wait(_OFTEN + len(self._board.others) / 100):  # one store serves all
+            try:
+                self._hear()
+            except (ReaderError, jax.errors.JaxRuntimeError):
+                return  # the consumer meets it too; or jax.distributed was shut down
+            for process, told in list(self._heard.items()):
+                fails = told.feeds < self._given or told.end not in (CLOSED, ENDED)
+                if told.end and fails and said.get(process) != told:
+                    said[process] = told
+                    sys.stderr.write(f"jreader: {_stopped(process, told)}.\n")
+
+    def stop(self) -> None:
+        """Ends the thread."""
+        self._over.set()
+
+    def leave(self, why: str = "") -> None:
+        """Tells that this process takes no more feeds of this pass; the first reason counts."""
+        with self._telling:
+            if self._left:
+                return
+            self._left = True
+            told = self._mine._replace(feeds=self._given, end=why or CLOSED)
+            if not why:
+                self._board.closed = self._turn, told
+            with suppress(jax.errors.JaxRuntimeError):  # jax.distributed was shut down
+                self._board.post(self._turn, json.dumps(told))
+                self._board.finished(self._turn)
+
+    def _look(self) -> None:
+        """Refuses to go on where another process has left."""
+        for process in self._board.others:
+            self._unsure(process, self._given, ends=False)
 
     def _tell(self, end: str | None = None) -> None:
         """Says how far this process is, if that is more than it has said."""
@@ -217,7 +206,7 @@ class Agreement:
             if end is not None:
                 self._mine = self._mine._replace(end=end)
             mine = self._mine  # another thread may go on counting
-            if mine != self._said:
+            if mine != self._said and not self._left:
                 self._board.post(self._turn, json.dumps(mine))
                 self._said = mine
 
@@ -237,7 +226,11 @@ class Agreement:
 
     def _hear(self) -> None:
         for process, text in self._board.read(self._turn).items():
-            self._heard[process] = self._compared(process, Told(*json.loads(text)))
+            self._heard[process] = self._told(process, text)
+
+    def _told(self, process: int, text: str) -> Told:
+        told = Told(*json.loads(text))
+        return told if told.end else self._compared(process, told)
 
     def _agree(self, given: int, *, ends: bool) -> None:
         """Returns when every process has another feed after so many, or has none either."""
@@ -254,26 +247,34 @@ class Agreement:
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST)
                 if text := self._board.read_of(self._turn, process):
-                    self._heard[process] = self._compared(process, Told(*json.loads(text)))
+                    self._heard[process] = self._told(process, text)
 
     def _unsure(self, process: int, given: int, ends: bool) -> bool:
         """Whether it is not yet known that a process has as much; that it has not is raised."""
         told = self._heard.get(process)
         if told is None:
             return True
-        if told[:2] != self._mine[:2]:
-            raise self._elsewhere(process, told)
         behind = told.feeds <= given
         if behind and told.end:
+            how = _stopped(process, self._in_the_end(process, told))
             raise ReaderError(
-                f"process {process} stopped after {given} feeds of this pass, and no step can go "
-                f"on without it: {told.end}"
+                f"{how}. No step can go on without it; this process is at feed {given}."
             )
+        if told[:2] != self._mine[:2]:
+            raise self._elsewhere(process, told)
         if ends and not behind:
             raise self._short(self._board.me, process, given)
         if not ends and behind and told.end == "":
             raise self._short(process, self._board.me, given)
         return behind and told.end is None
+
+    def _in_the_end(self, process: int, told: Told) -> Told:
+        """What a process tells last: an error first drops its pass, and then ends the program."""
+        until = time.monotonic() + _LAST
+        while told.end == CLOSED and time.monotonic() < until:
+            time.sleep(_LONGEST)
+            told = Told(*json.loads(self._board.read_of(self._turn, process) or json.dumps(told)))
+        return told
 
     def _short(self, ended: int, other: int, given: int) -> ShortEpoch:
         return ShortEpoch(
@@ -311,3 +312,11 @@ class Agreement:
             f"of nothing else for {self._timeout:g} s: it hangs, is gone, or does not iterate this "
             f"loader. If it only takes longer, give the loader a longer timeout=."
         )
+
+
+def _why(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _stopped(process: int, told: Told) -> str:
+    return f"process {process} stopped after {told.feeds} feeds of this pass: {told.end}"

@@ -15,7 +15,8 @@ from jreader import errors
 from jreader.batches import sized
 from jreader.devices import placeable, where_written
 from jreader.feeds import FeedList, Feeds
-from jreader.loaders.agreements import TIMEOUT, Agreement, Board
+from jreader.loaders.agreements import TIMEOUT, Agreement
+from jreader.loaders.boards import Board
 from jreader.loaders.cursors import beginning, check_plan, checked, sealed, skipping
 from jreader.loaders.ends import Ends
 from jreader.loaders.groups import Grouping
@@ -376,7 +377,7 @@ class Feeding:
         about = f"feeds of {grouping.batches} batches of {source.rows} samples", f"{grouping.ends}"
         agreement = Agreement(self._board, cursor, self._timeout, about)
         if here or found_by_place(source.batches):
-            return self._ahead(host, place)
+            return agreement.heeding(self._ahead(host, place), streamed=False)
         told = agreement.telling(host, max(self._capacity, 1))
         return agreement.heeding(self._ahead(told, place))
 

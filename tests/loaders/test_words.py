@@ -16,8 +16,9 @@ from jax._src import distributed
 from together import free_port
 
 from jreader import ReaderError, ShortEpoch, start
-from jreader.loaders import agreements
-from jreader.loaders.agreements import Agreement, Board
+from jreader.loaders import boards
+from jreader.loaders.agreements import Agreement
+from jreader.loaders.boards import Board
 from jreader.loaders.cursors import beginning
 from jreader.readers import Pass
 
@@ -51,7 +52,7 @@ def board(store, monkeypatch):
     def made(me, made_at="train.py:7", processes=(0, 1)):
         with monkeypatch.context() as there:
             there.setattr(jax, "process_index", lambda: me)
-            there.setattr(agreements, "_NUMBERS", numbers[me])
+            there.setattr(boards, "_NUMBERS", numbers[me])
             return Board(set(processes), made_at)
 
     return made

@@ -1,0 +1,210 @@
+"""Where processes of one run leave word for one another, and how one leaves that has failed.
+
+A process that ends with an error would wait for the others in jax's shutdown for minutes, and the
+others for it, in a step that it never joins: while it is there, its connections are. So it tells
+them what happened, waits for them for some seconds, and then is gone: a step that others wait in
+fails, as an error of theirs.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+import threading
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol
+from weakref import WeakSet
+
+import jax
+
+_KEPT = 16  # passes whose words are left to those that are slower
+_PATIENCE = 10.0  # seconds that a process that has failed waits for the others
+_NUMBERS: defaultdict[str, Iterator[int]] = defaultdict(count)
+_GONE = "jreader/gone/"
+CLOSED, ENDED = "it closed the pass before its end", "its program has ended"
+
+
+class Told(NamedTuple):
+    """What a process says of a pass.
+
+    Attributes:
+        epoch: The epoch it began in.
+        step: The step it began at.
+        plan: A hash of the plan, and of the place in it.
+        feeds: How many feeds are prepared; how many were handed over, once it was closed.
+        end: None while there may be more; "" behind the last one; or what went wrong.
+    """
+
+    epoch: int
+    step: int
+    plan: str
+    feeds: int = 0
+    end: str | None = None
+
+
+class Leaving(Protocol):
+    """A pass that can be left before its end."""
+
+    def leave(self, why: str) -> None:
+        """Tells the others."""
+
+
+class Board:
+    """Where the processes of one loader leave word: a text of each of them about each subject.
+
+    Attributes:
+        me: The number of this process.
+        others: Those of the others that feed the same arrays.
+        closed: The pass that was left last, its number and what was told, until another begins.
+    """
+
+    closed: tuple[int, Told] | None = None
+
+    def __init__(self, processes: set[int], made_at: str) -> None:
+        """Is named after the line that made the loader: what only one process iterates shifts none.
+
+        Not after the line that iterates, which is one of tqdm where only one process shows a bar.
+
+        Raises:
+            RuntimeError: There is no store.
+        """
+        path, _, line = made_at.rpartition(":")
+        called = f"{Path(path).name}:{line}"
+        self.me = jax.process_index()
+        self.others = sorted(processes - {self.me})
+        self._name = f"jreader/{called}/{next(_NUMBERS[called])}"
+        self._turn, self._done = 0, deque[int]()
+        self._passes: WeakSet[Leaving] = WeakSet()
+        self._store: Any = _client()
+        if self._store is None:
+            raise RuntimeError(
+                "processes tell one another how far they are through jax.distributed, and it is "
+                "not there: call jax.distributed.initialize() before anything else of jax."
+            )
+        _heed_the_end(self)
+
+    def turn(self, each: Leaving) -> int:
+        """The number of the next pass."""
+        self._passes.add(each)
+        self.closed = None
+        turn, self._turn = self._turn, self._turn + 1
+        forgotten: list[object] = [begun(turn - _KEPT)] if turn >= _KEPT else []
+        while len(self._done) > _KEPT:
+            forgotten.append(self._done.popleft())
+        for subject in forgotten:
+            self._store.key_value_delete(self._key(subject, self.me))
+        return turn
+
+    def finished(self, turn: int) -> None:
+        """Lets what was told of a pass be forgotten later."""
+        self._done.append(turn)
+
+    def post(self, subject: object, text: str) -> None:
+        """Leaves word, in place of what was said before."""
+        self._store.key_value_set(self._key(subject, self.me), text, allow_overwrite=True)
+
+    def read(self, subject: object) -> dict[int, str]:
+        """What the others have left."""
+        found = self._store.key_value_dir_get(self._key(subject, ""))
+        texts = {int(key.rpartition("/")[2]): text for key, text in found}
+        return {process: text for process, text in texts.items() if process in self.others}
+
+    def read_of(self, subject: object, process: int) -> str | None:
+        """What one has left."""
+        try:
+            text: str = self._store.key_value_try_get(self._key(subject, process))
+        except jax.errors.JaxRuntimeError as error:
+            if "NOT_FOUND" in str(error):
+                return None
+            raise
+        return text
+
+    def leave(self, why: str) -> None:
+        """Tells that this process takes no more feeds, of no pass."""
+        for each in list(self._passes):
+            each.leave(why)
+        if self.closed:  # before anybody knew why: an error drops what a loop holds
+            turn, told = self.closed
+            self.post(turn, json.dumps(told._replace(end=why)))
+        self.post(self._turn, json.dumps(Told(-1, -1, "", 0, why)))
+
+    def _key(self, subject: object, process: object) -> str:
+        return f"{self._name}/{subject}/{process}"
+
+
+def begun(turn: int) -> str:
+    """The subject of where a pass begins."""
+    return f"begun {turn}"
+
+
+_boards: WeakSet[Board] = WeakSet()
+_hooks: list[Any] = []  # what shows an error, as it was before
+_failed: list[str] = []  # what this program ended with
+
+
+def _client() -> Any:
+    # there is no public way to the store; who has no need of it need not find it
+    from jax._src import distributed  # noqa: PLC0415  # as said
+
+    return distributed.global_state.client
+
+
+def _heed_the_end(board: Board) -> None:
+    """Has the others told when this program ends, and what with."""
+    _boards.add(board)
+    if not _hooks:
+        _hooks.append(sys.excepthook)
+        sys.excepthook = _tell_of_error
+
+
+def _tell_of_error(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    _hooks[0](kind, error, trace)
+    _failed.append(f"{kind.__name__}: {error}")
+    _tell(_failed[0])
+
+
+def _tell(why: str) -> None:
+    for board in list(_boards):
+        with suppress(jax.errors.JaxRuntimeError):  # the store may be gone, with the process of it
+            board.leave(why)
+
+
+@atexit.register  # here, as early as can be: what is registered earlier may not be called
+def _leave() -> None:
+    """Waits for the others as jax would, but after an error for some seconds only."""
+    store = _client() if _hooks else None
+    if store is None:
+        return
+    if not _failed:
+        _tell(ENDED)
+        return
+    if not _somebody_is_gone(store):
+        waiting = threading.Thread(target=jax.distributed.shutdown, daemon=True)
+        waiting.start()
+        waiting.join(_PATIENCE)
+        if not waiting.is_alive():
+            return
+    with suppress(jax.errors.JaxRuntimeError):
+        store.key_value_set(f"{_GONE}{jax.process_index()}", "")
+    sys.stderr.write(
+        "jreader: this process leaves without the others, which may be in a step that cannot end.\n"
+    )
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def _somebody_is_gone(store: Any) -> bool:
+    try:
+        return bool(store.key_value_dir_get(_GONE))
+    except jax.errors.JaxRuntimeError:
+        return True

@@ -1,0 +1,120 @@
+"""Real processes of which one fails, leaves or is killed: the others are told at once, and end.
+
+jax itself would wait for 300 s here, as it does where nothing else was asked for.
+"""
+
+from __future__ import annotations
+
+import pytest
+from together import ended
+
+BETWEEN = """
+import os, signal, threading
+from jreader import Pipeline, arrays
+
+def numbers():
+    for n in range(10**6):
+        yield {"n": np.int32(n)}
+mesh = jax.make_mesh((many,), ("data",))
+plan = Pipeline(numbers) if given["streamed"] else Pipeline(arrays(n=np.arange(10**6)))
+loader = plan.batch(8).load(sharding=mesh, capacity=4, timeout=200)
+total = jax.jit(lambda feed: feed["n"].sum())
+def step(feed):
+    if given["together"]:
+        return float(total(feed))  # waits for the others
+    return float(np.asarray(feed["n"].addressable_shards[0].data).sum())
+def fail(how):
+    if how == "raise":
+        raise ValueError("the loss is nan")
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "exit":
+        sys.exit(0)
+def loop(feeds):
+    for number, feed in enumerate(feeds):
+        if me == given["who"] and number == 20:
+            if given["how"] == "break":
+                break
+            fail(given["how"])
+        step(feed)
+"""
+PLAIN = BETWEEN + "loop(loader)"
+CAUGHT = (
+    BETWEEN
+    + """
+try:
+    with loader.steps() as feeds:
+        loop(feeds)
+except ValueError:
+    threading.Event().wait()
+"""
+)
+LATER = (
+    BETWEEN
+    + """
+for feed in loader.steps(20):
+    step(feed)
+if me == given["who"]:
+    fail(given["how"])
+loop(loader.steps())
+"""
+)
+
+
+def said(script, who, how="raise", together=False, streamed=False, limit=60):
+    """How the process that fails ended, and how the other one."""
+    given = {"who": who, "how": how, "together": together, "streamed": streamed}
+    both = ended(script, 2, given=given, limit=limit, patience=300)
+    return both[who], both[1 - who]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(150)
+class TestOfTwoProcesses:
+    @pytest.mark.parametrize("streamed", [False, True])
+    @pytest.mark.parametrize("who", [0, 1])
+    def test_of_which_one_raises_both_end_with_that_error(self, who, streamed):
+        failed, other = said(PLAIN, who, streamed=streamed)
+        assert (failed.code, other.code) == (1, 1)
+        assert failed.err.rstrip().endswith("ValueError: the loss is nan")
+        assert f"ReaderError: process {who} stopped after 21 feeds of this pass" in other.err
+        assert "ValueError: the loss is nan. No step can go on without it" in other.err
+        assert max(failed.seconds, other.seconds) < 40
+
+    @pytest.mark.parametrize("who", [0, 1])
+    def test_of_which_one_raises_and_the_other_waits_in_a_step_both_end(self, who):
+        failed, other = said(PLAIN, who, together=True)
+        assert failed.code == 1
+        assert "ValueError: the loss is nan" in failed.err
+        assert "this process leaves without the others" in failed.err
+        told = f"jreader: process {who} stopped after 21 feeds of this pass: ValueError: the loss"
+        assert told in other.err
+        assert other.code in (1, -6)  # where process 0 is gone, jax aborts the others
+        assert max(failed.seconds, other.seconds) < 40
+
+    @pytest.mark.parametrize(
+        ("how", "why"),
+        [("break", "it closed the pass before its end"), ("exit", "its program has ended")],
+    )
+    def test_of_which_one_takes_fewer_feeds_the_other_gets_an_error(self, how, why):
+        left, other = said(PLAIN, 1, how)
+        assert (left.code, other.code) == (0, 1)
+        assert f"ReaderError: process 1 stopped after 21 feeds of this pass: {why}" in other.err
+
+    def test_of_which_one_catches_its_error_and_stays_the_other_is_told(self):
+        _, other = said(CAUGHT, 1, limit=20)
+        assert "ReaderError: process 1 stopped after 21 feeds" in other.err
+        assert "ValueError: the loss is nan. No step" in other.err
+
+    @pytest.mark.parametrize("how", ["raise", "exit"])
+    def test_of_which_one_ends_between_two_passes_the_other_gets_an_error(self, how):
+        _, other = said(LATER, 1, how)
+        why = "ValueError: the loss is nan" if how == "raise" else "its program has ended"
+        assert f"ReaderError: process 1 stopped after 0 feeds of this pass: {why}" in other.err
+
+    def test_of_which_one_is_killed_the_other_leaves_the_step_that_it_waits_in(self):
+        killed, other = said(PLAIN, 1, "kill", together=True)
+        assert (killed.code, other.code) == (-9, 1)
+        assert "all-reduce failed" in other.err
+        assert "this process leaves without the others" in other.err
+        assert other.seconds < 40
