@@ -280,8 +280,17 @@ def test_a_plan_is_the_same_in_every_process(python):
             def __call__(self, n):
                 return n in {"one", "two", "three", "four"}
 
+        def letters(n):
+            return n in names and table[n] is kept
+
+        names, table = {"one", "two", "three", "four"}, {"one": {"a", "b", "c"}, "two": Called}
+        kept = frozenset({("a", 1), ("b", 2), ("c", 3)})
+        held = Called()
+        held.names, held.other = names, [held, object(), open(json.__file__), print, json]
+
         plan = Pipeline(lambda: "abc").filter(lambda n: n in {"one", "two", "three", "four"})
         plan = plan.map(partial(max, "b")).map(Called()).map(str.upper).shuffle(3)
+        plan = plan.map(letters).map(held).map(held.__call__).map(partial(letters, n=names))
         print(json.dumps(fingerprint(plan)))
     """
     found = {python(script, PYTHONHASHSEED=str(seed)).stdout for seed in range(3)}
