@@ -16,7 +16,7 @@ import json
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from enum import Enum
 from hashlib import blake2b
@@ -38,6 +38,7 @@ _SAMPLED = 256  # rows of an array, items of a container, elements of a row
 _MAPPED = 8  # rows of a mapped file, each a page or two of it
 _LITTLE = 1 << 14  # bytes of a mapped file that is looked at like memory
 _PLACES, _BYTES = 8, 512  # of a file
+_SIMPLE = 100_000  # items of a set
 _LARGEST = 1 << 20  # bytes of an array that is elsewhere, on a device
 
 _SCALARS = (type(None), bool, int, float, complex, str, bytes, type(...))
@@ -119,9 +120,9 @@ class _Walk:
         elif hasattr(value, "dtype") and hasattr(value, "shape"):
             yield from self._array(value)
         elif isinstance(value, (dict, Mapping)):
-            yield from self._several([part for pair in value.items() for part in pair])
+            yield from self._several(list(value.items()))
         elif isinstance(value, (set, frozenset)):
-            yield sorted(identity(part) for part in value) if len(value) <= _MOST else len(value)
+            yield from _in_any_order(value)
         elif isinstance(value, (list, tuple, deque)):
             yield from self._several(value)
         elif isinstance(value, (range, slice, np.dtype, os.PathLike)):
@@ -210,6 +211,15 @@ class _Walk:
             made = isinstance(getattr(kind, name, None), functools.cached_property)
             if name != "made_at" and not made and not (library and name.startswith("_")):
                 yield [name, self.of(part)]
+
+
+def _in_any_order(parts: Collection[Any]) -> Iterator[Any]:
+    """How many there are, and what they are, if they are simple or few."""
+    yield len(parts)
+    if len(parts) <= _SIMPLE and all(type(part) in _SCALARS for part in parts):
+        yield text_hash(sorted(map(repr, parts)))
+    elif len(parts) <= _SAMPLED:
+        yield sorted(map(identity, parts))
 
 
 def _scalar(value: Any) -> Any:

@@ -284,6 +284,8 @@ CHANGES = {
         lambda _: both(closed_over, [1, 2], [2, 1]),
         lambda _: both(closed_over, {"a": 1}, {"a": 2}),
         lambda _: both(closed_over, {1, 2}, {1, 3}),
+        lambda _: both(closed_over, {Scaled(1)}, {Scaled(2)}),
+        lambda _: both(closed_over, set(map(str, range(5000))), set(map(str, range(1, 5001)))),
         lambda _: both(closed_over, Scaled(1), Scaled(2)),
         lambda _: both(closed_over, Scaled(FIRST), Scaled(SECOND)),
         lambda _: both(closed_over, lambda n: n + 1, lambda n: n + 2),
