@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import operator
 from collections.abc import Callable, Iterator, Sequence
@@ -135,14 +136,15 @@ def _part(reader: Reader[Any], first: int, last: int | None, step: int) -> Reade
     """From `first` on, up to `last`, pushed below what is one for one, so that it is not done."""
     if first == 0 and last is None and step == 1:
         return reader
-    if isinstance(reader, Pipeline) and indexed(reader) is None:
-        return Pipeline(_part(reader.reader, first, last, step))
     if type(reader) is batch and step == 1:
         size = reader.batch_size
         samples = _part(reader.reader, first * size, None if last is None else last * size, 1)
         return batch(samples, size, reader.drop_last)
-    if type(reader) is map_batches:
-        return map_batches(reader.fn, _part(reader.reader, first, last, step), reader.stacked)
+    if indexed(reader) is None and type(reader) in {Pipeline, map_batches, map_samples, buffered}:
+        op = copy.copy(reader)
+        below = _part(reader.reader, first, last, step)  # type: ignore[attr-defined]  # these have one
+        object.__setattr__(op, "reader", below)
+        return op
     if type(reader) is map_readers and len(reader.readers) == 1:
         return map_readers(reader.func, _part(reader.readers[0], first, last, step))
     part: Pipeline[Any] = reader if isinstance(reader, Pipeline) else Pipeline(reader)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from graphs import canonical
+from graphs import canonical, see
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from movers import fast, moving
@@ -112,6 +112,37 @@ def test_a_part_is_not_mapped_before_it_begins():
     mapped = rows.map(noted)
     assert [int(n) for n in mapped[8:]] == [8, 9, 10]
     assert seen == [8, 9, 10]
+
+
+@pytest.mark.parametrize(
+    "how", [{"workers": 2}, {"rng": True, "seed": 1}, {"rng": True, "seed": 1, "workers": 2}]
+)
+def test_nor_is_it_on_workers_or_with_randomness(how):
+    seen = []
+
+    def noted(sample, rng=None):
+        seen.append(int(sample["n"]))
+        return int(sample["n"]), rng and int(rng.integers(1000))
+
+    mapped = rows.map(noted, **how)
+    whole = list(mapped)
+    for pipeline in (mapped, mapped.buffered(2)):
+        for index in (slice(8, None), slice(6, 9), slice(1, None, 4)):
+            seen.clear()
+            assert list(pipeline[index]) == whole[index]
+            assert sorted(seen) == [n for n, _ in whole[index]]
+    seen.clear()
+    assert list(mapped.batch(2)[4:]) == [whole[8:10], whole[10:]]
+    assert sorted(seen) == [8, 9, 10]
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_part_goes_on_from_every_position(name):
+    part = PIPELINES[name][1:6]
+    whole = see(part)
+    for place, position in enumerate(whole.positions[:-1]):
+        assert see(part, position).samples == whole.samples[place:]
+    assert "Pipeline(" in repr(part)
 
 
 def test_a_pipeline_without_an_end_is_found_from_its_beginning():
