@@ -302,7 +302,7 @@ def _resumed(source: Source, grouping: Grouping, cursor: Cursor) -> Position:
             f"{described(source.batches)}: resume with the pipeline that wrote it, whose batches "
             f"were made in another way."
         )
-    if size is None and source.size is None and not grouping.ends.varies:
+    if size is None and source.size is None:
         grouping.rows = rows
     return inner
 

@@ -179,6 +179,15 @@ class TestSeveralPlaces:
         assert feeds[1] == ([[3, 4, 5], [6, 7, 8]], [[True] * 3] * 2)
         assert feeds[2] == ([[9, 0, 0], [0] * 3], [[True, False, False], [False] * 3])
 
+    @pytest.mark.parametrize("places", [None, TWO, SPLIT])
+    def test_padded_feeds_keep_their_shape_after_a_resume(self, places):
+        loader = self.loader((4, 4, 2, 2, 4, 2), places, last="pad")
+        whole = given_by(loader.epoch(0))
+        feeds = loader.epoch(0)
+        for done, _ in enumerate(feeds, 1):
+            cursor = json.loads(json.dumps(feeds.cursor))
+            assert given_by(loader.epoch(0, at=cursor)) == whole[done:]
+
     def test_a_cut_batch_has_to_be_divisible(self):
         with pytest.warns(UserWarning, match=r"2 batches \(4 samples\)"):
             assert given_by(self.loader((4, 3, 2, 1), SPLIT)) == [[0, 1, 2, 3], [7, 8]]
