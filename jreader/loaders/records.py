@@ -13,7 +13,7 @@ from jreader.loaders.groups import Grouping
 from jreader.loaders.sources import Source
 from jreader.readers import Cursor, at_epoch, described, indexed, leaves, rebuilt
 from jreader.readers.nodes import seeded, waits
-from jreader.readers.planes import Array, Joined, Plane
+from jreader.readers.planes import Array, Joined, Plane, SideBySide
 
 _CALL = "loader.samples(step)"
 
@@ -113,7 +113,12 @@ def _samples(plane: Plane, first: int, last: int, size: int, epoch: int, step: i
         )
     places = np.arange(first, last)
     rows = rebuilt(plane.columns, iter(plane.rows(places)))
-    return Samples(epoch, step, places, rows, plane.columns)
+    return Samples(epoch, step, places, _plain(rows), _plain(plane.columns))
+
+
+def _plain(tree: Any) -> Any:
+    """The tree as users know it: what `compose` lays side by side is a tuple."""
+    return tuple(map(_plain, tree.parts)) if isinstance(tree, SideBySide) else tree
 
 
 def _files(column: Any, rows: Array) -> list[Where] | None:

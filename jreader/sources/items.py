@@ -95,6 +95,9 @@ class _Items:
     def __len__(self) -> int:
         return len(self.data) if hasattr(self.data, "__len__") else int(self.data.shape[0])
 
+    def __repr__(self) -> str:
+        return described(self.data)
+
     def gather(self, rows: Array) -> Any:
         """The stacked rows, or a list of samples."""
         if self.batched:

@@ -10,7 +10,18 @@ import numpy as np
 import pytest
 from steps import stream, told
 
-from jreader import NotResumable, Pipeline, arrays, at_epoch, chain, compose, idx, npy, source
+from jreader import (
+    NotResumable,
+    Pipeline,
+    arrays,
+    at_epoch,
+    chain,
+    compose,
+    idx,
+    npy,
+    shuffle,
+    source,
+)
 
 COUNT = 50
 
@@ -330,3 +341,13 @@ def test_an_epoch_that_was_written_into_the_plan_is_part_of_it():
         for epoch in (0, 3)
     )
     assert digest(one.epoch(0), 2) != digest(other.epoch(0), 2)
+
+
+def test_rows_of_data_sets_side_by_side_are_told_for_each():
+    first, second = source(np.arange(9), batched=True), source(list("abcdefghi"))
+    both = Pipeline(shuffle(first, seed=1)).compose(second).batch(4)
+    samples = both.load().samples(1)
+    order, plain = samples.rows
+    assert plain.tolist() == [4, 5, 6, 7]
+    assert order.tolist() == [int(row) for row in list(shuffle(first, seed=1)())[4:8]]
+    assert samples.files == (None, None)
