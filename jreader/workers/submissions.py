@@ -165,10 +165,8 @@ class _Submitted(Generic[S, T]):
                 for sample in islice(up.items, self.group):
                     samples.append(sample)
                     positions.append(up.position())
-        except (
-            KeyboardInterrupt
-        ):  # between a sample and its position, perhaps: no place in the order
-            raise
+        except KeyboardInterrupt:
+            raise  # it has no place in the order: it may come between a sample and its position
         except BaseException as error:  # an exit too: it comes after the samples before it
             errors.noted(error, f"raised while {self.where}, read ahead")
             self.error = error
