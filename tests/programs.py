@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 HERE = Path(__file__).parent
-LIMIT = 20
+LIMIT = 60
 
 
 class Program:
