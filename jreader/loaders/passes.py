@@ -181,11 +181,16 @@ class FeedPass(Iterator[Any]):
         ([2.0, 3.0], 5, 1)
 
         Raises:
-            ValueError: The step is negative, or beyond an epoch; the plan draws anew for each pass;
-                or steps lie before the cursor that this pass began at, in another size or a stream.
+            ValueError: The step is negative, or beyond an epoch; or it lies behind, and the plan
+                draws anew for each pass, or the pass began at a cursor of another size.
         """
         start, first = check_number("feeds.seek(step)", step), self._first
-        cursor = self._find(start)
+        try:
+            cursor = self._find(start)
+        except ValueError:
+            if not self._reaches(start):
+                raise
+            cursor = None  # what this pass has drawn, it goes on with
         if cursor is None:
             cursor = self._place.cursor if self._reaches(start) else first
             if start < first["step"]:

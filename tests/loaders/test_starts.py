@@ -107,6 +107,18 @@ def test_a_pass_goes_to_any_step_and_back(name):
     assert stream(feeds) == []
 
 
+@pytest.mark.parametrize("source", [numbers, arrays(np.arange(COUNT))], ids=["read", "found"])
+def test_an_unseeded_pass_goes_forward_in_the_order_that_it_drew(source):
+    loader = Pipeline(source).shuffle(COUNT).batch(4).load()
+    feeds = loader.steps()
+    next(feeds)
+    rest = told_of(loader.steps(at=feeds.cursor), 8)
+    feeds.seek(5)
+    assert told_of(feeds, 4) == rest[4:]
+    with pytest.raises(ValueError, match="draws anew"):
+        feeds.seek(2)
+
+
 def test_steps_that_are_left_out_stay_so():
     loader = rows().batch(4).load()
     whole = told_of(loader.steps(STEPS), STEPS)
