@@ -24,6 +24,8 @@ import numpy as np
 from jreader._worker.frames import WORTH, pickled
 from jreader.staging import Array, Memory, leased
 
+AHEAD = 32 << 20  # bytes that each worker may be ahead, where nobody says how many items
+
 _ALIGNED = 64
 _PAGE = mmap.PAGESIZE
 _MOST, _ALL = 64, 256  # blocks of one process, and of all: each is a descriptor in the parent too

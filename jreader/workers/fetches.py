@@ -7,8 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import count
+from math import inf
 from typing import Any, ClassVar, Literal, TypeVar
 
+from jreader._worker.memory import AHEAD
 from jreader._worker.rooms import WorkerInfo, get_worker_info, informed
 from jreader.errors import noted
 from jreader.readers import (
@@ -119,6 +121,7 @@ class fetched(Node[T]):
             (self.prefetch or _AHEAD) * self.process_num,
             (self.prefetch or _MOST) * self.process_num,
             self.timeout,
+            inf if self.prefetch else AHEAD * self.process_num,
         )
 
         def deal() -> Generator[T, None, None]:

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from os import cpu_count
 from typing import Any, ClassVar, Literal, TypeVar
 
 from jreader import errors
+from jreader._worker.memory import AHEAD
 from jreader.orders import as_seed
 from jreader.readers import (
     Node,
@@ -65,7 +67,8 @@ class map_samples(Node[T]):
         processes: The number of worker processes instead. They stay for the next pass.
         executor: Who does the work instead.
         window: How many samples may be in work or wait to be handed over, beyond those handed
-            over; None for 8 per worker, and up to 4096 of samples that take next to no time.
+            over. None for 8 per worker, up to 4096 of samples that take next to no time, but no
+            more than 32 MiB per worker of samples and results, or 2 per worker of larger ones.
         timeout: The seconds that a sample may be waited for; 0 for any.
         rng: Whether to call `fn(sample, rng)`, where `rng` is a `numpy.random.Generator` made for
             that sample alone, from seed, epoch and the sample's number.
@@ -155,7 +158,10 @@ class map_samples(Node[T]):
         if threads := max(self.workers, self.timeout > 0):
             window, most = self._window(threads)
             up = up.watched(self, window + 1)
-            here = ahead(self, up, mapped, threads, window, timeout=self.timeout, most=most)
+            clock, heaviest = self.timeout, self._most_bytes(threads)
+            here = ahead(
+                self, up, mapped, threads, window, timeout=clock, most=most, most_bytes=heaviest
+            )
         else:
             here = up.mapped(mapped)
         return here if self.on_error == "raise" else self._judged(here)
@@ -192,7 +198,8 @@ class map_samples(Node[T]):
         if self.window is None:
             window = max(window, 2 * size * workers)
         window, most = window // size, max(window, most) // size
-        return submitted(self, up, task, executor, workers, window, most, self.timeout)
+        clock, heaviest = self.timeout, self._most_bytes(workers)
+        return submitted(self, up, task, executor, workers, window, most, clock, heaviest)
 
     def _numbered(self) -> Callable[[Any, int], Keyed] | None:
         """What `keyed` makes of a sample, from its number."""
@@ -203,6 +210,10 @@ class map_samples(Node[T]):
     def _window(self, workers: int) -> tuple[int, int]:
         """How many samples may be ahead, and how many if they take next to no time."""
         return (self.window or _LEAST * workers), (self.window or _MOST * workers)
+
+    def _most_bytes(self, workers: int) -> float:
+        """What may be ahead, in bytes; a window that was given is taken at its word."""
+        return inf if self.window else AHEAD * workers
 
     def _function(self) -> Callable[[Any], T]:
         return _Drawing(self.fn) if self.rng else self.fn

@@ -24,6 +24,7 @@ from jreader import errors
 from jreader.readers import Node, Pass, Position, described
 from jreader.workers.tasks import UNKNOWN, Failure, Outcome, Packed, Samples, Task
 from jreader.workers.threads import Home, Source, stopped_at_exit
+from jreader.workers.weights import EACH, SPARSE, risen, weight
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -48,6 +49,7 @@ def submitted(
     window: int,
     most: int,
     timeout: float = 0,
+    most_bytes: float = inf,
 ) -> Pass[Any]:
     """What a task makes of the samples of `up`, in their order; of some it is a `Failure`.
 
@@ -60,9 +62,10 @@ def submitted(
         window: How many samples may be in work or wait to be handed over.
         most: How many if they take next to no time.
         timeout: The seconds that a result may be waited for; 0 for any.
+        most_bytes: What samples and results that are ahead may weigh, but for two of each worker.
     """
     position = up.position()
-    state = _Submitted(node, up, task, executor, workers, window, most, timeout)
+    state = _Submitted(node, up, task, executor, workers, window, most, timeout, most_bytes)
 
     def deal() -> Generator[Any, None, None]:
         nonlocal position
@@ -103,6 +106,11 @@ class _Flight:
         self.refused: Exception | None = None  # by the executor, which takes no more
         self.there = threading.Event()  # also where nobody waits for it any more
 
+    def rest(self, done: int) -> _Flight:
+        """Another one, for the samples that its task left."""
+        samples = Samples(self.samples.items[done:], self.samples.most)
+        return _Flight(self.first + done, samples, self.positions[done:])
+
     def land(self, _future: object) -> None:
         """Takes the time."""
         self.back = time.perf_counter()
@@ -126,10 +134,15 @@ class _Submitted(Generic[S, T]):
         window: int,
         most: int,
         timeout: float,
+        most_bytes: float,
     ) -> None:
         self.where = f"{type(node).__name__}, made at {node.made_at}"
         self.source, self.task, self.executor, self.timeout = Source(up), task, executor, timeout
-        self.workers, self.window, self.most = workers, window, max(window, most)
+        self.workers, self.least, self.most = workers, window, max(window, most)
+        self.window = window
+        self.most_bytes = most_bytes
+        self.share = most_bytes / (2 * _TURNS * workers)  # of a task
+        self.given = self.made = 0.0  # bytes of a sample, and of what is made of it
         self.flights: deque[_Flight] = deque()
         self.drawn = 0
         self.ahead = 0  # samples drawn and not yet handed over
@@ -151,28 +164,43 @@ class _Submitted(Generic[S, T]):
     def next(self) -> _Flight | None:
         """The next task, with as many behind it as the window takes; None at the end."""
         self.home.check("this pass")
-        window = min(self.workers, self.window) if self.trials else self.window
-        while not self.over and (not self.flights or self.ahead + self.group <= window):
+        while not self.over and (not self.flights or self.ahead + self.group <= self._room()):
             self._draw()
         with self.lock:
             return self.flights[0] if self.flights else None
 
+    def _room(self) -> float:
+        """How many samples may be ahead."""
+        window = min(self.workers, self.window) if self.trials else self.window
+        return min(window, max(EACH * self.workers, self.most_bytes / self._heavy()))
+
+    def _heavy(self) -> float:
+        """The bytes of a sample that is ahead, with what is made of it."""
+        return max(1.0, self.given + self.made)
+
     def _draw(self) -> None:
         samples: list[S] = []
         positions: list[Position] = []
+        size, each, more = 0.0, 0.0, False
         try:
             with self.source as up:
                 for sample in islice(up.items, self.group):
+                    if len(samples) % SPARSE == 0:
+                        each = weight(sample)
+                    size += each
                     samples.append(sample)
                     positions.append(up.position())
+                    if more := size > self.share:
+                        break
         except KeyboardInterrupt:
             raise  # it has no place in the order: it may come between a sample and its position
         except BaseException as error:  # an exit too: it comes after the samples before it
             errors.noted(error, f"raised while {self.where}, read ahead")
             self.error = error
-        self.over = len(samples) < self.group
+        self.over = self.error is not None or (len(samples) < self.group and not more)
         if samples:
-            flight = _Flight(self.drawn, Samples(samples), positions)
+            self.given = risen(self.given, size / len(samples))
+            flight = _Flight(self.drawn, Samples(samples, self.share), positions)
             self.drawn += len(samples)
             self.ahead += len(samples)
             with self.lock:
@@ -203,6 +231,9 @@ class _Submitted(Generic[S, T]):
             if self.closed:
                 return []
             self.flights.popleft()
+            if outcome.more:
+                self.flights.appendleft(flight.rest(len(outcome.results)))
+                self._send(self.flights[0])
         flight.future = Future()  # its callback is the flight's: only gc would free the results
         self._learn(flight, outcome)
         return outcome.results
@@ -274,7 +305,8 @@ class _Submitted(Generic[S, T]):
         )
 
     def _learn(self, flight: _Flight, outcome: Outcome) -> None:
-        """How many samples are worth a task."""
+        """How many samples are worth a task, and how heavy they are."""
+        self.made = risen(self.made, outcome.bytes / len(outcome.results))
         each = outcome.seconds / len(outcome.results)
         self.each += (each - self.each) / (4 if self.each else 1)
         if self.trials and flight.tries == 1:
@@ -283,10 +315,12 @@ class _Submitted(Generic[S, T]):
             if self.cost * _SHARE > self.each and self.trials and not self.over:
                 return
             self.trials = 0
-        few = self.most // (_TURNS * self.workers)
+        few = min(
+            self.most // (_TURNS * self.workers), self.share / max(1.0, self.given + self.made)
+        )
         wanted = ceil(_SHARE * self.cost / max(self.each, 1e-9)) if self.cost < inf else 1
-        self.group = max(1, min(2 * self.group, few, wanted))
-        self.window = max(self.window, min(self.most, _TURNS * self.workers * self.group))
+        self.group = int(max(1, min(2 * self.group, few, wanted)))
+        self.window = max(self.least, min(self.most, _TURNS * self.workers * self.group))
 
     def stop(self) -> None:
         """Gives up what is not done, wakes who waits for it, and closes the source."""

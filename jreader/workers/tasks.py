@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable
 from functools import lru_cache
+from math import inf
 from typing import Any, NamedTuple
 
 from jreader._worker.frames import (
@@ -24,6 +25,7 @@ from jreader._worker.frames import (
 )
 from jreader.errors import noted
 from jreader.readers import described
+from jreader.workers.weights import SPARSE, weight
 
 _OUT_OF_BAND = 5  # the protocol of pickle that knows buffers
 
@@ -67,10 +69,11 @@ class Packed:
     Args:
         data: What pickle made of it.
         buffers: The memory of its arrays, which engines carry without a copy where they can.
+        most: As of `Samples`.
     """
 
-    def __init__(self, data: bytes, buffers: list[Any]) -> None:
-        self.data, self.buffers = data, buffers
+    def __init__(self, data: bytes, buffers: list[Any], most: float = inf) -> None:
+        self.data, self.buffers, self.most = data, buffers, most
 
     def opened(self) -> Any:
         """The value."""
@@ -85,16 +88,21 @@ class Packed:
 
 
 class Samples:
-    """What a task is sent; an engine looks neither into it, nor for another one like it."""
+    """What a task is sent; an engine looks neither into it, nor for another one like it.
 
-    def __init__(self, items: list[Any]) -> None:
-        self.items = items
+    Args:
+        items: The samples.
+        most: The bytes of results after which a task leaves the rest of them to another one.
+    """
+
+    def __init__(self, items: list[Any], most: float = inf) -> None:
+        self.items, self.most = items, most
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """As what a task opens."""
         taken: list[pickle.PickleBuffer] = []
         data = sent(self.items, large(taken) if protocol >= _OUT_OF_BAND else None)
-        return Packed, (data, taken)
+        return Packed, (data, taken, self.most)
 
     def __repr__(self) -> str:
         """What an error says that a worker died of."""
@@ -105,10 +113,19 @@ class Samples:
 
 
 class Outcome(NamedTuple):
-    """What a task gives: a result for each sample, a `Failure` the last one, and its seconds."""
+    """What a task gives.
+
+    Attributes:
+        results: One for each sample, or a `Failure` the last one.
+        seconds: How long that took.
+        bytes: What the results weigh.
+        more: Whether there are more samples, which are left to another task.
+    """
 
     results: list[Any]
     seconds: float
+    bytes: float = 0.0
+    more: bool = False
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """As what who waits for it opens; a result that cannot be pickled is a `Failure`."""
@@ -159,14 +176,22 @@ class Task:
         except Exception as error:
             noted(error, "raised while a worker read the samples: their classes must be there")
             return Outcome([Failure(error, None)], 0.0)
+        size, left, each = 0.0, len(items), 0.0
         for sample in items:
             try:
                 results.append(fn(sample))
             except BaseException as error:
                 results.append(Failure(error))
                 if not self.on or results[-1].fatal:
+                    left = 0
                     break
-        return Outcome(results, time.perf_counter() - began)
+            if left % SPARSE == 0 or not each:
+                each = weight(results[-1])
+            size += each
+            left -= 1
+            if size > samples.most:
+                break
+        return Outcome(results, time.perf_counter() - began, size, more=left > 0)
 
     def __reduce__(self) -> tuple[Any, ...]:
         self.packed = self.packed or sent_function(self.fn)

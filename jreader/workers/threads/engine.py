@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from itertools import count, islice
+from math import inf
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from jreader.errors import noted
 from jreader.readers import Node, Pass, Position, described
 from jreader.workers.threads.endings import Home, stopped_at_exit
+from jreader.workers.weights import EACH, SPARSE, risen, weight
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -31,14 +33,17 @@ def ahead(
     ordered: bool = True,
     timeout: float = 0,
     most: int = 0,
+    most_bytes: float = inf,
 ) -> Pass[T]:
     """`fn` of the items of `up`, made on threads that begin with the first item asked for.
 
     In order, an item that is waited for longer than `timeout` seconds is an error (0: for ever).
-    The window may widen up to `most` items where they take next to no time.
+    The window may widen up to `most` items where they take next to no time, and narrows where they
+    weigh more than `most_bytes`, to two for each thread.
     """
     position = up.position()
-    state = Ahead(type(node).__name__, node.made_at, up, fn, threads, window, timeout, most)
+    about = type(node).__name__, node.made_at
+    state = Ahead(*about, up, fn, threads, window, timeout, most, most_bytes)
 
     def deal() -> Generator[T, None, None]:
         nonlocal position
@@ -102,9 +107,12 @@ class Ahead(Generic[S, T]):
         window: int,
         timeout: float = 0,
         most: int = 0,
+        most_bytes: float = inf,
     ) -> None:
         self.op, self.made_at, self.up, self.fn, self.timeout = op, made_at, up, fn, timeout
         self.wanted, self.window, self.most = threads, window, max(window, most)
+        self.least, self.most_bytes, self.heavy = window, most_bytes, 1.0  # bytes of an item
+        self.share = most_bytes / (2 * _TURNS * threads)  # of a turn
         self.free, self.slots = window, threading.Condition()  # held for a moment
         self.drawing = threading.Lock()  # held while the source makes an item, however long
         self.counting = threading.RLock()  # held for a moment; gc may drop a pass inside it
@@ -184,11 +192,11 @@ class Ahead(Generic[S, T]):
     def take(self) -> int:
         """Waits until there are slots, and takes those of a turn; fewer where there are fewer."""
         with self.slots:
-            while not self.free and not self.stopped:
+            while self.free <= 0 and not self.stopped:
                 self.slots.wait()
-            taken = min(self.free, self.group)
+            taken = max(0, min(self.free, self.group))
             self.free -= taken
-            if self.free:
+            if self.free > 0:
                 self.slots.notify()  # there is one for the next thread too
             return taken
 
@@ -226,16 +234,21 @@ class Ahead(Generic[S, T]):
             began = time.perf_counter()
             drawn: list[S] = []
             positions: list[Position] = []
-            end = None
+            end, size, late = None, 0.0, began + 4 * _WORTH
             try:
                 for item in islice(self.up.items, slots):
                     drawn.append(item)
                     positions.append(self.up.position())
+                    if slots > 1 and len(drawn) % SPARSE == 0:
+                        size += SPARSE * weight(item)
+                        if size > self.share or time.perf_counter() > late:
+                            self.give(slots - len(drawn))  # they are not as those before them
+                            break
+                else:
+                    end = _Done(0, [], [], end=True) if len(drawn) < slots else None
             except BaseException as error:
                 noted(error, f"raised while {self.op}, made at {self.made_at}, read ahead")
                 end = _Done(0, [], [], error, end=True)
-            else:
-                end = _Done(0, [], [], end=True) if len(drawn) < slots else None
             with self.counting:
                 if self.stopped:
                     return False
@@ -246,11 +259,12 @@ class Ahead(Generic[S, T]):
             if end:
                 self.done.put(end._replace(turn=self.turns))
         if drawn:
-            self._map(turn, drawn, positions)
-            self._learn((time.perf_counter() - began) / len(drawn))
+            heavy = self._map(turn, drawn, positions)
+            self._learn((time.perf_counter() - began) / len(drawn), heavy)
         return True
 
-    def _map(self, turn: int, drawn: list[S], positions: list[Position]) -> None:
+    def _map(self, turn: int, drawn: list[S], positions: list[Position]) -> float:
+        """Hands over what is made of the items of a turn, and tells what one of them weighs."""
         items: list[T] = []
         try:
             for item in drawn:
@@ -259,20 +273,25 @@ class Ahead(Generic[S, T]):
             with self.counting:
                 self.stopped = True
             self.done.put(_Done(turn, items, positions, error))
-        else:
-            self.done.put(_Done(turn, items, positions))
+            return 0.0
+        heavy = max(weight(items[0]), weight(items[-1])) if self.most_bytes < inf else 0.0
+        self.done.put(_Done(turn, items, positions))
+        return heavy
 
-    def _learn(self, each: float) -> None:
-        """How many items are worth a turn, if each of them takes so many seconds."""
-        if self.timeout:
-            return  # an error is to name the one item that is late
-        few = min(2 * self.group, int(_WORTH / each), self.most // (_TURNS * self.wanted))
-        self.group = max(1, few)
+    def _learn(self, each: float, heavy: float) -> None:
+        """How many items are worth a turn, if each takes so many seconds and weighs so much."""
+        heavy = self.heavy = max(1.0, risen(self.heavy, heavy))
+        many = self.most_bytes / heavy  # items that may be ahead
+        if not self.timeout:  # else an error is to name the one item that is late
+            few = min(self.most, many / 2) // (_TURNS * self.wanted)
+            self.group = int(max(1, min(2 * self.group, _WORTH / each, few)))
+        window = max(self.least, min(self.most, _TURNS * self.wanted * self.group))
+        window = int(min(window, max(EACH * self.wanted, many)))
         with self.slots:
-            wider = min(self.most, _TURNS * self.wanted * self.group) - self.window
-            if wider > 0:
-                self.window += wider
-                self.free += wider
+            self.free += window - self.window
+            self.window = window
+            if self.free > 0:
+                self.slots.notify()
 
     def _leave(self, threads: int = 1) -> None:
         self.give(1)  # whoever waits for a slot leaves next
