@@ -213,6 +213,8 @@ class _Submitted(Generic[S, T]):
         flight.sent = time.perf_counter()
         flight.there.clear()
         try:
+            if _is_elsewhere(self.executor):
+                self.task.pack()
             flight.future = self.executor.submit(self.task, flight.samples)
         except Exception as error:
             flight.refused, self.over = error, True  # told in its place, after what was done
@@ -288,7 +290,8 @@ class _Submitted(Generic[S, T]):
 
     def _raise_refused(self, flight: _Flight, error: Exception) -> NoReturn:
         if not (_is_loss(error) or isinstance(error, RuntimeError)):
-            if not hasattr(error, "__notes__"):  # `Processes` say it themselves
+            # `Processes` say it themselves
+            if _is_elsewhere(self.executor) or not hasattr(error, "__notes__"):
                 self._noted(error, flight)
             raise error
         raise errors.WorkerDied(
@@ -335,6 +338,12 @@ class _Submitted(Generic[S, T]):
             flight.future = Future()  # as in `landed`
             flight.there.set()
         self.source.close()
+
+
+def _is_elsewhere(executor: Executor) -> bool:
+    """Whether an executor is known to pickle what it is given; others may, or be threads."""
+    engines = ("concurrent.futures.process", "distributed", "ray", "jreader.workers.clusters")
+    return any(kind.__module__.startswith(engines) for kind in type(executor).__mro__)
 
 
 def _is_loss(error: BaseException) -> bool:

@@ -193,8 +193,12 @@ class Task:
                 break
         return Outcome(results, time.perf_counter() - began, size, more=left > 0)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def pack(self) -> None:
+        """Pickles the function: on the thread that asks, what is told of it is at its line."""
         self.packed = self.packed or sent_function(self.fn)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self.pack()
         return _task, (self.packed, self.on)
 
     def __repr__(self) -> str:

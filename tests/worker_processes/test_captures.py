@@ -10,8 +10,8 @@ import socket
 import sys
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
 
-import cloudpickle
 import numpy as np
 import pytest
 
@@ -72,17 +72,9 @@ FUNCTIONS = {
 ENGINES = {
     "processes": lambda fn: Pipeline(lambda: range(4)).map(fn, processes=2),
     "batches of processes": lambda fn: Pipeline(lambda: range(4)).map(fn, processes=2).batch(2),
-    "executor": lambda fn: Pipeline(lambda: range(4)).map(fn, executor=Spawned(2)),
+    "executor": lambda fn: Pipeline(lambda: range(4)).map(fn, executor=ProcessPoolExecutor(2)),
     "multiprocess_reader": lambda fn: multiprocess_reader([lambda: map(fn, range(4))]),
 }
-
-
-class Spawned(ProcessPoolExecutor):
-    """Pickles by itself what it is given, as clusters do."""
-
-    def submit(self, fn, /, *args):
-        cloudpickle.dumps((fn, args))
-        raise AssertionError(fn)
 
 
 @pytest.fixture
@@ -159,3 +151,13 @@ def test_a_random_generator_is_told_by_name(engine, held):
     with pytest.warns(UserWarning, match="`held` of captures is a generator of random") as told:
         list(ENGINES[engine](closure(held))())
     assert {each.filename for each in told} == {__file__}
+
+
+def test_and_at_the_users_line_where_an_executor_pickles_elsewhere():
+    plan = Pipeline(lambda: range(2))
+    with (
+        ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor,
+        pytest.warns(UserWarning, match="is a generator of random") as told,
+    ):
+        list(plan.map(closure(np.random.default_rng(0)), executor=executor))
+    assert [each.filename for each in told] == [__file__]
