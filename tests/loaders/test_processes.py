@@ -75,7 +75,7 @@ class Read:
         return {"id": numbers, "image": images[numbers], "label": labels[numbers]}
 
 mesh = jax.make_mesh((4,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
-pipeline = Pipeline(source(Read(), batched=True)).shuffle(seed=5).batch(given["batch_size"])
+pipeline = Pipeline(source(Read(), batched=True)).shuffle(seed=6).batch(given["batch_size"])
 loader = pipeline.load(sharding=mesh, drop_last=False)
 
 def pixels(images):
