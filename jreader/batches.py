@@ -245,7 +245,7 @@ def declared(reader: Reader[Any], *how: str) -> int | None:
 
 def samples_in(batch: Any) -> int:
     """How many samples a batch was made of, whatever functions did to its rows."""
-    made_of = batch.made_of if isinstance(batch, Columns) else None
+    made_of = getattr(batch, "made_of", None)
     return len(batch) if made_of is None else made_of
 
 
