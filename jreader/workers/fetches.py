@@ -98,8 +98,7 @@ class fetched(Node[T]):
         up = start(self.reader, at)
         if self.pool is not None and self.task is not None:
             ahead_of = (self.prefetch or _AHEAD) * self.process_num
-            kept = self.persistent and not self.task.outgrown()
-            task = self.task if kept else self.task.anew()
+            task = self.task.kept() if self.persistent else self.task.anew()
             if self.noise is not None:
                 up = seeded_items(up, self.noise, self.epoch)
             return self._submitted(self.pool, task, self._timed(up, ahead_of))
@@ -193,10 +192,14 @@ class _Fetch(Task):
         self.number = number  # of the loader: what another one sends is another task, though equal
         self.begun = False
         self.extent = _extent(fn)
+        self.later: _Fetch | None = None  # that of the latest length
 
-    def outgrown(self) -> bool:
-        """Whether the data set has another length by now."""
-        return self.extent != _extent(self.fn)
+    def kept(self) -> _Fetch:
+        """The one that was sent last; one anew where the data set has another length by now."""
+        sent = self.later or self
+        if sent.extent != _extent(self.fn):
+            self.later = sent = self.anew()
+        return sent
 
     def anew(self) -> _Fetch:
         """The same, to be sent as the function is now."""

@@ -71,6 +71,8 @@ class TestEpochs:
         assert flat(loader) == [0, 1, 2]
         rows.rows += [3, 4]
         assert flat(loader) == [0, 1, 2, 3, 4]
+        rows.rows[:] = [7, 8, 9]  # as many as there were first
+        assert flat(loader) == [7, 8, 9]
 
     @pytest.mark.parametrize(
         "options", [{}, {"workers": 2}, {"processes": 1}], ids=["alone", "threads", "processes"]
