@@ -14,6 +14,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.register_profile("once", max_examples=5000, deadline=None)
 hypothesis.settings.load_profile(os.environ.get("JREADER_LAWS", "ci"))
 
+import signal
 import subprocess
 import sys
 import textwrap
@@ -22,6 +23,9 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+
+# a shell that runs the tests in the background has them, and what they start, ignore it
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

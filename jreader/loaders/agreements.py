@@ -27,7 +27,7 @@ from typing import TypeVar
 import jax
 
 from jreader.errors import ReaderError, ShortEpoch
-from jreader.loaders.boards import CLOSED, ENDED, Board, Told, begun
+from jreader.loaders.boards import CLOSED, ENDED, Board, Told, begun, home
 from jreader.loaders.cursors import difference
 from jreader.readers import Cursor, Pass
 from jreader.readers.identities import text_hash
@@ -184,6 +184,8 @@ class Agreement:
 
     def leave(self, why: str = "") -> None:
         """Tells that this process takes no more feeds of this pass; the first reason counts."""
+        if home.left:  # nor does a fork of it
+            return
         with self._telling:
             if self._left:
                 return

@@ -10,6 +10,7 @@ from together import ended
 
 BETWEEN = """
 import os, signal, threading
+import jreader
 from jreader import Pipeline, arrays
 
 def numbers():
@@ -57,6 +58,29 @@ for feed in loader.steps(20):
 if me == given["who"]:
     fail(given["how"])
 loop(loader.steps())
+"""
+)
+
+
+FORKED = (
+    BETWEEN
+    + """
+import warnings
+warnings.simplefilter("ignore")  # of os.fork where there are threads
+feeds = loader.steps(40)
+for feed in feeds:
+    step(feed)
+    if me == given["who"] and feeds.step == 20:
+        child = os.fork()
+        if not child:
+            try:
+                next(feeds)
+            except jreader.ReaderError as error:
+                sys.excepthook(type(error), error, None)
+                del feeds
+            os._exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+assert feeds.step == 40
 """
 )
 
@@ -118,3 +142,10 @@ class TestOfTwoProcesses:
         assert "all-reduce failed" in other.err
         assert "this process leaves without the others" in other.err
         assert other.seconds < 40
+
+    @pytest.mark.parametrize("streamed", [False, True])
+    def test_of_which_one_forks_nobody_hears_of_the_child(self, streamed):
+        forks, other = said(FORKED, 1, streamed=streamed)
+        assert (forks.code, other.code) == (0, 0)
+        assert "was forked from it" in forks.err
+        assert "stopped after" not in other.err
