@@ -166,11 +166,12 @@ class flat_map(Node[S]):
 
         def deal() -> Iterator[S]:
             nonlocal before, done
+            fresh = True  # of several generators, the first one is looked at
             for sample in up.items:
                 try:
                     made = self.fn(sample)
-                    if self.epoch:
-                        made = reached(made, self.epoch)
+                    if self.epoch and (fresh or isinstance(made, Node)):
+                        made, fresh = reached(made, self.epoch), False
                     for item in islice(made, done, None):
                         done += 1
                         yield item
