@@ -10,12 +10,13 @@ from __future__ import annotations
 import pickle
 import socket
 import threading
+from collections import deque
 from itertools import chain
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from jreader._worker.frames import Arrivals, pickled_error, send
-from jreader._worker.memory import Blocks, News, Told, share
+from jreader._worker.memory import AHEAD, Blocks, News, Told, share
 from jreader._worker.rooms import get_worker_info
 from jreader.readers import Position, start
 
@@ -52,32 +53,69 @@ def read(connection: socket.socket, arrivals: Arrivals, job: bytes) -> None:
         worker.run(reader, at, slots)
 
 
+class _Slots:
+    """How far a worker may read ahead: so many samples and bytes of them, or one that is larger."""
+
+    def __init__(self) -> None:
+        self.many, self.bytes, self.ended = 0, 0, False
+        self.sizes: deque[int] = deque()  # of samples that are not handed over yet
+        self.changed = threading.Condition()
+
+    def wait(self) -> bool:
+        """Waits until one more sample may be read; true, so that it stands in a condition."""
+        with self.changed:
+            while not self.ended and (
+                len(self.sizes) >= self.many or (self.bytes >= AHEAD and self.sizes)
+            ):
+                self.changed.wait()
+        return True
+
+    def take(self, size: int) -> None:
+        """One more was read."""
+        with self.changed:
+            self.sizes.append(size)
+            self.bytes += size
+
+    def give(self, number: int) -> None:
+        """So many were handed over."""
+        with self.changed:
+            self.bytes -= sum(self.sizes.popleft() for _ in range(number))
+            self.changed.notify()
+
+    def over(self) -> None:
+        """Nobody waits for samples any more."""
+        with self.changed:
+            self.ended = True
+            self.changed.notify()
+
+
 class _Worker:
     def __init__(self, connection: socket.socket, arrivals: Arrivals) -> None:
         self.connection, self.arrivals = connection, arrivals
         info = get_worker_info()
         self.blocks = Blocks(_ROOM, share(info.num_workers if info else 1))
         self.outbox: SimpleQueue[tuple[Report, list[int]] | None] = SimpleQueue()
-        self.slots = threading.Semaphore(0)
+        self.slots = _Slots()
         self.alone = threading.Event()  # nobody listens any more
         self.sender = threading.Thread(target=self._send, daemon=True)
         self.sender.start()
 
     def run(self, reader: Any, at: Position, slots: int) -> None:
         """One pass over the reader."""
-        self.slots.release(slots)
+        self.slots.many = slots
         threading.Thread(target=self._listen, daemon=True).start()
         try:
             up = start(reader, at)
             self.outbox.put((Report([], [up.position()]), []))
             try:
-                while self.slots.acquire() and not self.alone.is_set():
+                while self.slots.wait() and not self.alone.is_set():
                     try:
                         sample = next(up.items)
                     except StopIteration:
                         break
                     told = self.blocks.told(sample, "sample")
                     del sample
+                    self.slots.take(len(told.data) + sum(size for _, _, size in told.places))
                     news, descriptors = self.blocks.news()
                     self.outbox.put((Report([told], [up.position()], news), descriptors))
             finally:
@@ -99,9 +137,9 @@ class _Worker:
         while message := self.arrivals.next():
             number, returned = message
             self.blocks.returned.extend(returned)
-            self.slots.release(number)
+            self.slots.give(number)
         self.alone.set()
-        self.slots.release()
+        self.slots.over()
 
     def _send(self) -> None:
         more = True

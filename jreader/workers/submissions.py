@@ -213,6 +213,7 @@ class _Submitted(Generic[S, T]):
         flight.sent = time.perf_counter()
         flight.there.clear()
         try:
+            _check_client(self.executor)
             if _is_elsewhere(self.executor):
                 self.task.pack()
             flight.future = self.executor.submit(self.task, flight.samples)
@@ -344,6 +345,13 @@ def _is_elsewhere(executor: Executor) -> bool:
     """Whether an executor is known to pickle what it is given; others may, or be threads."""
     engines = ("concurrent.futures.process", "distributed", "ray", "jreader.workers.clusters")
     return any(kind.__module__.startswith(engines) for kind in type(executor).__mro__)
+
+
+def _check_client(executor: Any) -> None:
+    """Refuses a Dask client without its scheduler: it would try for minutes to find it again."""
+    status = getattr(getattr(executor, "_client", None), "status", "running")
+    if status != "running":
+        raise RuntimeError(f"its Dask client has no scheduler any more: it is {status!r}")
 
 
 def _is_loss(error: BaseException) -> bool:

@@ -41,7 +41,8 @@ class multiprocess_reader(Node[T]):
         use_pipe: True: strictly in turn, one sample of each reader that has not ended, and the pass
             can be resumed. False: in order of arrival (each reader's own order is kept), so that a
             slow reader holds nobody up.
-        queue_size: How many samples each process may read ahead.
+        queue_size: How many samples each process may read ahead, and no more than 32 MiB of them,
+            or one that is larger.
 
     Raises:
         WorkerDied: A process ended before its reader did (while iterating).

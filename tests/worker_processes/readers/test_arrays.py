@@ -127,3 +127,20 @@ class TestArrays:
         del items
         list(multiprocess_reader([pictures(100)])())
         assert equal(kept, range(7))
+
+
+class TestAhead:
+    @pytest.mark.parametrize("make", [bytes, lambda size: np.zeros(size, "u1")])
+    def test_a_process_is_no_more_ahead_than_32_mib(self, make, tmp_path):
+        size = 4 << 20
+
+        def source():
+            for number in range(200):
+                (tmp_path / "drawn").write_text(f"{number + 1}\n")
+                yield make(size)
+
+        items = multiprocess_reader([source])()
+        for taken in range(1, 60):
+            assert len(next(items)) == size
+            lines = (tmp_path / "drawn").read_text().split()  # it may be just written
+            assert not lines or int(lines[0]) <= taken + 9
