@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from jreader.errors import FeedMismatch
+from jreader.errors import FeedMismatch, noted
 from jreader.readers import Columns, Node, described, map_tree
 from jreader.readers.overrides import stands_for
 from jreader.readers.refills import watched
@@ -239,7 +239,7 @@ def fetch_one(dataset: Any, index: Any) -> Any:
     try:
         return dataset[index]
     except Exception as error:
-        error.add_note(f"raised by {type(dataset).__name__}[{described(index)}]")
+        noted(error, f"raised by {type(dataset).__name__}[{described(index)}]")
         refuse_absent(dataset, [index], error)
         raise
 

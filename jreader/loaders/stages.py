@@ -70,7 +70,7 @@ class Stage:
                 fold = jax.vmap(fold, (None, 0))
             return self.fn(feed, fold(key, numbers))
         except Exception as error:
-            error.add_note(f"raised by {described(self.fn)}, given to on_device, while traced")
+            errors.noted(error, f"raised by {described(self.fn)}, given to on_device, while traced")
             raise
 
 
