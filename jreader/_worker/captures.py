@@ -9,12 +9,12 @@ import random
 import sys
 from collections import deque
 from collections.abc import Iterator
-from itertools import chain
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from jreader.readers.identities import globals_read
 from jreader.readers.messages import described
 
 _MOST = 10_000  # objects that are looked into for a name
@@ -93,16 +93,10 @@ def _captured(function: Any) -> Iterator[tuple[str, Any]]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # not bound yet
             yield name, cell.cell_contents
-    for name in _names(function.__code__):
+    for name in globals_read(function.__code__):
         if name in function.__globals__:
             yield name, function.__globals__[name]
     yield from (
         (f"default {place}", each) for place, each in enumerate(function.__defaults__ or ())
     )
     yield from (function.__kwdefaults__ or {}).items()
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    """The globals that a function reads, and those inside it."""
-    inside = (part for part in code.co_consts if isinstance(part, CodeType))
-    return chain(code.co_names, *map(_names, inside))

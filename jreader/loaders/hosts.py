@@ -117,7 +117,6 @@ def dealt_to(reader: Reader[Any], share: Share) -> Reader[Part] | None:
 def found_by_place(reader: Reader[Any]) -> bool:
     """Whether the samples of batches are found by their place: each process has as many then.
 
-    >>> from jreader import arrays
     >>> from jreader import arrays, batch
     >>> found_by_place(batch(arrays(np.arange(7)), 4)), found_by_place(batch(lambda: "abc", 4))
     (True, False)

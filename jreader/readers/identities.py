@@ -34,6 +34,7 @@ from typing import Any
 import numpy as np
 
 _MOST = 2000  # values of one hash
+_DEEP = 64  # values inside one another: Python's own limit depends on who asks
 _SAMPLED = 256  # rows of an array, items of a container, elements of a row
 _MAPPED = 8  # rows of a mapped file, each a page or two of it
 _LITTLE = 1 << 14  # bytes of a mapped file that is looked at like memory
@@ -91,8 +92,8 @@ def _bytes(path: str, places: int) -> str:
 class _Walk:
     """One value after another, each once."""
 
-    def __init__(self, left: int = _MOST) -> None:
-        self.left = left
+    def __init__(self, left: int = _MOST, depth: int = 0) -> None:
+        self.left, self.depth = left, depth
         self.seen: dict[int, tuple[int, Any]] = {}  # the values too: ids are given again
 
     def of(self, value: Any) -> Any:
@@ -103,12 +104,15 @@ class _Walk:
             return ["again", self.seen[id(value)][0]]
         self.seen[id(value)] = len(self.seen), value
         kind = _name(type(value))
-        if len(self.seen) > self.left:
+        if len(self.seen) > self.left or self.depth >= _DEEP:
             return ["more", kind]
+        self.depth += 1
         try:
             return [kind, *self._parts(value)]
         except Exception:  # an attribute of the user's raised: what cannot be told is its kind
             return [kind]
+        finally:
+            self.depth -= 1
 
     def _parts(self, value: Any) -> Iterator[Any]:  # noqa: C901, PLR0912  # one branch for a kind
         if isinstance(value, type):
@@ -119,10 +123,12 @@ class _Walk:
             yield from (str(value.dtype), value.tobytes().hex())
         elif hasattr(value, "dtype") and hasattr(value, "shape"):
             yield from self._array(value)
-        elif isinstance(value, (dict, Mapping)):
+        elif isinstance(value, dict):
             yield from self._several(list(value.items()))
+        elif isinstance(value, Mapping):
+            yield from self._mapping(value)
         elif isinstance(value, (set, frozenset)):
-            yield from _in_any_order(value)
+            yield from self._in_any_order(value)
         elif isinstance(value, (list, tuple, deque)):
             yield from self._several(value)
         elif isinstance(value, (range, slice, np.dtype, os.PathLike)):
@@ -148,6 +154,25 @@ class _Walk:
         yield len(parts)
         yield [self.of(parts[place]) for place in _some(len(parts), _SAMPLED)]
 
+    def _mapping(self, mapping: Mapping[Any, Any]) -> Iterator[Any]:
+        """As of a dict, but only what is looked at is asked for: it may lie in files."""
+        keys = list(mapping)
+        yield len(keys)
+        some = [keys[place] for place in _some(len(keys), _SAMPLED)]
+        yield [[self.of(key), self.of(mapping[key])] for key in some]
+
+    def _in_any_order(self, parts: Collection[Any]) -> Iterator[Any]:
+        """How many there are, and what they are, if they are simple or few."""
+        yield len(parts)
+        if len(parts) <= _SIMPLE and all(type(part) in _SCALARS for part in parts):
+            yield text_hash(sorted(map(repr, parts)))
+        elif len(parts) <= _SAMPLED:
+            # each by itself, since their order is nobody's; they share what is left to look at
+            left = (self.left - len(self.seen)) // len(parts)
+            walks = [_Walk(left, self.depth) for _ in parts]
+            yield sorted(text_hash(walk.of(part)) for walk, part in zip(walks, parts, strict=True))
+            self.left -= sum(left - walk.left + len(walk.seen) for walk in walks)
+
     def _array(self, array: Any) -> Iterator[Any]:
         """Dtype, shape, and a hash of some rows; on a device, of all of them, if they are few."""
         yield from (str(array.dtype), list(array.shape))
@@ -171,7 +196,7 @@ class _Walk:
         yield list(_code(code))
         yield self._closed_over(function)
         known = function.__globals__
-        for name in _read(code):
+        for name in globals_read(code):
             if name in known:
                 yield [name, self.of(known[name]), *self._attributes(known[name], code)]
 
@@ -211,15 +236,6 @@ class _Walk:
             made = isinstance(getattr(kind, name, None), functools.cached_property)
             if name != "made_at" and not made and not (library and name.startswith("_")):
                 yield [name, self.of(part)]
-
-
-def _in_any_order(parts: Collection[Any]) -> Iterator[Any]:
-    """How many there are, and what they are, if they are simple or few."""
-    yield len(parts)
-    if len(parts) <= _SIMPLE and all(type(part) in _SCALARS for part in parts):
-        yield text_hash(sorted(map(repr, parts)))
-    elif len(parts) <= _SAMPLED:
-        yield sorted(map(identity, parts))
 
 
 def _scalar(value: Any) -> Any:
@@ -291,12 +307,11 @@ def _state(value: Any) -> dict[str, Any]:
         for name in (kind.__dict__.get("__slots__") or ())
         if name not in _UNKEPT and hasattr(value, name)
     }
-    kept = getattr(value, "__dict__", {})
-    return {**slots, **{name: part for name, part in kept.items() if name != "made_at"}}
+    return {**slots, **getattr(value, "__dict__", {})}
 
 
 @functools.lru_cache(1024)
-def _read(code: CodeType) -> tuple[str, ...]:
+def globals_read(code: CodeType) -> tuple[str, ...]:
     """The globals that a function reads, those that are inside it included."""
     names = {
         step.argval
@@ -304,7 +319,7 @@ def _read(code: CodeType) -> tuple[str, ...]:
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")
     }
     inner = (part for part in code.co_consts if isinstance(part, CodeType))
-    return tuple(sorted(names.union(*map(_read, inner))))
+    return tuple(sorted(names.union(*map(globals_read, inner))))
 
 
 def _code(code: CodeType) -> Iterator[Any]:

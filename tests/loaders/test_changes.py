@@ -7,6 +7,7 @@ import json
 import re
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -450,6 +451,48 @@ class TestHashes:
             deep = [deep]
         for value in (loop, held, deep, {n: [n] * 9 for n in range(10**5)}, globals()):
             assert identity(value) == identity(value)
+
+    def test_objects_in_sets_of_one_another_are_hashed_in_any_order(self):
+        class City:
+            def __init__(self, name):
+                self.name, self.near = name, set()
+
+        def cities(names, homes):
+            made = {name: City(name) for name in names}
+            for one in names:
+                made[one].near.update(made[other] for other in names if other != one)
+            made["a"].homes = [{City(home), City("x")} for home in homes]
+            return made["a"]
+
+        assert identity(cities("abcdef", range(300))) == identity(cities("fedcba", range(300)))
+        assert identity(cities("abc", "d")) != identity(cities("abc", "e"))
+
+    def test_long_chains_have_one_hash_wherever_it_is_asked_for(self):
+        long = None
+        for number in range(400):
+            long = [number, long]
+
+        def asked(depth):
+            return asked(depth - 1) if depth else identity(long)
+
+        assert asked(0) == asked(7) == asked(50)
+
+    def test_of_a_mapping_that_lies_in_files_only_what_is_looked_at_is_read(self):
+        class Stored(Mapping):
+            read = 0
+
+            def __len__(self):
+                return 5000
+
+            def __iter__(self):
+                return iter(range(5000))
+
+            def __getitem__(self, key):
+                Stored.read += 1
+                return key
+
+        assert identity(Stored()) == identity(Stored())
+        assert Stored.read < 1000
 
     def test_what_is_made_for_one_process_is_no_part_of_them(self):
         for make in (object, threading.Lock, lambda: iter([]), PAGE.open):
