@@ -22,7 +22,7 @@ def weight(value: Any) -> float:
     """The bytes that a value holds, as far as that is quick to tell.
 
     >>> weight(np.zeros(1000)), weight((np.zeros(1000), 3)), weight([b"x" * 967] * 100)
-    (8000, 8064, 100000.0)
+    (8000, 8064.0, 100000.0)
 
     Args:
         value: Anything: a sample, or what a function made of one.
