@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from samples import check_resumes_everywhere
 
-from jreader import DataLoader, IterableDataset, Pipeline, arrays, at_epoch, batch, epochs
+from jreader import DataLoader, IterableDataset, Pipeline, arrays, at_epoch, batch, chain, epochs
+from jreader.datasets import ChainDataset
 
 ROWS = Pipeline(arrays(np.arange(8.0)))
 PLANS = {
@@ -86,6 +87,19 @@ def test_a_shuffled_plan_inside_a_plain_function_is_told_with_its_line(plan, rea
 def test_whoever_counts_the_epochs(later, reader):
     with pytest.warns(UserWarning, match="no epoch reaches it"):
         list(LATER[later](READERS[reader](PLANS["shuffle"])))
+
+
+@pytest.mark.parametrize(
+    "chained",
+    [lambda given: Pipeline(chain(*given)), lambda given: Pipeline(ChainDataset(given))],
+    ids=["chain", "ChainDataset"],
+)
+def test_whichever_of_several_it_is(chained):
+    plain, shuffled = Samples(ROWS), Samples(PLANS["shuffle"])
+    with pytest.warns(UserWarning, match="no epoch reaches it") as told:
+        list(chained([plain, shuffled]).epochs(2))
+    assert {each.filename for each in told} == {__file__}
+    assert len(list(chained([plain, shuffled]))) == 16  # and this is no epoch
 
 
 def test_a_data_set_of_a_loader_is_no_exception():

@@ -19,6 +19,8 @@ from jreader.datasets.mapped import Dataset, IterableDataset, check_dataset, fet
 from jreader.errors import warn
 from jreader.orders import as_seed
 from jreader.readers import described, length
+from jreader.readers.epochs import reached
+from jreader.readers.openings import epoch_of_caller
 
 T = TypeVar("T")
 
@@ -105,7 +107,8 @@ class ChainDataset(IterableDataset[T]):
 
     def __iter__(self) -> Iterator[T]:
         """Begins a pass."""
-        return chain.from_iterable(self.datasets)
+        epoch = epoch_of_caller()
+        return chain.from_iterable(reached(iter(each), epoch) for each in self.datasets)
 
     def __len__(self) -> int:
         """The sum of all lengths, where each is known."""

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from jreader import errors
 from jreader.readers import Node, Pass, Position, Reader, counted, described, length, start
 from jreader.readers.compounds import beside, end_to_end
+from jreader.readers.openings import epoch_of_caller, in_epoch
 from jreader.readers.planes import Plane, flattened, indexed
 from jreader.transforms.maps import close, positions, shortest, started
 
@@ -119,6 +120,7 @@ class chain(Node[T]):
     def start(self, at: Position) -> Pass[T]:
         """The position is (which reader, position inside it)."""
         which, inner = at or (0, None)
+        epoch = epoch_of_caller()
         up = self._opened(which, inner)
 
         def turns() -> Iterator[Iterator[T]]:
@@ -127,7 +129,8 @@ class chain(Node[T]):
                 yield up.items
                 up.close()
                 which += 1
-                up = self._opened(which, None)
+                with in_epoch(epoch):
+                    up = self._opened(which, None)
 
         return Pass(
             itertools.chain.from_iterable(turns()),
