@@ -268,10 +268,8 @@ def uniform(places: Places, seed: int, *path: int) -> NDArray[np.float64]:
     return drawn
 
 
-class _Indices:
+class Indices:
     """The indices that a data set has when it is asked; where it travels, those it had then."""
-
-    __qualname__ = "range"  # what a cursor calls it: those of another data set are as good
 
     def __init__(self, data_source: Sized) -> None:
         self.data_source = data_source
@@ -283,7 +281,7 @@ class _Indices:
         return repr(range(len(self)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return range, (len(self),)
+        return Indices, (range(len(self)),)
 
 
 def indices_of(sampler: Node[Any], data_source: Any) -> Sized:
@@ -297,10 +295,8 @@ def indices_of(sampler: Node[Any], data_source: Any) -> Sized:
             f"{_call(sampler)} needs a data set with a length, not the "
             f"{type(data_source).__name__} {data_source!r}: give range(n) for n indices."
         )
-    if isinstance(data_source, (range, str, tuple)):  # they stay as they are
-        return range(len(data_source))
     len(data_source)  # a data set that lacks it says so here
-    return _Indices(data_source)
+    return Indices(data_source)
 
 
 def _call(sampler: Node[Any]) -> str:

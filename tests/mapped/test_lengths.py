@@ -127,7 +127,7 @@ class TestEpochs:
     def test_a_sampler_does_not_take_the_data_along(self):
         sampler = RandomSampler(["long"] * 1000, seed=0)
         assert repr(sampler) == "RandomSampler(data_source=range(0, 1000), seed=0)"
-        assert SequenceSampler("abc").data_source == range(3)
+        assert repr(SequenceSampler("abc").data_source) == "range(0, 3)"
 
 
 class TestWithinAnEpoch:
@@ -207,7 +207,7 @@ class TestCursors:
         feeds.close()
         rows.rows.append(6)
         for again in (loader, DataLoader(rows, 2, shuffle=True, seed=0)):
-            with pytest.raises(NotResumable, match=r"range\[6\].*here it is .*range\[7\]"):
+            with pytest.raises(NotResumable, match=r"Indices\[6\].*here it is .*Indices\[7\]"):
                 again.epoch(0, at=cursor)
 
     def test_one_of_an_epoch_that_began_after_it_grew_goes_on(self):

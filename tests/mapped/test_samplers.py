@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+import warnings
 from collections import Counter
 
 import numpy as np
@@ -12,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jreader
-from jreader import at_epoch, epochs, shuffle
+from jreader import DataLoader, at_epoch, epochs, shuffle
 from jreader.datasets import (
     BatchSampler,
     DistributedBatchSampler,
@@ -230,3 +232,16 @@ class TestRefusals:
         assert repr(RandomSampler(["long"] * 1000, seed=0)) == (
             "RandomSampler(data_source=range(0, 1000), seed=0)"
         )
+        held = RandomSampler([b"long" * 1000] * 1000, seed=0)
+        assert len(pickle.dumps(held)) < 1000
+        assert list(pickle.loads(pickle.dumps(held))) == list(held)
+
+
+@pytest.mark.parametrize("kind", [tuple, list, np.array])
+def test_a_cursor_goes_on_over_another_kind_of_data_set(kind):
+    feeds = iter(DataLoader([*range(8)], 2, shuffle=True, seed=0))
+    next(feeds)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the data are others
+        rest = list(DataLoader(kind(range(8)), 2, shuffle=True, seed=0).epoch(0, at=feeds.cursor))
+    np.testing.assert_array_equal(rest, list(feeds))
