@@ -171,7 +171,9 @@ class map_batches(Node[Sequence[Any]]):
         try:
             return Columns(mapped, samples_in(samples))
         except (TypeError, ValueError) as error:
-            error.add_note(f"given by {described(self.fn)} in map_batches, made at {self.made_at}")
+            errors.noted(
+                error, f"given by {described(self.fn)} in map_batches, made at {self.made_at}"
+            )
             raise
 
     def _given(self, samples: Sequence[Any]) -> Any:

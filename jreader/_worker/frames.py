@@ -23,7 +23,7 @@ import cloudpickle
 import numpy as np
 
 from jreader._worker.captures import draws, held_as, moving
-from jreader.errors import ReaderError, warn
+from jreader.errors import ReaderError, noted, warn
 from jreader.readers import described
 from jreader.readers.overlaps import below
 from jreader.staging import Array
@@ -221,7 +221,7 @@ def sent_function(fn: Any, take: Callable[[pickle.PickleBuffer], Any] | None = N
         sender.dump(fn)
     except Exception as error:
         if not moving(sender.latest):
-            error.add_note(f"what cannot be sent is {held_as(fn, sender.latest)}")
+            noted(error, f"what cannot be sent is {held_as(fn, sender.latest)}")
         raise
     if sender.drawing is not None:
         warn(

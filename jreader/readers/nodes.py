@@ -6,7 +6,7 @@ import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from itertools import chain, islice
 from typing import (
     TYPE_CHECKING,
@@ -22,7 +22,7 @@ from typing import (
 
 from tqdm import tqdm
 
-from jreader.errors import NotResumable, place_of_caller, warn
+from jreader.errors import NotResumable, noted, place_of_caller, warn
 from jreader.readers.messages import Refusal, described
 from jreader.readers.openings import epoch_of_caller, opened
 from jreader.readers.overrides import stands_for
@@ -264,9 +264,9 @@ def in_batches(reader: Reader[T], size: int, at: Position) -> Pass[Sequence[T]] 
     """A pass in runs of `size` samples, where that is cheaper than one by one; else None."""
     if not isinstance(reader, Node):
         return None
-    return (reader.batches if declares(reader, "batches") else partial(Node.batches, reader))(
-        size, at
-    )
+    if declares(reader, "batches"):
+        return reader.batches(size, at)
+    return Node.batches(reader, size, at)
 
 
 def _begun(reader: Reader[T], at: Position, *, inherited: bool = False) -> Pass[T]:
@@ -290,7 +290,7 @@ def _begun(reader: Reader[T], at: Position, *, inherited: bool = False) -> Pass[
         ) from stopped
     except RuntimeError as error:
         if isinstance(error.__cause__, StopIteration) and not hasattr(error, "__notes__"):
-            error.add_note(f"raised in {reader!r}, made at {reader.made_at}")
+            noted(error, f"raised in {reader!r}, made at {reader.made_at}")
         raise
 
 

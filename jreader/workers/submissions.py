@@ -319,9 +319,7 @@ class _Submitted(Generic[S, T]):
             if self.cost * _SHARE > self.each and self.trials and not self.over:
                 return
             self.trials = 0
-        few = min(
-            self.most // (_TURNS * self.workers), self.share / max(1.0, self.given + self.made)
-        )
+        few = min(self.most // (_TURNS * self.workers), self.share / self._heavy())
         wanted = ceil(_SHARE * self.cost / max(self.each, 1e-9)) if self.cost < inf else 1
         self.group = int(max(1, min(2 * self.group, few, wanted)))
         self.window = max(self.least, min(self.most, _TURNS * self.workers * self.group))

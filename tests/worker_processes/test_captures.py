@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass
 from multiprocessing import get_context
 
 import numpy as np
@@ -114,6 +115,24 @@ def test_what_no_process_can_have_is_named_too(engine, held):
     with pytest.raises(TypeError, match="cannot pickle") as raised:
         list(ENGINES[engine](closure(held))())
     assert raised.value.__notes__[0] == "what cannot be sent is `held` of captures"
+
+
+@dataclass(frozen=True)
+class Refused(Exception):
+    """Of a class that takes no notes."""
+
+    reason: str
+
+
+class Secret:
+    def __reduce__(self):
+        raise Refused("secret")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_a_class_raises_when_it_is_sent_arrives_as_it_is(engine):
+    with pytest.raises(Refused, match="secret"):
+        list(ENGINES[engine](closure(Secret()))())
 
 
 @pytest.mark.parametrize("held", ["lines", "iterator"])
