@@ -109,6 +109,14 @@ def test_a_data_set_of_a_loader_is_no_exception():
         list(loader)
 
 
+def test_a_worker_that_reads_it_tells_of_it(capfd):
+    loader = DataLoader(Samples(PLANS["shuffle"]), 2, num_workers=1)
+    list(loader.steps(4))
+    assert capfd.readouterr().err == ""
+    list(loader.epoch(1))
+    assert "no epoch reaches it" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("reader", READERS)
 class TestNoWarning:
     """Warnings are errors in these tests."""

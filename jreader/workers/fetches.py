@@ -25,6 +25,7 @@ from jreader.readers import (
     length,
     start,
 )
+from jreader.readers.openings import in_epoch
 from jreader.workers.globals import Seeding, seed_generators, seeded_items, seeds_itself, words
 from jreader.workers.processes import Processes, multiprocess_reader
 from jreader.workers.submissions import submitted
@@ -270,4 +271,5 @@ class _begun(Node[T]):
             seed_generators(words(self.noise, self.epoch))
         if self.init is not None:
             _begin(self.init)
-        return start(self.reader, at)
+        with in_epoch(self.epoch):
+            return start(self.reader, at)
