@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from pathlib import Path
 
@@ -18,6 +19,8 @@ def test_the_python_blocks_of_a_page_run_one_after_another(page, tmp_path, monke
     for number, text in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)):
         place = f"{page.name}, block {number}"
         exec(compile(text, place, "exec", dont_inherit=True), room)
+    room.clear()  # its functions hold it, and it holds loaders, whose workers would stay
+    gc.collect()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import shlex
 from pathlib import Path
@@ -27,6 +28,8 @@ def test_the_python_blocks_run_one_after_another(capsys):
     room = {"__name__": "readme"}
     for number, text in enumerate(blocks("python")):
         exec(compile(text, f"README.md, block {number}", "exec"), room)
+    room.clear()  # its functions hold it, and it holds loaders, whose workers would stay
+    gc.collect()
     assert "Pipeline(compose(images, <lambda>)).map(<lambda>)" in capsys.readouterr().out
 
 

@@ -16,6 +16,13 @@ from jreader.workers.fetches import fetched
 from jreader.workers.threads import ahead
 
 PATIENCE = 20
+others = set()  # threads that were there before a test: they are not its own
+
+
+@pytest.fixture(autouse=True)
+def _others():
+    others.clear()
+    others.update(threading.enumerate())
 
 
 @pytest.fixture
@@ -40,7 +47,7 @@ def gate(tmp_path):
 
 
 def wait_for_threads():
-    for thread in threading.enumerate():
+    for thread in {*threading.enumerate()} - others:
         if thread.name.startswith("jreader") and "processes" not in thread.name:
             thread.join(PATIENCE)
             assert not thread.is_alive()
