@@ -70,7 +70,8 @@ class TestDeaths:
                         assert time.monotonic() - died < 1
                     print(type(future.exception(1)).__name__, flush=True)
             for pid in children(1):  # what nobody is the parent of any more
-                if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\\0") == [b"sleep", b"60", b""]:
+                command = Path(f"/proc/{pid}/cmdline").read_bytes()
+                if command.split(b"\\0") == [b"sleep", b"60", b""]:
                     os.kill(pid, signal.SIGKILL)
             clean()
         """)
