@@ -256,10 +256,7 @@ def _some(many: int, most: int) -> Iterable[int]:
 
 def _rows(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Some rows, and of each the middle: so many elements that lie together."""
-    mapped, base = False, array.base
-    while isinstance(base, np.ndarray):
-        mapped, base = mapped or isinstance(base, np.memmap), base.base
-    mapped = (mapped or isinstance(array, np.memmap)) and array.nbytes > _LITTLE
+    mapped = array.nbytes > _LITTLE and is_mapped(array)
     left = _SAMPLED
     middle: list[Any] = []
     for size in reversed(array.shape[1:]):
@@ -268,6 +265,17 @@ def _rows(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         left //= max(kept, 1)
     rows = np.fromiter(_some(len(array), _MAPPED if mapped else _SAMPLED), np.intp)
     return np.asarray(array[(slice(None), *middle)][rows])
+
+
+def is_mapped(array: Any) -> bool:
+    """Whether an array lies in a file.
+
+    >>> is_mapped(np.arange(3)[1:])
+    False
+    """
+    while isinstance(array, np.ndarray) and not isinstance(array, np.memmap):
+        array = array.base
+    return isinstance(array, np.memmap)
 
 
 def _bound(cell: Any) -> bool:

@@ -23,7 +23,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from jreader.errors import DamagedData
-from jreader.readers import Node
+from jreader.readers import Node, leaves
+from jreader.readers.identities import is_mapped
 from jreader.sources.changes import Filed
 from jreader.sources.columns import Table, mismatch
 
@@ -176,6 +177,11 @@ class idx(_Files):
         FileNotFoundError: A file is not there.
         DamagedData: When read: a file is truncated, of another format, or longer than it says.
     """
+
+    @property
+    def read_whole(self) -> bool:  # type: ignore[override]  # a flag elsewhere
+        """Whether no column is a view of its file."""
+        return "columns" in vars(self) and not any(map(is_mapped, leaves(self.columns)))
 
     def read(self, path: str) -> Array:
         """The array: a view of the map, or a copy in native byte order."""

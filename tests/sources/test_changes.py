@@ -33,6 +33,17 @@ def idx_file(path, rows=ROWS):
     return idx(path)
 
 
+def idx_file_of_floats(path, rows=ROWS):
+    path.write_bytes(bytes([0, 0, 0x0D, 1]) + rows.to_bytes(4) + bytes(4 * rows))
+    return idx(path)
+
+
+def packed_idx_file(path, rows=ROWS):
+    idx_file(path, rows)
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    return idx(path)
+
+
 def text_file(path, rows=ROWS):
     path.write_text("1\n" * rows)
     return text(path)
@@ -43,7 +54,8 @@ def jsonl_file(path, rows=ROWS):
     return jsonl(path)
 
 
-FILES = pytest.mark.parametrize("made", [npy_file, npz_file, idx_file, text_file, jsonl_file])
+IN_MEMORY = [npz_file, idx_file_of_floats, packed_idx_file]
+FILES = pytest.mark.parametrize("made", [npy_file, idx_file, text_file, jsonl_file, *IN_MEMORY])
 
 
 def cut(path):
@@ -79,7 +91,7 @@ class TestAnEpochIsRefused:
         reader = made(tmp_path / "rows")
         list(reader())
         (tmp_path / "rows").unlink()
-        if made is npz_file:
+        if made in IN_MEMORY:
             assert len(everything(reader)) == ROWS
             return
         with pytest.raises(DamagedData, match=r"rows cannot be found any more"):
