@@ -125,3 +125,9 @@ def test_errors_of_it_are_explained():
     with pytest.raises(ValueError, match="no") as caught:
         list(jreader.map_batches(fails, batch(streamed, 4), stacked=False)())
     assert any("fails" in note for note in caught.value.__notes__)
+
+
+def test_a_batch_of_batches_is_printed_too():
+    (outer,) = Pipeline(arrays(np.arange(4))).batch(2).batch(2).map_batches(list, stacked=False)
+    assert repr(outer) == "Columns(Columns[2], Columns[2])"
+    assert repr(Pipeline(arrays(np.arange(4))).batch(2).peek()) == "Columns(int64[2])"

@@ -209,5 +209,11 @@ class Columns(Sequence[T], Generic[T]):
 
     def __repr__(self) -> str:
         """The shapes, not the data."""
-        shapes = (f"{array.dtype}{list(array.shape)}" for array in leaves(self.columns))
-        return f"Columns({', '.join(shapes)})"
+        return f"Columns({', '.join(map(_shape, leaves(self.columns)))})"
+
+
+def _shape(column: Any) -> str:
+    """What a column is; a user's function may give what has rows and is no array."""
+    if hasattr(column, "dtype") and hasattr(column, "shape"):
+        return f"{column.dtype}{list(column.shape)}"
+    return f"{type(column).__name__}[{len(column)}]"
