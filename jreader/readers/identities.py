@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import fields
 from enum import Enum
 from hashlib import blake2b
+from itertools import pairwise
 from pathlib import Path
 from types import (
     BuiltinFunctionType,
@@ -45,6 +46,9 @@ _LARGEST = 1 << 20  # bytes of an array that is elsewhere, on a device
 _SCALARS = (type(None), bool, int, float, complex, str, bytes, type(...))
 _LIBRARIES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}", "<frozen")
 _STANDARD = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120  # a prefix of texts
+_OPTIONS = ("argparse.Namespace", "types.SimpleNamespace")
+_GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME")
+_CELL = ("LOAD_DEREF", "LOAD_CLASSDEREF")
 _UNKEPT = {"__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__firstlineno__"}
 
 
@@ -198,17 +202,30 @@ class _Walk:
         known = function.__globals__
         for name in globals_read(code):
             if name in known:
-                yield [name, self.of(known[name]), *self._attributes(known[name], code)]
+                value = known[name]
+                yield [name, self._taken(value, name, code), *self._attributes(value, code)]
 
     def _closed_over(self, function: FunctionType) -> list[Any]:
-        cells = [cell.cell_contents for cell in function.__closure__ or () if _bound(cell)]
+        code = function.__code__
+        cells = [
+            self._taken(cell.cell_contents, name, code)
+            for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True)
+            if _bound(cell)
+        ]
         named = sorted((function.__kwdefaults__ or {}).items())
-        return [self.of(part) for part in (*(function.__defaults__ or ()), *cells, *named)]
+        return [*map(self.of, function.__defaults__ or ()), *cells, *map(self.of, named)]
+
+    def _taken(self, value: Any, name: str, code: CodeType) -> Any:
+        """A value that a function reads; of options, which another run has others of, its own."""
+        names = attributes_read(code, name) if _name(type(value)) in _OPTIONS else None
+        if names is None:
+            return self.of(value)
+        return [[each, self.of(getattr(value, each, None))] for each in sorted(names)]
 
     def _attributes(self, module: Any, code: CodeType) -> Iterator[Any]:
         """What a function takes from a module of the user's."""
         if isinstance(module, ModuleType) and not _of_library(getattr(module, "__file__", None)):
-            names = sorted(set(code.co_names) & set(vars(module)))
+            names = sorted(_names(code) & set(vars(module)))
             yield [[name, self.of(vars(module)[name])] for name in names]
 
     def _class(self, kind: type) -> Iterator[Any]:
@@ -321,13 +338,38 @@ def _state(value: Any) -> dict[str, Any]:
 @functools.lru_cache(1024)
 def globals_read(code: CodeType) -> tuple[str, ...]:
     """The globals that a function reads, those that are inside it included."""
-    names = {
-        step.argval
-        for step in dis.get_instructions(code)
-        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")
-    }
+    names = {step.argval for step in dis.get_instructions(code) if step.opname in _GLOBAL}
     inner = (part for part in code.co_consts if isinstance(part, CodeType))
     return tuple(sorted(names.union(*map(globals_read, inner))))
+
+
+@functools.lru_cache(1024)
+def attributes_read(code: CodeType, name: str) -> frozenset[str] | None:
+    """The attributes that a function reads of a variable; None if it hands on all of it.
+
+    >>> sorted(attributes_read((lambda: args.scale * args.size).__code__, "args"))
+    ['scale', 'size']
+    >>> attributes_read((lambda: print(args)).__code__, "args")
+    """
+    steps = [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
+    found: set[str] = set()
+    for step, behind in pairwise(steps):
+        if step.opname in (*_GLOBAL, *_CELL) and step.argval == name:
+            if behind.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
+                return None
+            found.add(behind.argval)
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            inner = attributes_read(part, name)
+            if inner is None:
+                return None
+            found |= inner
+    return frozenset(found)
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (part for part in code.co_consts if isinstance(part, CodeType))
+    return set(code.co_names).union(*map(_names, inner))
 
 
 def _code(code: CodeType) -> Iterator[Any]:

@@ -7,6 +7,7 @@ import json
 import re
 import threading
 import time
+from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -303,6 +304,13 @@ CHANGES = {
         lambda _: both(
             lambda k: written_as("def read(n): return n * m.scale", m=module_of(k)), 1, 2
         ),
+        lambda _: both(
+            lambda k: written_as(
+                "def read(n): return sum(n * m.scale for _ in [n])", m=module_of(k)
+            ),
+            1,
+            2,
+        ),
     ),
     "what it falls back on, keyword-only too": (
         WARNED,
@@ -500,3 +508,29 @@ class TestHashes:
             assert identity(one) == identity(other)
             for each in (one, other):
                 getattr(each, "close", int)()
+
+
+class TestOptions:
+    """A run that is resumed is called with another option: `--resume`."""
+
+    def read(self, lines):
+        def plan(**options):
+            return written_as(lines, args=Namespace(**options))
+
+        before = cursor_of(plan(scale=2, resume=None))
+        loader_of(plan(scale=2, resume="run.npz")).load_state_dict(before)  # without a word
+        with pytest.warns(UserWarning, match="is not what it was"):
+            loader_of(plan(scale=3, resume=None)).load_state_dict(before)
+
+    def test_those_that_no_function_reads_change_nothing(self):
+        self.read("def read(n): return n * args.scale")
+        self.read("def read(n): return sum(n * args.scale for _ in [n])")
+        self.read("def made(args):\n  return lambda n: n * args.scale\nread = made(args)")
+
+    def test_all_count_where_they_are_handed_on(self):
+        def plan(**options):
+            lines = "def times(n, args): return n * args.scale\ndef read(n): return times(n, args)"
+            return written_as(lines, args=Namespace(**options))
+
+        with pytest.warns(UserWarning, match="is not what it was"):
+            loader_of(plan(scale=2)).load_state_dict(cursor_of(plan(scale=1)))
