@@ -10,6 +10,7 @@ the order of a set.
 
 from __future__ import annotations
 
+import array
 import dis
 import functools
 import json
@@ -40,6 +41,7 @@ _SAMPLED = 256  # rows of an array, items of a container, elements of a row
 _MAPPED = 8  # rows of a mapped file, each a page or two of it
 _LITTLE = 1 << 14  # bytes of a mapped file that is looked at like memory
 _PLACES, _BYTES = 8, 512  # of a file
+_LONG = 1 << 16  # characters of a text that is looked at whole
 _SIMPLE = 100_000  # items of a set
 _LARGEST = 1 << 20  # bytes of an array that is elsewhere, on a device
 
@@ -127,13 +129,11 @@ class _Walk:
             yield from (str(value.dtype), value.tobytes().hex())
         elif hasattr(value, "dtype") and hasattr(value, "shape"):
             yield from self._array(value)
-        elif isinstance(value, dict):
-            yield from self._several(list(value.items()))
-        elif isinstance(value, Mapping):
+        elif isinstance(value, (dict, Mapping)):
             yield from self._mapping(value)
         elif isinstance(value, (set, frozenset)):
             yield from self._in_any_order(value)
-        elif isinstance(value, (list, tuple, deque)):
+        elif isinstance(value, (list, tuple, deque, bytearray, array.array)):
             yield from self._several(value)
         elif isinstance(value, (range, slice, np.dtype, os.PathLike)):
             yield str(value)
@@ -158,12 +158,14 @@ class _Walk:
         yield len(parts)
         yield [self.of(parts[place]) for place in _some(len(parts), _SAMPLED)]
 
-    def _mapping(self, mapping: Mapping[Any, Any]) -> Iterator[Any]:
-        """As of a dict, but only what is looked at is asked for: it may lie in files."""
+    def _mapping(self, mapping: Any) -> Iterator[Any]:
+        """Only what is looked at is asked for: it may lie in files."""
         keys = list(mapping)
         yield len(keys)
         some = [keys[place] for place in _some(len(keys), _SAMPLED)]
-        yield [[self.of(key), self.of(mapping[key])] for key in some]
+        known = isinstance(mapping, dict)  # to ask a user's own cache would change it
+        find = functools.partial(dict.__getitem__, mapping) if known else mapping.__getitem__
+        yield [[self.of(key), self.of(find(key))] for key in some]
 
     def _in_any_order(self, parts: Collection[Any]) -> Iterator[Any]:
         """How many there are, and what they are, if they are simple or few."""
@@ -256,6 +258,9 @@ class _Walk:
 
 
 def _scalar(value: Any) -> Any:
+    if isinstance(value, (str, bytes)) and len(value) > _LONG:
+        starts = _some(len(value) - _BYTES + 1, _PLACES * _PLACES)
+        value = len(value), [value[start : start + _BYTES] for start in starts]
     written = repr(value)
     return written if len(written) <= _SAMPLED else blake2b(written.encode()).hexdigest()
 

@@ -449,6 +449,21 @@ class TestHashes:
 
         assert min(seconds() for _ in range(20)) < 0.03  # 2 ms where nobody else runs
 
+    @pytest.mark.parametrize("make", [bytes, bytearray, lambda size: "x" * size])
+    def test_long_texts_cost_milliseconds_too_and_their_ends_count(self, make):
+        long = make(1 << 26)
+
+        def seconds():
+            began = time.perf_counter()
+            identity(long)
+            return time.perf_counter() - began
+
+        assert min(seconds() for _ in range(5)) < 0.03  # 0.1 ms; 300 to 3,000 ms to write it out
+        assert identity(long) == identity(make(1 << 26)) != identity(make((1 << 26) + 1))
+        assert identity(long) != identity(
+            long[:-1] + ("y" if make not in (bytes, bytearray) else b"y")
+        )
+
     def test_what_refers_to_itself_or_has_no_end_is_hashed(self):
         loop = [1]
         loop.append(loop)
