@@ -129,7 +129,8 @@ class Grouping:
             whole = self._equal(rows)
         else:
             self._fix(samples, rows)
-            whole = rows == [self.rows] * self.batches and not self.ended
+            full = self.size is None or samples == [self.size] * self.batches
+            whole = full and rows == [self.rows] * self.batches and not self.ended
             if not whole:
                 self._check(samples, rows)
         if whole and not self.masked:

@@ -334,3 +334,17 @@ def test_words_for_what_drop_last_says_mean_the_same():
             )
         assert len(said) == len(meant)
     assert jax.tree.map(np.ndarray.tolist, jax.device_get([one]))[0].keys() == {"n", "mask"}
+
+
+@pytest.mark.parametrize(("last", "steps"), [("drop", 2), ("pad", 3)])
+def test_a_short_batch_is_short_also_where_a_function_makes_as_many_rows_of_it(last, steps):
+    plan = Pipeline(arrays(n=np.arange(10))).batch(4)
+    loader = plan.map_batches(lambda columns: {"n": columns["n"][:2]}).load(last=last)
+    feeds = loader.epoch(0)
+    cursors, seen = [feeds.cursor], []
+    for feed in feeds:
+        seen.append(feed["n"].tolist())
+        cursors.append(feeds.cursor)
+    assert len(seen) == len(loader) == steps
+    for step, cursor in enumerate(cursors[:-1]):  # and no cursor changes what is left out
+        assert [feed["n"].tolist()[:2] for feed in loader.epoch(0, at=cursor)] == seen[step:]
