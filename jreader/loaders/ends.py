@@ -62,6 +62,9 @@ class Ends:
     ) -> Ends:
         """What the arguments of a loader say.
 
+        >>> Ends.checked(last="pad").last, Ends.checked(drop_last=False).drop_last
+        ('pad', False)
+
         Raises:
             TypeError: `drop_last` is neither a bool nor None.
             ValueError: `last` is no policy, or `drop_last` says another one; there are no steps.

@@ -108,7 +108,7 @@ def undisturbed():
     """The losses of runs that nothing interrupts, which workers do not change."""
     names = "KIND, STEPS = {!r}, {}"
     found = {}
-    for kind, steps in (("indexed", 6_000), ("threads", 3_000)):
+    for kind, steps in (("indexed", 12_000), ("threads", 3_000)):
         with program(names.format(kind, steps), TRAINING, COMMITTED) as running:
             assert running.says() == "0"
             found[kind] = json.loads(running.says())
@@ -134,7 +134,7 @@ class TestARunThatIsInterruptedAtRandomMoments:
         whole = undisturbed[kind]
         losses, begun = losses_of(COMMITTED, kind, len(whole), [signal.SIGINT], again=True)
         assert losses == whole
-        assert begun > 3  # however busy the machine is, the loop was broken off
+        assert begun > STOPS / 6
 
 
 class TestSignals:
