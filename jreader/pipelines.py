@@ -45,7 +45,7 @@ from jreader.workers import buffered, map_samples, xmap_readers
 if TYPE_CHECKING:
     from jreader.feeds import FeedList
     from jreader.loaders import DataLoader
-    from jreader.loaders.ends import Last
+    from jreader.loaders.remainders import Last
 
 T = TypeVar("T")
 S = TypeVar("S")

@@ -15,17 +15,19 @@ from jreader import errors
 from jreader.batches import sized
 from jreader.devices import placeable, where_written
 from jreader.feeds import FeedList, Feeds
-from jreader.loaders.agreements import TIMEOUT, Agreement
-from jreader.loaders.boards import Board
+from jreader.loaders.assembling import Grouping
 from jreader.loaders.cursors import beginning, check_plan, checked, sealed, skipping
-from jreader.loaders.ends import Ends
-from jreader.loaders.groups import Grouping
-from jreader.loaders.hosts import dealt_to, found_by_place
-from jreader.loaders.mapped import Collating
-from jreader.loaders.passes import SKIPPED, FeedPass, Place
-from jreader.loaders.pictures import picture
-from jreader.loaders.records import Samples, samples_of
-from jreader.loaders.residents import Resident
+from jreader.loaders.html import picture
+from jreader.loaders.iterators import SKIPPED, FeedIterator, Place
+from jreader.loaders.map_style import Collating
+from jreader.loaders.multihost.agreement import TIMEOUT, Agreement
+from jreader.loaders.multihost.board import Board
+from jreader.loaders.multihost.shards import dealt_to, found_by_place
+from jreader.loaders.on_device import Stages
+from jreader.loaders.provenance import Samples, samples_of
+from jreader.loaders.remainders import Ends
+from jreader.loaders.resident import Resident
+from jreader.loaders.seeking import found
 from jreader.loaders.sources import (
     Kept,
     Source,
@@ -36,8 +38,6 @@ from jreader.loaders.sources import (
     steps_done,
     turned,
 )
-from jreader.loaders.stages import Stages
-from jreader.loaders.starts import found
 from jreader.readers import Cursor, Pass, Plan, fingerprint, itself, leaves, length, rebuilt
 from jreader.readers.nodes import waits
 from jreader.readers.pictures import table
@@ -84,8 +84,8 @@ class Feeding:
         self._resident: Resident | None = None
         self._stages = Stages()
         self._chunk: int | None = None
-        self._started: FeedPass | None = None
-        self._passes: WeakSet[FeedPass] = WeakSet()
+        self._started: FeedIterator | None = None
+        self._passes: WeakSet[FeedIterator] = WeakSet()
         self._place = Place(beginning(0))
         self._resumed: Cursor | None = None
         self._known: tuple[int | None, Plan] | None = None
@@ -132,11 +132,11 @@ class Feeding:
         if (side_by_side := grouping.batches // (self._chunk or 1)) > 1:
             yield f"{side_by_side} places, a batch each"
 
-    def __call__(self) -> FeedPass:
+    def __call__(self) -> FeedIterator:
         """The next epoch, as `iter(loader)`."""
         return iter(self)
 
-    def __iter__(self) -> FeedPass:
+    def __iter__(self) -> FeedIterator:
         """The next epoch: an independent pass."""
         if not self._iterable:
             raise TypeError(
@@ -145,7 +145,7 @@ class Feeding:
             )
         return self._next_pass()
 
-    def _next_pass(self) -> FeedPass:
+    def _next_pass(self) -> FeedIterator:
         cursor, self._resumed = self._resumed or self._next(), None
         self.next_epoch = cursor["epoch"] + 1
         if cursor["plan"]["ops"]:
@@ -169,7 +169,7 @@ class Feeding:
         *,
         start: int = 0,
         skip_steps: range | None = None,
-    ) -> FeedPass:
+    ) -> FeedIterator:
         """The feeds of one epoch, or what is left of it after a cursor, or from a step on.
 
         Args:
@@ -201,7 +201,7 @@ class Feeding:
         *,
         start: int = 0,
         skip_steps: range | None = None,
-    ) -> FeedPass:
+    ) -> FeedIterator:
         """Feeds of epoch after epoch, until step `n` of the run; without `n`, for ever.
 
         Steps count from the beginning of the run: after a restart at a cursor of step 300,
@@ -236,13 +236,13 @@ class Feeding:
         *,
         epoch: int = 0,
         endless: bool = False,
-    ) -> FeedPass:
+    ) -> FeedIterator:
         cursor = self._named(cursor)
         if start and (there := self._found(epoch, start, endless=endless)):
             cursor = {**there, "skipped": cursor["skipped"]}
         self._place = Place(cursor)
         ends = self._ended(self._source) if self._source else self._ends
-        feeds = FeedPass(
+        feeds = FeedIterator(
             self._begin,
             self._place,
             steps,

@@ -12,16 +12,16 @@ from jreader.batches import batch, declared
 from jreader.datasets.batchsamplers import BatchSampler
 from jreader.feeds import FeedList
 from jreader.feeds.collations import Collation
-from jreader.loaders.agreements import TIMEOUT
 from jreader.loaders.arguments import CAPACITY, Given, ahead, check_order, names_given
 from jreader.loaders.cursors import beginning
-from jreader.loaders.ends import Ends, Last
 from jreader.loaders.feeding import Feeding
-from jreader.loaders.mapped import in_processes, indices, sampler_of
-from jreader.loaders.passes import Place
-from jreader.loaders.residents import Resident
+from jreader.loaders.iterators import Place
+from jreader.loaders.map_style import in_processes, indices, sampler_of
+from jreader.loaders.multihost.agreement import TIMEOUT
+from jreader.loaders.on_device import Randomness, Stage, Stages
+from jreader.loaders.remainders import Ends, Last
+from jreader.loaders.resident import Resident
 from jreader.loaders.sources import Kept, Source, foresee
-from jreader.loaders.stages import Randomness, Stage, Stages
 from jreader.readers import Reader
 
 

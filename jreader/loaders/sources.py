@@ -13,11 +13,11 @@ import numpy as np
 from jreader.batches import as_batch, batch, declared, sized
 from jreader.devices import Placement, places_placement, sharding_placement
 from jreader.errors import NotResumable, ShortEpoch, warn
+from jreader.loaders.assembling import Grouping, Kind
 from jreader.loaders.cursors import Trail
-from jreader.loaders.ends import Ends
-from jreader.loaders.groups import Grouping, Kind
-from jreader.loaders.hosts import dealt_to
-from jreader.loaders.passes import SKIPPED, Here
+from jreader.loaders.iterators import SKIPPED, Here
+from jreader.loaders.multihost.shards import dealt_to
+from jreader.loaders.remainders import Ends
 from jreader.readers import (
     Columns,
     Cursor,

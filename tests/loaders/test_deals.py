@@ -8,7 +8,7 @@ import pytest
 
 from jreader import NotResumable, arrays, batch, shuffle, source
 from jreader.devices import Placement, Share
-from jreader.loaders.hosts import dealt_to
+from jreader.loaders.multihost.shards import dealt_to
 from jreader.readers import indexed, start
 
 

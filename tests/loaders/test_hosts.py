@@ -14,7 +14,7 @@ from movers import fast, moving_alike
 from jreader import Pipeline, arrays, at_epoch, epochs, firstn, source
 from jreader.devices import Share
 from jreader.loaders.cursors import beginning, sealed
-from jreader.loaders.hosts import dealt_to
+from jreader.loaders.multihost.shards import dealt_to
 from jreader.loaders.sources import hosted
 from jreader.readers import leaves, map_tree
 

@@ -16,10 +16,10 @@ from jax._src import distributed
 from together import free_port
 
 from jreader import ReaderError, ShortEpoch, start
-from jreader.loaders import boards
-from jreader.loaders.agreements import Agreement
-from jreader.loaders.boards import Board
 from jreader.loaders.cursors import beginning
+from jreader.loaders.multihost import board as boards
+from jreader.loaders.multihost.agreement import Agreement
+from jreader.loaders.multihost.board import Board
 from jreader.readers import Pass
 
 

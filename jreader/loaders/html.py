@@ -8,7 +8,7 @@ from typing import Any
 from jax.sharding import Sharding
 
 from jreader.devices import Placement
-from jreader.loaders.groups import Grouping
+from jreader.loaders.assembling import Grouping
 from jreader.loaders.sources import Source
 from jreader.readers import described
 from jreader.readers.nodes import drawn, unread

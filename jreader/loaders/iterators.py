@@ -37,7 +37,7 @@ class Place:
     began: Cursor | None = None
 
 
-class FeedPass(Iterator[Any]):
+class FeedIterator(Iterator[Any]):
     """Feeds, one after another; between any two of them it knows its place.
 
     It stops its thread when it is exhausted, closed, dropped, or left by `with`.
@@ -220,7 +220,7 @@ class FeedPass(Iterator[Any]):
             here, self._pass = self._pass, None
             here.close()
 
-    def __enter__(self) -> FeedPass:
+    def __enter__(self) -> FeedIterator:
         """Is closed when the block is left."""
         return self
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from jreader.batches import sized
 from jreader.datasets.samplers import Sampler
+from jreader.loaders.assembling import Grouping
 from jreader.loaders.cursors import Trail
-from jreader.loaders.groups import Grouping
-from jreader.loaders.passes import too_few
+from jreader.loaders.iterators import too_few
 from jreader.loaders.sources import Source, feeds_of
 from jreader.readers import Cursor, described, indexed, length
 from jreader.readers.nodes import waits

@@ -12,12 +12,12 @@ from jax.sharding import NamedSharding, PartitionSpec, Sharding
 from jreader.devices import Placement
 from jreader.errors import NotResumable
 from jreader.feeds import FeedList
+from jreader.loaders.as_function import as_function
+from jreader.loaders.assembling import Grouping
 from jreader.loaders.cursors import Trail
-from jreader.loaders.functions import as_function
-from jreader.loaders.groups import Grouping
-from jreader.loaders.passes import SKIPPED, Here
+from jreader.loaders.iterators import SKIPPED, Here
+from jreader.loaders.on_device import Layout, Stages, words
 from jreader.loaders.sources import Source, left_out, steps_done
-from jreader.loaders.stages import Layout, Stages, words
 from jreader.readers import Cursor, Pass, Position
 
 

@@ -27,8 +27,8 @@ from typing import TypeVar
 import jax
 
 from jreader.errors import ReaderError, ShortEpoch
-from jreader.loaders.boards import CLOSED, ENDED, Board, Told, begun, home
 from jreader.loaders.cursors import difference
+from jreader.loaders.multihost.board import CLOSED, ENDED, Board, Told, begun, home
 from jreader.readers import Cursor, Pass
 from jreader.readers.identities import text_hash
 from jreader.workers.threads import stopped_at_exit

@@ -21,8 +21,8 @@ from jreader.batches import as_batch, map_batches
 from jreader.devices import Placement, sharding_placement
 from jreader.errors import ShortEpoch, warn
 from jreader.feeds import FeedList, Feeds, cast, with_mask
-from jreader.loaders.ends import Ends, Last
-from jreader.loaders.windows import Windows, stored
+from jreader.loaders.remainders import Ends, Last
+from jreader.loaders.strided import Windows, stored
 from jreader.readers import (
     Reader,
     at_epoch,

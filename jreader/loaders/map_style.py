@@ -19,7 +19,7 @@ from jreader.datasets.samplers import RandomSampler, SequenceSampler
 from jreader.devices import placeable
 from jreader.feeds import cast, with_mask
 from jreader.feeds.collations import Collated, Collation, check_optional
-from jreader.loaders.groups import Grouping
+from jreader.loaders.assembling import Grouping
 from jreader.orders import as_seed
 from jreader.readers import Reader, branches, described, joined, leaves
 from jreader.workers import fetched

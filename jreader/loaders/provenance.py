@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jreader.batches import sized
-from jreader.loaders.groups import Grouping
+from jreader.loaders.assembling import Grouping
 from jreader.loaders.sources import Source
 from jreader.readers import Cursor, at_epoch, described, indexed, leaves, rebuilt
 from jreader.readers.nodes import seeded, waits

@@ -13,9 +13,9 @@ from jax.sharding import NamedSharding
 from jreader.devices import Placement, Share
 from jreader.errors import FeedMismatch, ShortEpoch
 from jreader.feeds import Feeds, padded, with_mask
-from jreader.loaders.ends import Ends
-from jreader.loaders.hosts import Part
-from jreader.loaders.stages import Layout
+from jreader.loaders.multihost.shards import Part
+from jreader.loaders.on_device import Layout
+from jreader.loaders.remainders import Ends
 from jreader.readers import leaves, map_tree
 
 _ONE_SIZE = (
@@ -33,7 +33,7 @@ class Grouping:
     Attributes:
         feeds: Names, shapes and dtypes.
         kind: What the reader yields: samples (batched by the loader), lists of them, arrays, or
-            what is a feed already (`loaders/mapped.py`).
+            what is a feed already (`loaders/map_style.py`).
         placement: Where feeds go.
         beside: Whether each part of the placement gets a batch of its own (the seeds' places);
             otherwise one batch is split over the parts.
