@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 
 from jreader import errors
-from jreader._worker.rooms import stacked_to_send
+from jreader._worker.stacking import stacked_to_send
 from jreader.readers import (
     Columns,
     Node,

@@ -14,9 +14,9 @@ PROGRAM = """
     import numpy as np
     import jreader
     from jreader import Processes
-    from jreader.workers.processes import crews
+    from jreader.workers.processes import worker_pool
     from programs import children
-    crews._IDLE = 0.1  # what nobody uses ends at once
+    worker_pool._IDLE = 0.1  # what nobody uses ends at once
 
     def seen():
         gc.collect()

@@ -16,10 +16,10 @@ import socket
 import sys
 import threading
 
-from jreader._worker.frames import Arrivals
-from jreader._worker.reading import read
-from jreader._worker.rooms import WorkerInfo, informed
-from jreader._worker.tasks import work
+from jreader._worker.pickling import Arrivals
+from jreader._worker.reader_worker import read
+from jreader._worker.stacking import WorkerInfo, informed
+from jreader._worker.task_worker import work
 
 _GRACE = 1.0  # seconds to clean up once nobody listens
 _GONE = getattr(select, "POLLRDHUP", 0)  # POLLHUP is told without being asked for

@@ -6,10 +6,10 @@ and waited for, at most two seconds. Processes are started by jreader itself (`_
 forked from a process that runs JAX (the child hangs), and never re-run the user's main script.
 """
 
-from jreader._worker.rooms import get_worker_info, in_place
-from jreader.workers.fetches import fetched
+from jreader._worker.stacking import get_worker_info, in_place
+from jreader.workers.loader_workers import fetched
 from jreader.workers.lookahead import lookahead
-from jreader.workers.maps import map_samples
+from jreader.workers.parallel_map import map_samples
 from jreader.workers.processes import Processes, multiprocess_reader
 from jreader.workers.threads import buffered, xmap_readers
 

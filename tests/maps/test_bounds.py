@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jreader import WorkerDied, batch, map_samples, start
-from jreader.workers.tasks import Samples, Task
-from jreader.workers.threads.engine import Ahead
+from jreader.workers.map_tasks import Samples, Task
+from jreader.workers.threads.thread_map import Ahead
 
 
 class TestBounds:

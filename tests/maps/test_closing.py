@@ -12,7 +12,7 @@ from programs import program
 
 from jreader import buffered, map_samples, multiprocess_reader, start, xmap_readers
 from jreader.readers import Pass, itself
-from jreader.workers.fetches import fetched
+from jreader.workers.loader_workers import fetched
 from jreader.workers.threads import ahead
 
 PATIENCE = 20

@@ -13,10 +13,10 @@ import pytest
 from engines import Here, numbers, same
 
 from jreader import map_samples, start
-from jreader.workers.runs import Rows
-from jreader.workers.tasks import Outcome, Samples, Task
-from jreader.workers.threads.engine import Ahead
-from jreader.workers.weights import weight
+from jreader.workers.map_tasks import Outcome, Samples, Task
+from jreader.workers.memory_estimates import weight
+from jreader.workers.threads.thread_map import Ahead
+from jreader.workers.worker_batches import Rows
 
 MIB = 1 << 20
 PER_WORKER = 32 * MIB

@@ -10,7 +10,7 @@ from programs import Watch, children, printed
 
 import jreader
 from jreader.workers import Processes
-from jreader.workers.processes import crews
+from jreader.workers.processes import worker_pool
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -102,4 +102,4 @@ def test_the_stuck_are_counted_out(two):
     assert watch.all_gone(within=10)
     assert isinstance(stuck.exception(10), jreader.WorkerDied)
     assert sorted({two.submit(os.getpid).result() for _ in range(9)}) != [pid]
-    assert crews._crews
+    assert worker_pool._crews

@@ -67,9 +67,9 @@ class TestInPlace:
             return in_place(lambda n: np.full(10**5, n), range(8))[0]
 
         def addresses():
-            from jreader._worker import rooms  # noqa: PLC0415  # of the worker
+            from jreader._worker import stacking  # noqa: PLC0415  # of the worker
 
-            return [block.used for block in rooms.blocks.blocks.values()]
+            return [block.used for block in stacking.blocks.blocks.values()]
 
         with Processes(1, lambda number: None) as one:  # not one that others used
             kept = one.submit(run).result()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from memory import mapping, same
 from programs import Watch
 
-from jreader._worker.memory import anonymous
+from jreader._worker.shared_memory import anonymous
 from jreader.workers import Processes
 
 pytestmark = pytest.mark.timeout(60)

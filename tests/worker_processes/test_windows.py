@@ -9,7 +9,7 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 
 from jreader import Pipeline, arrays, firstn, multiprocess_reader
-from jreader._worker.frames import large, sent
+from jreader._worker.pickling import large, sent
 
 TOKENS = np.arange(1_000_000, dtype=np.uint32)
 WINDOWS = sliding_window_view(TOKENS, 20_000)  # of 78 GB, if they were copied

@@ -9,9 +9,9 @@ from concurrent.futures import Executor, Future, wait
 from typing import Any, ParamSpec, TypeVar
 
 from jreader import errors
-from jreader._worker.frames import sent
+from jreader._worker.pickling import sent
 from jreader.readers import described
-from jreader.workers.processes.crews import Crew, joined
+from jreader.workers.processes.worker_pool import Crew, joined
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -21,7 +21,7 @@ from jreader.readers import (
     refused,
     start,
 )
-from jreader.workers.threads.engine import ahead
+from jreader.workers.threads.thread_map import ahead
 
 T = TypeVar("T")
 

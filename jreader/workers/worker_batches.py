@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from jreader._worker.frames import Sender
-from jreader._worker.rooms import NotAlikeError, in_place
+from jreader._worker.pickling import Sender
+from jreader._worker.stacking import NotAlikeError, in_place
 from jreader.errors import noted
 from jreader.readers import (
     Columns,
@@ -33,7 +33,7 @@ from jreader.readers import (
 from jreader.readers.nodes import children
 from jreader.readers.trees import zipped
 from jreader.transforms.keys import Keyed
-from jreader.workers.tasks import Failure
+from jreader.workers.map_tasks import Failure
 
 T = TypeVar("T")
 

@@ -8,10 +8,10 @@ from collections import deque
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from jreader._worker.frames import beside, packed
+from jreader._worker.pickling import beside, packed
 from jreader.readers import described
-from jreader.workers.processes.launches import Launched, unpickled
-from jreader.workers.processes.parcels import Parcel
+from jreader.workers.processes.pickled_functions import Parcel
+from jreader.workers.processes.worker_process import Launched, unpickled
 
 _LEFT = 2.0  # seconds that a task goes on for nobody, before its worker is killed
 

@@ -14,8 +14,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from jreader.errors import noted
 from jreader.readers import Node, Pass, Position, described
-from jreader.workers.threads.endings import Home, stopped_at_exit
-from jreader.workers.weights import EACH, SPARSE, risen, weight
+from jreader.workers.memory_estimates import EACH, SPARSE, risen, weight
+from jreader.workers.threads.shutdown import Home, stopped_at_exit
 
 T = TypeVar("T")
 S = TypeVar("S")

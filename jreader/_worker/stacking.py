@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jreader._worker.memory import Blocks
+from jreader._worker.shared_memory import Blocks
 from jreader.readers import branches, leaves, rebuilt, same_structure
 from jreader.readers.trees import restores
 from jreader.staging import Array

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from jreader._worker.frames import large, packed, sent, sent_function
-from jreader._worker.memory import Told, aligned, anonymous, mapped
+from jreader._worker.pickling import large, packed, sent, sent_function
+from jreader._worker.shared_memory import Told, aligned, anonymous, mapped
 from jreader.errors import noted
 from jreader.readers import described
 from jreader.staging import Array

@@ -10,8 +10,8 @@ from itertools import count
 from math import inf
 from typing import Any, ClassVar, Literal, TypeVar
 
-from jreader._worker.memory import AHEAD
-from jreader._worker.rooms import WorkerInfo, get_worker_info, informed
+from jreader._worker.shared_memory import AHEAD
+from jreader._worker.stacking import WorkerInfo, get_worker_info, informed
 from jreader.errors import noted
 from jreader.readers import (
     Node,
@@ -26,10 +26,10 @@ from jreader.readers import (
     start,
 )
 from jreader.readers.openings import in_epoch
-from jreader.workers.globals import Seeding, seed_generators, seeded_items, seeds_itself, words
+from jreader.workers.executor_map import submitted
+from jreader.workers.global_rng import Seeding, seed_generators, seeded_items, seeds_itself, words
+from jreader.workers.map_tasks import Failure, Outcome, Task
 from jreader.workers.processes import Processes, multiprocess_reader
-from jreader.workers.submissions import submitted
-from jreader.workers.tasks import Failure, Outcome, Task
 from jreader.workers.threads import ahead
 
 T = TypeVar("T")

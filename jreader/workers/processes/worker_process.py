@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from jreader._worker.frames import Arrivals, packed
-from jreader._worker.memory import News, Told, mapped
+from jreader._worker.pickling import Arrivals, packed
+from jreader._worker.shared_memory import News, Told, mapped
 from jreader.staging import Array, Memory, leased
 
 _BOOT = (

@@ -13,7 +13,7 @@ from os import cpu_count
 from typing import Any, ClassVar, Literal, TypeVar
 
 from jreader import errors
-from jreader._worker.memory import AHEAD
+from jreader._worker.shared_memory import AHEAD
 from jreader.orders import as_seed
 from jreader.readers import (
     Node,
@@ -29,11 +29,11 @@ from jreader.readers import (
 )
 from jreader.readers.nodes import seeded_below
 from jreader.transforms.keys import Keyed, generator, keyed
+from jreader.workers.executor_map import submitted
+from jreader.workers.map_tasks import Failure, OnceSent, Shown, Task
 from jreader.workers.processes.executors import Processes
-from jreader.workers.runs import Mapped, in_places, is_small
-from jreader.workers.submissions import submitted
-from jreader.workers.tasks import Failure, OnceSent, Shown, Task
 from jreader.workers.threads import ahead
+from jreader.workers.worker_batches import Mapped, in_places, is_small
 
 T = TypeVar("T")
 

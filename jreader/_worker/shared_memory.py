@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jreader._worker.frames import WORTH, pickled
+from jreader._worker.pickling import WORTH, pickled
 from jreader.staging import Array, Memory, leased
 
 AHEAD = 32 << 20  # bytes that each worker may be ahead, where nobody says how many items

@@ -15,7 +15,7 @@ from functools import lru_cache
 from math import inf
 from typing import Any, NamedTuple
 
-from jreader._worker.frames import (
+from jreader._worker.pickling import (
     large,
     pickled,
     pickled_error,
@@ -25,7 +25,7 @@ from jreader._worker.frames import (
 )
 from jreader.errors import noted
 from jreader.readers import described
-from jreader.workers.weights import SPARSE, weight
+from jreader.workers.memory_estimates import SPARSE, weight
 
 _OUT_OF_BAND = 5  # the protocol of pickle that knows buffers
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 from jreader import errors
-from jreader._worker.frames import packed, sent_function, unpickled_error
-from jreader._worker.reading import Report
+from jreader._worker.pickling import packed, sent_function, unpickled_error
+from jreader._worker.reader_worker import Report
 from jreader.readers import Node, Pass, Position, Reader, length, refused
 from jreader.staging import Array
-from jreader.workers.processes.launches import Launched, ended, unpickled
+from jreader.workers.processes.worker_process import Launched, ended, unpickled
 from jreader.workers.threads import Home, stopped_at_exit
 
 T = TypeVar("T")

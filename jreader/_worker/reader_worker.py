@@ -15,9 +15,9 @@ from itertools import chain
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
-from jreader._worker.frames import Arrivals, pickled_error, send
-from jreader._worker.memory import AHEAD, Blocks, News, Told, share
-from jreader._worker.rooms import get_worker_info
+from jreader._worker.pickling import Arrivals, pickled_error, send
+from jreader._worker.shared_memory import AHEAD, Blocks, News, Told, share
+from jreader._worker.stacking import get_worker_info
 from jreader.readers import Position, start
 
 _FULL = 1 << 20  # bytes of samples that make a frame worth sending; more in one only costs memory

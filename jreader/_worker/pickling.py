@@ -22,7 +22,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from jreader._worker.captures import draws, held_as, moving
+from jreader._worker.captured_state import draws, held_as, moving
 from jreader.errors import ReaderError, noted, warn
 from jreader.readers import described
 from jreader.readers.overlaps import below

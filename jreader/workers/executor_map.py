@@ -22,9 +22,9 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from jreader import errors
 from jreader.readers import Node, Pass, Position, described
-from jreader.workers.tasks import UNKNOWN, Failure, Outcome, Packed, Samples, Task
+from jreader.workers.map_tasks import UNKNOWN, Failure, Outcome, Packed, Samples, Task
+from jreader.workers.memory_estimates import EACH, SPARSE, risen, weight
 from jreader.workers.threads import Home, Source, stopped_at_exit
-from jreader.workers.weights import EACH, SPARSE, risen, weight
 
 T = TypeVar("T")
 S = TypeVar("S")

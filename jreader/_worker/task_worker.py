@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from jreader._worker import rooms
-from jreader._worker.frames import Arrivals, pickled_error, send
-from jreader._worker.memory import Blocks, News, Told, mapped, share
+from jreader._worker import stacking
+from jreader._worker.pickling import Arrivals, pickled_error, send
+from jreader._worker.shared_memory import Blocks, News, Told, mapped, share
 from jreader.errors import noted
 from jreader.staging import Memory
 
@@ -35,9 +35,9 @@ def work(connection: socket.socket, arrivals: Arrivals, begin: bytes) -> None:
         arrivals: What comes from there.
         begin: A pickled function of the worker's number to call first, or None.
     """
-    info = rooms.get_worker_info()
+    info = stacking.get_worker_info()
     blocks = Blocks(most=share(info.num_workers if info else 1))
-    rooms.blocks = blocks
+    stacking.blocks = blocks
     functions: dict[int, _Function] = {}
     try:
         first = pickle.loads(begin)  # noqa: S301  # from our parent

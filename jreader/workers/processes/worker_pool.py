@@ -20,13 +20,13 @@ from itertools import count
 from typing import Any
 
 from jreader import errors
-from jreader._worker.frames import sent_function, unpickled_error
-from jreader._worker.memory import News, Told
-from jreader._worker.tasks import READY
+from jreader._worker.pickling import sent_function, unpickled_error
+from jreader._worker.shared_memory import News, Told
+from jreader._worker.task_worker import READY
 from jreader.staging import Array
-from jreader.workers.processes.launches import reaped, unpickled
-from jreader.workers.processes.members import Member, Task
-from jreader.workers.processes.parcels import Parcel, Parcels
+from jreader.workers.processes.pickled_functions import Parcel, Parcels
+from jreader.workers.processes.pool_worker import Member, Task
+from jreader.workers.processes.worker_process import reaped, unpickled
 from jreader.workers.threads import Home, stopped_at_exit
 
 _TRIES = 3  # of one task whose worker died
