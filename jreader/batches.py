@@ -68,8 +68,8 @@ class batch(Node[Sequence[T]]):
     reader: Reader[T]
     batch_size: int
     drop_last: bool | None = None
-    gives: ClassVar[str] = "batches"
-    planned: ClassVar[Literal["always", "counted", "never"]] = "counted"
+    unit: ClassVar[str] = "batches"
+    in_cursor: ClassVar[Literal["always", "counted", "never"]] = "counted"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader, and no positive number."""
@@ -97,16 +97,16 @@ class batch(Node[Sequence[T]]):
         return known // self.batch_size if self.drop_last else -(-known // self.batch_size)
 
     def lookup(self) -> Callable[[int], Sequence[T]] | None:
-        """The samples at the places of that batch."""
+        """The samples at the indices of that batch."""
         find, plane, known = lookup_of(self.reader), indexed(self.reader), length(self.reader)
         size = self.batch_size
 
-        def samples(place: int) -> Sequence[T]:
-            last = (place + 1) * size
-            places = range(place * size, last if known is None else min(last, known))
+        def samples(index: int) -> Sequence[T]:
+            last = (index + 1) * size
+            indices = range(index * size, last if known is None else min(last, known))
             if plane is not None:
-                return plane.take(np.array(places))
-            return list(map(find, places))  # type: ignore[arg-type]  # it was found, as seen below
+                return plane.take(np.array(indices))
+            return list(map(find, indices))  # type: ignore[arg-type]  # it was found, as seen below
 
         return find and samples
 
@@ -146,9 +146,9 @@ class map_batches(Node[Sequence[Any]]):
     fn: Callable[[Any], Any]
     reader: Reader[Sequence[Any]]
     stacked: bool = True
-    gives: ClassVar[str] = "batches"
-    hands_on: ClassVar[Literal["", "all", "some", "each"]] = "each"
-    planned: ClassVar[Literal["always", "counted", "never"]] = "never"
+    unit: ClassVar[str] = "batches"
+    from_reader: ClassVar[Literal["", "all", "some", "each"]] = "each"
+    in_cursor: ClassVar[Literal["always", "counted", "never"]] = "never"
 
     def __post_init__(self) -> None:
         """Refuses what cannot be called."""
@@ -193,9 +193,9 @@ class map_batches(Node[Sequence[Any]]):
         return length(self.reader)
 
     def lookup(self) -> Callable[[int], Sequence[Any]] | None:
-        """`fn` of the batch at that place."""
+        """`fn` of the batch at that index."""
         find = lookup_of(self.reader)
-        return find and (lambda place: self._mapped(find(place)))
+        return find and (lambda index: self._mapped(find(index)))
 
 
 def sized(reader: Reader[Any]) -> batch[Any] | None:
@@ -209,7 +209,7 @@ def sized(reader: Reader[Any]) -> batch[Any] | None:
     """
     while isinstance(reader, Node) and not isinstance(reader, batch):
         ups = list(inputs(reader))
-        if reader.planned != "never" or not declares(reader, "planned") or len(ups) != 1:
+        if reader.in_cursor != "never" or not declares(reader, "in_cursor") or len(ups) != 1:
             return None
         (reader,) = ups
     return as_batch(reader)
@@ -235,7 +235,7 @@ def declared(reader: Reader[Any], *how: str) -> int | None:
 
     Args:
         reader: Any reader.
-        how: What ops between may do, as `Node.hands_on` says.
+        how: What ops between may do, as `Node.from_reader` says.
     """
     reader = origin(reader, *how)
     if type(reader) is chain:

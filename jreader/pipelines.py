@@ -176,8 +176,8 @@ class Pipeline(Node[T]):
     """
 
     reader: Reader[T]
-    hands_on: ClassVar[Literal["", "all", "some", "each"]] = "all"
-    planned: ClassVar[Literal["always", "counted", "never"]] = "never"
+    from_reader: ClassVar[Literal["", "all", "some", "each"]] = "all"
+    in_cursor: ClassVar[Literal["always", "counted", "never"]] = "never"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader."""
@@ -248,7 +248,7 @@ class Pipeline(Node[T]):
 
     @property
     def _gives(self) -> str:
-        return getattr(origin(self, "all", "some"), "gives", "samples")
+        return getattr(origin(self, "all", "some"), "unit", "samples")
 
     def peek(self) -> T:
         """The first sample; nothing that iterates notices.

@@ -142,7 +142,7 @@ class DistributedBatchSampler(Node[list[int]]):
     drop_last: bool = False
     seed: Any = 0
     epoch: int = field(default=0, init=False)
-    unplanned: ClassVar[tuple[str, ...]] = ("rank",)  # the cursor of one is that of all
+    cursor_ignores: ClassVar[tuple[str, ...]] = ("rank",)  # the cursor of one is that of all
 
     def __post_init__(self) -> None:
         """Refuses what is no part of a whole."""

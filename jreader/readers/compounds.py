@@ -38,7 +38,7 @@ def beside(planes: Sequence[Plane]) -> Plane:
     return Plane(
         SideBySide(tuple(columns)) if opaque else flattened(columns),
         min(plane.length for plane in planes),
-        lambda places: [rows for plane in planes for rows in plane.route(places)],
+        lambda indices: [rows for plane in planes for rows in plane.route(indices)],
     )
 
 
@@ -62,19 +62,19 @@ def end_to_end(planes: Sequence[Plane]) -> Plane | None:
     length = min(starts[-1] + planes[-1].length, ENDLESS)
     straight = all(plane.straight for plane in planes) and not any(map(_one, parts))
 
-    def member(number: int, places: Indices) -> list[Indices]:
-        routed = planes[number].route(places)
+    def member(number: int, indices: Indices) -> list[Indices]:
+        routed = planes[number].route(indices)
         return [rows + shift[column][number] for column, rows in enumerate(routed)]
 
-    def route(places: Indices) -> list[Indices]:
+    def route(indices: Indices) -> list[Indices]:
         if straight:
-            return [places] * len(parts)
-        namespace = places.__array_namespace__()
+            return [indices] * len(parts)
+        namespace = indices.__array_namespace__()
         ends = [start for start in starts[1:] if start < ENDLESS]
-        which = namespace.searchsorted(namespace.asarray(ends), places, side="right")
-        local = places - namespace.asarray(starts[: len(ends) + 1])[which]
+        which = namespace.searchsorted(namespace.asarray(ends), indices, side="right")
+        local = indices - namespace.asarray(starts[: len(ends) + 1])[which]
         sizes = [plane.length for plane in planes[: len(ends) + 1]]
-        if isinstance(places, np.ndarray):
+        if isinstance(indices, np.ndarray):
             return dealt(which, local, member, len(parts))
         return _selected(which, local, member, sizes, len(parts))
 
@@ -146,8 +146,8 @@ class Several:
             return self._stacked(parts, len(rows))
         samples: list[Any] = [None] * len(rows)
         for here, given in parts:
-            for place, sample in zip(here.tolist(), given, strict=True):
-                samples[place] = sample
+            for index, sample in zip(here.tolist(), given, strict=True):
+                samples[index] = sample
         return samples
 
     @staticmethod

@@ -101,7 +101,7 @@ class epochs(Node[T]):
 
     reader: Reader[T]
     n: int | None = None
-    hands_on: ClassVar[Literal["", "all", "some", "each"]] = "some"
+    from_reader: ClassVar[Literal["", "all", "some", "each"]] = "some"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader, and no whole number."""
@@ -133,13 +133,13 @@ class epochs(Node[T]):
         )
 
     def plane(self) -> Plane | None:
-        """Place i is place i % length of epoch i // length."""
+        """Sample i is sample i % length of epoch i // length."""
         up = indexed(self.reader)
         if up is None or not up.length or self.n == 0:
             return None
         each, columns = up.length, len(leaves(up.columns))
 
-        def member(epoch: Any, places: Indices) -> list[Indices]:
+        def member(epoch: Any, indices: Indices) -> list[Indices]:
             plane = indexed(at_epoch(self.reader, epoch))
             if plane is None or plane.length != each:
                 raise errors.ReaderError(
@@ -148,13 +148,13 @@ class epochs(Node[T]):
                     f"passes, not within one. Let the loader count epochs: "
                     f"`for feed in loader`, or loader.steps(n)."
                 )
-            return plane.route(places)
+            return plane.route(indices)
 
-        def route(places: Indices) -> list[Indices]:
-            which, local = places // each, places % each
-            if isinstance(places, np.ndarray):
+        def route(indices: Indices) -> list[Indices]:
+            which, local = indices // each, indices % each
+            if isinstance(indices, np.ndarray):
                 return dealt(which, local, member, columns)
-            return member(which, local)  # a trace folds an epoch of its own for every place
+            return member(which, local)  # a trace folds an epoch of its own for every index
 
         return Plane(up.columns, min(each * self.n, ENDLESS) if self.n else ENDLESS, route)
 

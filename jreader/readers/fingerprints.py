@@ -2,9 +2,9 @@
 
 A line stands for each op that orders or counts samples, with the arguments that do: a cursor goes
 on only where they are equal. Ops that are one for one, at the place of their reader, have none
-(`Node.planned`), nor have arguments that say how, not what (`Node.unplanned`). Functions, and the
-values of samples that are found by place, have hashes of their own: changed ones give other samples
-at the same places, which is allowed, and told.
+(`Node.in_cursor`), nor have arguments that say how, not what (`Node.cursor_ignores`). Functions,
+and the values of samples that are found by index, have hashes of their own: changed ones give other
+samples at the same indices, which is allowed, and told.
 """
 
 from __future__ import annotations
@@ -117,9 +117,9 @@ def _lines(
     ups = list(inputs(reader))
     alone = len(ups) < 2
     own = own_pass(reader) is not None  # of a subclass: it may order and count as it likes
-    shown = own or reader.planned == "always" or not alone
-    shown = shown or (reader.planned == "counted" and counted)
-    counts = own or counted or reader.planned == "always"
+    shown = own or reader.in_cursor == "always" or not alone
+    shown = shown or (reader.in_cursor == "counted" and counted)
+    counts = own or counted or reader.in_cursor == "always"
     below = zip(inputs(drawn), ups, strict=True)  # type: ignore[arg-type]  # a Node, as `reader` is
     for drawn_up, up in below:
         yield from _lines(drawn_up, up, counted=counts, placed=placed or plane is not None)
@@ -221,7 +221,7 @@ def _functions(reader: Reader[Any]) -> Iterator[str]:
         yield hashed(reader)  # with all that it keeps
     rows = _holds_rows(reader)
     for _, value in _arguments(reader):
-        objects = not rows and reader.planned != "never" and not _is_shown(value)
+        objects = not rows and reader.in_cursor != "never" and not _is_shown(value)
         for part in _parts(value):
             if _fetches(part) and part.collate_fn is not None:
                 yield hashed(part.collate_fn)
@@ -249,7 +249,7 @@ def _arguments(node: Node[Any]) -> Iterator[tuple[str, Any]]:
     """What was given to an op, but for readers, and what neither orders nor counts."""
     for name, value in arguments(node):
         readers = name in ("reader", "readers") or isinstance(value, Node)
-        if not readers and name not in node.unplanned:
+        if not readers and name not in node.cursor_ignores:
             yield name, value
 
 

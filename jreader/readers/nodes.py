@@ -59,15 +59,15 @@ class Node(Generic[T]):
 
     pinned: ClassVar[bool] = False
     """Whether epochs stop here, and draws: what lies below keeps those of its field `draw`."""
-    hands_on: ClassVar[Literal["", "all", "some", "each"]] = ""
+    from_reader: ClassVar[Literal["", "all", "some", "each"]] = ""
     """Whether its samples are those of its field `reader`, as they are: all of them, or some; or
     "each", if it makes one of each."""
-    gives: ClassVar[str] = "samples"
+    unit: ClassVar[str] = "samples"
     """What it is that `length` counts."""
-    planned: ClassVar[Literal["always", "counted", "never"]] = "always"
+    in_cursor: ClassVar[Literal["always", "counted", "never"]] = "always"
     """Whether a cursor names it: "never", if it is one for one, at the place of its reader;
     "counted", if that is so and only its size is its own, and no op above counts what it gives."""
-    unplanned: ClassVar[tuple[str, ...]] = ()
+    cursor_ignores: ClassVar[tuple[str, ...]] = ()
     """Its fields that neither order nor count samples: a cursor goes on with others."""
     unread: bool = False  # whether to ask for its length would read a file
     made_at: str
@@ -109,7 +109,7 @@ class Node(Generic[T]):
         return None
 
     def lookup(self) -> Callable[[int], T] | None:
-        """What finds the sample at a place without a pass, for an op over such readers; or None."""
+        """What finds the sample of an index without a pass, where its readers can; or None."""
         return None
 
     def batches(self, size: int, at: Position) -> Pass[Sequence[T]] | None:
@@ -247,7 +247,7 @@ def plane_of(reader: Reader[Any]) -> Plane | None:
 
 
 def lookup_of(reader: Reader[T]) -> Callable[[int], T] | None:
-    """What finds the sample at a place; None where samples have to be read to be found.
+    """What finds the sample of an index; None where samples have to be read to be found.
 
     >>> from jreader import arrays, map_readers, shuffle
     >>> find = lookup_of(map_readers(float, shuffle(arrays([10, 20, 30]), seed=0)))
@@ -407,7 +407,7 @@ def drawn(reader: Reader[Any]) -> list[Line]:
 def _known(reader: Reader[Any]) -> tuple[str, ...]:
     """How many samples there are, if that is known without reading, and how they come."""
     number = None if unread(reader) else length(reader)
-    unit = getattr(origin(reader, "all", "some"), "gives", "samples")
+    unit = getattr(origin(reader, "all", "some"), "unit", "samples")
     return "length unknown" if number is None else f"{number:,} {unit}", "streamed"
 
 
@@ -417,13 +417,15 @@ def unread(reader: Reader[Any]) -> bool:
 
 
 def origin(reader: Reader[Any], *how: str) -> Reader[Any]:
-    """Where samples come from that ops only hand on, as `Node.hands_on` says.
+    """Where samples come from that ops only hand on, as `Node.from_reader` says.
 
     >>> from jreader import batch, firstn
     >>> origin(firstn(batch(lambda: "abc", 2), 1), "all", "some")
     batch(<lambda>, batch_size=2)
     """
-    while isinstance(reader, Node) and reader.hands_on in how and declares(reader, "hands_on"):
+    while (
+        isinstance(reader, Node) and reader.from_reader in how and declares(reader, "from_reader")
+    ):
         (reader,) = (getattr(reader, name) for name in _names(reader) if name == "reader")
     return reader
 

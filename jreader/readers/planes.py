@@ -1,7 +1,7 @@
 """The index plane: batches without samples.
 
-A reader is *indexed* when the place of a sample is enough to find it: it knows its `columns` (what
-there is to gather from), its length, and a `route` from places to rows. An op that does not look
+A reader is *indexed* when the index of a sample is enough to find it: it knows its `columns` (what
+there is to gather from), its length, and a `route` from indices to rows. An op that does not look
 into samples only reroutes, so over an indexed reader it is indexed too, and needs one more method,
 `plane()`. Then nothing is read that is not asked for: a pass goes on anywhere at once, a shuffle
 without a window holds nothing, and a batch is one gather for each column, whose cost a sample is
@@ -34,7 +34,7 @@ Indices: TypeAlias = Any
 ENDLESS = 1 << 62
 """The length of a plane without an end; products with it stay in 64 bits."""
 
-_AT_FIRST, _AT_ONCE = 256, 16384  # places that are routed in one go: NumPy's calls cost too
+_AT_FIRST, _AT_ONCE = 256, 16384  # indices that are routed in one go: NumPy's calls cost too
 
 
 class Gathers(Protocol):
@@ -64,8 +64,8 @@ class Plane:
     Attributes:
         columns: A tree of arrays, or of columns that gather.
         length: The number of samples; `ENDLESS` for no end.
-        route: Gives, for an array of places, the rows of each column, in the order of the leaves.
-        straight: Whether every row is its place.
+        route: Gives, for an array of indices, the rows of each column, in the order of the leaves.
+        straight: Whether the row of every sample is its index.
         elastic: Whether a pass may have been longer: a position beyond the end is the end.
     """
 
@@ -75,21 +75,21 @@ class Plane:
     straight: bool = field(default=False, kw_only=True)
     elastic: bool = field(default=False, kw_only=True)
 
-    def take(self, places: Array) -> Sequence[Any]:
-        """The samples of these places."""
-        return Gathering(self.columns, len(places))(self.rows(places))
+    def take(self, indices: Array) -> Sequence[Any]:
+        """The samples of these indices."""
+        return Gathering(self.columns, len(indices))(self.rows(indices))
 
-    def nth(self, place: int) -> Any:
-        """The sample of this place."""
-        return next(self.each(np.array([place])))
+    def nth(self, index: int) -> Any:
+        """The sample of this index."""
+        return next(self.each(np.array([index])))
 
-    def each(self, places: Array) -> Iterator[Any]:
-        """The samples of these places one by one, views where rows are arrays."""
-        return _samples(self.columns, iter(self.rows(places)))
+    def each(self, indices: Array) -> Iterator[Any]:
+        """The samples of these indices one by one, views where rows are arrays."""
+        return _samples(self.columns, iter(self.rows(indices)))
 
-    def rows(self, places: Array) -> list[Array]:
-        """The rows of places, checked once: the gather itself does not look."""
-        routed = self.route(places)
+    def rows(self, indices: Array) -> list[Array]:
+        """The rows of indices, checked once: the gather itself does not look."""
+        routed = self.route(indices)
         for rows, column in zip(routed, leaves(self.columns), strict=True):
             if len(rows) and not (rows.min() >= 0 and rows.max() < len(column)):
                 beyond = rows[(rows < 0) | (rows >= len(column))]
@@ -98,7 +98,7 @@ class Plane:
 
     def samples(self, at: Position) -> Pass[Any]:
         """One by one, views where rows are arrays; the position is the number of the next one."""
-        done = self._place(at)
+        done = self._index(at)
 
         def runs() -> Iterator[Iterator[Any]]:
             low, many = done, _AT_FIRST
@@ -111,17 +111,17 @@ class Plane:
 
     def batches(self, size: int, at: Position) -> Pass[Sequence[Any]]:
         """In runs of `size`, the last one shorter; the position is as that of `samples`."""
-        done = self._place(at)
+        done = self._index(at)
         gathered = Gathering(self.columns, size)
 
         def deal() -> Iterator[Sequence[Any]]:
             nonlocal done
             while done < self.length:
                 many = max(_AT_ONCE // size, 1) * size
-                places = np.arange(done, min(done + many, self.length))
-                routed = self.rows(places)
-                for low in range(0, len(places), size):
-                    high = min(low + size, len(places))
+                indices = np.arange(done, min(done + many, self.length))
+                routed = self.rows(indices)
+                for low in range(0, len(indices), size):
+                    high = min(low + size, len(indices))
                     done += high - low
                     yield gathered([rows[low:high] for rows in routed])
 
@@ -129,13 +129,15 @@ class Plane:
 
     def reordered(self, length: int, order: Callable[[Indices], Indices]) -> Plane:
         """The plane of `length` samples, of which sample i is sample `order(i)` of this one."""
-        return Plane(self.columns, length, lambda places: self.route(order(places)))
+        return Plane(self.columns, length, lambda indices: self.route(order(indices)))
 
-    def _place(self, at: Position) -> int:
+    def _index(self, at: Position) -> int:
         done = 0 if at is None else at
         most = ENDLESS if self.elastic else self.length
         if not isinstance(done, int) or not 0 <= done <= most:
-            seen = f"{self.length:,} samples" if isinstance(done, int) else "places that are ints"
+            seen = (
+                f"{self.length:,} samples" if isinstance(done, int) else "positions that are ints"
+            )
             raise NotResumable(
                 f"cannot go on after sample {done} of {map_tree(_shape, self.columns)}: it has "
                 f"{seen}. Start at the beginning (at=None), or give it the data it had."
@@ -191,8 +193,8 @@ class Joined:
         which, local = self.found(rows[order])
         if len(self.parts) * 4 > len(rows):
             triples = zip(order.tolist(), which.tolist(), local.tolist(), strict=True)
-            for place, part, row in triples:
-                out[place] = self.parts[part][row]
+            for index, part, row in triples:
+                out[index] = self.parts[part][row]
         else:
             for part, here in parted(which):
                 out[order[here]] = self.parts[part][local[here]]

@@ -51,7 +51,7 @@ class Table(Node[T]):
 
 
 def _straight(columns: int) -> Callable[[Indices], list[Indices]]:
-    return lambda places: [places] * columns
+    return lambda indices: [indices] * columns
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)

@@ -46,7 +46,7 @@ class cache(Node[T]):
     reader: Reader[T]
     draw: int | None = field(default=None, init=False)  # for what is unseeded below
     pinned: ClassVar[bool] = True
-    hands_on: ClassVar[Literal["", "all", "some", "each"]] = "all"
+    from_reader: ClassVar[Literal["", "all", "some", "each"]] = "all"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader."""
@@ -119,19 +119,19 @@ class _Reading(Generic[T]):
         """Whether every sample was read."""
         return self.up is None and self.failure is None
 
-    def has(self, place: int) -> bool:
-        """Whether there is a sample at `place`; reads on until there is."""
+    def has(self, index: int) -> bool:
+        """Whether there is a sample at `index`; reads on until there is."""
         with self.turn:
-            while len(self.samples) <= place and self.up:
+            while len(self.samples) <= index and self.up:
                 try:
                     self.samples.append(next(self.up.items))
                 except StopIteration:
                     self._end(None)
                 except BaseException as error:
                     self._end(error)
-            if len(self.samples) <= place and self.failure:
+            if len(self.samples) <= index and self.failure:
                 raise self.failure
-            return len(self.samples) > place
+            return len(self.samples) > index
 
     def leave(self) -> None:
         """A pass was closed; the last to leave an unfinished reading ends it."""

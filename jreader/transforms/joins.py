@@ -92,9 +92,9 @@ class compose(Node[tuple[Any, ...]]):
 
 def _unfinished(inputs: list[tuple[Iterator[Any], Any]], first: int) -> Iterator[int]:
     """Which of the readers from `first` on still have a sample."""
-    for place, (items, _) in enumerate(inputs[first:], first):
+    for number, (items, _) in enumerate(inputs[first:], first):
         for _sample in items:
-            yield place
+            yield number
             break
 
 

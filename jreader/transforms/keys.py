@@ -66,11 +66,11 @@ class keyed(Node[Keyed]):
         return length(self.reader)
 
     def lookup(self) -> Callable[[int], Keyed] | None:
-        """The sample at that place, which is its number; an unseeded pass waits for a draw."""
+        """The sample of that index; an unseeded pass waits for a draw."""
         find, seed, epoch, place = lookup_of(self.reader), self.seed, self.epoch, seeded_below(self)
         if find is None or seed is None:
             return None
-        return lambda number: Keyed(find(number), seed, (epoch, place, number))
+        return lambda index: Keyed(find(index), seed, (epoch, place, index))
 
 
 def generator(seed: int, path: tuple[int, int, int]) -> np.random.Generator:

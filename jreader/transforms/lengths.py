@@ -56,8 +56,8 @@ class exactly(Node[T]):
     steps: int | None = None
     short: Short = "wrap"
     origin: int = 0
-    hands_on: ClassVar[Literal["", "all", "some", "each"]] = "some"
-    unplanned: ClassVar[tuple[str, ...]] = ("batch_size", "steps", "origin")
+    from_reader: ClassVar[Literal["", "all", "some", "each"]] = "some"
+    cursor_ignores: ClassVar[tuple[str, ...]] = ("batch_size", "steps", "origin")
 
     def __post_init__(self) -> None:
         """Refuses what is no reader, no whole numbers, and no word for the end."""
@@ -142,7 +142,7 @@ class exactly(Node[T]):
         return self._wanted(known)
 
     def plane(self) -> Plane | None:
-        """Place i is place i of the first round, or of a later one."""
+        """Sample i is sample i of the first round, or of a later one."""
         up = indexed(self.reader)
         if up is None:
             return None
@@ -151,7 +151,7 @@ class exactly(Node[T]):
             wanted = known
         if wanted > known and not (self.short == "wrap" and known):
             return None
-        again = up.reordered(wanted, lambda places: places % known if wanted > known else places)
+        again = up.reordered(wanted, lambda indices: indices % known if wanted > known else indices)
         return replace(again, elastic=True)
 
 

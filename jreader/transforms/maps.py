@@ -36,7 +36,7 @@ class map_readers(Node[T]):
 
     func: Callable[..., T]
     readers: tuple[Reader[Any], ...]
-    planned: ClassVar[Literal["always", "counted", "never"]] = "never"
+    in_cursor: ClassVar[Literal["always", "counted", "never"]] = "never"
 
     def __init__(self, func: Callable[..., T], *readers: Reader[Any]) -> None:
         """Refuses what cannot be called."""
@@ -82,11 +82,11 @@ class map_readers(Node[T]):
         return shortest(self.readers)
 
     def lookup(self) -> Callable[[int], T] | None:
-        """`func` of what is at that place."""
+        """`func` of what is at that index."""
         finds = [find for find in map(lookup_of, self.readers) if find]
         if len(finds) < len(self.readers):
             return None
-        return lambda place: next(self._starmapped(iter([tuple(find(place) for find in finds)])))
+        return lambda index: next(self._starmapped(iter([tuple(find(index) for find in finds)])))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -103,7 +103,7 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
 
     fn: Callable[[T], object]
     reader: Reader[T]
-    hands_on: ClassVar[Literal["", "all", "some", "each"]] = "some"
+    from_reader: ClassVar[Literal["", "all", "some", "each"]] = "some"
 
     def __post_init__(self) -> None:
         """Refuses what cannot be called."""
@@ -185,8 +185,8 @@ class flat_map(Node[S]):
 
 def started(readers: tuple[Reader[Any], ...], at: Position) -> list[Pass[Any]]:
     """A pass over each, side by side."""
-    places = at or (None,) * len(readers)
-    return [start(reader, place) for reader, place in zip(readers, places, strict=True)]
+    inner = at or (None,) * len(readers)
+    return [start(reader, where) for reader, where in zip(readers, inner, strict=True)]
 
 
 def positions(ups: list[Pass[Any]]) -> Position:

@@ -45,7 +45,7 @@ class shuffle(Node[T]):
     buf_size: int | None = None
     seed: Any = None
     epoch: int = field(default=0, init=False)
-    hands_on: ClassVar[Literal["", "all", "some", "each"]] = "all"
+    from_reader: ClassVar[Literal["", "all", "some", "each"]] = "all"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader, size or seed."""
@@ -108,33 +108,33 @@ class shuffle(Node[T]):
         return length(self.reader)
 
     def plane(self) -> Plane | None:
-        """The place that the order of its window says; an unseeded shuffle waits for a draw."""
+        """The index that the order of its window says; an unseeded shuffle waits for a draw."""
         up = None if self.seed is None else indexed(self.reader)
-        return up and up.reordered(up.length, lambda places: self._order(places, up.length))
+        return up and up.reordered(up.length, lambda indices: self._order(indices, up.length))
 
-    def _order(self, places: Indices, known: int) -> Indices:
+    def _order(self, indices: Indices, known: int) -> Indices:
         size = known if self.buf_size is None else min(self.buf_size, known)
         if size < 2:
-            return places
+            return indices
         path = (self.seed, self.epoch, seeded_below(self))
         if size == known:
-            return orders.permutation(places, known, orders.key(*path, 0))
-        window, place = places // size, places % size
+            return orders.permutation(indices, known, orders.key(*path, 0))
+        window, index = indices // size, indices % size
         keys = _keys(path, window)
         if not (short := known % size):
-            return window * size + orders.permutation(place, size, keys)
-        namespace = places.__array_namespace__()
+            return window * size + orders.permutation(index, size, keys)
+        namespace = indices.__array_namespace__()
         last = window == known // size
-        # every place in a window of either size, since a trace computes both
-        moved = orders.permutation(place, size, keys)
+        # every index in a window of either size, since a trace computes both
+        moved = orders.permutation(index, size, keys)
         if namespace is not np or last.any():
-            rest = orders.permutation(namespace.minimum(place, short - 1), short, keys)
+            rest = orders.permutation(namespace.minimum(index, short - 1), short, keys)
             moved = namespace.where(last, rest, moved)
         return window * size + moved
 
 
 def _keys(path: tuple[Any, ...], window: Indices) -> orders.Key:
-    """A key for each place; on the host, where places come in runs, one for each window."""
+    """A key for each index; on the host, where indices come in runs, one for each window."""
     if not isinstance(window, np.ndarray) or not window.size:
         return orders.key(*path, window)
     first, last = int(window.min()), int(window.max())

@@ -1,4 +1,4 @@
-"""Some of the samples, by place alone; `itertools.islice` does the work, at next to no cost."""
+"""Some of the samples, by index alone; `itertools.islice` does the work, at next to no cost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class firstn(Node[T]):
 
     reader: Reader[T]
     n: int
-    hands_on: ClassVar[Literal["", "all", "some", "each"]] = "some"
+    from_reader: ClassVar[Literal["", "all", "some", "each"]] = "some"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader, and no whole number."""
@@ -50,13 +50,13 @@ class firstn(Node[T]):
         return None if known is None else min(self.n, known)
 
     def lookup(self) -> Callable[[int], T] | None:
-        """The same place."""
+        """That of `reader`."""
         return lookup_of(self.reader)
 
     def plane(self) -> Plane | None:
-        """The same places, up to `n`."""
+        """That of `reader`, up to `n`."""
         up = indexed(self.reader)
-        return up and up.reordered(min(self.n, up.length), lambda places: places)
+        return up and up.reordered(min(self.n, up.length), lambda indices: indices)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,7 +73,7 @@ class skip(Node[T]):
 
     reader: Reader[T]
     n: int
-    hands_on: ClassVar[Literal["", "all", "some", "each"]] = "some"
+    from_reader: ClassVar[Literal["", "all", "some", "each"]] = "some"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader, and no whole number."""
@@ -90,17 +90,17 @@ class skip(Node[T]):
         return None if known is None else max(known - self.n, 0)
 
     def lookup(self) -> Callable[[int], T] | None:
-        """Place i is place i + n."""
+        """Sample i is sample i + n of `reader`."""
         find = lookup_of(self.reader)
-        return find and (lambda place: find(place + self.n))
+        return find and (lambda index: find(index + self.n))
 
     def plane(self) -> Plane | None:
-        """Place i is place i + n."""
+        """Sample i is sample i + n of `reader`."""
         up = indexed(self.reader)
         if up is None:
             return None
         left = up.length if up.length >= ENDLESS else max(up.length - self.n, 0)
-        return up.reordered(left, lambda places: places + self.n)
+        return up.reordered(left, lambda indices: indices + self.n)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -124,7 +124,7 @@ class shard(Node[T]):
     reader: Reader[T]
     num_shards: int
     index: int
-    hands_on: ClassVar[Literal["", "all", "some", "each"]] = "some"
+    from_reader: ClassVar[Literal["", "all", "some", "each"]] = "some"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader, and no part of the partition."""
@@ -151,14 +151,14 @@ class shard(Node[T]):
         return None if known is None else self._share(known)
 
     def lookup(self) -> Callable[[int], T] | None:
-        """Place i is place i * num_shards + index."""
+        """Sample i is sample i * num_shards + index of `reader`."""
         find = lookup_of(self.reader)
-        return find and (lambda place: find(place * self.num_shards + self.index))
+        return find and (lambda index: find(index * self.num_shards + self.index))
 
     def plane(self) -> Plane | None:
-        """Place i is place i * num_shards + index."""
+        """Sample i is sample i * num_shards + index of `reader`."""
         up, step, first = indexed(self.reader), self.num_shards, self.index
-        return up and up.reordered(self._share(up.length), lambda places: places * step + first)
+        return up and up.reordered(self._share(up.length), lambda indices: indices * step + first)
 
     def _share(self, known: int) -> int:
         return known if known >= ENDLESS else len(range(self.index, known, self.num_shards))

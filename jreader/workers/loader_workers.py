@@ -79,10 +79,10 @@ class fetched(Node[T]):
     epoch: int = field(default=0, init=False)
     pool: Processes | None = field(default=None, init=False)
     task: _Fetch | None = field(default=None, init=False)
-    gives: ClassVar[str] = "batches"
-    hands_on: ClassVar[Literal["", "all", "some", "each"]] = "each"
-    planned: ClassVar[Literal["always", "counted", "never"]] = "never"
-    unplanned: ClassVar[tuple[str, ...]] = ("worker_init_fn",)
+    unit: ClassVar[str] = "batches"
+    from_reader: ClassVar[Literal["", "all", "some", "each"]] = "each"
+    in_cursor: ClassVar[Literal["always", "counted", "never"]] = "never"
+    cursor_ignores: ClassVar[tuple[str, ...]] = ("worker_init_fn",)
 
     def __post_init__(self) -> None:
         """Finds the processes; they begin when there is something to do."""

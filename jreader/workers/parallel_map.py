@@ -95,7 +95,7 @@ class map_samples(Node[T]):
     on_error: Literal["raise", "skip"] = "raise"
     max_errors: int = 100
     pool: Processes | None = field(default=None, init=False)  # held as long as there is a plan
-    planned: ClassVar[Literal["always", "counted", "never"]] = "never"
+    in_cursor: ClassVar[Literal["always", "counted", "never"]] = "never"
 
     def __init__(
         self,

@@ -51,7 +51,7 @@ class _parts(Node[Part]):
     reader: Reader[Any]
     share: Share
     drop_last: bool = False
-    planned: ClassVar[Literal["always", "counted", "never"]] = "counted"
+    in_cursor: ClassVar[Literal["always", "counted", "never"]] = "counted"
 
     def start(self, at: Position) -> Pass[Part]:
         """The position of a `batch`: how many samples are done, on all processes."""

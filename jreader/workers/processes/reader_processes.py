@@ -53,7 +53,7 @@ class multiprocess_reader(Node[T]):
     readers: tuple[Reader[T], ...]
     use_pipe: bool = True
     queue_size: int = 1000
-    unplanned: ClassVar[tuple[str, ...]] = ("use_pipe", "queue_size")
+    cursor_ignores: ClassVar[tuple[str, ...]] = ("use_pipe", "queue_size")
 
     def __post_init__(self) -> None:
         """Refuses what is no list of readers, and no size."""

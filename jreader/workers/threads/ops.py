@@ -43,8 +43,8 @@ class buffered(Node[T]):
 
     reader: Reader[T]
     size: int
-    hands_on: ClassVar[Literal["", "all", "some", "each"]] = "all"
-    planned: ClassVar[Literal["always", "counted", "never"]] = "never"
+    from_reader: ClassVar[Literal["", "all", "some", "each"]] = "all"
+    in_cursor: ClassVar[Literal["always", "counted", "never"]] = "never"
 
     def __post_init__(self) -> None:
         """Refuses what is no reader, and no size."""
@@ -96,7 +96,7 @@ class xmap_readers(Node[T]):
     process_num: int
     buffer_size: int
     order: bool = False
-    planned: ClassVar[Literal["always", "counted", "never"]] = "never"
+    in_cursor: ClassVar[Literal["always", "counted", "never"]] = "never"
 
     def __post_init__(self) -> None:
         """Refuses what cannot be called, and numbers below one."""
