@@ -17,8 +17,8 @@ A data set has samples by index, and a sampler is a reader of indices:
 
 from jreader.batches import collate
 from jreader.datasets import digits, mnist
-from jreader.datasets.batchsamplers import BatchSampler, DistributedBatchSampler
-from jreader.datasets.combined import (
+from jreader.datasets.batch_samplers import BatchSampler, DistributedBatchSampler
+from jreader.datasets.combinators import (
     ChainDataset,
     ComposeDataset,
     ConcatDataset,
@@ -26,7 +26,7 @@ from jreader.datasets.combined import (
     Subset,
     random_split,
 )
-from jreader.datasets.mapped import Dataset, IterableDataset, TensorDataset
+from jreader.datasets.dataset import Dataset, IterableDataset, TensorDataset
 from jreader.datasets.samplers import (
     RandomSampler,
     Sampler,

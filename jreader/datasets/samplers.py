@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jreader import errors, orders
-from jreader.datasets.combined import whole_numbers
+from jreader.datasets.combinators import whole_numbers
 from jreader.orders import as_seed
 from jreader.readers import Node, Pass, Position, counted, length
 from jreader.readers.nodes import native

@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 from jreader import errors
 from jreader.batches import batch, declared
-from jreader.datasets.batchsamplers import BatchSampler
+from jreader.datasets.batch_samplers import BatchSampler
 from jreader.feeds import FeedList
 from jreader.feeds.collations import Collation
 from jreader.loaders.arguments import CAPACITY, Given, ahead, check_order, names_given

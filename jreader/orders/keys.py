@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from jreader import errors
-from jreader.orders.words import NARROW, integers, lifted
+from jreader.orders.arithmetic import NARROW, integers, lifted
 from jreader.readers import described
 
 STREAM_VERSION = 2

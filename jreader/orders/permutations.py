@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jreader import errors
+from jreader.orders.arithmetic import NARROW, WIDE, Words, integers, lifted
 from jreader.orders.keys import Key, key, of_length
-from jreader.orders.words import NARROW, WIDE, Words, integers, lifted
 
 Indices = TypeVar("Indices")
 

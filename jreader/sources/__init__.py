@@ -6,9 +6,9 @@ of them reads nothing; a file that is not there is refused where its name was wr
 is damaged when it is read (`DamagedData`).
 """
 
+from jreader.sources.array_files import idx, mnist_json, npy, npz
 from jreader.sources.columns import Table, arrays
-from jreader.sources.files import idx, mnist_json, npy, npz
-from jreader.sources.items import source
-from jreader.sources.lines import jsonl, text
+from jreader.sources.random_access import source
+from jreader.sources.text_files import jsonl, text
 
 __all__ = ["Table", "arrays", "idx", "jsonl", "mnist_json", "npy", "npz", "source", "text"]

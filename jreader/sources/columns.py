@@ -10,7 +10,7 @@ import numpy as np
 
 from jreader.readers import Node, Pass, Plane, Position, described, leaves, map_tree
 from jreader.readers.planes import Indices
-from jreader.sources.changes import check_map
+from jreader.sources.changed_files import check_map
 
 T = TypeVar("T")
 

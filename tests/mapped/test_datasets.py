@@ -20,7 +20,7 @@ from jreader.datasets import (
     TensorDataset,
     random_split,
 )
-from jreader.datasets.mapped import fetch
+from jreader.datasets.dataset import fetch
 from jreader.errors import FeedMismatch
 
 

@@ -13,7 +13,7 @@ from jreader.errors import MissingSample, missing
 from jreader.readers import Columns, Node, branches, described, joined, length
 from jreader.readers.planes import Array, Gathers
 from jreader.readers.refills import watched
-from jreader.sources.changes import check_map
+from jreader.sources.changed_files import check_map
 from jreader.sources.columns import Table
 
 _AT_ONCE = 64  # rows that are asked for at once where samples are wanted one by one

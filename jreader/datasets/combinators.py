@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jreader import orders
-from jreader.datasets.mapped import Dataset, IterableDataset, check_dataset, fetch, is_stream
+from jreader.datasets.dataset import Dataset, IterableDataset, check_dataset, fetch, is_stream
 from jreader.errors import warn
 from jreader.orders import as_seed
 from jreader.readers import described, length

@@ -21,7 +21,7 @@ from jreader.readers.overrides import stands_for
 from jreader.readers.refills import watched
 from jreader.sources import Table, source
 from jreader.sources.columns import mismatch
-from jreader.sources.items import refuse_absent
+from jreader.sources.random_access import refuse_absent
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class Dataset(Generic[T]):
 
     def __add__(self, other: Any) -> Dataset[Any]:
         """The samples of this one, then those of another."""
-        from jreader.datasets.combined import ConcatDataset  # noqa: PLC0415  # it is made of these
+        from jreader.datasets.combinators import ConcatDataset  # noqa: PLC0415  # it is made of these
 
         return ConcatDataset([self, other])
 
@@ -101,7 +101,7 @@ class IterableDataset(Generic[T]):
 
     def __add__(self, other: Any) -> IterableDataset[Any]:
         """The samples of this one, then those of another."""
-        from jreader.datasets.combined import ChainDataset  # noqa: PLC0415  # it is made of these
+        from jreader.datasets.combinators import ChainDataset  # noqa: PLC0415  # it is made of these
 
         return ChainDataset([self, other])
 

@@ -25,7 +25,7 @@ import numpy as np
 from jreader.errors import DamagedData
 from jreader.readers import Node, leaves
 from jreader.readers.identities import is_mapped
-from jreader.sources.changes import Filed
+from jreader.sources.changed_files import Filed
 from jreader.sources.columns import Table, mismatch
 
 Array: TypeAlias = np.ndarray[Any, Any]

@@ -18,8 +18,8 @@ from typing import Any, TypeVar, cast
 
 from jreader.errors import NotResumable
 from jreader.readers import Pass, Position
-from jreader.sources.changes import Filed, changed
-from jreader.sources.files import called, check_paths, damaged, reading
+from jreader.sources.array_files import called, check_paths, damaged, reading
+from jreader.sources.changed_files import Filed, changed
 
 T = TypeVar("T")
 
