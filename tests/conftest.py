@@ -33,7 +33,7 @@ def python():
     """Runs a script in a process of its own, with a clock."""
 
     def run(script, cwd=None, timeout=60, check=True, **env):
-        paths = os.pathsep.join([str(HERE), str(HERE.parent)])
+        paths = os.pathsep.join(map(str, [HERE, HERE / "helpers", HERE.parent]))
         return subprocess.run(
             [sys.executable, "-c", textwrap.dedent(script)],
             cwd=cwd,

@@ -7,8 +7,8 @@ into samples only reroutes, so over an indexed reader it is indexed too, and nee
 without a window holds nothing, and a batch is one gather for each column, whose cost a sample is
 that of a copy.
 
-The naive pass (`start`) is the specification: tests/test_planes.py holds that both give the same
-samples, and that a route gives the same rows under NumPy and under a trace of jax.
+The naive pass (`start`) is the specification: tests/readers/test_planes.py holds that both give the
+same samples, and that a route gives the same rows under NumPy and under a trace of jax.
 """
 
 from __future__ import annotations

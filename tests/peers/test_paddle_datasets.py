@@ -6,7 +6,7 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from peers.sets import Pictures, Stream
+from peer_datasets import Pictures, Stream
 
 from jreader import DataLoader, Dataset, IterableDataset
 from jreader.datasets import (

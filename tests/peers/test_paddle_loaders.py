@@ -8,7 +8,7 @@ import threading
 import jax
 import numpy as np
 import pytest
-from peers.sets import Batched, Mixed, Numbers, Pictures, Shared
+from peer_datasets import Batched, Mixed, Numbers, Pictures, Shared
 from steps import Step, beginning, pictures, stream
 
 from jreader import DataLoader, data, get_worker_info

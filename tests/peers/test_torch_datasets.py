@@ -6,7 +6,7 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from peers.sets import Counting
+from peer_datasets import Counting
 
 from jreader import DataLoader, Dataset, IterableDataset, datasets
 from jreader.datasets import ChainDataset, ConcatDataset, Subset, TensorDataset, random_split

@@ -9,7 +9,7 @@ from collections import Counter
 import jax
 import numpy as np
 import pytest
-from peers.sets import Counting, Failing, Unfinished
+from peer_datasets import Counting, Failing, Unfinished
 from steps import stream
 
 import jreader

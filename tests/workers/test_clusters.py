@@ -7,7 +7,6 @@ import signal
 import time
 from importlib.util import find_spec
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from engines import seen
 from graphs import drawn_for, recipes
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from programs import HELPERS, ROOT
 
 from jreader import Pipeline, WorkerDied, map_samples, shuffle, start
 from jreader.workers.clusters import ray_executor
@@ -150,8 +150,7 @@ class TestRay:
     @pytest.fixture(scope="class")
     def executor(self):
         ray = pytest.importorskip("ray")
-        here = Path(__file__).parents[1]
-        os.environ["PYTHONPATH"] = f"{here}:{here.parent}"  # what workers import, they must find
+        os.environ["PYTHONPATH"] = f"{HELPERS}:{ROOT}"  # what workers import, they must find
         ray.init(num_cpus=2, include_dashboard=False, object_store_memory=200_000_000)
         yield ray_executor()
         ray.shutdown()

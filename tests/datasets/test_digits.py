@@ -19,7 +19,7 @@ from jreader.datasets import digits, mnist
 from jreader.errors import DamagedData
 from jreader.readers import length, start
 
-MNIST = Path(__file__).parents[2] / "shared" / "mnist"
+MNIST = Path(__file__).parents[3] / "shared" / "mnist"
 TEST_FILES = ["t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"]
 IMAGES, LABELS = TEST_FILES
 
@@ -290,7 +290,7 @@ def test_datasets_import_neither_jax_nor_scikit_learn_nor_urllib():
     seen = (
         "import sys, jreader.datasets; print({'jax', 'sklearn', 'urllib.request'} & {*sys.modules})"
     )
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     done = subprocess.run(
         [sys.executable, "-c", seen], capture_output=True, text=True, cwd=root, check=False
     )

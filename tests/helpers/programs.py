@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-HERE = Path(__file__).parent
+HELPERS = Path(__file__).parent
+ROOT = HELPERS.parents[1]
 LIMIT = 60
 
 
@@ -22,7 +23,7 @@ class Program:
 
     def __init__(self, script: str) -> None:
         self.said = b""
-        paths = os.pathsep.join([str(HERE), str(HERE.parent)])
+        paths = os.pathsep.join([str(HELPERS), str(ROOT)])
         self.process = subprocess.Popen(
             [sys.executable, "-c", script],
             stdout=subprocess.PIPE,
@@ -86,7 +87,7 @@ def printed(script: str, how: str, folder: Path) -> list[str]:
         [sys.executable, *arguments],
         cwd=folder,
         input=script if how == "stdin" else "",
-        env={"PYTHONPATH": str(HERE.parent)},
+        env={"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=LIMIT,

@@ -6,9 +6,9 @@ import os
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures import ThreadPoolExecutor as Threads
 from multiprocessing import get_context
-from pathlib import Path
 
 import pytest
+from programs import HELPERS, ROOT
 
 from jreader.workers.clusters import ray_executor
 from jreader.workers.processes.executors import Processes
@@ -67,8 +67,7 @@ def dask():
 def ray():
     """A local Ray."""
     ray = pytest.importorskip("ray")
-    here = Path(__file__).parents[1]
-    os.environ["PYTHONPATH"] = f"{here}:{here.parent}"  # what workers import, they must find
+    os.environ["PYTHONPATH"] = f"{HELPERS}:{ROOT}"  # what workers import, they must find
     ray.init(num_cpus=2, include_dashboard=False, object_store_memory=200_000_000)
     yield ray_executor()
     ray.shutdown()

@@ -266,7 +266,9 @@ def op_recipes(draw: st.DrawFn, op: type[Node], below: st.SearchStrategy[Recipe]
         if name == "readers":
             wanted = draw(st.integers(1, 3))
         elif name != "reader" and name not in FUNCTION_NAMES:
-            assert name in ARGUMENTS, f"teach ARGUMENTS in tests/graphs.py what {name!r} may be"
+            assert name in ARGUMENTS, (
+                f"teach ARGUMENTS in tests/helpers/graphs.py what {name!r} may be"
+            )
             given[name] = draw(ARGUMENTS[name])
     parts = tuple(draw(below) for _ in range(wanted))
     if op is jreader.map_batches:

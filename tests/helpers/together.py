@@ -7,11 +7,10 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack, suppress
-from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
-TESTS = Path(__file__).parent
+from programs import HELPERS, ROOT
 
 BEFORE = """
 import json, sys
@@ -87,7 +86,7 @@ def ended(
     """
     began, port = time.monotonic(), str(free_port())
     kept = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    paths = {"PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])}
+    paths = {"PYTHONPATH": os.pathsep.join([str(HELPERS), str(ROOT)])}
     with ExitStack() as stack:
         # files, not pipes: a full pipe would stop one process, and with it all the others
         files = [[stack.enter_context(TemporaryFile("w+")) for _ in "ioe"] for _ in range(count)]
