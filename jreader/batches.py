@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 
 from jreader import errors
-from jreader._worker.stacking import stacked_to_send
+from jreader._worker.stacking import stacked_in_shared_memory
 from jreader.readers import (
     Columns,
     Node,
@@ -328,7 +328,7 @@ def _mixed(values: Sequence[Any], name: str, odd: int) -> errors.FeedMismatch:
 
 def _column(values: Sequence[Any], name: str) -> np.ndarray[Any, Any]:
     """One array for the values of one leaf."""
-    there = stacked_to_send(values)
+    there = stacked_in_shared_memory(values)
     if there is not None:
         return there
     try:

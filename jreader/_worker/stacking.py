@@ -61,7 +61,7 @@ def array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return np.empty(shape, dtype) if room is None else room
 
 
-def stacked_to_send(values: Sequence[Any]) -> Array | None:
+def stacked_in_shared_memory(values: Sequence[Any]) -> Array | None:
     """The stacked arrays of one shape and dtype, in a worker, where they are sent from.
 
     None where they are no such arrays, or few, or this is no worker: stack them elsewhere then.
@@ -78,7 +78,7 @@ def stacked_to_send(values: Sequence[Any]) -> Array | None:
         return None
 
 
-def in_place(
+def map_and_stack(
     make: Callable[[Any], Any],
     items: Sequence[Any],
     column: Callable[[Sequence[Any], str], Any] | None = None,
@@ -87,14 +87,14 @@ def in_place(
 
     In a worker its place is in shared memory, so that it is never copied again.
 
-    >>> (image, label), samples = in_place(lambda n: (np.full(9999, n), n), range(3))
+    >>> (image, label), samples = map_and_stack(lambda n: (np.full(9999, n), n), range(3))
     >>> image.shape, label.tolist(), samples
     ((3, 9999), [0, 1, 2], None)
 
     Samples that are not alike, have no large arrays, or are of containers of the user's own, are
     given as they are.
 
-    >>> in_place(lambda n: (n, "a"), range(2))
+    >>> map_and_stack(lambda n: (n, "a"), range(2))
     (None, [(0, 'a'), (1, 'a')])
 
     Args:

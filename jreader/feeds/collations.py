@@ -19,7 +19,7 @@ from jreader.batches import collate
 from jreader.datasets.dataset import fetch, fetch_one, gathers, is_stream
 from jreader.feeds.layouts import FeedList, Feeds
 from jreader.readers import Columns, branches, described, joined
-from jreader.workers import get_worker_info, in_place
+from jreader.workers import get_worker_info, map_and_stack
 
 _CALL = "DataLoader(dataset, ...)"
 
@@ -103,7 +103,7 @@ class Collation:
         plain = self.batched and self.collate_fn is None and self.feed_list is None
         if not plain or get_worker_info() is None or not indices or gathers(self.dataset):
             return None, fetch(self.dataset, indices)
-        return in_place(
+        return map_and_stack(
             partial(fetch_one, self.dataset),
             indices,
             lambda values, _: collate(values),

@@ -1,8 +1,8 @@
 """Data sets to feeds: index batches, fetched and collated, then placed like any other batch.
 
-There is no second engine: a data set is read as `fetched(collation, batches of indices)`, a plan
-like every other, so that epochs, seeds and cursors reach its samplers. What differs is what a feed
-may hold: strings, and whatever else no device holds, stay in its tree on the host.
+There is no second engine: a data set is read as `fetch_batches(collation, batches of indices)`, a
+plan like every other, so that epochs, seeds and cursors reach its samplers. What differs is what a
+feed may hold: strings, and whatever else no device holds, stay in its tree on the host.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jreader.feeds.collations import Collated, Collation, check_optional
 from jreader.loaders.assembling import Grouping
 from jreader.orders import as_seed
 from jreader.readers import Reader, branches, described, joined, leaves
-from jreader.workers import fetched
+from jreader.workers import fetch_batches
 
 _CALL = "DataLoader(dataset, ...)"
 
@@ -131,7 +131,7 @@ def in_processes(
             )
     apart = is_stream(collation.dataset)
     noise = None if seed is None else as_seed(seed, _CALL)
-    return fetched(
+    return fetch_batches(
         collation,
         asked,
         workers,

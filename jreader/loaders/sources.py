@@ -36,7 +36,7 @@ from jreader.readers import (
 from jreader.readers.nodes import inputs, waits
 from jreader.readers.openings import in_epoch
 from jreader.transforms import cache, exactly, map_readers
-from jreader.workers import fetched
+from jreader.workers import fetch_batches
 
 
 @dataclass
@@ -368,7 +368,7 @@ def _kept(batches: Reader[Any]) -> bool:
     """Whether batches are kept by a cache, or come from a function, which may keep them."""
     if isinstance(batches, cache) or not isinstance(batches, Node):
         return True
-    fresh = isinstance(batches, fetched) or as_batch(batches) is not None
+    fresh = isinstance(batches, fetch_batches) or as_batch(batches) is not None
     return not fresh and any(map(_kept, inputs(batches)))
 
 

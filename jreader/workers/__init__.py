@@ -6,8 +6,8 @@ and waited for, at most two seconds. Processes are started by jreader itself (`_
 forked from a process that runs JAX (the child hangs), and never re-run the user's main script.
 """
 
-from jreader._worker.stacking import get_worker_info, in_place
-from jreader.workers.loader_workers import fetched
+from jreader._worker.stacking import get_worker_info, map_and_stack
+from jreader.workers.loader_workers import fetch_batches
 from jreader.workers.lookahead import lookahead
 from jreader.workers.parallel_map import map_samples
 from jreader.workers.processes import Processes, multiprocess_reader
@@ -16,10 +16,10 @@ from jreader.workers.threads import buffered, xmap_readers
 __all__ = [
     "Processes",
     "buffered",
-    "fetched",
+    "fetch_batches",
     "get_worker_info",
-    "in_place",
     "lookahead",
+    "map_and_stack",
     "map_samples",
     "multiprocess_reader",
     "xmap_readers",

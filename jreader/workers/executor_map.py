@@ -24,7 +24,7 @@ from jreader import errors
 from jreader.readers import Node, Pass, Position, described
 from jreader.workers.map_tasks import UNKNOWN, Failure, Outcome, Packed, Samples, Task
 from jreader.workers.memory_estimates import EACH, SPARSE, risen, weight
-from jreader.workers.threads import Home, Source, stopped_at_exit
+from jreader.workers.threads import ForkGuard, Source, stop_at_exit
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -154,16 +154,16 @@ class _Submitted(Generic[S, T]):
         self.error: BaseException | None = None  # of the source, after all samples before it
         self.lock = threading.RLock()  # of the flights; reentrant: gc may drop a pass anywhere
         self.threads: list[threading.Thread] = []  # those of others may wait here
-        self.home = Home()
+        self.fork_guard = ForkGuard()
 
     def begin(self) -> None:
         """Has it stopped where the program ends while another thread waits here."""
-        self.home.check("this pass")
-        stopped_at_exit(self)
+        self.fork_guard.check("this pass")
+        stop_at_exit(self)
 
     def next(self) -> _Flight | None:
         """The next task, with as many behind it as the window takes; None at the end."""
-        self.home.check("this pass")
+        self.fork_guard.check("this pass")
         while not self.over and (not self.flights or self.ahead + self.group <= self._room()):
             self._draw()
         with self.lock:
@@ -326,7 +326,7 @@ class _Submitted(Generic[S, T]):
 
     def stop(self) -> None:
         """Gives up what is not done, wakes who waits for it, and closes the source."""
-        if self.home.left:
+        if self.fork_guard.forked:
             return
         with self.lock:
             self.over = self.closed = True

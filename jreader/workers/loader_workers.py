@@ -41,10 +41,10 @@ _WEIGHT = 2e9  # bytes of an item that count like a second of work
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class fetched(Node[T]):
+class fetch_batches(Node[T]):
     """`mapper` of the items of `reader`, in their order, in any number of processes.
 
-    >>> list(fetched(str.upper, lambda: "abc", process_num=2)())
+    >>> list(fetch_batches(str.upper, lambda: "abc", process_num=2)())
     ['A', 'B', 'C']
 
     Args:
@@ -154,7 +154,7 @@ class fetched(Node[T]):
 
     def _read_apart(self, at: Position) -> Pass[T]:
         """A pass in a process of its own; its position is the one that it has without."""
-        here = fetched(self.mapper, self.reader)
+        here = fetch_batches(self.mapper, self.reader)
         object.__setattr__(here, "made_at", self.made_at)  # for its errors
         begun = _begun(here, self.mapper, self.worker_init_fn, self.noise, self.epoch)
         one = multiprocess_reader((begun,), queue_size=self.prefetch or _AHEAD)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from jreader.readers import Pass, Position
-from jreader.workers.threads import Home, stopped_at_exit
+from jreader.workers.threads import ForkGuard, stop_at_exit
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -96,11 +96,11 @@ class _Lookahead(Generic[S, T]):
         self.threads: list[threading.Thread] = []
         self.away = 0.0  # seconds that the consumer stays away, smoothed
         self.left: float | None = None
-        self.home = Home()
+        self.fork_guard = ForkGuard()
 
     def next(self) -> list[_Drawn]:
         """The next item in a list, drawn here if nobody else is at it; an empty one at the end."""
-        self.home.check("this pass")
+        self.fork_guard.check("this pass")
         came = time.perf_counter()
         with self.lock:
             alone = not self.drawn and not self.busy
@@ -179,7 +179,7 @@ class _Lookahead(Generic[S, T]):
         if len(self.threads) < threads:
             thread = threading.Thread(target=self._work, name=f"jreader {self.name}", daemon=True)
             self.threads.append(thread)
-            stopped_at_exit(self)
+            stop_at_exit(self)
             thread.start()
         if self.waiting and self.drawn:
             self.ready.notify_all()  # it finishes what was drawn, rather than wait for a thread
@@ -200,7 +200,7 @@ class _Lookahead(Generic[S, T]):
 
     def stop(self) -> None:
         """Ends the threads; what one of them is drawing, it closes."""
-        if self.home.left:
+        if self.fork_guard.forked:
             return
         with self.lock:
             if self.closed:

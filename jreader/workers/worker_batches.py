@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from jreader._worker.pickling import Sender
-from jreader._worker.stacking import NotAlikeError, in_place
+from jreader._worker.stacking import NotAlikeError, map_and_stack
 from jreader.errors import noted
 from jreader.readers import (
     Columns,
@@ -117,7 +117,7 @@ class Mapped:
             return result
 
         try:
-            tree, several = in_place(made, samples, _column)
+            tree, several = map_and_stack(made, samples, _column)
         except Exception as error:
             sample = samples[min(at, len(samples) - 1)]
             return Failure(error, sample.sample if isinstance(sample, Keyed) else sample)

@@ -24,7 +24,7 @@ from samples import kept_in_order
 import jreader
 from jreader import datasets
 from jreader.readers import Node, length, start
-from jreader.workers import fetched
+from jreader.workers import fetch_batches
 
 LIMIT = 60
 
@@ -185,7 +185,7 @@ class Recipe:
             given["index"] %= given["num_shards"]
         if op is jreader.map_samples and not given.get("rng"):
             given["seed"] = None
-        if op is fetched:
+        if op is fetch_batches:
             given["process_num"] = 0  # in processes it has tests of its own
         names = list(inspect.signature(op).parameters)
         variadic = inspect.signature(op).parameters.get("readers")

@@ -12,7 +12,7 @@ from programs import program
 
 from jreader import buffered, map_samples, multiprocess_reader, start, xmap_readers
 from jreader.readers import Pass, itself
-from jreader.workers.loader_workers import fetched
+from jreader.workers.loader_workers import fetch_batches
 from jreader.workers.threads import ahead
 
 PATIENCE = 20
@@ -91,7 +91,9 @@ class TestClosedOnce:
 class TestClosedElsewhere:
     """One thread waits for a sample, another one closes the pass: the first is told."""
 
-    @pytest.fixture(params=["map", "xmap", "as ready", "executor", "processes", "fetched", "apart"])
+    @pytest.fixture(
+        params=["map", "xmap", "as ready", "executor", "processes", "fetch_batches", "apart"]
+    )
     def plan(self, request, gate):
         path, kind = gate.path, request.param
 
@@ -110,8 +112,8 @@ class TestClosedElsewhere:
             return map_samples(gated, numbers(), executor=executor, workers=1)
         if kind == "processes":
             return map_samples(gated, numbers(), processes=2)
-        if kind == "fetched":
-            return fetched(gated, numbers(), process_num=2)
+        if kind == "fetch":
+            return fetch_batches(gated, numbers(), process_num=2)
         return multiprocess_reader([map_samples(gated, numbers())])
 
     def test_who_waits_is_told(self, plan):

@@ -9,7 +9,7 @@ import pytest
 from engines import numbers
 
 from jreader import DataLoader, Dataset, ReaderError, map_samples, multiprocess_reader
-from jreader.workers import fetched
+from jreader.workers import fetch_batches
 
 STRANGE = '''
 class Fussy(Exception):
@@ -112,7 +112,7 @@ CLUSTERS = [
 ]
 
 
-@pytest.fixture(params=["executor", "processes", "readers", "fetched", *CLUSTERS])
+@pytest.fixture(params=["executor", "processes", "readers", "fetch_batches", *CLUSTERS])
 def stream(request):
     """All samples of a function, made in other processes."""
     kind = request.param
@@ -126,8 +126,8 @@ def stream(request):
         return lambda fn: list(map_samples(fn, numbers(8), processes=2)())
     if kind == "readers":
         return lambda fn: list(multiprocess_reader([map_samples(fn, numbers(8))])())
-    if kind == "fetched":
-        return lambda fn: list(fetched(fn, numbers(8), process_num=2)())
+    if kind == "fetch_batches":
+        return lambda fn: list(fetch_batches(fn, numbers(8), process_num=2)())
     return lambda fn: list(map_samples(fn, numbers(8), executor=executor)())
 
 

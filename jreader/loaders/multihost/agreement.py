@@ -31,7 +31,7 @@ from jreader.loaders.cursors import difference
 from jreader.loaders.multihost.board import CLOSED, ENDED, Board, Told, begun, home
 from jreader.readers import Cursor, Pass
 from jreader.readers.identities import text_hash
-from jreader.workers.threads import stopped_at_exit
+from jreader.workers.threads import stop_at_exit
 
 T = TypeVar("T")
 
@@ -157,7 +157,7 @@ class Agreement:
 
     def _begin(self) -> None:
         """Has a thread look whether another process leaves."""
-        stopped_at_exit(self)
+        stop_at_exit(self)
         self.threads = [Thread(target=self._watch, name="jreader agreement", daemon=True)]
         self.threads[0].start()
 
@@ -184,7 +184,7 @@ class Agreement:
 
     def leave(self, why: str = "") -> None:
         """Tells that this process takes no more feeds of this pass; the first reason counts."""
-        if home.left:  # nor does a fork of it
+        if home.forked:  # nor does a fork of it
             return
         with self._telling:
             if self._left:

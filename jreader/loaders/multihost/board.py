@@ -24,7 +24,7 @@ from weakref import WeakSet
 
 import jax
 
-from jreader.workers.threads import Home
+from jreader.workers.threads import ForkGuard
 
 _KEPT = 16  # passes whose words are left to those that are slower
 _PATIENCE = 10.0  # seconds that a process that has failed waits for the others
@@ -146,7 +146,7 @@ def begun(turn: int) -> str:
     return f"begun {turn}"
 
 
-home = Home()
+home = ForkGuard()
 _boards: WeakSet[Board] = WeakSet()
 _hooks: list[Any] = []  # what shows an error, as it was before
 _failed: list[str] = []  # what this program ended with
@@ -171,7 +171,7 @@ def _tell_of_error(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
     _hooks[0](kind, error, trace)
-    if home.left:
+    if home.forked:
         return
     _failed.append(f"{kind.__name__}: {error}")
     _tell(_failed[0])
@@ -186,7 +186,7 @@ def _tell(why: str) -> None:
 @atexit.register  # here, as early as can be: what is registered earlier may not be called
 def _leave() -> None:
     """Waits for the others as jax would, but after an error for some seconds only."""
-    store = _client() if _hooks and not home.left else None
+    store = _client() if _hooks and not home.forked else None
     if store is None:
         return
     if not _failed:

@@ -84,7 +84,7 @@ class Processes(Executor):
         return task
 
     def _joined(self) -> Crew:
-        if self._crew is None or self._crew.over or self._crew.home.left:
+        if self._crew is None or self._crew.over or self._crew.fork_guard.forked:
             if self._release is not None:
                 self._release()
             self._crew = joined(self.workers, self.init)

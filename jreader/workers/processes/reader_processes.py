@@ -19,7 +19,7 @@ from jreader._worker.reader_worker import Report
 from jreader.readers import Node, Pass, Position, Reader, length, refused
 from jreader.staging import Array
 from jreader.workers.processes.worker_process import Launched, ended, unpickled
-from jreader.workers.threads import Home, stopped_at_exit
+from jreader.workers.threads import ForkGuard, stop_at_exit
 
 T = TypeVar("T")
 
@@ -216,7 +216,7 @@ class _Crew(Generic[T]):
         self.inside = self.closed = False
         self.wakers: Sequence[socket.socket] = ()
         self.threads: list[threading.Thread] = []  # those of others may wait here
-        self.home = Home()
+        self.fork_guard = ForkGuard()
 
     def begin(self) -> selectors.BaseSelector:
         """Starts the processes, once."""
@@ -225,8 +225,10 @@ class _Crew(Generic[T]):
             self.wakers = socket.socketpair()
             self.events.register(self.wakers[1], selectors.EVENT_READ)
             living: list[Launched] = []
-            self.finish = weakref.finalize(self, _end, living, self.events, self.wakers, Home())
-            stopped_at_exit(self)
+            self.finish = weakref.finalize(
+                self, _end, living, self.events, self.wakers, ForkGuard()
+            )
+            stop_at_exit(self)
             begun = [child for child in self.children if not child.ended]
             for child in begun:
                 child.begin()
@@ -249,7 +251,7 @@ class _Crew(Generic[T]):
 
         Also where another thread closes the pass meanwhile.
         """
-        self.home.check("this pass")
+        self.fork_guard.check("this pass")
         while True:
             for child in wanted:
                 if child.ready:
@@ -268,7 +270,7 @@ class _Crew(Generic[T]):
         Raises:
             WorkerDied: A process died before its reader ended.
         """
-        self.home.check("this pass")
+        self.fork_guard.check("this pass")
         with self.lock:
             if self.closed:
                 return False
@@ -302,7 +304,7 @@ class _Crew(Generic[T]):
 
     def close(self) -> None:
         """Ends the processes; a thread that waits for them does it, on its way out."""
-        if self.home.left:
+        if self.fork_guard.forked:
             return
         with self.lock:
             self.closed = True
@@ -320,9 +322,9 @@ def _end(
     workers: list[Launched],
     events: selectors.BaseSelector,
     wakers: Sequence[socket.socket],
-    home: Home,
+    fork_guard: ForkGuard,
 ) -> None:
-    if home.left:
+    if fork_guard.forked:
         return
     events.close()
     for waker in wakers:

@@ -27,7 +27,7 @@ from jreader.staging import Array
 from jreader.workers.processes.pickled_functions import Parcel, Parcels
 from jreader.workers.processes.pool_worker import Member, Task
 from jreader.workers.processes.worker_process import reaped, unpickled
-from jreader.workers.threads import Home, stopped_at_exit
+from jreader.workers.threads import ForkGuard, stop_at_exit
 
 _TRIES = 3  # of one task whose worker died
 _STARTS = 3  # of workers in a row that died before they began
@@ -46,7 +46,7 @@ class Crew:
     def __init__(self, size: int, init: Callable[[int], object] | None) -> None:
         self.size, self.init = size, sent_function(init)
         self.key = init  # kept alive: crews are told apart by the identity of what they begin with
-        self.home = Home()
+        self.fork_guard = ForkGuard()
         self.lock = threading.RLock()  # reentrant: gc may run what a user wrote anywhere
         self.queue: deque[Task] = deque()
         self.members: list[Member] = []
@@ -62,7 +62,7 @@ class Crew:
         self.waker.setblocking(False)  # noqa: FBT003  # by place only
         self.events.register(self.woken, _READ)
         self.threads = [threading.Thread(target=self._serve, name="jreader processes", daemon=True)]
-        stopped_at_exit(self)
+        stop_at_exit(self)
         self.threads[0].start()
 
     def submit(self, parcel: Parcel, arguments: bytes) -> Task | None:
@@ -84,7 +84,7 @@ class Crew:
 
     def wake(self) -> None:
         """Has the thread look around; takes no lock."""
-        if self.home.left:
+        if self.fork_guard.forked:
             return
         with contextlib.suppress(OSError):  # it is awake, or gone
             self.waker.send(b"!")
@@ -342,7 +342,7 @@ def joined(size: int, init: Callable[[int], object] | None) -> Crew:
     """The crew of that size and function, with one user more."""
     with _choosing:
         crew = _crews.get((size, id(init)))
-        if crew is None or crew.over or crew.home.left:
+        if crew is None or crew.over or crew.fork_guard.forked:
             crew = _crews[size, id(init)] = Crew(size, init)
         crew.users += 1
         return crew

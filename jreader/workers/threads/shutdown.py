@@ -71,7 +71,7 @@ _running: weakref.WeakSet[Stoppable] = weakref.WeakSet()
 _process = os.getpid()
 
 
-def stopped_at_exit(state: Stoppable) -> None:
+def stop_at_exit(state: Stoppable) -> None:
     """Has `state` stopped before whatever was imported until now tears itself down (jax)."""
     _running.add(state)
     atexit.unregister(_stop_all)
@@ -99,17 +99,17 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-class Home:
+class ForkGuard:
     """The process where something was begun: its threads and workers are nowhere else.
 
-    >>> Home().check("this pass")
+    >>> ForkGuard().check("this pass")
     """
 
     def __init__(self) -> None:
         self.process = _process
 
     @property
-    def left(self) -> bool:
+    def forked(self) -> bool:
         """Whether this is a process that was forked since."""
         return self.process != _process
 

@@ -15,7 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from jreader.errors import noted
 from jreader.readers import Node, Pass, Position, described
 from jreader.workers.memory_estimates import EACH, SPARSE, risen, weight
-from jreader.workers.threads.shutdown import Home, stopped_at_exit
+from jreader.workers.threads.shutdown import ForkGuard, stop_at_exit
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -122,13 +122,13 @@ class Ahead(Generic[S, T]):
         self.stopped = self.closed = False
         self.threads: list[threading.Thread] = []
         self.working = 0
-        self.home = Home()
+        self.fork_guard = ForkGuard()
         self.in_work: dict[int, S] = {}  # kept where there is a clock: an error names what is late
 
     def begin(self) -> None:
         """Starts the threads."""
-        self.home.check("this pass")
-        stopped_at_exit(self)
+        self.fork_guard.check("this pass")
+        stop_at_exit(self)
         with self.counting:
             if self.closed:
                 return
@@ -160,7 +160,7 @@ class Ahead(Generic[S, T]):
 
     def _received(self, turn: int, limit: float) -> _Done:
         """What is done next, unless the clock runs out before."""
-        self.home.check("this pass")
+        self.fork_guard.check("this pass")
         try:
             return self.done.get(timeout=max(0, limit - time.monotonic()) if self.timeout else None)
         except Empty:
@@ -176,7 +176,7 @@ class Ahead(Generic[S, T]):
         received, total = 0, sys.maxsize
         failed: BaseException | None = None
         while received < total:
-            self.home.check("this pass")
+            self.fork_guard.check("this pass")
             done = self.done.get()
             if done is _CLOSED:
                 return
@@ -208,7 +208,7 @@ class Ahead(Generic[S, T]):
 
     def stop(self) -> None:
         """Asks the threads to end, of which the last one closes the source."""
-        if self.home.left:
+        if self.fork_guard.forked:
             return
         with self.counting:
             mine = not (self.closed or self.working or self.threads)

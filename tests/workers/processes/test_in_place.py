@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from memory import mapping, same
 
-from jreader.workers import Processes, in_place
+from jreader.workers import Processes, map_and_stack
 
 pytestmark = pytest.mark.timeout(60)
 
 
 class TestInPlace:
-    """`in_place` gives what stacking the samples would."""
+    """`map_and_stack` gives what stacking the samples would."""
 
     @pytest.mark.parametrize("where", ["here", "in a worker"])
     def test_alike_samples_are_stacked(self, two, where):
@@ -23,7 +23,7 @@ class TestInPlace:
             return {"image": np.full((64, 64, 3), n, "u1"), "more": (n, np.full(2, n, "f4"))}
 
         def run():
-            return in_place(made, range(10))
+            return map_and_stack(made, range(10))
 
         tree, samples = run() if where == "here" else two.submit(run).result()
         assert samples is None
@@ -54,7 +54,7 @@ class TestInPlace:
         samples[place] = odd
 
         def run():
-            return in_place(samples.__getitem__, range(4))
+            return map_and_stack(samples.__getitem__, range(4))
 
         for tree, given_back in (run(), two.submit(run).result()):
             assert tree is None
@@ -64,7 +64,7 @@ class TestInPlace:
         """So the worker holds the batch once."""
 
         def run():
-            return in_place(lambda n: np.full(10**5, n), range(8))[0]
+            return map_and_stack(lambda n: np.full(10**5, n), range(8))[0]
 
         def addresses():
             from jreader._worker import stacking  # noqa: PLC0415  # of the worker
@@ -80,7 +80,7 @@ class TestInPlace:
         """Neither here nor in the worker, where it was sent from."""
 
         def run(n):
-            made = in_place(lambda row: np.full(10**5, 10 * n + row), range(4))[0]
+            made = map_and_stack(lambda row: np.full(10**5, 10 * n + row), range(4))[0]
             sys.modules.setdefault("kept by a test", {})[n] = made
             return made
 
@@ -100,7 +100,7 @@ class TestInPlace:
 
     def test_what_is_kept_here_does_not_change(self):
         def run(n):
-            return in_place(lambda row: np.full(10**5, 10 * n + row), range(4))[0]
+            return map_and_stack(lambda row: np.full(10**5, 10 * n + row), range(4))[0]
 
         with Processes(1, lambda number: None) as one:  # not one that others used
             kept = [one.submit(run, n).result() for n in range(20)]
@@ -109,7 +109,7 @@ class TestInPlace:
 
     def test_a_place_that_was_not_sent_is_used_again(self):
         def run(n):
-            made = in_place(lambda n: np.full(10**5, n), range(4))[0]
+            made = map_and_stack(lambda n: np.full(10**5, n), range(4))[0]
             if n % 2:
                 raise ValueError(n)
             return int(made.sum())
