@@ -83,9 +83,9 @@ SIZED = [
     ("skip", 0, lambda size: jreader.skip(ten, size)),
     ("xmap_readers", 1, lambda size: jreader.xmap_readers(half, ten, size, 3)),
     ("xmap_readers", 1, lambda size: jreader.xmap_readers(half, ten, 2, size)),
-    ("map_samples", 0, lambda size: jreader.map_samples(half, ten, workers=size)),
+    ("map_samples", 0, lambda size: jreader.map_samples(half, ten, threads=size)),
     ("map_samples", 0, lambda size: jreader.map_samples(half, ten, processes=size)),
-    ("map_samples", 1, lambda size: jreader.map_samples(half, ten, workers=2, window=size)),
+    ("map_samples", 1, lambda size: jreader.map_samples(half, ten, threads=2, window=size)),
     ("map_samples", 0, lambda size: jreader.map_samples(half, ten, max_errors=size)),
     ("map_samples", 0, lambda seed: jreader.map_samples(half, ten, rng=True, seed=seed)),
     ("multiprocess_reader", 1, lambda size: jreader.multiprocess_reader([ten], queue_size=size)),
@@ -210,7 +210,7 @@ class TestPipeline:
             .shuffle(4, seed=0)
             .map(half)
             .filter(bool)
-            .map(tagged, workers=2, rng=True, seed=3, on_error="skip")
+            .map(tagged, threads=2, rng=True, seed=3, on_error="skip")
             .xmap(half, 2, 3, order=True)
             .compose(ten, check_alignment=False)
             .batch(2, drop_last=True)
@@ -218,7 +218,7 @@ class TestPipeline:
         )
         assert str(plan) == (
             "Pipeline(ten).shuffle(buf_size=4, seed=0).map(half).filter(bool)"
-            ".map(tagged, workers=2, rng=True, on_error='skip', seed=3)"
+            ".map(tagged, threads=2, rng=True, on_error='skip', seed=3)"
             ".xmap(half, process_num=2, buffer_size=3, order=True)"
             ".compose(ten, check_alignment=False).batch(batch_size=2, drop_last=True).epochs()"
         )

@@ -42,7 +42,7 @@ READERS = {
     "a stream": Pipeline(streamed),
     "a data set": Pipeline(source(WORDS)),
     "mapped": Pipeline(source(WORDS)).map(words),
-    "on threads": Pipeline(source(WORDS)).map(words, workers=2),
+    "on threads": Pipeline(source(WORDS)).map(words, threads=2),
     "on processes": Pipeline(source(WORDS)).map(words, processes=2),
 }
 

@@ -27,7 +27,7 @@ class Said(IterableDataset):
 
 READ = {
     "a reader": lambda samples: list(Pipeline(samples)),
-    "threads": lambda samples: list(Pipeline(samples).map(float, workers=2)),
+    "threads": lambda samples: list(Pipeline(samples).map(float, threads=2)),
     "a shuffle of all": lambda samples: list(Pipeline(samples).shuffle(seed=0)),
     "batches": lambda samples: list(Pipeline(samples).batch(2)),
     "a loader": lambda samples: list(Pipeline(samples).batch(1).load()),
@@ -102,7 +102,7 @@ MANY = {
         lambda: DataLoader(range(9), num_workers=1000),
     ),
     "worker processes": ("1000 worker processes", lambda: Processes(1000)),
-    "threads of a map": ("5000 threads", lambda: map_samples(abs, list, workers=5000)),
+    "threads of a map": ("5000 threads", lambda: map_samples(abs, list, threads=5000)),
     "threads of xmap": ("5000 threads", lambda: xmap_readers(abs, list, 5000, 1)),
 }
 
@@ -118,5 +118,5 @@ def test_more_workers_than_a_machine_has_use_for_are_told(many):
 
 def test_as_many_as_usual_are_not_told():
     map_samples(abs, list, processes=8)
-    map_samples(abs, list, workers=64)
+    map_samples(abs, list, threads=64)
     DataLoader(np.arange(3), num_workers=16)

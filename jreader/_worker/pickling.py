@@ -174,7 +174,7 @@ class Sender(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             raise TypeError(
                 f"{held_as(self.function, obj)} is {kind}, and each worker process would have a "
                 f"copy, and read it from the same place on: make it inside the function, or use "
-                f"threads (workers=n)."
+                f"threads (threads=n)."
             )
         if draws(obj):
             self.drawing = obj

@@ -42,18 +42,17 @@ _LEAST, _MOST = 8, 4096  # samples per worker that the window has, and may have 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class map_samples(Node[T]):
-    """`fn` of the samples of `reader`, in their order, on any number of workers.
+    """`fn` of the samples of `reader`, in their order, on threads, processes or a cluster.
 
     Whoever does the work, the stream is the same, and so are its positions: a pass that four
-    processes began can go on with no worker at all. Samples are sent in groups where they take
-    little time.
+    processes began can go on without any. Samples are sent in groups where they take little time.
 
     Threads suit NumPy, file and network calls; pure Python code needs processes (the interpreter's
     lock). An executor of `concurrent.futures` may be a cluster: `dask_client.get_executor()`, or
     `jreader.workers.clusters.ray_executor()`; it is never shut down here. `fn` travels by
     cloudpickle. A worker that is lost has its samples done again by another one.
 
-    >>> list(map_samples(str.upper, lambda: "abc", workers=2)())
+    >>> list(map_samples(str.upper, lambda: "abc", threads=2)())
     ['A', 'B', 'C']
     >>> noisy = map_samples(lambda n, rng: n + rng.integers(100), lambda: [0, 1], rng=True, seed=7)
     >>> list(noisy()) == list(noisy())
@@ -62,13 +61,13 @@ class map_samples(Node[T]):
     Args:
         fn: Takes a sample, gives one. Several threads or processes call it at once.
         reader: Any reader; it is read by one thread at a time.
-        workers: The number of threads; 0 maps on the thread that asks. With an executor, how many
-            tasks it does side by side (0: it is asked).
-        processes: The number of worker processes instead. They stay for the next pass.
+        threads: How many threads map; 0 maps on the thread that asks.
+        processes: How many worker processes map instead. They stay for the next pass.
         executor: Who does the work instead.
+        concurrency: How many tasks the executor does side by side; 0 asks the executor.
         window: How many samples may be in work or wait to be handed over, beyond those handed
-            over. None for 8 per worker, up to 4096 of samples that take next to no time, but no
-            more than 32 MiB per worker of samples and results, or 2 per worker of larger ones.
+            over. None for 8 per thread or process, up to 4096 of samples that take next to no time,
+            but no more than 32 MiB of samples and results for each, or 2 samples of larger ones.
         timeout: The seconds that a sample may be waited for; 0 for any.
         rng: Whether to call `fn(sample, rng)`, where `rng` is a `numpy.random.Generator` made for
             that sample alone, from seed, epoch and the sample's number.
@@ -86,9 +85,10 @@ class map_samples(Node[T]):
 
     fn: Callable[..., T]
     reader: Reader[Any]
-    workers: int = 0
+    threads: int = 0
     processes: int = 0
     executor: Executor | None = None
+    concurrency: int = 0
     window: int | None = None
     timeout: float = 0
     rng: bool = False
@@ -102,9 +102,10 @@ class map_samples(Node[T]):
         fn: Callable[..., T],
         reader: Reader[Any],
         *,
-        workers: int = 0,
+        threads: int = 0,
         processes: int = 0,
         executor: Executor | None = None,
+        concurrency: int = 0,
         window: int | None = None,
         timeout: float = 0,
         rng: bool = False,
@@ -130,9 +131,10 @@ class map_samples(Node[T]):
         given = {
             "fn": fn,
             "reader": keyed(reader, key) if rng else reader,
-            "workers": errors.check_number(f"workers of {call}", workers),
+            "threads": errors.check_number(f"threads of {call}", threads),
             "processes": errors.check_number(f"processes of {call}", processes),
             "executor": executor,
+            "concurrency": errors.check_number(f"concurrency of {call}", concurrency),
             "window": None
             if window is None
             else errors.check_number(f"window of {call}", window, 1),
@@ -141,9 +143,8 @@ class map_samples(Node[T]):
             "on_error": on_error,
             "max_errors": errors.check_number(f"max_errors of {call}", max_errors),
         }
-        _check_engine(workers, processes, executor)
-        if executor is None:
-            errors.tell_of_many(workers, "threads", each=64)
+        _check_engine(threads, processes, executor, concurrency)
+        errors.tell_of_many(threads, "threads", each=64)
         given["pool"] = Processes(processes) if processes else None
         for name, value in given.items():
             object.__setattr__(self, name, value)
@@ -155,7 +156,7 @@ class map_samples(Node[T]):
             up = up.watched(self, self.window or _LEAST)
             return self._judged(self._on_executor(up, self._function(), 1))
         mapped = self._mapping()
-        if threads := max(self.workers, self.timeout > 0):
+        if threads := max(self.threads, self.timeout > 0):
             window, most = self._window(threads)
             up = up.watched(self, window + 1)
             clock, heaviest = self.timeout, self._most_bytes(threads)
@@ -193,7 +194,7 @@ class map_samples(Node[T]):
         executor: Any = self._engine
         kind = OnceSent if isinstance(executor, Processes) else Task
         task = kind(fn, on=self.on_error == "skip")
-        workers = self.workers or _workers_of(executor)
+        workers = self.concurrency or _workers_of(executor)
         window, most = self._window(workers)
         if self.window is None:
             window = max(window, 2 * size * workers)
@@ -332,12 +333,16 @@ def _some(told: list[str]) -> str:
     return ", ".join(told[:20]) + more
 
 
-def _check_engine(workers: int, processes: int, executor: object) -> None:
-    if processes and (workers or executor is not None):
+def _check_engine(threads: int, processes: int, executor: object, concurrency: int) -> None:
+    if bool(threads) + bool(processes) + (executor is not None) > 1:
         raise TypeError(
-            "map_samples(fn, reader) is done by threads (workers=n), by processes (processes=n) or "
-            "by an executor (executor=..., and workers=n for how many tasks it does side by side): "
-            "give one of them."
+            "map_samples(fn, reader) is done by threads (threads=n), by processes (processes=n) or "
+            "by an executor (executor=...): give one of them."
+        )
+    if concurrency and executor is None:
+        raise TypeError(
+            f"concurrency={concurrency!r} of map_samples(fn, reader) tells how many tasks an "
+            f"executor does side by side: give executor= too, or threads=n, or processes=n."
         )
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise TypeError(

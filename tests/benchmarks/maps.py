@@ -55,7 +55,7 @@ def rows(n):
 def engines(room: ExitStack):
     """Name, samples that are enough, and the arguments that choose it."""
     yield "no workers", 200_000, {}
-    yield "threads, 2", 200_000, {"workers": 2}
+    yield "threads, 2", 200_000, {"threads": 2}
     room.enter_context(Processes(2)).submit(nothing, 0).result()
     yield "processes, 2", 200_000, {"processes": 2}
     yield "ThreadPoolExecutor(2)", 200_000, {"executor": room.enter_context(ThreadPoolExecutor(2))}
@@ -117,8 +117,8 @@ def contestants(fn, n, size):
         return lambda: map(stack, plan())
 
     yield "jreader, no workers", ours()
-    yield "jreader, 1 thread", ours(workers=1)
-    yield "jreader, 2 threads", ours(workers=2)
+    yield "jreader, 1 thread", ours(threads=1)
+    yield "jreader, 2 threads", ours(threads=2)
     yield "jreader, 1 process", ours(processes=1)
     yield "jreader, 2 processes", ours(processes=2)
     try:

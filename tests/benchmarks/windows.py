@@ -26,7 +26,7 @@ from jreader.workers.clusters import ray_executor
 
 SAMPLES, SLOW, TAKEN = 4000, 600, 2000
 ENGINES = {
-    "threads, 2": lambda _: {"workers": 2},
+    "threads, 2": lambda _: {"threads": 2},
     "processes, 2": lambda _: {"processes": 2},
     "a pool of 2 threads": lambda room: {"executor": room.enter_context(ThreadPoolExecutor(2))},
     "a pool of 2 processes": lambda _: {

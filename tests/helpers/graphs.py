@@ -106,9 +106,10 @@ ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "apart": st.just(False),  # noqa: FBT003  # likewise
     "prefetch": st.one_of(st.none(), small),
     "noise": st.one_of(st.none(), small),
-    "workers": st.integers(0, 3),
+    "threads": st.integers(0, 3),
     "processes": st.just(0),
     "executor": st.none(),
+    "concurrency": st.just(0),
     "window": st.one_of(st.none(), small),
     "rng": st.booleans(),
     "on_error": st.sampled_from(["raise", "skip"]),

@@ -57,7 +57,7 @@ LOADERS = {
     "plain": loader_of(same),
     "map": loader_of(lambda plan: plan.map(same)),
     "map with keys": loader_of(lambda plan: plan.map(lambda n, rng: n, rng=True, seed=0)),
-    "threads": loader_of(lambda plan: plan.map(same, workers=2)),
+    "threads": loader_of(lambda plan: plan.map(same, threads=2)),
     "processes": loader_of(lambda plan: plan.map(same, processes=2)),
     "executor": loader_of(lambda plan: plan.map(same, executor=ThreadPoolExecutor(2))),
     "xmap": loader_of(lambda plan: plan.xmap(same, 2, 2, order=True)),

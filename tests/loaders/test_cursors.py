@@ -223,7 +223,7 @@ def test_other_workers_are_accepted_without_a_word():
     base = Pipeline(numbers).shuffle(9, 1)
     alone = base.map(fn).batch(4).load()
     whole = values(alone)
-    for other in (base.xmap(fn, 3, 2, order=True), base.map(fn, workers=2), base.map(fn)):
+    for other in (base.xmap(fn, 3, 2, order=True), base.map(fn, threads=2), base.map(fn)):
         assert values(other.batch(4).load(), at=cursor_of(alone)) == whole[8:]
 
 

@@ -48,7 +48,7 @@ DOORS = {
         steps_per_epoch=3, **o
     ).set_sample_list_generator(lists(reader)),
     "workers": lambda reader, **o: (
-        Pipeline(reader).map(int, workers=2).batch(2).load(steps_per_epoch=3, **o)
+        Pipeline(reader).map(int, threads=2).batch(2).load(steps_per_epoch=3, **o)
     ),
 }
 of_every_door = pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)

@@ -27,7 +27,7 @@ def sampled():
     yield from rows
 def noisy(row, rng):
     return row + rng.normal(size=4).astype("float32")
-mapped = {"threads": {"workers": 2}, "processes": {"processes": 2}}
+mapped = {"threads": {"threads": 2}, "processes": {"processes": 2}}
 def plan():
     if KIND == "indexed":
         return Pipeline(arrays(rows)).shuffle(seed=3)

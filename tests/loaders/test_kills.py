@@ -27,7 +27,7 @@ def streamed():
         x = np.asarray(row["x"], "float32")
         return x + rng.normal(size=x.shape).astype("float32"), np.float32(row["y"])
     rows = Pipeline(jsonl(FOLDER + "/rows.jsonl")).shuffle(20, seed=3)
-    rows = rows.map(noisy, rng=True, seed=5, workers=2).filter(lambda row: row[1] > -2)
+    rows = rows.map(noisy, rng=True, seed=5, threads=2).filter(lambda row: row[1] > -2)
     return rows.buffered(5).batch(8).load(capacity=4)
 
 def plain(folder):

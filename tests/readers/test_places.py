@@ -29,7 +29,7 @@ PIPELINES = {
     "shuffled": rows.shuffle(seed=1),
     "epochs": rows.shuffle(seed=1).epochs(2),
     "mapped": rows.shuffle(seed=1).map(total),
-    "on threads": rows.map(total, workers=2),
+    "on threads": rows.map(total, threads=2),
     "random": rows.shuffle(seed=1).map(noisy, rng=True, seed=2),
     "random, in part": rows.map(noisy, rng=True, seed=2).skip(2).firstn(7).shard(2, 1),
     "buffered": rows.map(total).buffered(2),
@@ -115,7 +115,7 @@ def test_a_part_is_not_mapped_before_it_begins():
 
 
 @pytest.mark.parametrize(
-    "how", [{"workers": 2}, {"rng": True, "seed": 1}, {"rng": True, "seed": 1, "workers": 2}]
+    "how", [{"threads": 2}, {"rng": True, "seed": 1}, {"rng": True, "seed": 1, "threads": 2}]
 )
 def test_nor_is_it_on_workers_or_with_randomness(how):
     seen = []
@@ -201,7 +201,7 @@ def test_a_function_that_fails_is_explained_at_a_place_too():
     def fails(sample):
         raise ValueError("no")
 
-    for pipeline in (rows.map(fails), rows.map(fails, workers=2), rows.batch(2).map_batches(fails)):
+    for pipeline in (rows.map(fails), rows.map(fails, threads=2), rows.batch(2).map_batches(fails)):
         with pytest.raises(ValueError, match="no") as caught:
             pipeline[0]
         assert any("fails" in note for note in caught.value.__notes__)

@@ -88,7 +88,7 @@ HOLDERS = {
     "cache": cache,
     "buffered": lambda reader: buffered(reader, 4),
     "xmap_readers": lambda reader: xmap_readers(passed, reader, 2, 4),
-    "map_samples": lambda reader: map_samples(passed, reader, workers=2),
+    "map_samples": lambda reader: map_samples(passed, reader, threads=2),
     "processes": lambda reader: map_samples(passed, reader, processes=1),
     "batches of processes": lambda reader: batch(map_samples(passed, reader, processes=1), 4),
 }

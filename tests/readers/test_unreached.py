@@ -64,7 +64,7 @@ READERS = {
 }
 LATER = {
     "loader": lambda reader: Pipeline(reader).batch(2).load().steps(20),
-    "threads": lambda reader: Pipeline(reader).map(abs, workers=2).batch(2).load().steps(20),
+    "threads": lambda reader: Pipeline(reader).map(abs, threads=2).batch(2).load().steps(20),
     "epochs": lambda reader: Pipeline(reader).epochs(3),
     "epochs in a loader": lambda reader: epochs(batch(reader, 4), 2)(),
     "a later epoch": lambda reader: Pipeline(reader).batch(2).load().epoch(3),

@@ -24,7 +24,7 @@ def long(word: str) -> bool:
 
 
 assert_type(Pipeline(words).map(len), Pipeline[int])
-assert_type(Pipeline(words).map(len, workers=2), Pipeline[int])
+assert_type(Pipeline(words).map(len, threads=2), Pipeline[int])
 assert_type(Pipeline(words).map(len, processes=2, window=8), Pipeline[int])
 assert_type(Pipeline(words).filter(long).shuffle(10, seed=1), Pipeline[str])
 assert_type(Pipeline(words).skip(1).firstn(2).epochs(3).buffered(2).cache(), Pipeline[str])

@@ -40,7 +40,7 @@ def engine(request):
     if request.param == "inline":
         return {}
     if request.param == "threads":
-        return {"workers": 2}
+        return {"threads": 2}
     if request.param == "other processes":
         request.getfixturevalue("pool")
         return {"processes": 2}

@@ -101,7 +101,7 @@ class TestBatches:
             (jreader.arrays(np.arange(50)), True),
         ]:
             executor = Here()
-            list(Pipeline(reader).map(np.sum, executor=executor, workers=2).batch(10))
+            list(Pipeline(reader).map(np.sum, executor=executor, concurrency=2).batch(10))
             assert (executor.bytes[-1] < 2_000) == small
 
     def test_a_new_plan_reads_files_that_were_replaced(self, engine, tmp_path):

@@ -29,13 +29,13 @@ class TestBounds:
     @given(st.integers(1, 20), st.integers(1, 4), st.integers(0, 9))
     @settings(max_examples=50)
     def test_no_more_than_the_window_is_read_ahead(self, window, workers, taken):
-        for engine in ({}, {"executor": Here()}):
+        for engine in ({"threads": workers}, {"executor": Here(), "concurrency": workers}):
             read = []
 
             def source(read=read):
                 return (read.append(n) or n for n in range(200))
 
-            items = map_samples(str, source, workers=workers, window=window, **engine)()
+            items = map_samples(str, source, window=window, **engine)()
             for handed in range(1, taken + 1):
                 next(items)
                 assert len(read) <= handed + window
@@ -49,7 +49,7 @@ class TestBounds:
         def source():
             return (read.append(n) or n for n in range(200))
 
-        plan = map_samples(str, source, executor=Here(), workers=2, window=window)
+        plan = map_samples(str, source, executor=Here(), concurrency=2, window=window)
         batches = batch(plan, 4)()
         for handed in range(1, 20):
             next(batches)
@@ -57,7 +57,7 @@ class TestBounds:
 
     def test_tiny_samples_are_sent_in_groups(self):
         executor = Here()
-        got = list(map_samples(same, numbers(20_000), executor=executor, workers=2)())
+        got = list(map_samples(same, numbers(20_000), executor=executor, concurrency=2)())
         assert got == list(range(20_000))
         assert sum(executor.tasks) == 20_000
         assert len(executor.tasks) < 500
@@ -65,7 +65,7 @@ class TestBounds:
 
     def test_long_samples_are_sent_one_by_one(self, threads):
         executor = Here()
-        list(map_samples(slow, numbers(30), executor=executor, workers=2)())
+        list(map_samples(slow, numbers(30), executor=executor, concurrency=2)())
         assert executor.tasks == [1] * 30
 
     def test_tiny_samples_are_mapped_in_groups_by_threads(self):
@@ -113,7 +113,7 @@ class TestLosses:
     def test_three_times_are_enough(self):
         executor = Here(lose=[1, 2, 3, 4])
         with pytest.raises(WorkerDied, match=r"sample 0 .* lost their worker 3 times .*lost"):
-            list(map_samples(same, numbers(), executor=executor, workers=1)())
+            list(map_samples(same, numbers(), executor=executor, concurrency=1)())
         assert len(executor.tasks) == 3
 
     def test_a_pool_that_is_broken_takes_no_more_tasks(self):
@@ -147,7 +147,7 @@ class TestLosses:
 
         with Threads(1) as executor:
             executor.submit(gate.wait, 30)
-            here = start(map_samples(fn, numbers(), executor=executor, workers=4, timeout=0.05))
+            here = start(map_samples(fn, numbers(), executor=executor, concurrency=4, timeout=0.05))
             with pytest.raises(TimeoutError, match=r"sample 0 .*longer than 0.05 s in map_samples"):
                 next(here.items)
             here.close()
@@ -177,7 +177,7 @@ class TestEndings:
         self, processes, threads, pool
     ):
         generator = np.random.default_rng(0)
-        engines = [{"workers": 2}, {"executor": threads}, {"executor": processes}, {"processes": 2}]
+        engines = [{"threads": 2}, {"executor": threads}, {"executor": processes}, {"processes": 2}]
 
         def epoch(number):
             plan = map_samples(same, numbers(200), **engines[number % 4])

@@ -83,7 +83,7 @@ class TestClosedOnce:
                 leave.wait(0.005)
 
         for _ in range(50):
-            list(map_samples(itself, lambda: iter(source()), workers=4)())
+            list(map_samples(itself, lambda: iter(source()), threads=4)())
         wait_for_threads()
         assert capsys.readouterr().err == ""
 
@@ -104,12 +104,12 @@ class TestClosedElsewhere:
             return sample
 
         if kind == "map":
-            return map_samples(gated, numbers(), workers=2)
+            return map_samples(gated, numbers(), threads=2)
         if kind in ("xmap", "as ready"):
             return xmap_readers(gated, numbers(), 1, 2, order=kind == "xmap")
         if kind == "executor":
             executor = request.getfixturevalue("threads")
-            return map_samples(gated, numbers(), executor=executor, workers=1)
+            return map_samples(gated, numbers(), executor=executor, concurrency=1)
         if kind == "processes":
             return map_samples(gated, numbers(), processes=2)
         if kind == "fetch":
@@ -141,7 +141,7 @@ class TestClosedElsewhere:
             finally:
                 closed.set()
 
-        here = start(map_samples(itself, source, executor=threads, workers=1, window=1))
+        here = start(map_samples(itself, source, executor=threads, concurrency=1, window=1))
         rest = []
         reading = threading.Thread(target=lambda: rest.extend(here.items), daemon=True)
         reading.start()
@@ -173,7 +173,7 @@ SCRIPT = """
 """
 
 PLANS = {
-    "threads": "plain.map(gated, workers=2, window=4).map(abs)",
+    "threads": "plain.map(gated, threads=2, window=4).map(abs)",
     "processes": "plain.map(gated, processes=2, window=4)",
     "readers": "Pipeline(multiprocess_reader([plain.map(gated)], queue_size=1))",
     "buffered": "plain.map(gated).buffered(2)",

@@ -92,7 +92,7 @@ class TestDask:
         position = here.position()
         here.close()
         assert same(head + list(start(plan(executor=executor), position).items), plan()())
-        assert same(start(plan(workers=2), position).items, list(plan()())[23:])
+        assert same(start(plan(threads=2), position).items, list(plan()())[23:])
 
     @given(recipes(depth=2).filter(lambda recipe: recipe.seeded), st.integers(1, 30))
     @settings(max_examples=15)

@@ -36,7 +36,7 @@ def gone(executor, path, leave):
         os.read(ends[0], 1)
         leave()
 
-    items = map_samples(gated, numbers(), executor=executor, workers=1, window=4)()
+    items = map_samples(gated, numbers(), executor=executor, concurrency=1, window=4)()
     assert [next(items) for _ in range(3)] == [0, 1, 2]
     thread = threading.Thread(target=leaving)
     thread.start()
@@ -94,7 +94,7 @@ class TestOthers:
     @pytest.mark.parametrize("kind", [ThreadPoolExecutor, Processes])
     def test_one_that_is_shut_down_is_told_after_what_was_done(self, kind):
         executor = kind(1)
-        items = map_samples(abs, numbers(), executor=executor, workers=1, window=2)()
+        items = map_samples(abs, numbers(), executor=executor, concurrency=1, window=2)()
         got = [next(items)]
         executor.shutdown()
         with pytest.raises(WorkerDied, match="takes no more tasks"):

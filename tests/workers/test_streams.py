@@ -32,7 +32,7 @@ class TestOneStream:
     def test_on_threads(self, recipe, workers, window, rng):
         drawing = {"rng": rng, "seed": 3 if rng else None}
         plain = seen(map_samples(drawn_for, recipe.build(), **drawing))
-        given = {"workers": workers, "window": window, **drawing}
+        given = {"threads": workers, "window": window, **drawing}
         assert seen(map_samples(drawn_for, recipe.build(), **given)) == plain
 
     @given(
@@ -46,7 +46,7 @@ class TestOneStream:
         drawing = {"rng": rng, "seed": 3 if rng else None}
         plain = seen(map_samples(drawn_for, recipe.build(), **drawing))
         for executor in (Here(), THREADS):
-            given = {"executor": executor, "workers": workers, "window": window, **drawing}
+            given = {"executor": executor, "concurrency": workers, "window": window, **drawing}
             assert seen(map_samples(drawn_for, recipe.build(), **given)) == plain
 
     @given(plans, st.one_of(st.none(), st.integers(1, 9)), st.integers(1, 5))
@@ -81,11 +81,11 @@ class TestOneStream:
         for place in range(0, 24, 3):
             rest = see(plan(**engine), whole.positions[place])
             assert rest.samples == whole.samples[place:]
-            assert see(plan(workers=3), rest.positions[-1]).samples == []
+            assert see(plan(threads=3), rest.positions[-1]).samples == []
 
     def test_a_plain_map_of_a_pipeline_is_the_map_it_was(self):
         assert type(Pipeline(numbers()).map(str).reader) is map_readers
-        assert type(Pipeline(numbers()).map(str, workers=1).reader) is map_samples
+        assert type(Pipeline(numbers()).map(str, threads=1).reader) is map_samples
 
     def test_samples_are_not_looked_at(self, engine):
         samples = [None, "", np.zeros(0), np.arange(3), KeyError("x"), (), {}]
@@ -111,19 +111,19 @@ class TestRandomness:
 
         twice = Pipeline(lambda: [()] * 50)
         for _ in range(2):
-            twice = twice.map(draw, rng=True, seed=5, workers=2)
+            twice = twice.map(draw, rng=True, seed=5, threads=2)
         drawn = [number for pair in twice.epochs(3) for number in pair]
         assert len(set(drawn)) == len(drawn) == 300
 
     def test_a_filter_below_does_not_move_what_is_drawn_after_resuming(self):
-        plan = Pipeline(numbers(30)).filter(lambda n: n % 3).map(noisy, rng=True, seed=1, workers=2)
+        plan = Pipeline(numbers(30)).filter(lambda n: n % 3).map(noisy, rng=True, seed=1, threads=2)
         here = start(plan)
         head = list(islice(here.items, 7))
         rest = start(plan, here.position())
         assert head + list(rest.items) == list(plan)
 
     def test_without_a_seed_a_pass_draws_anew_and_can_be_resumed(self):
-        plan = map_samples(noisy, numbers(), rng=True, workers=2)
+        plan = map_samples(noisy, numbers(), rng=True, threads=2)
         assert list(plan()) != list(plan())
         here = start(plan)
         next(here.items)
@@ -131,9 +131,29 @@ class TestRandomness:
 
     def test_a_map_that_draws_nothing_does_not_move_a_shuffle_above_it(self):
         plain = shuffle(map_readers(str, numbers()), 7, seed=1)
-        mapped = shuffle(map_samples(str, numbers(), workers=2), 7, seed=1)
+        mapped = shuffle(map_samples(str, numbers(), threads=2), 7, seed=1)
         assert list(plain()) == list(mapped())
 
     def test_a_seed_that_nothing_draws_from_is_refused(self):
         with pytest.raises(TypeError, match=r"seed=3 .* needs rng=True"):
             map_samples(str, numbers(), seed=3)
+
+
+class TestWhoDoesTheWork:
+    @pytest.mark.parametrize(
+        "two",
+        [
+            {"threads": 2, "processes": 2},
+            {"threads": 2, "executor": Here()},
+            {"processes": 2, "executor": Here()},
+        ],
+        ids=lambda two: " and ".join(two),
+    )
+    def test_is_said_once(self, two):
+        with pytest.raises(TypeError, match=r"\(threads=n\).*\(processes=n\).*give one of them"):
+            map_samples(str, numbers(), **two)
+
+    @pytest.mark.parametrize("other", [{}, {"threads": 2}, {"processes": 2}])
+    def test_only_an_executor_is_told_how_much_it_does_side_by_side(self, other):
+        with pytest.raises(TypeError, match=r"concurrency=4 .* give executor= too"):
+            map_samples(str, numbers(), concurrency=4, **other)

@@ -46,11 +46,14 @@ class TestOneSlowItem:
     @pytest.fixture(params=["threads", "an executor", "processes", "others", "late"])
     def chosen(self, request):
         return {
-            "threads": lambda: {"workers": 2},
-            "an executor": lambda: {"executor": request.getfixturevalue("threads"), "workers": 2},
+            "threads": lambda: {"threads": 2},
+            "an executor": lambda: {
+                "executor": request.getfixturevalue("threads"),
+                "concurrency": 2,
+            },
             "processes": lambda: {"processes": 2},
             "others": lambda: {"executor": request.getfixturevalue("processes")},
-            "late": lambda: {"workers": 2, "timeout": 100},
+            "late": lambda: {"threads": 2, "timeout": 100},
         }[request.param]()
 
     @pytest.mark.parametrize("light", [0, 1000])
@@ -83,7 +86,7 @@ class TestOneSlowItem:
         def grow(n):
             return np.empty(MIB if n > 6000 else 8, np.uint8)
 
-        items = map_samples(grow, numbers(9000), executor=executor, workers=2)()
+        items = map_samples(grow, numbers(9000), executor=executor, concurrency=2)()
         for result in items:
             if len(result) == MIB:
                 break
@@ -93,7 +96,7 @@ class TestOneSlowItem:
 
     def test_a_window_that_was_given_is_taken_at_its_word(self):
         source = Source(0, 4 * MIB, 100)
-        items = map_samples(same, source, executor=Here(), workers=1, window=60)()
+        items = map_samples(same, source, executor=Here(), concurrency=1, window=60)()
         for _ in range(39):
             next(items)
         assert source.drawn - 39 > 40

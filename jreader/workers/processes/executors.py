@@ -50,7 +50,7 @@ class Processes(Executor):
             raise TypeError(f"init of Processes(workers, init) needs a function, not {init!r}.")
         if sys.platform == "win32":
             raise NotImplementedError(
-                "worker processes do not run on Windows: use threads there (workers=n)."
+                "worker processes do not run on Windows: use threads there (threads=n)."
             )
         errors.tell_of_many(self.workers, "worker processes", each=4)
         self.init = init

@@ -75,7 +75,7 @@ class TestEpochs:
         assert flat(loader) == [7, 8, 9]
 
     @pytest.mark.parametrize(
-        "options", [{}, {"workers": 2}, {"processes": 1}], ids=["alone", "threads", "processes"]
+        "options", [{}, {"threads": 2}, {"processes": 1}], ids=["alone", "threads", "processes"]
     )
     def test_a_source_is_as_long_as_its_data_are(self, options):
         rows = [0, 1, 2]

@@ -144,7 +144,7 @@ def test_a_data_set_of_a_loader_with_workers_is_no_exception(held, lines):
 
 
 def test_threads_share_it(lines):
-    plan = Pipeline(lambda: range(2)).map(lambda n: (n, next(lines)), workers=1)
+    plan = Pipeline(lambda: range(2)).map(lambda n: (n, next(lines)), threads=1)
     assert list(plan) == [(0, "one\n"), (1, "two\n")]
     with ThreadPoolExecutor(1) as threads:
         lines.seek(0)

@@ -95,7 +95,7 @@ class TestExecutor:
                     delattr(room, name)
             sys.platform = "win32"
             import jreader
-            print(list(jreader.Pipeline(lambda: range(3)).map(str, workers=2)))
+            print(list(jreader.Pipeline(lambda: range(3)).map(str, threads=2)))
             for make in (lambda: jreader.Processes(2), lambda: jreader.multiprocess_reader([list])):
                 try:
                     make()
@@ -104,5 +104,5 @@ class TestExecutor:
         """
         said = python(script, timeout=30).stdout.splitlines()
         assert said[0] == "['0', '1', '2']"
-        assert "use threads there (workers=n)" in said[1]
+        assert "use threads there (threads=n)" in said[1]
         assert "use buffered or xmap_readers there" in said[2]

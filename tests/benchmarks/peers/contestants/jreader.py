@@ -56,8 +56,8 @@ def stack(job: Job) -> Callable[[], Any]:
 
 
 def pictures(job: Job) -> Any:
-    """Pipeline(reader).map(decode, workers=2).batch(B).load()"""
-    return _encoded(job).map(decode, workers=2).batch(job.batch, drop_last=True).load().epoch
+    """Pipeline(reader).map(decode, threads=2).batch(B).load()"""
+    return _encoded(job).map(decode, threads=2).batch(job.batch, drop_last=True).load().epoch
 
 
 def pictures_threads(job: Job) -> Any:
