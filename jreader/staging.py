@@ -39,21 +39,9 @@ class _Lease:
     """The base of a leased array: gives the memory back when nothing lies over it any longer."""
 
     __slots__ = ("__array_interface__", "give_back", "memory")
-
-    def __init__(
-        self,
-        memory: Memory,
-        give_back: Callable[[Memory], object],
-        shape: tuple[int, ...],
-        dtype: np.dtype[Any],
-    ) -> None:
-        self.memory, self.give_back = memory, give_back
-        self.__array_interface__ = {
-            "version": 3,
-            "data": (memory.address, False),
-            "shape": shape,
-            "typestr": dtype.str,
-        }
+    __array_interface__: dict[str, Any]
+    give_back: Callable[[Memory], object]
+    memory: Memory
 
     def __del__(self) -> None:
         self.give_back(self.memory)  # runs anywhere, also inside gc: it must take no lock
@@ -82,31 +70,19 @@ def leased(
         shape: That of the array.
         dtype: A dtype of NumPy's own; others are viewed as bytes first.
     """
-    return np.asarray(_Lease(memory, give_back, shape, dtype))
+    lease = _Lease()  # without an __init__, which would be one more call for each batch
+    lease.memory, lease.give_back = memory, give_back
+    lease.__array_interface__ = {
+        "version": 3,
+        "data": (memory.address, False),
+        "shape": shape,
+        "typestr": dtype.str,
+    }
+    return np.asarray(lease)
 
 
-class _Pool:
-    """The free memory of one size."""
-
-    __slots__ = ("__weakref__", "free", "size")
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.free: deque[Memory] = deque(maxlen=_FREE)  # its methods are atomic
-
-    def memory(self) -> Memory:
-        try:
-            return self.free.pop()
-        except IndexError:
-            owner = np.empty(self.size + _ALIGNED, np.uint8)
-            address = owner.ctypes.data
-            return Memory(owner, address + -address % _ALIGNED)
-
-    def put(self, memory: Memory) -> None:
-        self.free.append(memory)
-
-
-_POOLS: WeakValueDictionary[int, _Pool] = WeakValueDictionary()
+_POOLS: WeakValueDictionary[int, deque[Memory]] = WeakValueDictionary()
+"""The free memory of each size, in bytes; the methods of a deque are atomic."""
 
 
 class Staging:
@@ -127,22 +103,34 @@ class Staging:
         dtype: That of the arrays.
     """
 
-    __slots__ = ("_dtype", "_pool", "_shape")
+    __slots__ = ("_dtype", "_pool", "_shape", "_size")
 
     def __init__(self, rows: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         """Finds the pool of that size, or begins one."""
-        size = rows * prod(shape) * dtype.itemsize
-        # kind V: the dtypes of ml_dtypes have no typestr that NumPy reads
-        leases = size >= _WORTH and dtype.kind in "biufc"
-        self._pool = _POOLS.setdefault(size, _Pool(size)) if leases else None
         self._shape, self._dtype = shape, dtype
+        self._size = rows * prod(shape) * dtype.itemsize
+        self._pool: deque[Memory] | None = None
+        # kind V: the dtypes of ml_dtypes have no typestr that NumPy reads
+        if self._size >= _WORTH and dtype.kind in "biufc":
+            self._pool = _POOLS.setdefault(self._size, deque(maxlen=_FREE))
+
+    @property
+    def leases(self) -> bool:
+        """Whether the memory is used again: small arrays are new ones, which cost less."""
+        return self._pool is not None
 
     def __call__(self, rows: int) -> Array:
         """An array of that many rows; what is in it is left over from others."""
-        shape = (rows, *self._shape)
-        if self._pool is None:
+        shape, pool = (rows, *self._shape), self._pool
+        if pool is None:
             return np.empty(shape, self._dtype)
-        return leased(self._pool.memory(), self._pool.put, shape, self._dtype)
+        try:
+            memory = pool.pop()
+        except IndexError:
+            owner = np.empty(self._size + _ALIGNED, np.uint8)
+            address = owner.ctypes.data
+            memory = Memory(owner, address + -address % _ALIGNED)
+        return leased(memory, pool.append, shape, self._dtype)
 
 
 def lease(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

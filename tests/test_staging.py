@@ -60,14 +60,14 @@ def test_what_is_free_is_bounded_and_ends_with_who_uses_it():
     held = [staged(64) for _ in range(100)]
     size = 64 * 1000
     held.clear()
-    assert len(staging._POOLS[size].free) == 32
+    assert len(staging._POOLS[size]) == 32
     del staged
     gc.collect()
     assert size not in staging._POOLS
 
 
 def test_small_arrays_and_foreign_dtypes_are_not_leased():
-    assert Staging(10, (10,), BYTES)._pool is None
+    assert not Staging(10, (10,), BYTES).leases
     assert lease((10000, 2), jnp.bfloat16.dtype).dtype == jnp.bfloat16
 
 
@@ -90,7 +90,7 @@ def test_a_loader_holds_no_more_batches_than_it_prepares_while_steps_are_awaited
         feed["x"].block_until_ready()
         made.add(feed["x"].unsafe_buffer_pointer())
     assert len(made) <= 2 + 3
-    assert len(staging._POOLS[size].free) <= 2 + 3
+    assert len(staging._POOLS[size]) <= 2 + 3
 
 
 def test_a_cast_is_staged_too():

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, islice, repeat
-from operator import getitem
+from operator import getitem, is_
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -123,7 +124,10 @@ class Plane:
                 for low in range(0, len(indices), size):
                     high = min(low + size, len(indices))
                     done += high - low
-                    yield gathered([rows[low:high] for rows in routed])
+                    parts: list[Array] = []
+                    for rows in routed:  # a comprehension would be one more call for each batch
+                        parts.append(rows[low:high])  # noqa: PERF401
+                    yield gathered(parts)
 
         return Pass(deal(), lambda: done, lambda: None)
 
@@ -237,46 +241,75 @@ def _flat(parts: list[Sequence[Any]]) -> Sequence[Any]:
 
 
 class Gathering:
-    """What gathers batches of up to `size` samples from columns, into staged memory."""
+    """What gathers batches of up to `size` samples from columns, into staged memory.
+
+    >>> gathered = Gathering({"x": np.arange(4) * 10}, 2)
+    >>> gathered([np.array([3, 0])]).columns
+    {'x': array([30,  0])}
+    """
 
     def __init__(self, columns: Any, size: int) -> None:
         self.tree, self.beside = columns, None
         if isinstance(columns, SideBySide):
             self.beside = [(Gathering(part, size), len(leaves(part))) for part in columns.parts]
             return
-        self.gathers = [_gatherer(column, size) for column in leaves(columns)]
-        self.flat = type(columns) is tuple and len(columns) == len(self.gathers)
+        every = leaves(columns)
+        self.ways = [_gatherer(column, size) for column in every]
+        self.flat = _flat_kind(columns, every)
 
     def __call__(self, routed: Sequence[Array]) -> Sequence[Any]:
         """The samples of those rows of each column."""
         if self.beside is not None:
-            rows = iter(routed)
-            return _flat([part(list(islice(rows, many))) for part, many in self.beside])
-        parts = [gather(rows) for gather, rows in zip(self.gathers, routed, strict=True)]
-        tree = tuple(parts) if self.flat else rebuilt(self.tree, iter(parts))
+            left = iter(routed)
+            return _flat([part(list(islice(left, many))) for part, many in self.beside])
+        parts: list[Any] = []
+        for (gather, staged), rows in zip(self.ways, routed, strict=True):
+            # clip, since the rows were checked: to raise, take would gather into a buffer first
+            given = () if staged is None else (0, staged(len(rows)), "clip")
+            parts.append(gather(rows, *given))
+        if self.flat is tuple:
+            return Columns.of(tuple(parts), parts)
+        if self.flat is dict:
+            return Columns.of(dict(zip(self.tree, parts, strict=True)), parts)
+        if self.flat is np.ndarray:
+            return Columns.of(parts[0], parts)
+        tree = rebuilt(self.tree, iter(parts))
         return tree if isinstance(tree, list) else Columns(tree)
 
 
-def _gatherer(column: Any, size: int) -> Callable[[Array], Any]:
+def _gatherer(column: Any, size: int) -> tuple[Callable[..., Any], Staging | None]:
+    """What gives rows of a column; where it is its `take`, what gives the memory for them.
+
+    The method `take`, since NumPy's function is three calls of Python.
+    """
     if not isinstance(column, (np.ndarray, Joined)):
-        gather: Callable[[Array], Any] = column.gather
-        return gather
+        return column.gather, None
     axes = _as_stored(column.parts[0] if isinstance(column, Joined) else column)
     back = np.argsort(axes)
     staged = Staging(size, tuple(column.shape[axis] for axis in axes[1:]), column.dtype)
     if isinstance(column, Joined):
-        return lambda rows: column.gather(rows, staged(len(rows)).transpose(back))
-    stored = column.transpose(axes)
+        return lambda rows: column.gather(rows, staged(len(rows)).transpose(back)), None
+    stored = np.asarray(column).transpose(axes)
     whole = stored.flags.c_contiguous and stored.flags.aligned
     if column.dtype.hasobject or not whole:
-        return column.__getitem__  # take would copy what is not whole, all of it, for every batch
+        # take would copy what is not whole, all of it, for every batch
+        return column.__getitem__, None
+    take = partial(stored.take, axis=0, mode="clip")
+    if axes != tuple(range(column.ndim)):
+        return lambda rows: take(rows, out=staged(len(rows))).transpose(back), None
+    return (stored.take, staged) if staged.leases else (take, None)
 
-    def taken(rows: Array) -> Array:
-        # clip, since the rows were checked: to raise, take would gather into a buffer first
-        took = np.take(stored, rows, axis=0, out=staged(len(rows)), mode="clip")
-        return took.transpose(back)
 
-    return taken
+def _flat_kind(tree: Any, arrays: list[Any]) -> type | None:
+    """Tuple or dict if a tree is one of nothing but these arrays, ndarray if it is one array."""
+    if not all(isinstance(array, (np.ndarray, Joined)) for array in arrays):
+        return None  # what gathers by itself may give trees
+    if tree is arrays[0]:
+        return np.ndarray
+    if type(tree) not in {dict, tuple}:
+        return None
+    row = list(tree.values() if type(tree) is dict else tree)
+    return type(tree) if len(row) == len(arrays) and all(map(is_, row, arrays)) else None
 
 
 def _as_stored(column: Array) -> tuple[int, ...]:

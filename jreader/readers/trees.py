@@ -7,7 +7,7 @@ is a dict: that is what jax knows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import islice
 from typing import Any, Generic, TypeVar, overload
@@ -46,16 +46,15 @@ def leaves(tree: Any) -> list[Any]:
     >>> leaves({"image": (1, 2), "label": None})
     [1, 2, None]
     """
-    if type(tree) in _LEAVES:
+    kind = type(tree)
+    if kind in _LEAVES:
         return [tree]
-    if type(tree) in _PLAIN and _LEAVES.issuperset(map(type, row := _row(tree))):
-        return list(row)
+    if kind in _PLAIN:
+        row = list(tree.values() if kind is dict else tree)
+        if _LEAVES.issuperset(map(type, row)):
+            return row
     parts = branches(tree)
     return [tree] if parts is None else [leaf for part in parts.values() for leaf in leaves(part)]
-
-
-def _row(tree: Any) -> Collection[Any]:
-    return tree.values() if type(tree) is dict else tree
 
 
 def rebuilt(tree: Any, values: Iterator[Any]) -> Any:
@@ -64,9 +63,12 @@ def rebuilt(tree: Any, values: Iterator[Any]) -> Any:
     >>> rebuilt({"image": (1, 2), "label": None}, iter("abc"))
     {'image': ('a', 'b'), 'label': 'c'}
     """
-    if type(tree) in _PLAIN and _LEAVES.issuperset(map(type, row := _row(tree))):
-        made = islice(values, len(row))
-        return dict(zip(tree, made, strict=True)) if type(tree) is dict else type(tree)(made)
+    kind = type(tree)
+    if kind in _PLAIN:
+        row = tree.values() if kind is dict else tree
+        if _LEAVES.issuperset(map(type, row)):
+            made = islice(values, len(row))
+            return dict(zip(tree, made, strict=True)) if kind is dict else kind(made)
     parts = branches(tree)
     if parts is None:
         return next(values)
@@ -164,6 +166,7 @@ class Columns(Sequence[T], Generic[T]):
 
     Attributes:
         columns: A tree of arrays of equal length along their first axis.
+        arrays: The leaves of that tree, in order.
         made_of: How many samples they were made of; None for as many as there are rows.
 
     Raises:
@@ -171,7 +174,7 @@ class Columns(Sequence[T], Generic[T]):
         ValueError: The columns differ in length, or there are none.
     """
 
-    __slots__ = ("columns", "made_of")
+    __slots__ = ("arrays", "columns", "made_of")
 
     def __init__(self, columns: Any, made_of: int | None = None) -> None:
         """Takes the tree of stacked arrays as it is."""
@@ -188,15 +191,22 @@ class Columns(Sequence[T], Generic[T]):
                 f"columns need one length, not {[len(array) for array in arrays]}: give arrays "
                 f"with as many rows each as the batch has samples"
             )
-        self.columns, self.made_of = columns, made_of
+        self.columns, self.arrays, self.made_of = columns, arrays, made_of
+
+    @classmethod
+    def of(cls, columns: Any, arrays: list[Any]) -> Columns[T]:
+        """The batch of a tree whose leaves are at hand, and known to have one length."""
+        batch = cls.__new__(cls)  # a look at the leaves costs more than gathering small ones
+        batch.columns, batch.arrays, batch.made_of = columns, arrays, None
+        return batch
 
     def __len__(self) -> int:
         """The number of samples."""
-        return len(leaves(self.columns)[0])
+        return len(self.arrays[0])
 
     def __iter__(self) -> Iterator[T]:
         """The samples, one after another."""
-        return zipped(self.columns, leaves(self.columns))
+        return zipped(self.columns, self.arrays)
 
     @overload
     def __getitem__(self, index: int) -> T: ...
@@ -204,12 +214,12 @@ class Columns(Sequence[T], Generic[T]):
     def __getitem__(self, index: slice) -> Columns[T]: ...
     def __getitem__(self, index: int | slice) -> T | Columns[T]:
         """One sample, or the columns of several."""
-        picked = rebuilt(self.columns, (array[index] for array in leaves(self.columns)))
+        picked = rebuilt(self.columns, (array[index] for array in self.arrays))
         return Columns(picked) if isinstance(index, slice) else picked
 
     def __repr__(self) -> str:
         """The shapes, not the data."""
-        return f"Columns({', '.join(map(_shape, leaves(self.columns)))})"
+        return f"Columns({', '.join(map(_shape, self.arrays))})"
 
 
 def _shape(column: Any) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 import jax
 import ml_dtypes
 import numpy as np
 import pytest
+from calls import functions_called
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from jreader.devices import transfers
@@ -59,21 +58,6 @@ def test_an_array_is_placed_as_device_put_places_it_each_time(array, target):
     wanted = outcome(jax.device_put, ARRAYS[array], TARGETS[target])
     for _ in range(3):
         assert outcome(transfers.put, ARRAYS[array], TARGETS[target]) == wanted
-
-
-def functions_called(call):
-    names = []
-
-    def note(frame, event, _):
-        if event == "call":
-            names.append(frame.f_code.co_qualname)
-
-    sys.setprofile(note)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return names
 
 
 @pytest.mark.parametrize("target", ["default", "split"])

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from calls import functions_called
 from graphs import canonical, see
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -101,6 +102,40 @@ def test_no_sample_is_touched_where_batches_are_gathered(drop_last):
     assert sorted(
         np.concatenate([samples.columns[0] for samples in list(batch(plan.reader, 4)())])
     ) == list(range(10))
+
+
+def test_a_batch_of_arrays_takes_three_calls_of_python_and_three_for_a_large_column():
+    digits = arrays(image=np.zeros((2000, 784), np.float32), label=np.zeros(2000, np.int32))
+    batches = indexed(shuffle(digits, seed=0)).batches(100, None).items
+    next(batches)
+    assert len(functions_called(batches.__next__)) <= 3 + 3
+
+
+TREES = {
+    "bare": lambda a, b: a,
+    "tuple": lambda a, b: (a, b),
+    "dict": lambda a, b: {"b": b, "a": a},
+    "a tuple of one beside an array": lambda a, b: ((a,), b),
+    "a tuple in a dict": lambda a, b: {"both": (a, b), "a": a},
+}
+
+
+@pytest.mark.parametrize("tree", TREES)
+def test_a_batch_has_the_tree_of_the_samples_and_knows_its_leaves(tree):
+    given = TREES[tree](np.arange(6), np.arange(12.0).reshape(6, 2))
+    (gathered,) = indexed(arrays(given)).batches(6, None).items
+    assert str(gathered.columns) == str(given)
+    for known, leaf in zip(gathered.arrays, leaves(gathered.columns), strict=True):
+        assert known is leaf
+
+
+@pytest.mark.parametrize("shape", [(40, 3, 5), (40, 60, 50)])
+def test_columns_of_any_layout_are_gathered_in_that_layout(shape):
+    stored = np.arange(np.prod(shape)).reshape(shape[::-1]).T
+    (gathered,) = indexed(shuffle(arrays(stored), seed=0)).batches(40, None).items
+    (rows,) = indexed(shuffle(arrays(np.arange(40)), seed=0)).batches(40, None).items
+    np.testing.assert_array_equal(gathered.columns, stored[rows.columns])
+    assert np.argsort(gathered.columns.strides[1:]).tolist() == [0, 1]
 
 
 def test_a_global_shuffle_holds_no_samples_and_begins_at_once():
