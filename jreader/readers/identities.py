@@ -51,6 +51,20 @@ _STANDARD = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120  # a prefix of
 _OPTIONS = ("argparse.Namespace", "types.SimpleNamespace")
 _GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME")
 _CELL = ("LOAD_DEREF", "LOAD_CLASSDEREF")
+_NAMED = {  # modules that have another name since cursors of this format were first written
+    "jreader._worker.stacking": "jreader._worker.rooms",
+    "jreader.datasets.batch_samplers": "jreader.datasets.batchsamplers",
+    "jreader.datasets.combinators": "jreader.datasets.combined",
+    "jreader.datasets.dataset": "jreader.datasets.mapped",
+    "jreader.loaders.as_function": "jreader.loaders.functions",
+    "jreader.loaders.paddle": "jreader.loaders.pyreaders",
+    "jreader.loaders.train": "jreader.loaders.training",
+    "jreader.sources.array_files": "jreader.sources.files",
+    "jreader.sources.random_access": "jreader.sources.items",
+    "jreader.sources.text_files": "jreader.sources.lines",
+    "jreader.workers.parallel_map": "jreader.workers.maps",
+    "jreader.workers.processes.reader_processes": "jreader.workers.processes.reading",
+}
 _UNKEPT = {"__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__firstlineno__"}
 
 
@@ -194,7 +208,7 @@ class _Walk:
             yield blake2b(np.ascontiguousarray(some).tobytes(), digest_size=8).hexdigest()
 
     def _function(self, function: FunctionType) -> Iterator[Any]:
-        yield [function.__module__, function.__qualname__]
+        yield [_module(function), function.__qualname__]
         code, inner = function.__code__, getattr(function, "__wrapped__", None)
         if _of_library(code.co_filename) or function.__module__.startswith("jreader."):
             yield self.of(inner) if callable(inner) else self._closed_over(function)
@@ -266,7 +280,12 @@ def _scalar(value: Any) -> Any:
 
 
 def _name(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
+    return f"{_module(kind)}.{kind.__qualname__}"
+
+
+def _module(named: type | FunctionType) -> str:
+    """Where a class or function lies, as cursors know it."""
+    return _NAMED.get(named.__module__, named.__module__)
 
 
 def _some(many: int, most: int) -> Iterable[int]:

@@ -2,7 +2,7 @@
 
 `stored_cursors.jsonl` was written by `write`, in a checkout of that release (959d841):
 
-    PYTHONPATH=.:tests python -c "import conftest, loaders.test_stored_cursors as t; t.write()"
+    import conftest, loaders.test_stored_cursors as here; here.write()
 
 So nothing that a loader here reads, orders or counts may change, only spellings that are given up.
 """
@@ -39,7 +39,7 @@ from stored import (
 )
 
 import jreader
-from jreader import DataLoader, NotResumable, Pipeline, arrays
+from jreader import DataLoader, NotResumable, Pipeline, arrays, datasets
 from jreader.datasets import (
     BatchSampler,
     ChainDataset,
@@ -54,6 +54,7 @@ from jreader.datasets import (
     WeightedRandomSampler,
     random_split,
 )
+from jreader.readers.identities import _module
 
 DEVICES = jax.devices()
 EPOCH = 1
@@ -153,7 +154,7 @@ STREAMED = {
     "flat_map": lambda _: stream().flat_map(twice).shuffle(6, seed=3).batch(4).load(),
     "map": lambda _: stream().map(negative).shuffle(6, seed=3).batch(4).load(),
     "map with threads": lambda _: (
-        stream().shuffle(6, seed=3).map(negative, workers=2).batch(4).load()
+        stream().shuffle(6, seed=3).map(negative, threads=2).batch(4).load()
     ),
     "map with processes": (
         lambda _: stream().shuffle(6, seed=3).map(negative, processes=2).batch(4).load()
@@ -363,6 +364,13 @@ def test_cursors_behind_a_stored_one_are_those_that_were_stored(name, tmp_path):
     feeds = LOADERS[loader](tmp_path).steps(many, at=first)
     later = [through_json(feeds.cursor) for _ in feeds]
     assert [cursor for cursor in later if cursor in others] == others
+
+
+def test_public_names_are_hashed_by_the_modules_they_lay_in():
+    """What a user's function reads of jreader is the same, wherever it lies by now: `_NAMED`."""
+    was = {name: line["module"] for name, line in stored("public name").items()}
+    made = {name: getattr(datasets, name, getattr(jreader, name, None)) for name in was}
+    assert {name: _module(each) for name, each in made.items() if each} == was
 
 
 @pytest.mark.parametrize("kind", ["format 1, stream version 1", "format 1, stream version 2"])
