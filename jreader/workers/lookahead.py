@@ -19,6 +19,8 @@ from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from operator import getitem
 from typing import Any, Generic, TypeVar
 
 from jreader.readers import Pass, Position
@@ -28,7 +30,9 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 _PAYS = 300e-6  # seconds away; handing an item from one thread to another costs 50 to 150 us
-_SLOW = 10 * _PAYS  # seconds to draw an item, beside which a hand-over is nothing
+_LONG = 4 * _PAYS  # seconds away that count; a longer break is not remembered for longer
+_SMALL = 0.1  # a hand-over that takes so much of the time to draw an item is nothing beside it
+_SLOW = _PAYS / _SMALL  # seconds to draw such an item
 
 
 def lookahead(
@@ -49,25 +53,57 @@ def lookahead(
     if capacity == 0:
         return up.mapped(finish)
     state = _Lookahead(up, capacity, finish, name)
-    position = up.position()
-
-    def deal() -> Generator[T, None, None]:
-        nonlocal position
-        try:
-            while taken := state.next():
-                position = taken[0].position
-                yield taken.pop().item  # and nothing here holds it any longer
-        finally:
-            state.stop()
-
-    items = deal()
+    latest = [up.position()]
+    items = _handed_over(state, latest)
 
     def close() -> None:
         state.stop()
         with suppress(ValueError):  # another thread waits in it, and has been told
             items.close()
 
-    return Pass(items, lambda: position, close)
+    return Pass(items, partial(getitem, latest, 0), close)
+
+
+def _handed_over(state: _Lookahead[S, T], latest: list[Position]) -> Generator[T, None, None]:
+    """The finished items, in order; `latest[0]` is the position after the last one.
+
+    What a consumer draws for itself is drawn right here: every call would count in a fast loop.
+    """
+    source, position, lock, clock = state.up.items, state.up.position, state.lock, time.perf_counter
+    mine = False  # whether the consumer draws
+    held: list[Any] = []  # so that nothing here holds an item that was handed over
+    try:
+        while True:
+            if state.fork_guard.forked:
+                state.fork_guard.check("this pass")
+            came = clock()
+            with lock:
+                if not (state.room or state.drawn or state.busy or state.over):
+                    mine = state.busy = True
+            if mine:
+                held.append(next(source, _END))
+                if held[0] is _END:
+                    return
+                after = position()
+                held.append(state.finish(held.pop()))
+                with lock:
+                    if state.closed:
+                        return
+                    mine = state.busy = False
+                    state.learn(came, clock() - came)
+            elif (drawn := state.next(came)) is not None:
+                held.append(drawn.item)
+                after, drawn = drawn.position, None
+            else:
+                return
+            latest[0], state.left = after, clock()
+            yield held.pop()
+    finally:
+        held.clear()
+        state.stop(mine)
+
+
+_END = object()
 
 
 @dataclass(slots=True)
@@ -98,10 +134,8 @@ class _Lookahead(Generic[S, T]):
         self.left: float | None = None
         self.fork_guard = ForkGuard()
 
-    def next(self) -> list[_Drawn]:
-        """The next item in a list, drawn here if nobody else is at it; an empty one at the end."""
-        self.fork_guard.check("this pass")
-        came = time.perf_counter()
+    def next(self, came: float) -> _Drawn | None:
+        """The next item, drawn here if nobody else is at it; None at the end."""
         with self.lock:
             alone = not self.drawn and not self.busy
             while not (self.drawn and self.drawn[0].finished):
@@ -112,23 +146,26 @@ class _Lookahead(Generic[S, T]):
                     self.ready.wait()
                     self.waiting = False
                 elif self.over:
-                    return []
+                    return None
                 else:
                     self._draw()
-            spent = time.perf_counter() - came if alone else 0.0
-            self._learn(came - self.left if self.left else 0.0, spent)
             drawn = self.drawn.popleft()
-            if self.room and not self.over:
-                self._call_in(1)
+            self.learn(came, time.perf_counter() - came if alone else 0.0)
         if drawn.error:
             self._raise(drawn.error)
-        self.left = time.perf_counter()
-        return [drawn]
+        return drawn
 
-    def _learn(self, away: float, spent: float) -> None:
-        seen = min(max(away, spent * _PAYS / _SLOW), 4 * _PAYS)
-        self.away += (seen - self.away) / (4 if self.away else 1)
+    def learn(self, came: float, spent: float) -> None:
+        """Calls a thread in where it pays, given when the consumer came and what it spent here."""
+        away = came - self.left if self.left else 0.0
+        if spent * _SMALL > away:  # noqa: PLR1730  # for every item, and calls take longer
+            away = spent * _SMALL
+        if away > _LONG:  # noqa: PLR1730  # likewise
+            away = _LONG
+        self.away += (away - self.away) / 4 if self.away else away
         self.room = self.capacity if self.away > _PAYS else 0
+        if self.room and not self.over:
+            self._call_in(1)
 
     def _raise(self, error: BaseException) -> None:
         try:
@@ -198,12 +235,14 @@ class _Lookahead(Generic[S, T]):
                 else:
                     self.turn.wait()
 
-    def stop(self) -> None:
-        """Ends the threads; what one of them is drawing, it closes."""
+    def stop(self, drawing: bool = False) -> None:
+        """Ends the threads; the source is closed here, or by whoever is drawing from it."""
         if self.fork_guard.forked:
             return
         with self.lock:
-            if self.closed:
+            if drawing:  # the consumer, who is on its way out
+                self.busy = False
+            elif self.closed:
                 return
             self.closed = self.over = True
             self.drawn.clear()

@@ -1,6 +1,7 @@
 """Feeds are ahead of the step as far as was asked for, and whoever draws them, nothing changes."""
 
 import gc
+import sys
 import threading
 import time
 import weakref
@@ -11,6 +12,7 @@ import pytest
 from steps import stream, told
 
 from jreader import DataLoader, Pipeline, arrays, start
+from jreader.readers import itself
 from jreader.workers import lookahead
 
 DEVICES = jax.devices()
@@ -260,6 +262,29 @@ class TestThreads:
 
         assert in_a_thread(collected)
 
+    def test_a_pass_that_is_closed_while_its_consumer_draws_closes_the_source_once(self):
+        drawing, go, closed = threading.Event(), threading.Event(), []
+
+        def source():
+            try:
+                yield 0
+                drawing.set()
+                go.wait(PATIENCE)
+                yield 1
+            finally:
+                closed.append(drawing.is_set())
+
+        here = lookahead(start(source), 2, itself)
+        seen = [next(here.items)]
+        consumer = threading.Thread(target=lambda: seen.extend(here.items), daemon=True)
+        consumer.start()
+        assert drawing.wait(PATIENCE)
+        here.close()
+        assert closed == []
+        go.set()
+        consumer.join(PATIENCE)
+        assert (seen, closed) == ([0], [True])
+
     def test_a_source_that_blocks_does_not_block_close(self):
         go = threading.Event()
 
@@ -282,6 +307,25 @@ class TestThreads:
             seen = weakref.ref(source.taken(feeds, 5).pop())
             gc.collect()
             assert seen() is None
+
+
+def test_an_item_that_the_consumer_draws_for_itself_costs_at_most_two_functions():
+    called = []
+
+    def counted(frame, event, _):
+        if event == "call" and "jreader/workers" in frame.f_code.co_filename:
+            called[-1].append(frame.f_code.co_name)
+
+    here = lookahead(start(lambda: range(100)), 2, itself)
+    for _ in range(50):  # some of them another thread draws, on a busy machine
+        called.append([])
+        sys.setprofile(counted)
+        try:
+            item, position = next(here.items), here.position()
+        finally:
+            sys.setprofile(None)
+        assert position == item + 1
+    assert len(min(called, key=len)) <= 2
 
 
 class TestErrors:

@@ -68,7 +68,6 @@ class Stoppable(Protocol):
 
 
 _running: weakref.WeakSet[Stoppable] = weakref.WeakSet()
-_process = os.getpid()
 
 
 def stop_at_exit(state: Stoppable) -> None:
@@ -88,36 +87,44 @@ def _stop_all() -> None:
         thread.join(max(0, limit - time.monotonic()))
 
 
-def _forget() -> None:
+class ForkGuard:
+    """Knows whether the process was forked since: threads and workers stay with the parent.
+
+    >>> guard = ForkGuard()
+    >>> guard.check("this pass")
+    >>> guard.forked
+    False
+
+    Attributes:
+        process: The process where the guard was made.
+        forked: Whether this is another one, forked from it.
+    """
+
+    def __init__(self) -> None:
+        self.process, self.forked = os.getpid(), False
+        _guards.add(self)
+
+    def check(self, what: str) -> None:
+        """Raises ReaderError in a process that was forked since; `what` was begun before."""
+        if self.forked:
+            raise ReaderError(
+                f"{what} was begun by process {self.process}, and process {os.getpid()} was forked "
+                f"from it, without its threads and workers: begin another one here, from the same "
+                f"reader or loader."
+            )
+
+
+_guards: weakref.WeakSet[ForkGuard] = weakref.WeakSet()
+
+
+def _forked() -> None:
     """In a process that was forked: the threads are not there, and locks may be held for ever."""
-    global _running, _process  # they are of a process
-    _running, _process = weakref.WeakSet(), os.getpid()
+    global _running  # noqa: PLW0603  # it is of a process
+    _running = weakref.WeakSet()
+    for guard in list(_guards):
+        guard.forked = True
     atexit.unregister(_stop_all)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
-
-
-class ForkGuard:
-    """The process where something was begun: its threads and workers are nowhere else.
-
-    >>> ForkGuard().check("this pass")
-    """
-
-    def __init__(self) -> None:
-        self.process = _process
-
-    @property
-    def forked(self) -> bool:
-        """Whether this is a process that was forked since."""
-        return self.process != _process
-
-    def check(self, what: str) -> None:
-        """Refuses to go on in a process that was forked."""
-        if self.process != _process:
-            raise ReaderError(
-                f"{what} was begun by process {self.process}, and process {_process} was forked "
-                f"from it, without its threads and workers: begin another one here, from the same "
-                f"reader or loader."
-            )
+    os.register_at_fork(after_in_child=_forked)
