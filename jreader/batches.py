@@ -34,7 +34,8 @@ from jreader.readers import (
     same_structure,
     start,
 )
-from jreader.readers.nodes import declares, in_batches, inputs, own_pass
+from jreader.readers.nodes import declares, inputs, own_pass
+from jreader.readers.starting import in_batches
 from jreader.transforms import chain
 
 T = TypeVar("T")

@@ -36,8 +36,10 @@ from jreader.readers import (
     origin,
     start,
 )
-from jreader.readers.nodes import children, drawn, in_batches, native, waits
-from jreader.readers.pictures import Line
+from jreader.readers.nodes import children, drawn
+from jreader.readers.plan_tables import Line
+from jreader.readers.seeds import waits
+from jreader.readers.starting import in_batches, native
 from jreader.transforms import cache, firstn, map_readers, shard, shuffle, skip
 from jreader.transforms.keys import keyed
 from jreader.workers import buffered, map_samples, xmap_readers

@@ -20,7 +20,7 @@ from jreader.datasets.samplers import (
 )
 from jreader.orders import as_seed
 from jreader.readers import Node, Pass, Position, Reader, described, length, start
-from jreader.readers.nodes import native
+from jreader.readers.starting import native
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from jreader.errors import warn
 from jreader.orders import as_seed
 from jreader.readers import described, length
 from jreader.readers.epochs import reached
-from jreader.readers.openings import epoch_of_caller
+from jreader.readers.plain_functions import epoch_of_caller
 
 T = TypeVar("T")
 

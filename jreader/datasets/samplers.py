@@ -20,7 +20,7 @@ from jreader import errors, orders
 from jreader.datasets.combinators import whole_numbers
 from jreader.orders import as_seed
 from jreader.readers import Node, Pass, Position, counted, length
-from jreader.readers.nodes import native
+from jreader.readers.starting import native
 
 T = TypeVar("T")
 Places: TypeAlias = NDArray[np.intp]

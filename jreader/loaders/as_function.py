@@ -34,9 +34,9 @@ from jreader.readers import (
     origin,
     rebuilt,
 )
-from jreader.readers.nodes import rewritten
 from jreader.readers.overlaps import below
 from jreader.readers.planes import ENDLESS
+from jreader.readers.rewriting import rewritten
 
 _CALL = "as_function(pipeline)"
 _LONGEST = 1 << 31

@@ -39,8 +39,8 @@ from jreader.loaders.sources import (
     turned,
 )
 from jreader.readers import Cursor, Pass, Plan, fingerprint, itself, leaves, length, rebuilt
-from jreader.readers.nodes import waits
-from jreader.readers.pictures import table
+from jreader.readers.plan_tables import table
+from jreader.readers.seeds import waits
 from jreader.workers import lookahead
 
 

@@ -12,7 +12,7 @@ from jreader.loaders.assembling import Grouping
 from jreader.loaders.sources import Source
 from jreader.readers import described
 from jreader.readers.nodes import drawn, unread
-from jreader.readers.pictures import Line, under
+from jreader.readers.plan_tables import Line, under
 
 
 def picture(

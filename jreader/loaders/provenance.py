@@ -12,8 +12,8 @@ from jreader.batches import sized
 from jreader.loaders.assembling import Grouping
 from jreader.loaders.sources import Source
 from jreader.readers import Cursor, at_epoch, described, indexed, leaves, rebuilt
-from jreader.readers.nodes import seeded, waits
 from jreader.readers.planes import Array, Joined, Plane, SideBySide
+from jreader.readers.seeds import seeded, waits
 
 _CALL = "loader.samples(step)"
 

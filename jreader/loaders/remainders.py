@@ -16,8 +16,8 @@ from typing import Any, Literal, TypeAlias, get_args
 from jreader import errors
 from jreader.batches import batch, sized
 from jreader.readers import Node, Reader, described, origin
-from jreader.readers.nodes import rewritten
 from jreader.readers.planes import ENDLESS
+from jreader.readers.rewriting import rewritten
 from jreader.transforms import exactly
 from jreader.transforms.lengths import Short, may_not_end
 

@@ -9,8 +9,8 @@ from jreader.loaders.cursors import Trail
 from jreader.loaders.iterators import too_few
 from jreader.loaders.sources import Source, feeds_of
 from jreader.readers import Cursor, described, indexed, length
-from jreader.readers.nodes import waits
 from jreader.readers.planes import ENDLESS
+from jreader.readers.seeds import waits
 
 
 def found(

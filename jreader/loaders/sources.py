@@ -33,8 +33,9 @@ from jreader.readers import (
     origin,
     start,
 )
-from jreader.readers.nodes import inputs, waits
-from jreader.readers.openings import in_epoch
+from jreader.readers.nodes import inputs
+from jreader.readers.plain_functions import in_epoch
+from jreader.readers.seeds import waits
 from jreader.transforms import cache, exactly, map_readers
 from jreader.workers import fetch_batches
 

@@ -26,9 +26,10 @@ Rules that every op keeps, and tests/test_laws.py checks on random graphs:
 from jreader.readers.epochs import at_epoch, epochs
 from jreader.readers.fingerprints import Cursor, Plan, fingerprint
 from jreader.readers.messages import described, explain, refused
-from jreader.readers.nodes import Node, Reader, length, lookup_of, origin, start
+from jreader.readers.nodes import Node, Reader, length, lookup_of, origin
 from jreader.readers.passes import Pass, Position, counted, itself
 from jreader.readers.planes import Plane, indexed
+from jreader.readers.starting import start
 from jreader.readers.trees import (
     Columns,
     branches,

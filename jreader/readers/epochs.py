@@ -11,10 +11,12 @@ import numpy as np
 
 from jreader import errors
 from jreader.readers.compounds import dealt
-from jreader.readers.nodes import Node, Reader, drawn_by, length, rewritten, start
-from jreader.readers.openings import in_epoch, note_epoch
+from jreader.readers.nodes import Node, Reader, field_value, length
 from jreader.readers.passes import Pass, Position, counted
+from jreader.readers.plain_functions import in_epoch, note_epoch
 from jreader.readers.planes import ENDLESS, Indices, Plane, indexed
+from jreader.readers.rewriting import rewritten
+from jreader.readers.starting import start
 from jreader.readers.trees import leaves
 
 T = TypeVar("T")
@@ -47,7 +49,7 @@ def at_epoch(reader: Reader[T], epoch: Any) -> Reader[T]:
             raise ValueError(f"at_epoch(reader, epoch) needs an epoch below 2**64, not {epoch}.")
 
     def folded(node: Node[Any]) -> dict[str, Any]:
-        before = drawn_by(node, "epoch")
+        before = field_value(node, "epoch")
         return {} if before is None else {"epoch": _folded(before, epoch)}
 
     return rewritten(reader, folded)

@@ -17,9 +17,10 @@ from typing import Any, TypedDict
 import numpy as np
 
 from jreader.readers.identities import hashed, identity, sampled, text_hash
-from jreader.readers.nodes import Node, Reader, arguments, inputs, length, own_pass, seeded
+from jreader.readers.nodes import Node, Reader, arguments, inputs, length, own_pass
 from jreader.readers.passes import Position
 from jreader.readers.planes import ENDLESS, indexed
+from jreader.readers.seeds import seeded
 from jreader.readers.trees import branches
 
 _MOST = 64  # lines of a plan; more are one hash

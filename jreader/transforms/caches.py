@@ -12,14 +12,15 @@ import json
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from jreader import errors
 from jreader.readers import Node, Pass, Plane, Position, Reader, counted, indexed, length, start
-from jreader.readers.nodes import seeded
+from jreader.readers.nodes import children
+from jreader.readers.seeds import Draws, seeded, waits
 
 T = TypeVar("T")
 
@@ -44,7 +45,7 @@ class cache(Node[T]):
     """
 
     reader: Reader[T]
-    draw: int | None = field(default=None, init=False)  # for what is unseeded below
+    draw: int | None = field(default=None, init=False)  # what resolves the unseeded ops below
     pinned: ClassVar[bool] = True
     from_reader: ClassVar[Literal["", "all", "some", "each"]] = "all"
 
@@ -84,9 +85,21 @@ class cache(Node[T]):
         """That of `reader`: what is indexed need not be kept to be found again."""
         return indexed(self._settled)
 
-    def keep(self, drawn: int) -> int:
-        """What was drawn for the samples that are kept: this, if nothing was before."""
-        return self._shelf.draw(drawn)
+    def resolved(self, draws: Draws) -> Mapping[str, Any]:
+        """One draw for all below, which stays for all passes, as the samples do."""
+        if self.draw is not None or not any(map(waits, children(self))):
+            return {}
+        return {"draw": draws.kept(self._shelf.draw)}
+
+    def changed(self, new: Mapping[str, Any]) -> Self:
+        """A copy that shares what was read."""
+        copy = super().changed(new)
+        copy.__dict__["_shelf"] = self._shelf
+        return copy
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What was read does not travel with the plan."""
+        return {name: value for name, value in super().__getstate__().items() if name != "_shelf"}
 
     @property
     def _settled(self) -> Reader[T]:
@@ -94,8 +107,7 @@ class cache(Node[T]):
 
     @property
     def _shelf(self) -> _Shelf[T]:
-        # not a field: what was read does not travel with the plan; setdefault is atomic
-        shelf: _Shelf[T] = self.__dict__.setdefault("shelf", _Shelf())
+        shelf: _Shelf[T] = self.__dict__.setdefault("_shelf", _Shelf())  # atomic
         return shelf
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from jreader import errors
 from jreader.readers import Node, Pass, Position, Reader, counted, described, length, start
 from jreader.readers.compounds import beside, end_to_end
-from jreader.readers.openings import epoch_of_caller, in_epoch
+from jreader.readers.plain_functions import epoch_of_caller, in_epoch
 from jreader.readers.planes import Plane, flattened, indexed
 from jreader.transforms.maps import close, positions, shortest, started
 

@@ -15,7 +15,7 @@ import numpy as np
 from jreader import errors
 from jreader.orders import as_seed
 from jreader.readers import Node, Pass, Position, Reader, counted, length, lookup_of, start
-from jreader.readers.nodes import seeded_below
+from jreader.readers.seeds import seeded_below
 
 T = TypeVar("T")
 

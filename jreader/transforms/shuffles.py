@@ -11,8 +11,8 @@ import numpy as np
 
 from jreader import errors, orders
 from jreader.readers import Node, Pass, Position, Reader, counted, length, start
-from jreader.readers.nodes import seeded_below
 from jreader.readers.planes import Indices, Plane, indexed
+from jreader.readers.seeds import seeded_below
 
 T = TypeVar("T")
 

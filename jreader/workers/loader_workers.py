@@ -25,7 +25,7 @@ from jreader.readers import (
     length,
     start,
 )
-from jreader.readers.openings import in_epoch
+from jreader.readers.plain_functions import in_epoch
 from jreader.workers.executor_map import submitted
 from jreader.workers.global_rng import Seeding, seed_generators, seeded_items, seeds_itself, words
 from jreader.workers.map_tasks import Failure, Outcome, Task

@@ -27,7 +27,7 @@ from jreader.readers import (
     lookup_of,
     start,
 )
-from jreader.readers.nodes import seeded_below
+from jreader.readers.seeds import seeded_below
 from jreader.transforms.keys import Keyed, generator, keyed
 from jreader.workers.executor_map import submitted
 from jreader.workers.map_tasks import Failure, OnceSent, Shown, Task

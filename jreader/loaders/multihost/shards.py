@@ -17,8 +17,8 @@ import numpy as np
 from jreader.batches import as_batch, sized
 from jreader.devices import Share
 from jreader.readers import Node, Pass, Position, Reader, indexed, origin, start
-from jreader.readers.nodes import seeded
 from jreader.readers.planes import Array, Gathering, Plane
+from jreader.readers.seeds import seeded
 
 _AT_ONCE = 16384  # places that are routed in one go, as in `readers/planes.py`
 

@@ -1,0 +1,61 @@
+"""A pass over a plain function, which keeps no position: it is read again, up to there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
+from typing import Any, NoReturn, TypeVar
+
+from tqdm import tqdm
+
+from jreader.errors import NotResumable, place_of_caller, warn
+from jreader.readers.messages import described
+from jreader.readers.nodes import Reader, length
+from jreader.readers.passes import Pass, counted
+from jreader.readers.plain_functions import opened
+
+T = TypeVar("T")
+
+
+def replayed(reader: Reader[T], done: int) -> Pass[T]:
+    """A pass over a plain function, which has to be read again up to the place."""
+    if not isinstance(done, int):
+        raise NotResumable(
+            f"{done!r} is no place in {described(reader)}, whose samples are counted: give a "
+            f"position of a pass over it, or start at the beginning (at=None)."
+        )
+    source, close = opened(reader)
+    owner = reader.__self__ if getattr(reader, "__name__", "") == "__iter__" else reader  # type: ignore[attr-defined]  # a method's
+    said = length(owner)
+    parts: list[Iterator[T]] = [_skipped(reader, source, done)] if done else []
+    parts.append(source)
+    if said is not None:
+        parts.append(_judged(owner, said, place_of_caller(), lambda: count()))  # noqa: PLW0108  # below
+    items, count = counted(chain(*parts) if len(parts) > 1 else source, done)
+    return Pass(items, count, close)
+
+
+def _judged(
+    reader: Reader[Any], said: int, place: str, count: Callable[[], int]
+) -> Iterator[NoReturn]:
+    """Comes after the last sample, and tells of a length that is not their number."""
+    if count() != said:
+        warn(
+            f"{described(reader)} says that it has {said} samples, and gave {count()} in this "
+            f"pass: len(loader), shuffles of the whole and the steps of an epoch follow what it "
+            f"says. Mend its __len__, or leave it out.",
+            place,
+        )
+    yield from ()
+
+
+def _skipped(reader: Reader[T], source: Iterator[T], done: int) -> Iterator[NoReturn]:
+    items, count = counted(islice(source, done))
+    for _ in tqdm(items, "reading up to the position", done, leave=False, delay=1):
+        pass
+    if count() < done:
+        raise NotResumable(
+            f"cannot go on after sample {done} of {described(reader)}: it gave {count()} samples. "
+            f"Start at the beginning (at=None), or give it the data it had."
+        )
+    yield from ()

@@ -1,0 +1,98 @@
+"""How a pass starts: at the beginning or at a position, drawing first where a plan has no seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+from jreader.errors import NotResumable, noted, warn
+from jreader.readers.messages import Refusal
+from jreader.readers.nodes import Node, Reader, declares, own_pass, plane_of
+from jreader.readers.passes import Pass, Position
+from jreader.readers.plain_functions import epoch_of_caller
+from jreader.readers.replays import replayed
+from jreader.readers.seeds import Draws, resolved, varies, waits
+
+T = TypeVar("T")
+
+
+def start(reader: Reader[T], at: Position = None) -> Pass[T]:
+    """A pass over `reader`, from the beginning or from a position of an earlier pass.
+
+    A plain function keeps no place of its own: it is read again, from its beginning, up to there.
+
+    >>> from jreader import shuffle
+    >>> reader = shuffle(lambda: "abcdef", buf_size=3, seed=7)
+    >>> first = start(reader)
+    >>> head = [next(first.items), next(first.items)]
+    >>> rest = start(reader, first.position())
+    >>> head + list(rest.items) == list(reader())
+    True
+
+    Args:
+        reader: Any reader.
+        at: A position that `Pass.position` gave, also after JSON.
+
+    Raises:
+        NotResumable: The position lies in an op that hands samples over in order of arrival, or
+            the reader is shorter than it was.
+    """
+    if isinstance(at, Refusal):
+        raise NotResumable(at)
+    return _begun(reader, at)
+
+
+def called(reader: Node[T]) -> Iterator[T]:
+    """The items of a pass over an op: by its own `__iter__`, if a subclass has one, or `start`."""
+    own = own_pass(reader)
+    if own is None or own.__name__ == "__call__":  # asked for by `super()`
+        return native(reader)
+    return iter(own())
+
+
+def native(reader: Node[T]) -> Iterator[T]:
+    """The items of a pass by the `start` of an op, though a subclass overrides its `__iter__`.
+
+    It is what that subclass gets of `super().__iter__()`.
+    """
+    if epoch_of_caller() and varies(reader):
+        warn(
+            f"a plain function iterates {reader!r}, made at {reader.made_at}, by itself, so no "
+            f"epoch reaches it: its shuffles and random maps do the same in every epoch (or, "
+            f"without a seed, what no cursor finds again). Build on it instead of around it, as in "
+            f".map(fn), .filter(fn) or .flat_map(fn); for one order that is meant, .cache() it."
+        )
+    return _begun(reader, None, inherited=True).items
+
+
+def in_batches(reader: Reader[T], size: int, at: Position) -> Pass[Sequence[T]] | None:
+    """A pass in runs of `size` samples, where that is cheaper than one by one; else None."""
+    if not isinstance(reader, Node):
+        return None
+    if declares(reader, "batches"):
+        return reader.batches(size, at)
+    return Node.batches(reader, size, at)
+
+
+def _begun(reader: Reader[T], at: Position, *, inherited: bool = False) -> Pass[T]:
+    if not isinstance(reader, Node):
+        return replayed(reader, at or 0)
+    if waits(reader):
+        told, inner = at or (None, None)
+        draws = Draws(told)
+        up = _begun(resolved(reader, draws), inner, inherited=inherited)
+        return Pass(up.items, lambda: (draws.told, up.position()), up.close)
+    own = None if inherited else own_pass(reader)
+    if own is not None:
+        return replayed(own, at or 0)
+    plane = plane_of(reader)
+    try:
+        return reader.start(at) if plane is None else plane.samples(at)
+    except StopIteration as stopped:
+        raise RuntimeError(
+            f"{reader!r} raised StopIteration when a pass over it was begun"
+        ) from stopped
+    except RuntimeError as error:
+        if isinstance(error.__cause__, StopIteration) and not hasattr(error, "__notes__"):
+            noted(error, f"raised in {reader!r}, made at {reader.made_at}")
+        raise
