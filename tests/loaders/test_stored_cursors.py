@@ -58,6 +58,7 @@ from jreader.readers.identities import _module
 
 DEVICES = jax.devices()
 EPOCH = 1
+SIDES = np.arange(COUNT), np.arange(COUNT) + 50
 KEPT = Path(__file__).parent / "stored_cursors.jsonl"
 
 
@@ -133,7 +134,7 @@ INDEXED = {
     "part of a shuffle": lambda _: held().shuffle(seed=3).firstn(15).batch(4).load(),
     "chain": lambda _: held(9).chain(held(13)).shuffle(seed=3).batch(4).load(),
     "compose": lambda _: (
-        held().compose(arrays(np.arange(COUNT) + 50)).shuffle(seed=3).batch(4).load()
+        Pipeline(jreader.compose(*map(arrays, SIDES))).shuffle(seed=3).batch(4).load()
     ),
     "cache of a shuffle": lambda _: held().shuffle(seed=3).cache().batch(4).load(),
     "epochs": lambda _: held(8).shuffle(seed=3).epochs(3).batch(4).load(),
