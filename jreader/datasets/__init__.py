@@ -1,6 +1,6 @@
-"""Data sets: classes to extend and combine, orders to read them in, and digits to begin with.
+"""Data sets: classes to extend and to combine, samplers, and handwritten digits to begin with.
 
-Digits are MNIST where it lies or can be had, and scikit-learn's digits anywhere:
+`mnist` reads the MNIST digits, and downloads them if need be; `digits` come with scikit-learn:
 
 >>> from jreader.datasets import mnist
 >>> mnist.test()
@@ -8,7 +8,7 @@ map_readers(scaled, mnist.arrays('test'))
 >>> len(mnist.test())
 10000
 
-A data set has samples by index, and a sampler is a reader of indices:
+A data set finds samples by index, and a sampler is a reader of indices:
 
 >>> from jreader.datasets import BatchSampler, Subset
 >>> list(BatchSampler(Subset("abcdef", [5, 4, 3]), batch_size=2))
@@ -23,8 +23,6 @@ from jreader.datasets.combinators import (
     ComposeDataset,
     ConcatDataset,
     StackDataset,
-    Subset,
-    random_split,
 )
 from jreader.datasets.dataset import Dataset, IterableDataset, TensorDataset
 from jreader.datasets.samplers import (
@@ -34,6 +32,7 @@ from jreader.datasets.samplers import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
+from jreader.datasets.subsets import Subset, random_split
 
 __all__ = [
     "BatchSampler",

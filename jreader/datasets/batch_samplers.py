@@ -1,4 +1,4 @@
-"""Orders of batches: readers of lists of indices."""
+"""Batch samplers: readers of the lists of indices that make the batches of a data set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from jreader import errors, orders
 from jreader.batches import batch
 from jreader.datasets.samplers import (
-    Places,
+    IntArray,
     RandomSampler,
     Sampler,
     SequenceSampler,
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class BatchSampler(batch[int]):
-    """Lists of `batch_size` indices: of a data set, or of a sampler.
+    """Lists of `batch_size` indices, taken from a data set or from a sampler.
 
     >>> list(BatchSampler("abcde", batch_size=2))
     [[0, 1], [2, 3], [4]]
@@ -34,19 +34,21 @@ class BatchSampler(batch[int]):
     BatchSampler(RandomSampler(data_source=range(0, 5), seed=0), batch_size=2, drop_last=True)
 
     Args:
-        dataset: Anything with a length; or a sampler, as in torch.
-        sampler: Instead of a data set: a sampler, or what can be iterated again and again.
-        shuffle: Whether the indices of a data set are dealt at random.
-        batch_size: Indices per batch.
-        drop_last: Whether a last batch with fewer indices is left out.
-        seed: An int, or a jax key, fixes the order; epochs vary it. None draws anew for each pass.
+        dataset: Anything with a length; or a sampler, as in PyTorch.
+        sampler: Given instead of a data set: a sampler, a list of indices, or any other iterable
+            that can be iterated more than once.
+        shuffle: Whether to put the indices of the data set into random order.
+        batch_size: The number of indices per batch.
+        drop_last: Whether to leave out a last batch with fewer indices.
+        seed: An int or a jax key fixes the order, and each epoch has its own. With None, every
+            pass draws a new order.
 
     Raises:
-        TypeError: There is neither a data set nor a sampler, or both, or one of the wrong kind.
-        ValueError: `shuffle` comes with a sampler, which has an order.
+        TypeError: Both a data set and a sampler are given, or neither, or one of the wrong type.
+        ValueError: `shuffle` is given with a sampler, which has an order of its own.
     """
 
-    start = batch.start  # no older than `__iter__`
+    start = batch.start  # so that `__iter__` here does not count as overriding it
 
     def __init__(
         self,
@@ -57,7 +59,7 @@ class BatchSampler(batch[int]):
         drop_last: bool = False,
         seed: Any = None,
     ) -> None:
-        """Refuses what has no indices."""
+        """Checks that there is either a data set or a sampler."""
         if isinstance(sampler, int):  # torch's order: sampler, batch_size, drop_last
             dataset, sampler, batch_size = None, dataset, sampler
             shuffle, drop_last = False, drop_last or shuffle
@@ -71,8 +73,8 @@ class BatchSampler(batch[int]):
             )
         if errors.check_flag("shuffle of BatchSampler(...)", shuffle) and sampler is not None:
             raise ValueError(
-                "BatchSampler(sampler=..., shuffle=True): a sampler has an order. Give it "
-                "RandomSampler(dataset), or leave shuffle out."
+                "BatchSampler(sampler=..., shuffle=True): a sampler has an order of its own. Give "
+                "sampler=RandomSampler(dataset), or leave shuffle out."
             )
         if sampler is not None:
             indices = again("BatchSampler(sampler=...)", sampler)
@@ -87,11 +89,11 @@ class BatchSampler(batch[int]):
 
     @property
     def sampler(self) -> Reader[int]:
-        """Where its indices come from."""
+        """The sampler that the indices come from."""
         return self.reader
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Is for subclasses: a plan never changes."""
+        """Raises FrozenInstanceError; only subclasses may have attributes that change."""
         if type(self) is BatchSampler:
             raise FrozenInstanceError(
                 f"a sampler never changes, so {name} cannot be set: make another one, "
@@ -100,20 +102,21 @@ class BatchSampler(batch[int]):
         object.__setattr__(self, name, value)
 
     def written(self, *but: object) -> Iterator[str]:
-        """Without `drop_last=False`, which is what a sampler does anyway."""
+        """The arguments as written in the repr, without `drop_last=False`, the default here."""
         return (part for part in super().written(*but) if part != "drop_last=False")
 
     def __iter__(self) -> Iterator[Any]:
-        """Begins a pass."""
+        """Begins a pass over the batches."""
         return native(self)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DistributedBatchSampler(Node[list[int]]):
-    """The batches of one process among several that train together: as many for each, none shared.
+    """The share of one process in the batches of a data set, for processes that train together.
 
-    Batches are dealt round robin. What is left over in the end is split evenly, where indices from
-    the beginning fill up; `drop_last` leaves it out instead, so that no index comes twice.
+    Every process gets the same number of batches. Full batches go to the processes in turn; the
+    indices that are left over at the end are split evenly, after filling up with indices from the
+    beginning. With `drop_last` they are left out instead, so that no index comes twice.
 
     >>> for rank in range(2):
     ...     print(list(DistributedBatchSampler(range(10), 2, num_replicas=2, rank=rank)))
@@ -122,15 +125,17 @@ class DistributedBatchSampler(Node[list[int]]):
 
     Args:
         dataset: Anything with a length.
-        batch_size: Indices per batch.
-        num_replicas: How many processes; None for those of jax (one, where jax is not imported).
-        rank: Which of them this is, from 0; None for this process of jax.
-        shuffle: Whether the indices are dealt at random: equally, in all processes.
-        drop_last: Whether batches are left out that would not be full in all processes.
-        seed: An int, or a jax key, fixes the order; epochs vary it.
+        batch_size: The number of indices per batch.
+        num_replicas: The number of processes; None for `jax.process_count()`, or 1 if jax is not
+            imported.
+        rank: The number of this process, from 0; None for `jax.process_index()`.
+        shuffle: Whether to put the indices into random order, the same in all processes.
+        drop_last: Whether to leave out batches that would not be full in all processes.
+        seed: An int or a jax key fixes the order, and each epoch has its own.
 
     Raises:
-        TypeError: An argument is of the wrong kind, or `seed` is None: processes would draw apart.
+        TypeError: An argument is of the wrong type; or `seed` is None, with which each process
+            would draw another order.
         ValueError: `rank` is not below `num_replicas`.
     """
 
@@ -142,10 +147,10 @@ class DistributedBatchSampler(Node[list[int]]):
     drop_last: bool = False
     seed: Any = 0
     epoch: int = field(default=0, init=False)
-    cursor_ignores: ClassVar[tuple[str, ...]] = ("rank",)  # the cursor of one is that of all
+    cursor_ignores: ClassVar[tuple[str, ...]] = ("rank",)  # all processes share one cursor
 
     def __post_init__(self) -> None:
-        """Refuses what is no part of a whole."""
+        """Checks the arguments, and asks jax for the process if need be."""
         call = "DistributedBatchSampler(...)"
         jax = sys.modules.get("jax")  # a worker process must not import it
         replicas, rank = self.num_replicas, self.rank
@@ -173,7 +178,7 @@ class DistributedBatchSampler(Node[list[int]]):
             object.__setattr__(self, name, value)
 
     def start(self, at: Position) -> Pass[list[int]]:
-        """The position is the number of indices that are done."""
+        """Begins a pass; its position is the number of indices that it has handed over."""
         return start(self._batches(), at)  # type: ignore[arg-type]  # batches of a list are lists
 
     def length(self) -> int | None:
@@ -184,11 +189,11 @@ class DistributedBatchSampler(Node[list[int]]):
         return batch(_share(self), self.batch_size)
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Begins a pass."""
+        """Begins a pass over the batches."""
         return native(self)
 
     def set_epoch(self, epoch: int) -> NoReturn:
-        """Is refused: a sampler never changes, and a loader counts epochs by itself."""
+        """Raises TypeError: a sampler never changes, and a loader counts epochs by itself."""
         raise TypeError(
             f"a sampler never changes, so set_epoch({epoch}) cannot be: `for feed in loader` takes "
             f"the next epoch by itself, loader.epoch({epoch}) gives one of them, and without a "
@@ -198,28 +203,28 @@ class DistributedBatchSampler(Node[list[int]]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _share(Sampler[int]):
-    """The indices of one rank, batch after batch, as its batch sampler deals them."""
+    """The indices of one process, batch after batch."""
 
     of: DistributedBatchSampler
 
-    def order(self) -> Callable[[Places], Places]:
-        """From places of this rank to places among all, and to indices."""
+    def order(self) -> Callable[[IntArray], IntArray]:
+        """Maps positions of this process to positions among all processes, and to indices."""
         of, n = self.of, len(self.of.dataset)
         size, replicas = of.batch_size, of.num_replicas or 1
         whole, rest = self._rounds()
         shared = whole * size
         key = orders.key(of.seed, of.epoch, 1, 0)
 
-        def indices(places: Places) -> Places:
-            dealt = (places // size * replicas + (of.rank or 0)) * size + places % size
-            left = shared * replicas + (of.rank or 0) * rest + places - shared
-            among = np.where(places < shared, dealt, left) % n
+        def indices(positions: IntArray) -> IntArray:
+            in_turn = (positions // size * replicas + (of.rank or 0)) * size + positions % size
+            left = shared * replicas + (of.rank or 0) * rest + positions - shared
+            among = np.where(positions < shared, in_turn, left) % n
             return orders.permutation(among, n, key) if of.shuffle else among
 
         return indices
 
     def _rounds(self) -> tuple[int, int]:
-        """How many full batches each rank gets, and how many indices after them."""
+        """The number of full batches of each process, and of indices after them."""
         of, n = self.of, len(self.of.dataset)
         replicas = of.num_replicas or 1
         whole = of.batch_size * replicas
@@ -229,51 +234,51 @@ class _share(Sampler[int]):
         return padded // whole, padded % whole // replicas
 
     def length(self) -> int:
-        """The share of each rank."""
+        """The number of indices of each process."""
         whole, rest = self._rounds()
         return whole * self.of.batch_size + rest
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _again(Node[T]):
-    """What an iterable gives, begun anew in every pass: samplers and streams of other libraries."""
+    """A reader of an iterable, iterated anew in every pass: samplers of other libraries, say."""
 
     iterable: Iterable[T]
 
     def start(self, at: Position) -> Pass[T]:
-        """The position is the number of items that are done; they are given once more."""
+        """Begins a pass; its position is the number of items, which resuming iterates again."""
         return start(self.iterable.__iter__, at)
 
     def length(self) -> int | None:
-        """That of the iterable, if it tells."""
+        """The length of the iterable, if it has one."""
         return length(self.iterable)  # type: ignore[arg-type]  # it need not be called for that
 
     def __repr__(self) -> str:
-        """What kind of iterable."""
+        """The class of the iterable."""
         return type(self.iterable).__name__
 
 
 def again(call: str, items: Any) -> Reader[Any]:
-    """A reader of what can be iterated again and again; a reader is one.
+    """Returns a reader of an iterable that can be iterated more than once, or a reader as it is.
 
     >>> list(again("DataLoader(batch_sampler=...)", [[0, 1], [2]])())
     [[0, 1], [2]]
 
     Raises:
-        TypeError: It cannot be iterated, or once only.
+        TypeError: It cannot be iterated, or only once.
     """
     if isinstance(items, Node):
         return items
     if hasattr(items, "__next__"):
         raise TypeError(
-            f"{call} can be read once only, and every epoch reads it: give a list, a sampler, or "
-            f"the generator function itself, not the {type(items).__name__} it returned."
+            f"{call} can be read only once, and every epoch reads it: give a list, a sampler, or "
+            f"the generator function itself, not the {type(items).__name__} that it returned."
         )
     if hasattr(items, "__iter__"):
         return _again(items)
     if callable(items):
         return items  # type: ignore[no-any-return]  # a plain function is a reader
     raise TypeError(
-        f"{call} needs what can be iterated again and again, not the {type(items).__name__} "
+        f"{call} needs an iterable that every epoch can read, not the {type(items).__name__} "
         f"{described(items)}: give a list, or a sampler."
     )

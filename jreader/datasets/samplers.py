@@ -1,9 +1,9 @@
-"""Orders of indices: a sampler is a reader of them, and knows which index comes at which place.
+"""Samplers: readers of the indices of a data set, in the order in which samples are to be read.
 
-All are computed from seed, epoch and place (`orders.py`), so a pass goes on from any place at once,
-and no global generator is asked. `at_epoch` gives the order of another epoch, and a `DataLoader`
-asks for those of its epochs by itself. With the seed of a `shuffle` over the whole of a reader,
-`RandomSampler` deals the same order, so the doors of the loader agree.
+The index at each position is computed from seed, epoch and position (see `jreader.orders`), so a
+pass can be resumed at any position at once, and no global generator is used. A `DataLoader` gives
+its epochs to the sampler; `at_epoch` gives the order of a single epoch. `RandomSampler` and
+`shuffle(reader, seed=seed)` put samples into the same order if they have the same seed.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jreader import errors, orders
-from jreader.datasets.combinators import whole_numbers
+from jreader.datasets.subsets import int_array
 from jreader.orders import as_seed
 from jreader.readers import Node, Pass, Position, counted, length
 from jreader.readers.starting import native
 
 T = TypeVar("T")
-Places: TypeAlias = NDArray[np.intp]
+IntArray: TypeAlias = NDArray[np.intp]
 
-_BLOCK = 16384  # places computed at once: NumPy's call overhead vanishes
-_PLACE, _WINDOW = 1, 0  # what `shuffle` over the whole of a source has in its key
+_BLOCK = 16384  # indices computed at once: so many that NumPy's overhead per call is small
+_PLACE, _WINDOW = 1, 0  # what the key of a `shuffle` over a whole source has, for equal orders
 
 
 class Sampler(Node[T]):
-    """A reader of indices: extend it, and define `__iter__` and `__len__`, as in torch and Paddle.
+    """A reader of indices: define `__iter__` and `__len__`, as in PyTorch and Paddle.
 
     >>> class Evens(Sampler):
     ...     def __init__(self, n):
@@ -42,14 +42,15 @@ class Sampler(Node[T]):
     >>> list(Evens(5)), len(Evens(5))
     ([0, 2, 4], 3)
 
-    Extended as a frozen dataclass that defines `order` and `length` instead, it goes on at any
-    place at once, and the fields `seed` and `epoch` deal each epoch anew.
+    A frozen dataclass that defines `order` and `length` instead can be resumed at any position
+    without computing the indices before it. If it has the fields `seed` and `epoch`, each epoch
+    gets an order of its own.
 
     >>> @dataclass(frozen=True, eq=False, repr=False)
     ... class backwards(Sampler):
     ...     n: int
     ...     def order(self):
-    ...         return lambda places: self.n - 1 - places
+    ...         return lambda positions: self.n - 1 - positions
     ...     def length(self):
     ...         return self.n
     >>> list(backwards(4))
@@ -57,17 +58,17 @@ class Sampler(Node[T]):
     """
 
     def __init__(self, data_source: Any = None) -> None:
-        """Takes a data set, or none, for subclasses that call it."""
+        """Keeps the data set, for subclasses that call `super().__init__(data_source)`."""
         self.data_source = data_source
 
-    def order(self) -> Callable[[Places], Places]:
-        """The function of a pass that gives the indices at an array of places."""
+    def order(self) -> Callable[[IntArray], IntArray]:
+        """Returns the function of a pass that maps an array of positions to their indices."""
         raise NotImplementedError(
             f"{type(self).__name__} must define __iter__(self), or order(self) and length(self)"
         )
 
     def start(self, at: Position) -> Pass[T]:
-        """The position is the number of indices that are done."""
+        """Begins a pass; its position is the number of indices that it has handed over."""
         order, done, n = self.order(), at or 0, length(self) or 0
         if not 0 <= done <= n:
             raise errors.NotResumable(
@@ -82,13 +83,13 @@ class Sampler(Node[T]):
         return Pass(items, count, lambda: None)
 
     def __iter__(self) -> Iterator[T]:
-        """Begins a pass."""
+        """Begins a pass over the indices."""
         return native(self)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SequenceSampler(Sampler[int]):
-    """The indices of a data set from first to last.
+    """The indices of a data set in order, from 0 to its length - 1.
 
     >>> list(SequenceSampler("abc"))
     [0, 1, 2]
@@ -100,21 +101,21 @@ class SequenceSampler(Sampler[int]):
     data_source: Sized
 
     def __post_init__(self) -> None:
-        """Refuses what has no length."""
+        """Checks that the data set has a length."""
         object.__setattr__(self, "data_source", indices_of(self, self.data_source))
 
-    def order(self) -> Callable[[Places], Places]:
-        """Places are the indices."""
-        return lambda places: places
+    def order(self) -> Callable[[IntArray], IntArray]:
+        """The index at each position is the position itself."""
+        return lambda positions: positions
 
     def length(self) -> int:
-        """That of the data set."""
+        """The length of the data set."""
         return len(self.data_source)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RandomSampler(Sampler[int]):
-    """The indices of a data set, dealt at random.
+    """The indices of a data set in random order.
 
     >>> sampler = RandomSampler("abcdef", seed=7)
     >>> list(sampler), sorted(sampler)
@@ -122,13 +123,15 @@ class RandomSampler(Sampler[int]):
 
     Args:
         data_source: Anything with a length.
-        replacement: Whether each place draws among all indices, those that were given included.
-        num_samples: How many indices to give; None for as many as the data set has.
-        seed: An int, or a jax key, fixes the order; epochs vary it. None draws anew for each pass.
+        replacement: Whether an index may be drawn again; else each index comes at most once.
+        num_samples: The number of indices per epoch; None for the length of the data set.
+        seed: An int or a jax key fixes the order, and each epoch has its own. With None, every
+            pass draws a new order.
 
     Raises:
-        TypeError: An argument is of the wrong kind.
-        ValueError: `num_samples` is not positive, or more than there are without replacement.
+        TypeError: An argument is of the wrong type.
+        ValueError: `num_samples` is not positive; or, without replacement, larger than the length
+            of the data set.
     """
 
     data_source: Sized
@@ -138,29 +141,29 @@ class RandomSampler(Sampler[int]):
     epoch: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        """Refuses what has no length, and what cannot be drawn from it."""
+        """Checks that so many indices can be drawn from the data set."""
         object.__setattr__(self, "data_source", indices_of(self, self.data_source))
         _check_drawing(self, self.replacement, self.num_samples, len(self.data_source))
         _set_seed(self)
 
-    def order(self) -> Callable[[Places], Places]:
-        """A permutation, or a draw for each place."""
+    def order(self) -> Callable[[IntArray], IntArray]:
+        """A permutation of the indices, or an independent draw for each position."""
         n, path = len(self.data_source), (self.seed, self.epoch, _PLACE, _WINDOW)
         _check_drawing(self, self.replacement, self.num_samples, n)  # it may have shrunk
         if self.replacement:
             draw = (*path, n)
-            return lambda places: np.minimum(uniform(places, *draw) * n, n - 1).astype(np.intp)
+            return lambda at: np.minimum(uniform(at, *draw) * n, n - 1).astype(np.intp)
         key = orders.key(*path)
-        return lambda places: orders.permutation(places, n, key)
+        return lambda positions: orders.permutation(positions, n, key)
 
     def length(self) -> int:
-        """`num_samples`, or that of the data set."""
+        """`num_samples`, or the length of the data set if that is None."""
         return len(self.data_source) if self.num_samples is None else self.num_samples
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WeightedRandomSampler(Sampler[int]):
-    """Indices dealt at random, each as often as its weight says.
+    """Indices drawn at random, each with a probability in proportion to its weight.
 
     >>> sampler = WeightedRandomSampler([0.0, 1.0, 3.0], num_samples=8, seed=0)
     >>> list(sampler)
@@ -168,19 +171,20 @@ class WeightedRandomSampler(Sampler[int]):
     >>> sorted(WeightedRandomSampler([1.0, 0.0, 3.0], 2, replacement=False, seed=0))
     [0, 2]
 
-    Without replacement an index is drawn among those that are left, in proportion to their weights
-    (the keys of Efraimidis and Spirakis 2006, "Weighted random sampling with a reservoir").
+    Without replacement, each draw is among the indices that are left, in proportion to their
+    weights (Efraimidis and Spirakis 2006, "Weighted random sampling with a reservoir").
 
     Args:
-        weights: A weight >= 0 for each index; they need not sum to 1.
-        num_samples: How many indices to give.
-        replacement: Whether an index that was given can be given again.
-        seed: An int, or a jax key, fixes the order; epochs vary it. None draws anew for each pass.
+        weights: A number >= 0 for each index; they need not sum to 1.
+        num_samples: The number of indices per epoch.
+        replacement: Whether an index may be drawn again; else each index comes at most once.
+        seed: An int or a jax key fixes the order, and each epoch has its own. With None, every
+            pass draws a new order.
 
     Raises:
-        TypeError: An argument is of the wrong kind.
-        ValueError: A weight is negative or not finite, none is positive, or there are fewer
-            positive ones than `num_samples`, without replacement.
+        TypeError: An argument is of the wrong type.
+        ValueError: A weight is negative or not finite, or none is positive; or, without
+            replacement, fewer weights than `num_samples` are positive.
     """
 
     weights: NDArray[np.float64]
@@ -190,7 +194,7 @@ class WeightedRandomSampler(Sampler[int]):
     epoch: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        """Refuses weights that nothing can be drawn by."""
+        """Checks the weights, and that so many indices can be drawn by them."""
         weights = np.array(self.weights, np.float64)
         if weights.ndim != 1 or not np.isfinite(weights).all() or (weights < 0).any():
             raise ValueError(
@@ -203,18 +207,18 @@ class WeightedRandomSampler(Sampler[int]):
         _check_drawing(self, self.replacement, self.num_samples, int(np.count_nonzero(weights)))
         _set_seed(self)
 
-    def order(self) -> Callable[[Places], Places]:
-        """A draw for each place; or all indices sorted by keys that their weights lengthen."""
+    def order(self) -> Callable[[IntArray], IntArray]:
+        """An independent draw for each position; or all indices, sorted by random keys."""
         path = (self.seed, self.epoch, _PLACE, _WINDOW, len(self.weights))
         if self.replacement:
             ends, last = np.cumsum(self.weights), np.flatnonzero(self.weights)[-1]
-            return lambda places: np.minimum(
-                np.searchsorted(ends, uniform(places, *path) * ends[-1], side="right"), last
+            return lambda positions: np.minimum(
+                np.searchsorted(ends, uniform(positions, *path) * ends[-1], side="right"), last
             )
         positive = np.flatnonzero(self.weights)
         keys = -np.log1p(-uniform(positive, *path)) / self.weights[positive]
-        dealt = positive[np.argsort(keys, kind="stable")]
-        return lambda places: dealt[places]
+        drawn = positive[np.argsort(keys, kind="stable")]
+        return lambda positions: drawn[positions]
 
     def length(self) -> int:
         """`num_samples`."""
@@ -223,53 +227,59 @@ class WeightedRandomSampler(Sampler[int]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SubsetRandomSampler(Sampler[int]):
-    """Some indices, dealt at random.
+    """A list of indices, in random order.
 
     >>> sorted(SubsetRandomSampler([2, 3, 5], seed=0))
     [2, 3, 5]
 
     Args:
-        indices: Which; one may come twice.
-        seed: An int, or a jax key, fixes the order; epochs vary it. None draws anew for each pass.
+        indices: The indices to give; one that occurs twice is given twice.
+        seed: An int or a jax key fixes the order, and each epoch has its own. With None, every
+            pass draws a new order.
 
     Raises:
-        TypeError: They are no whole numbers.
+        TypeError: The indices are no ints.
     """
 
-    indices: Sequence[int] | Places
+    indices: Sequence[int] | IntArray
     seed: Any = None
     epoch: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        """Refuses what are no indices."""
-        object.__setattr__(self, "indices", whole_numbers(_call(self), self.indices))
+        """Checks that the indices are ints."""
+        object.__setattr__(self, "indices", int_array(_call(self), self.indices))
         _set_seed(self)
 
-    def order(self) -> Callable[[Places], Places]:
-        """A permutation of the places among them."""
+    def order(self) -> Callable[[IntArray], IntArray]:
+        """A permutation of the list."""
         n, indices = len(self.indices), np.asarray(self.indices)
         key = orders.key(self.seed, self.epoch, _PLACE, _WINDOW)
-        return lambda places: indices[orders.permutation(places, n, key)]
+        return lambda positions: indices[orders.permutation(positions, n, key)]
 
     def length(self) -> int:
         """The number of indices."""
         return len(self.indices)
 
 
-def uniform(places: Places, seed: int, *path: int) -> NDArray[np.float64]:
-    """A number from 0 to 1 (exclusive) for each place, a function of place, seed and path alone.
+def uniform(positions: IntArray, seed: int, *path: int) -> NDArray[np.float64]:
+    """A random number from 0 to 1 (exclusive) for each position.
+
+    It depends on the position, the seed and the path only.
 
     >>> uniform(np.arange(3), 42).round(3), uniform(np.arange(2, 3), 42).round(3)
     (array([0.063, 0.059, 0.8  ]), array([0.8]))
     """
-    key = orders.key(seed, *path, places)
+    key = orders.key(seed, *path, positions)
     high, low = np.asarray(key.high, np.float64), np.asarray(key.low >> np.uint32(11), np.float64)
     drawn: NDArray[np.float64] = (high * 2**21 + low) * 2.0**-53
     return drawn
 
 
 class Indices:
-    """The indices that a data set has when it is asked; where it travels, those it had then."""
+    """The indices of a data set, of whatever length it has at the moment.
+
+    Pickling keeps the length and not the data set, which worker processes need not have.
+    """
 
     def __init__(self, data_source: Sized) -> None:
         self.data_source = data_source
@@ -285,17 +295,17 @@ class Indices:
 
 
 def indices_of(sampler: Node[Any], data_source: Any) -> Sized:
-    """The indices of a data set, as many as it has now and then: all that a sampler asks of it.
+    """Returns the indices of a data set, which are all that a sampler needs of it.
 
     Raises:
-        TypeError: It has no length.
+        TypeError: The data set has no length.
     """
     if not hasattr(data_source, "__len__"):
         raise TypeError(
             f"{_call(sampler)} needs a data set with a length, not the "
             f"{type(data_source).__name__} {data_source!r}: give range(n) for n indices."
         )
-    len(data_source)  # a data set that lacks it says so here
+    len(data_source)  # a data set whose __len__ fails says so here
     return Indices(data_source)
 
 
@@ -304,7 +314,7 @@ def _call(sampler: Node[Any]) -> str:
 
 
 def _check_drawing(sampler: Sampler[int], replacement: Any, num_samples: Any, n: int) -> None:
-    """Refuses to draw more indices than there are."""
+    """Checks `num_samples`: without replacement, no more than the n indices can be drawn."""
     errors.check_flag(f"replacement of {_call(sampler)}", replacement)
     if num_samples is None:
         return

@@ -16,7 +16,7 @@ import numpy as np
 
 from jreader import errors
 from jreader.batches import collate
-from jreader.datasets.dataset import fetch, fetch_one, gathers, is_stream
+from jreader.datasets.fetching import fetch, fetch_one, gathers, is_stream
 from jreader.feeds.layouts import FeedList, Feeds
 from jreader.readers import Columns, branches, described, joined
 from jreader.workers import get_worker_info, map_and_stack

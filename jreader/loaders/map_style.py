@@ -14,7 +14,7 @@ from typing import Any
 from jreader import errors
 from jreader.batches import batch
 from jreader.datasets.batch_samplers import BatchSampler, again
-from jreader.datasets.dataset import check_dataset, is_stream
+from jreader.datasets.fetching import check_dataset, is_stream
 from jreader.datasets.samplers import RandomSampler, SequenceSampler
 from jreader.devices import placeable
 from jreader.feeds import cast, with_mask

@@ -1,9 +1,9 @@
-"""Data comes in: arrays, array files, and lines of text, each a reader that knows its place.
+"""Sources: readers of arrays, array files, text files, and objects that have indices.
 
-What is in memory or mapped into it is a `Table`: its samples are the rows of its `columns`, its
-length is known, and it goes on from any row at once. Lines go on from a byte offset. Building any
-of them reads nothing; a file that is not there is refused where its name was written, a file that
-is damaged when it is read (`DamagedData`).
+The samples of a `Table` are the rows of its `columns`, which lie in memory or are mapped into it;
+its length is known, and a pass can be resumed at any row at once. A pass over text files is resumed
+at a byte offset. Creating a source reads nothing. A file that does not exist is an error when the
+source is created, a damaged file (`DamagedData`) when it is read.
 """
 
 from jreader.sources.array_files import idx, mnist_json, npy, npz

@@ -1,7 +1,7 @@
-"""Samples that are the rows of array files: `.npy`, `.npz`, IDX, and the tutorials' MNIST in JSON.
+"""Readers of the rows of array files: `.npy`, `.npz`, IDX, and the MNIST of tutorials in JSON.
 
-A node keeps only names of files, so it travels light; what it read is kept beside its fields
-(`cached_property`), for this process alone.
+A node has only the names of its files as fields, so it is small to send to another process. The
+arrays that it has read are kept in a `cached_property`, which stays in the process.
 """
 
 from __future__ import annotations
@@ -10,11 +10,7 @@ import gzip
 import json
 import math
 import os
-import tokenize
 import zipfile
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,10 +19,17 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from jreader.errors import DamagedData
-from jreader.readers import Node, leaves
+from jreader.readers import leaves
 from jreader.readers.identities import is_mapped
-from jreader.sources.changed_files import Filed
 from jreader.sources.columns import Table, mismatch
+from jreader.sources.file_checks import (
+    FileNode,
+    FilesNode,
+    called,
+    check_paths,
+    damaged,
+    reading,
+)
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -37,36 +40,27 @@ _PIXELS = 784
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class _Files(Filed[Any], Table[Any]):
-    """One column per file; the op says how a file becomes an array."""
-
-    paths: tuple[str, ...]
-
-    def __init__(self, *paths: str | os.PathLike[str]) -> None:
-        """Refuses what is no file."""
-        object.__setattr__(self, "paths", check_paths(f"{type(self).__name__}(*paths)", paths))
+class _ArrayFiles(FilesNode[Any], Table[Any]):
+    """One column per file; subclasses define how a file becomes an array."""
 
     def read(self, path: str) -> Array:
-        """The column of one file."""
+        """Returns the array of one file."""
         raise NotImplementedError(f"{type(self).__name__} must define read(self, path)")
 
     @cached_property
     def columns(self) -> Any:
-        """The array of one file, or the arrays of several, read when they are first asked for."""
+        """The array of the file, or a tuple of one array per file; read at the first use."""
         self.check_files()
         parts = tuple(map(self.read, self.paths))
         return fitting(self, parts[0] if len(parts) == 1 else parts)
 
-    def __repr__(self) -> str:
-        """The paths."""
-        return called(self, *self.paths)
-
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class npy(_Files):
-    """The rows of `.npy` files side by side, mapped into memory: what is not read is not loaded.
+class npy(_ArrayFiles):
+    """A reader of the rows of `.npy` files, side by side; the files are mapped into memory.
 
-    One file gives bare rows, several give tuples. Rows cannot be written to.
+    Only the rows that a pass needs are loaded. The samples of one file are its rows, those of
+    several files are tuples of their rows. Rows are read-only.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -75,25 +69,27 @@ class npy(_Files):
     [0, 1, 4, 9]
 
     Args:
-        *paths: At least one file.
+        *paths: At least one file; all hold arrays with the same number of rows.
 
     Raises:
-        FileNotFoundError: A file is not there.
-        DamagedData: When read: a file is truncated, of another format, or of Python objects.
+        FileNotFoundError: A file does not exist.
+        DamagedData: Raised when a pass begins, if a file is truncated, has another format, holds
+            Python objects, or has another number of rows.
     """
 
     def read(self, path: str) -> Array:
-        """The array, mapped."""
+        """Returns the array, mapped into memory."""
         with reading(path, "a .npy file of numbers"):
-            # np.load would do the same, but calls every foreign file a pickle
+            # np.load does the same, but its error takes any file of another format for a pickle
             return np.asarray(np.lib.format.open_memmap(path, mode="r"))
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class npz(Filed[Any], Table[Any]):
-    """The rows of the arrays of an `.npz` archive, read whole when the first pass begins.
+class npz(FileNode[Any], Table[Any]):
+    """A reader of the rows of the arrays in an `.npz` archive, side by side.
 
-    An archive cannot be mapped into memory; `npy` can, for what is too large to be read whole.
+    The archive is read into memory when the first pass begins, since it cannot be mapped. For
+    arrays that do not fit into memory, use `npy`.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -105,13 +101,13 @@ class npz(Filed[Any], Table[Any]):
 
     Args:
         path: The archive.
-        *names: The columns of the samples, in order: tuples, or bare rows for one name. Without
-            names, samples are dicts of all arrays.
+        *names: The names of the arrays to read. Samples are then tuples in the order of the names,
+            or bare rows for a single name. Without names, samples are dicts of all arrays.
 
     Raises:
-        FileNotFoundError: The file is not there.
-        ValueError: When read: the archive has no array of one of the names.
-        DamagedData: When read: the file is truncated or of another format.
+        FileNotFoundError: The file does not exist.
+        ValueError: Raised when a pass begins, if the archive has no array of one of the names.
+        DamagedData: Raised when a pass begins, if the file is truncated or has another format.
     """
 
     path: str
@@ -119,7 +115,7 @@ class npz(Filed[Any], Table[Any]):
     read_whole = True
 
     def __init__(self, path: str | os.PathLike[str], *names: str) -> None:
-        """Refuses what is no file, and no name."""
+        """Checks that the path names a file, and that the names are strings."""
         (path,) = check_paths("npz(path, *names)", (path,))
         for name in names:
             if not isinstance(name, str):
@@ -132,7 +128,7 @@ class npz(Filed[Any], Table[Any]):
 
     @cached_property
     def columns(self) -> Any:
-        """The arrays, read when they are first asked for."""
+        """The arrays of the samples, read at the first use."""
         self.check_files()
         if not zipfile.is_zipfile(self.path):
             raise damaged(self.path, "an .npz archive", "it does not end as a zip file does")
@@ -152,16 +148,17 @@ class npz(Filed[Any], Table[Any]):
         return fitting(self, columns if len(columns) > 1 else columns[0])
 
     def __repr__(self) -> str:
-        """The path and the names."""
+        """The call that makes this reader."""
         return called(self, self.path, *self.names)
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class idx(_Files):
-    """The rows of IDX files side by side, the format of MNIST: plain or gzip, of any type and rank.
+class idx(_ArrayFiles):
+    """A reader of the rows of IDX files, side by side: the format of MNIST, plain or gzip.
 
-    One file gives bare rows; `idx(images, labels)` gives the pairs. Numbers are as stored, in the
-    byte order of the machine. Plain files of bytes are mapped into memory, others are read whole.
+    The samples of one file are its rows; `idx(images, labels)` gives pairs. Values are as stored,
+    of any type and rank, in the byte order of this machine. A plain file of bytes is mapped into
+    memory, any other file is read whole when the first pass begins.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -171,20 +168,21 @@ class idx(_Files):
     [5, 0, 4]
 
     Args:
-        *paths: At least one file.
+        *paths: At least one file; all hold arrays with the same number of rows.
 
     Raises:
-        FileNotFoundError: A file is not there.
-        DamagedData: When read: a file is truncated, of another format, or longer than it says.
+        FileNotFoundError: A file does not exist.
+        DamagedData: Raised when a pass begins, if a file is truncated, has another format, is
+            longer than its header says, or has another number of rows.
     """
 
     @property
     def read_whole(self) -> bool:  # type: ignore[override]  # a flag elsewhere
-        """Whether no column is a view of its file."""
+        """Whether all arrays were read, and none is mapped from its file."""
         return "columns" in vars(self) and not any(map(is_mapped, leaves(self.columns)))
 
     def read(self, path: str) -> Array:
-        """The array: a view of the map, or a copy in native byte order."""
+        """Returns the array: a view of the mapped file, or a copy in native byte order."""
         with reading(path, "an IDX file"):
             stored = _bytes(path)
             head = stored[:_IDX_HEAD].tobytes()
@@ -206,12 +204,12 @@ class idx(_Files):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class mnist_json(Filed[tuple[Array, np.int64]], Table[tuple[Array, np.int64]]):
-    """The digits of the tutorials' `mnist.json.gz`: samples of a float32[784] and an int64.
+class mnist_json(FileNode[tuple[Array, np.int64]], Table[tuple[Array, np.int64]]):
+    """A reader of the digits in the `mnist.json.gz` of Paddle's tutorials.
 
-    The file is a JSON list of three pairs `[images, labels]`, for training, validation and
-    evaluation; numbers are as stored. It is read whole when the first pass begins, which takes
-    seconds for the original: where you can choose, choose `idx`.
+    Each sample is an image, float32[784], and its label, an int64; values are as stored. The file
+    is a JSON list of three pairs `[images, labels]`, for training, validation and evaluation. It
+    is read whole when the first pass begins, which takes seconds: prefer `idx` where you can.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -222,12 +220,12 @@ class mnist_json(Filed[tuple[Array, np.int64]], Table[tuple[Array, np.int64]]):
 
     Args:
         path: The file, gzip or plain.
-        mode: "train", "valid" or "eval".
+        mode: Which of the three pairs to read: "train", "valid" or "eval".
 
     Raises:
-        FileNotFoundError: The file is not there.
+        FileNotFoundError: The file does not exist.
         ValueError: `mode` is none of the three.
-        DamagedData: When read: the file is truncated, or not of this form.
+        DamagedData: Raised when a pass begins, if the file is truncated or has another form.
     """
 
     path: str
@@ -235,7 +233,7 @@ class mnist_json(Filed[tuple[Array, np.int64]], Table[tuple[Array, np.int64]]):
     read_whole = True
 
     def __post_init__(self) -> None:
-        """Refuses what is no file, and no mode."""
+        """Checks that the path names a file, and that the mode is one of the three."""
         (path,) = check_paths("mnist_json(path, mode)", (self.path,))
         object.__setattr__(self, "path", path)
         if self.mode not in _MODES:
@@ -245,7 +243,7 @@ class mnist_json(Filed[tuple[Array, np.int64]], Table[tuple[Array, np.int64]]):
 
     @cached_property
     def columns(self) -> Any:
-        """Images and labels, read when they are first asked for."""
+        """Images, float32[n, 784], and labels, int64[n], read at the first use."""
         self.check_files()
         with reading(self.path, "three pairs [images, labels] in JSON"):
             pairs = json.loads(_bytes(self.path).tobytes(), parse_float=_Floats().__getitem__)
@@ -258,81 +256,31 @@ class mnist_json(Filed[tuple[Array, np.int64]], Table[tuple[Array, np.int64]]):
             return fitting(self, (pixels, np.asarray(labels, np.int64)))
 
     def __repr__(self) -> str:
-        """The path and the mode."""
+        """The call that makes this reader."""
         return called(self, self.path, self.mode)
 
 
 class _Floats(dict[str, float]):
-    """A float for each way to write one: 256 levels, not 55 million objects (1.3 GB)."""
+    """One float for each distinct text: 256 objects instead of 55 million (1.3 GB)."""
 
     def __missing__(self, written: str) -> float:
         return self.setdefault(written, float(written))
 
 
-def called(node: Node[Any], *arguments: object) -> str:
-    """The call that makes a node of these arguments."""
-    return f"{type(node).__name__}({', '.join(map(repr, arguments))})"
-
-
-def check_paths(call: str, paths: tuple[Any, ...]) -> tuple[str, ...]:
-    """The paths as text; what is no path, and no file, is refused where it was written.
-
-    >>> check_paths("text(*paths)", ())
-    Traceback (most recent call last):
-    TypeError: text(*paths) needs at least one path.
-    """
-    if not paths:
-        raise TypeError(f"{call} needs at least one path.")
-    names = []
-    for path in paths:
-        name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
-        if not isinstance(name, str):
-            hint = ": unpack it, as in *paths" if isinstance(path, (list, tuple)) else ""
-            raise TypeError(f"{call} needs a str or a path, not {path!r}{hint}.")
-        if not Path(name).is_file():
-            why = "is not a file" if Path(name).exists() else "does not exist"
-            raise FileNotFoundError(
-                f"{call} cannot read {name!r}, which {why}. Check the spelling, and the folder "
-                f"that the program runs in, {Path.cwd()}."
-            )
-        names.append(name)
-    return tuple(names)
-
-
-@contextmanager
-def reading(path: str, expected: str) -> Iterator[None]:
-    """What reading a file raises where its bytes are not of its format, as `DamagedData`."""
-    try:
-        yield
-    except (
-        *(ValueError, TypeError, EOFError, OverflowError, RecursionError, SyntaxError),
-        *(gzip.BadGzipFile, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
-    ) as error:
-        raise damaged(path, expected, str(error)) from error
-
-
-def damaged(path: str, expected: str, seen: str) -> DamagedData:
-    """The error for a file that is not what it should be."""
-    return DamagedData(
-        f"{path} is truncated, or not {expected}: {seen.rstrip('.')}. Fetch it again, or check "
-        f"that it is the file you meant."
-    )
-
-
 def fitting(node: Table[Any], columns: Any) -> Any:
-    """The columns, if they can stand side by side."""
+    """Returns the columns if they have the same number of rows; else raises DamagedData."""
     if wrong := mismatch(columns):
         raise DamagedData(f"{node!r} {wrong}")
     return columns
 
 
 def _bytes(path: str) -> Array:
-    """The bytes of a file, unpacked if they are gzip, mapped into memory otherwise."""
+    """The bytes of a file: unpacked if it is gzip, mapped into memory otherwise."""
     with Path(path).open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     if packed:
         with gzip.open(path) as unpacked:
             return np.frombuffer(unpacked.read(), np.uint8)
     if not Path(path).stat().st_size:
-        return np.empty(0, np.uint8)  # what is empty cannot be mapped
+        return np.empty(0, np.uint8)  # an empty file cannot be mapped
     return np.asarray(np.memmap(path, np.uint8, mode="r"))

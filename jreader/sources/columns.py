@@ -1,4 +1,4 @@
-"""Samples that are the rows of columns, in memory or mapped into it."""
+"""Readers of the rows of arrays that lie in memory, or are mapped into it."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import numpy as np
 
 from jreader.readers import Node, Pass, Plane, Position, described, leaves, map_tree
 from jreader.readers.planes import Indices
-from jreader.sources.changed_files import check_map
+from jreader.sources.file_checks import check_map
 
 T = TypeVar("T")
 
 
 class Table(Node[T]):
-    """A reader of the rows of its `columns`: what has columns needs to define nothing else.
+    """A reader of the rows of its `columns`; a subclass only has to define these.
 
     Attributes:
-        columns: A tree of arrays of equal length along their first axis. Each sample is the same
-            tree of one row each, a view where rows are arrays.
+        columns: A tree of arrays with the same number of rows (the length of their first axis).
+            Sample i is the same tree with row i of each array; a row that is an array is a view.
     """
 
     columns: Any
 
     def start(self, at: Position) -> Pass[T]:
-        """The position is the number of rows that are done."""
+        """Begins a pass; its position is the number of rows that it has handed over."""
         return self.plane().samples(at)
 
     def plane(self) -> Plane:
-        """Sample i is row i."""
+        """The index plane, where sample i is row i."""
         self.check_files()
         columns = leaves(self.columns)
         for column in columns:
@@ -38,11 +38,11 @@ class Table(Node[T]):
         return Plane(self.columns, len(columns[0]), _straight(len(columns)), straight=True)
 
     def check_files(self) -> None:
-        """Refuses data that are not what they were, where that can be seen at once."""
+        """Raises DamagedData if the files of the columns have changed, where there are files."""
 
     @property
     def unread(self) -> bool:  # type: ignore[override]  # a flag elsewhere
-        """Whether the columns are still in their files."""
+        """Whether the columns have not been read from their files yet."""
         return "columns" not in vars(self)
 
     def length(self) -> int | None:
@@ -56,10 +56,11 @@ def _straight(columns: int) -> Callable[[Indices], list[Indices]]:
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class arrays(Table[Any]):
-    """The rows of arrays side by side: tuples of columns given by place, dicts of those by name.
+    """A reader of the rows of arrays, side by side.
 
-    One column alone gives bare rows, and one tree of columns (a dict, tuple, named tuple or
-    dataclass) samples of that tree. Nothing is copied: rows are views of what was given.
+    Samples are tuples if the arrays are positional arguments, and dicts if they are keyword
+    arguments. A single array gives bare rows; a single dict, tuple, named tuple or dataclass of
+    arrays gives samples of the same form. Nothing is copied: rows are views of the arrays.
 
     >>> list(arrays([[1, 2], [3, 4]], ["a", "b"])())
     [(array([1, 2]), np.str_('a')), (array([3, 4]), np.str_('b'))]
@@ -68,22 +69,23 @@ class arrays(Table[Any]):
     (arrays(image=uint8[3, 28, 28], label=int64[3]), [5, 0, 4])
 
     Args:
-        *columns: What `np.asarray` takes (lists, memory maps, jax arrays), or trees of it.
-        **named: The same, by the names of the fields.
+        *columns: Arrays, or anything that `np.asarray` takes (lists, memory maps, jax arrays), or
+            trees of these. All have the same number of rows.
+        **named: The same, as keyword arguments: the names are the keys of the samples.
 
     Raises:
-        TypeError: There are no columns, or some by place and some by name.
-        ValueError: Columns differ in length, or one has no rows to give (a number, say).
+        TypeError: There are no columns, or both positional and keyword ones, or one is a reader.
+        ValueError: The columns differ in length, or one has no rows (it is a number, say).
     """
 
     columns: Any
 
     def __init__(self, /, *columns: Any, **named: Any) -> None:
-        """Refuses what has no rows, or not the same number of them."""
+        """Checks that there are columns, and that all have the same number of rows."""
         if bool(columns) == bool(named):
             seen = "both" if columns else "neither"
             raise TypeError(
-                f"arrays(...) takes columns by place or by name, not {seen}: arrays(image, label) "
+                f"arrays(...) takes positional or named columns, not {seen}: arrays(image, label) "
                 f"gives tuples, arrays(image=image, label=label) gives dicts."
             )
         for column in (*columns, *named.values()):
@@ -99,7 +101,7 @@ class arrays(Table[Any]):
         object.__setattr__(self, "columns", tree)
 
     def __repr__(self) -> str:
-        """The columns as shapes."""
+        """The dtypes and shapes of the columns."""
         tree = map_tree(_Shape, self.columns)
         if isinstance(tree, dict) and all(str(name).isidentifier() for name in tree):
             return f"arrays({', '.join(f'{name}={shape!r}' for name, shape in tree.items())})"
@@ -109,7 +111,7 @@ class arrays(Table[Any]):
 
 
 class _Shape:
-    """Stands for an array when a tree of them is shown."""
+    """Stands for an array in the repr of a tree, and shows its dtype and shape."""
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
         self.text = described(array)
@@ -119,7 +121,7 @@ class _Shape:
 
 
 def _as_columns(tree: Any) -> Any:
-    """The tree with arrays for leaves; a list is a leaf, as everywhere in NumPy."""
+    """The tree with an array for each leaf; a list is one leaf, as in NumPy."""
     if isinstance(tree, Mapping):
         return {name: _as_columns(part) for name, part in tree.items()}
     if isinstance(tree, tuple):
@@ -132,7 +134,7 @@ def _as_columns(tree: Any) -> Any:
 
 
 def mismatch(columns: Any) -> str | None:
-    """Why these arrays cannot stand side by side; None if they can.
+    """Says why arrays cannot be read side by side; None if they can.
 
     >>> mismatch((np.zeros(3), np.zeros((3, 2)))) is None
     True

@@ -1,11 +1,17 @@
-"""Samples that something else finds by their number: data sets, data bases, array files."""
+"""Samples of any object that finds them by index: data sets, databases, array files.
+
+`source` makes such an object a reader. jreader asks it only for the samples of the current batch,
+so a plan over it can be shuffled as a whole, sharded, and resumed at any sample.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -13,18 +19,18 @@ from jreader.errors import MissingSample, missing
 from jreader.readers import Columns, Node, branches, described, joined, length
 from jreader.readers.planes import Array, Gathers
 from jreader.readers.refills import watched
-from jreader.sources.changed_files import check_map
 from jreader.sources.columns import Table
+from jreader.sources.file_checks import check_map
 
 _AT_ONCE = 64  # rows that are asked for at once where samples are wanted one by one
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class source(Table[Any]):
-    """The samples `data[0]`, `data[1]`, ..., each found by its number.
+    """A reader of the samples `data[0]`, `data[1]`, ... of any object that has indices.
 
-    So it is indexed: it can be shuffled as a whole, sharded and resumed anywhere, and nothing is
-    read but what is asked for.
+    The reader is indexed: it can be shuffled as a whole, sharded, and resumed at any sample, and
+    only the samples that a pass needs are read.
 
     >>> list(source(["a", "b", "c"])())
     ['a', 'b', 'c']
@@ -39,22 +45,22 @@ class source(Table[Any]):
     array([0, 1, 4])
 
     Args:
-        data: Anything with `__getitem__` and `__len__` (or a `shape`), a list or another library's
-            data set.
-        batched: Whether `data[rows]`, with an int64 array of numbers, gives those rows at once: an
-            array, or a dict or tuple of arrays or lists with an item for each row (as arrays of
-            h5py and zarr and Hugging Face data sets do). What takes numbers in increasing order
-            only, as h5py does, is asked so.
+        data: Anything with `__getitem__` and `__len__` (or a `shape`): a list, an array, a data set
+            of another library.
+        batched: Whether `data[rows]`, with an int64 array of indices, returns all those rows in
+            one call: an array, or a dict or tuple of arrays or lists with one item per row. Arrays
+            of h5py and zarr, and data sets of Hugging Face, do. If `data` refuses indices that do
+            not increase, as h5py does, it is asked with sorted ones.
 
     Raises:
-        TypeError: `data` lacks one of the two methods.
+        TypeError: `data` has no `__getitem__` or no length, or is a dict or a reader.
     """
 
     data: Any
     batched: bool = False
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be asked by number."""
+        """Checks that `data` has indices and a length."""
         if isinstance(self.data, Node):
             raise TypeError(
                 f"source(data) needs a data set, and {described(self.data)} is a reader already: "
@@ -71,26 +77,25 @@ class source(Table[Any]):
 
     @cached_property
     def columns(self) -> Gathers:
-        """One column, which asks the data."""
+        """A single column, whose rows are fetched from `data`."""
         return _Items(self)
 
     def check_files(self) -> None:
-        """Of an array that is mapped; what others read is theirs."""
+        """Checks the file of a mapped array; other objects check their own files."""
         check_map(self.data)
 
     @property
     def unread(self) -> bool:  # type: ignore[override]  # a flag elsewhere
-        """Never: its length is known without its samples."""
+        """Always False: the length is known without reading any sample."""
         return False
 
 
 class _Items:
-    """The data as a column of the index plane."""
+    """The data as a column that gathers its rows when it is asked."""
 
     def __init__(self, node: source) -> None:
         self.node, self.data, self.batched = node, node.data, node.batched
-        self.watched = False  # whether it was looked at whether samples are one, filled anew
-        self.rising = False  # whether it has to be asked in increasing order, each row once
+        self.rising = False  # whether `data` accepts only increasing indices
 
     def __len__(self) -> int:
         return len(self.data) if hasattr(self.data, "__len__") else int(self.data.shape[0])
@@ -99,17 +104,14 @@ class _Items:
         return described(self.data)
 
     def gather(self, rows: Array) -> Any:
-        """The stacked rows, or a list of samples."""
+        """Returns the rows stacked if `data` is batched, and a list of samples otherwise."""
         if self.batched:
             samples = self._samples(rows)
             return samples.columns if isinstance(samples, Columns) else samples
-        if self.watched or len(rows) < 2:
-            return list(self.each(rows))
-        self.watched = True
-        return list(watched(self.each(rows), len(rows), "a batch of source", self.node.made_at))
+        return held(self, self.each(rows), len(rows), "a batch of source", self.node.made_at)
 
     def each(self, rows: Array) -> Iterator[Any]:
-        """One sample after another."""
+        """Yields the samples of the rows, one after another."""
         if not self.batched:
             for row in rows.tolist():  # not `map`: a StopIteration of the data would end it
                 try:
@@ -132,12 +134,13 @@ class _Items:
         if len(samples) != len(rows):
             raise ValueError(
                 f"source(data, batched=True) asked {described(self.data)} for {len(rows)} rows at "
-                f"once, and got {len(samples)}: data[rows] has to give a row for each "
-                f"number, in that order. Leave batched out where data takes one number only."
+                f"once, and got {len(samples)}: data[rows] has to return one row for each "
+                f"index, in that order. Leave batched out where data takes only one index."
             )
         return samples
 
     def _asked(self, rows: Array) -> Any:
+        """Returns `data[rows]`; from the first refusal of another order on, with rows sorted."""
         if not self.rising:
             try:
                 return self.data[rows]
@@ -153,6 +156,7 @@ class _Items:
         return self._in_order(rows)
 
     def _in_order(self, rows: Array) -> Any:
+        """Asks for each row once, in increasing order, and puts the answer in the order of rows."""
         once, which = np.unique(rows, return_inverse=True)
         given = self.data[once]
         if len(once) == len(rows) and (which[1:] > which[:-1]).all():
@@ -161,10 +165,10 @@ class _Items:
 
 
 def _as_samples(given: Any, data: Any) -> Sequence[Any]:
-    """A batch of what `data[rows]` gave: lists hold an item for each row, and are no branches."""
+    """The answer of `data[rows]` as a sequence of samples; a list in it is a column, not a tree."""
     if isinstance(given, list):
         return given
-    if hasattr(given, "columns"):  # a frame, a table
+    if hasattr(given, "columns"):  # a data frame, a table
         raise TypeError(
             f"source(data, batched=True) got {described(given)} from {described(data)}, whose rows "
             f"are not found by number: have it give arrays, as a data set of Hugging Face does "
@@ -181,7 +185,7 @@ def _as_samples(given: Any, data: Any) -> Sequence[Any]:
 
 
 class _Rows(Sequence[Any]):
-    """A list that is a leaf."""
+    """A list that a tree takes for one leaf, not for a branch."""
 
     def __init__(self, rows: list[Any]) -> None:
         self.rows = rows
@@ -194,7 +198,7 @@ class _Rows(Sequence[Any]):
 
 
 def _each_column(fn: Callable[[Any], Any], tree: Any) -> Any:
-    """`fn` of every column of a tree, of which a list is one."""
+    """Applies `fn` to every column of a tree; a list is one column."""
     if isinstance(tree, Mapping):
         tree = dict(tree)
     parts = None if isinstance(tree, list) else branches(tree)
@@ -207,8 +211,37 @@ def _picked(column: Any, which: Array) -> Any:
     return [column[at] for at in which.tolist()] if isinstance(column, list) else column[which]
 
 
+_SEEN: WeakValueDictionary[int, Any] = WeakValueDictionary()
+
+
+def held(data: Any, samples: Iterator[Any], n: int, by: str, made_at: str = "") -> list[Any]:
+    """Lists n samples of `data`, watching its first batch for one array that is filled anew.
+
+    >>> held("ab", iter("ab"), 2, "a batch")
+    ['a', 'b']
+
+    Args:
+        data: What the samples come from; a list, which cannot fill arrays anew, is not watched.
+        samples: The samples.
+        n: How many there are.
+        by: What holds them, for the warning.
+        made_at: The user's line to warn at; "" for the line that is running.
+    """
+    return list(watched(samples, n, by, made_at) if n > 1 and _is_new(data) else samples)
+
+
+def _is_new(data: Any) -> bool:
+    """Whether this is the first batch of `data`; keyed by identity, as data may not be hashable."""
+    if _SEEN.get(id(data)) is data:
+        return False
+    with suppress(TypeError):  # a list, say, cannot be referred to weakly
+        _SEEN[id(data)] = data
+        return True
+    return False
+
+
 def refuse_absent(data: Any, indices: Sequence[Any], error: Exception) -> None:
-    """Raises what an error of `data` comes of, if that is that a sample is not there.
+    """Raises MissingSample from `error` if one of the indices lies beyond `data`.
 
     >>> refuse_absent("abc", [-3, 2], KeyError()) is None
     True

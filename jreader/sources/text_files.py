@@ -1,8 +1,8 @@
-"""Samples that are lines of text files, plain or gzip.
+"""Readers of the lines of text files, plain or gzip: `text` and `jsonl`.
 
-Lines are split as bytes, and decoded one by one, because only bytes can be counted and found again:
-the position is a byte offset, and reading goes on there without reading what lies before (a gzip
-file has to be unpacked up to there).
+The position of a pass is a byte offset, so a resumed pass seeks there and reads nothing before it
+(a gzip file has to be unpacked up to there). For the offset to be exact, files are split into lines
+as bytes, and each line is decoded by itself.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from typing import Any, TypeVar, cast
 
 from jreader.errors import NotResumable
 from jreader.readers import Pass, Position
-from jreader.sources.array_files import called, check_paths, damaged, reading
-from jreader.sources.changed_files import Filed, changed
+from jreader.sources.file_checks import FilesNode, called, changed, damaged, reading
 
 T = TypeVar("T")
 
@@ -27,29 +26,19 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class _Lines(Filed[T]):
-    """One sample per line; the op says which lines, and what becomes of one."""
-
-    paths: tuple[str, ...]
-
-    def __init__(self, *paths: str | os.PathLike[str]) -> None:
-        """Refuses what is no file."""
-        object.__setattr__(self, "paths", check_paths(f"{type(self).__name__}(*paths)", paths))
-
-    def __repr__(self) -> str:
-        """The paths."""
-        return called(self, *self.paths)
+class _TextFiles(FilesNode[T]):
+    """One sample per line; subclasses define which lines to read, and how to parse one."""
 
     def lines(self, file: Iterator[bytes]) -> Iterator[bytes]:
-        """The lines that are samples."""
+        """The lines of a file that hold samples."""
         return file
 
     def parsed(self, line: bytes) -> T:
-        """The sample of a line."""
+        """Returns the sample of a line."""
         raise NotImplementedError(f"{type(self).__name__} must define parsed(self, line)")
 
     def start(self, at: Position) -> Pass[T]:
-        """The position is (which file, byte offset in it, unpacked)."""
+        """Begins a pass; its position is (index of the file, byte offset in the unpacked file)."""
         self.check_files()
         index, offset = at or (0, 0)
         file: io.BufferedReader | None = None
@@ -85,8 +74,10 @@ class _Lines(Filed[T]):
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class text(_Lines[str]):
-    r"""The lines of text files, one file after another, without their ends (`\n` or `\r\n`).
+class text(_TextFiles[str]):
+    r"""A reader of the lines of text files, one file after another.
+
+    Each sample is a line, as a str without the `\n` or `\r\n` at its end.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -96,19 +87,21 @@ class text(_Lines[str]):
     ['Die Luft ist blau,', '', 'das Tal ist grün']
 
     Args:
-        *paths: At least one file; those that end in `.gz` are unpacked.
-        encoding: Any encoding that writes the end of a line as the one byte `\n`.
+        *paths: At least one file; a file whose name ends in `.gz` is unpacked.
+        encoding: The encoding of the files. Its lines have to end in the single byte `\n`, so
+            UTF-16 and UTF-32 cannot be read.
 
     Raises:
-        FileNotFoundError: A file is not there.
-        ValueError: Lines of `encoding` do not end in the byte `\n` (UTF-16), or it is unknown.
-        DamagedData: When read: a line is not of this encoding, or a gzip file is truncated.
+        FileNotFoundError: A file does not exist.
+        ValueError: `encoding` is unknown, or its lines do not end in the byte `\n`.
+        DamagedData: Raised during a pass, if a line has another encoding, or if a gzip file is
+            truncated.
     """
 
     encoding: str = "utf-8"
 
     def __init__(self, *paths: str | os.PathLike[str], encoding: str = "utf-8") -> None:
-        """Refuses what is no file, and encodings whose lines cannot be told apart as bytes."""
+        """Checks that the paths name files, and that lines of the encoding end in one byte."""
         super().__init__(*paths)
         try:
             newline = b"\n".decode(encoding)
@@ -122,19 +115,21 @@ class text(_Lines[str]):
         object.__setattr__(self, "encoding", encoding)
 
     def parsed(self, line: bytes) -> str:
-        """The text without its end."""
+        """Returns the line as a str, without its end."""
         bare = line[:-2] if line.endswith(b"\r\n") else line.removesuffix(b"\n")
         return bare.decode(self.encoding)
 
     def __repr__(self) -> str:
-        """The paths, and the encoding where it is not the usual one."""
+        """The call that makes this reader; a default encoding is left out."""
         plain = called(self, *self.paths)
         return plain if self.encoding == "utf-8" else f"{plain[:-1]}, encoding={self.encoding!r})"
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class jsonl(_Lines[Any]):
-    r"""The values of files of JSON lines, one file after another; blank lines are left out.
+class jsonl(_TextFiles[Any]):
+    r"""A reader of JSON Lines files, one file after another: each line holds one JSON value.
+
+    Each sample is the value of a line, as `json.loads` returns it; blank lines are skipped.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -144,31 +139,31 @@ class jsonl(_Lines[Any]):
     [{'stars': 5, 'words': ['so', 'good']}, None]
 
     Args:
-        *paths: At least one file, in UTF-8; those that end in `.gz` are unpacked.
+        *paths: At least one file, in UTF-8; a file whose name ends in `.gz` is unpacked.
 
     Raises:
-        FileNotFoundError: A file is not there.
-        DamagedData: When read: a line is not JSON, or a gzip file is truncated.
+        FileNotFoundError: A file does not exist.
+        DamagedData: Raised during a pass, if a line is not JSON, or if a gzip file is truncated.
     """
 
     def lines(self, file: Iterator[bytes]) -> Iterator[bytes]:
-        """Those that hold more than white space."""
+        """The lines that hold more than white space."""
         return filter(bytes.strip, file)
 
     def parsed(self, line: bytes) -> Any:
-        """The value."""
+        """Returns the JSON value of the line."""
         return json.loads(line.removeprefix(_BYTE_ORDER_MARK).decode())
 
 
 def _opened(path: str) -> io.BufferedReader:
     if not path.endswith(".gz"):
         return Path(path).open("rb")
-    # lines are cut in C like this; closing it closes all that lies below
+    # a BufferedReader splits lines in C; closing it closes the gzip file and the file below
     return io.BufferedReader(cast("io.RawIOBase", gzip.open(path)))
 
 
 def _go_to(path: str, file: io.BufferedReader, offset: int) -> None:
-    """Moves to where a line begins; the byte before shows whether one does."""
+    """Seeks to an offset; raises NotResumable unless a line begins there."""
     if not offset:
         return
     file.seek(offset - 1)

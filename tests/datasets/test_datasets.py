@@ -20,7 +20,7 @@ from jreader.datasets import (
     TensorDataset,
     random_split,
 )
-from jreader.datasets.dataset import fetch
+from jreader.datasets.fetching import fetch
 from jreader.errors import FeedMismatch
 
 
@@ -297,7 +297,7 @@ class TestFetching:
             def __getitems__(self, indices):
                 return [0]
 
-        with pytest.raises(FeedMismatch, match="gave 1 samples for 2 indices"):
+        with pytest.raises(FeedMismatch, match="returned 1 samples for 2 indices"):
             fetch(Lossy(5), [1, 2])
 
     def test_an_error_names_the_index(self):

@@ -214,7 +214,7 @@ class TestRefusals:
             (BatchSampler, TypeError, "a data set or a sampler, not neither"),
             (lambda: BatchSampler("ab", range(2)), TypeError, "not both"),
             (lambda: BatchSampler(sampler=range(2), shuffle=True), ValueError, "has an order"),
-            (lambda: BatchSampler(sampler=iter("ab")), TypeError, "read once only"),
+            (lambda: BatchSampler(sampler=iter("ab")), TypeError, "read only once"),
             (lambda: BatchSampler("ab", batch_size=0), ValueError, "at least 1"),
             (lambda: DistributedBatchSampler("ab", 1, 2, 2), ValueError, "from 0 to 1"),
             (lambda: DistributedBatchSampler("ab", 1, seed=None), TypeError, "seed of Distrib"),

@@ -160,7 +160,7 @@ class TestRefusals:
         [
             ({"dataset": 5}, TypeError, "needs a data set.*not the int 5"),
             ({"dataset": {"x": [1]}}, TypeError, "jreader.arrays"),
-            ({"dataset": iter("ab")}, TypeError, "read once only"),
+            ({"dataset": iter("ab")}, TypeError, "read only once"),
             ({"dataset": Bad}, TypeError, r"make one, as in Bad\("),
             ({"dataset": lambda: range(3)}, TypeError, r"Pipeline\(reader\)"),
             ({"dataset": Dataset()}, NotImplementedError, "must define __len__"),
@@ -185,7 +185,7 @@ class TestRefusals:
             ({"batch_sampler": [[0]], "shuffle": True}, ValueError, "not both"),
             ({"batch_sampler": [[0]], "seed": 1}, ValueError, "not both"),
             ({"batch_sampler": iter([[0]])}, TypeError, "every epoch reads it"),
-            ({"batch_sampler": 5}, TypeError, "again and again"),
+            ({"batch_sampler": 5}, TypeError, "that every epoch can read"),
             ({"dataset": BadStream(), "shuffle": True}, ValueError, "shuffle of.*needs indices"),
             ({"dataset": BadStream(), "batch_sampler": [[0]]}, ValueError, "needs indices"),
             ({"prefetch": 2}, TypeError, "unexpected keyword"),

@@ -24,7 +24,7 @@ from jreader.datasets import (
     TensorDataset,
     WeightedRandomSampler,
 )
-from jreader.datasets.dataset import fetch
+from jreader.datasets.fetching import fetch
 from jreader.readers import start
 
 WORKERS = pytest.mark.parametrize("workers", [0, 2])

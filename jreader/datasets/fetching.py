@@ -1,0 +1,172 @@
+"""Fetches samples from a data set: many in one call where it can, one after another otherwise.
+
+`fetch` uses the fastest way that a data set offers: rows of arrays, `__getitems__(indices)`, or
+`__getitem__(index)` for each index. The functions here take the data sets of any library.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from jreader.errors import FeedMismatch, noted
+from jreader.readers import Columns, Node, described, map_tree
+from jreader.readers.overrides import stands_for
+from jreader.sources import Table, source
+from jreader.sources.random_access import held, refuse_absent
+
+
+def fetch(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
+    """Returns the samples at several indices, in one call where the data set can.
+
+    >>> fetch("abcdef", [5, 0])
+    ['f', 'a']
+    >>> fetch(np.arange(6) * 10, [5, 0]).columns
+    array([50,  0])
+
+    Raises:
+        FeedMismatch: `__getitems__` returned another number of samples than it was asked for.
+        MissingSample: An index lies beyond the data set.
+    """
+    try:
+        return _fetched(dataset, indices)
+    except Exception as error:
+        refuse_absent(dataset, indices, error)
+        raise
+
+
+def _fetched(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
+    if _is_rows(dataset):
+        rows = np.asarray(indices, np.intp)
+        if isinstance(dataset, source):  # only its plane knows whether it gives stacked rows
+            return dataset.plane().take(np.where(rows < 0, rows + len(dataset), rows))
+        columns = dataset if isinstance(dataset, np.ndarray) else dataset.columns
+        return Columns(map_tree(lambda column: column[rows], columns))
+    if stands_for(type(dataset), "__getitems__", "__getitem__"):
+        samples: Sequence[Any] = dataset.__getitems__(indices)
+        if len(samples) != len(indices):
+            raise FeedMismatch(
+                f"{type(dataset).__name__}.__getitems__ returned {len(samples)} samples for "
+                f"{len(indices)} indices: return one for each index, in their order."
+            )
+        return samples
+    each = (fetch_one(dataset, index) for index in indices)
+    return held(dataset, each, len(indices), f"a batch of {type(dataset).__name__}")
+
+
+def gathers(dataset: object) -> bool:
+    """Whether `fetch` gets all samples of a batch in one call.
+
+    >>> gathers(np.arange(3)), gathers([1, 2, 3])
+    (True, False)
+    """
+    return _is_rows(dataset) or stands_for(type(dataset), "__getitems__", "__getitem__")
+
+
+def _is_rows(dataset: object) -> bool:
+    """Whether samples are rows of columns, and no subclass has overridden how they are read."""
+    if isinstance(dataset, np.ndarray):
+        return type(dataset).__getitem__ in (np.ndarray.__getitem__, np.memmap.__getitem__)
+    return isinstance(dataset, Table) and stands_for(
+        type(dataset), "plane", "start", "__call__", "__iter__", "__getitem__"
+    )
+
+
+def fetch_one(dataset: Any, index: Any) -> Any:
+    """Returns the sample at one index; an error gets a note that names data set and index."""
+    try:
+        return dataset[index]
+    except Exception as error:
+        noted(error, f"raised by {type(dataset).__name__}[{described(index)}]")
+        refuse_absent(dataset, [index], error)
+        raise
+
+
+def is_stream(dataset: object) -> bool:
+    """Whether a data set is read from its beginning, not by index.
+
+    Streams of other libraries are known by the name of a class that they extend: they inherit a
+    `__getitem__`, and importing the library only to ask for the class would be slow.
+
+    >>> from jreader import IterableDataset
+    >>> is_stream(IterableDataset()), is_stream([1, 2])
+    (True, False)
+    """
+    if any(kind.__name__ == "IterableDataset" for kind in type(dataset).__mro__):
+        return True
+    return hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__")
+
+
+def check_dataset(call: str, dataset: object) -> None:
+    """Raises TypeError if an object is neither a data set by index nor a stream.
+
+    >>> check_dataset("DataLoader(dataset)", 5)
+    Traceback (most recent call last):
+    TypeError: DataLoader(dataset) needs a data set, that is, an object with __getitem__ and \
+__len__, or one with __iter__ that begins a pass, not the int 5.
+    """
+    kind = type(dataset).__name__
+    stream = is_stream(dataset) and not isinstance(dataset, Node)
+    if isinstance(dataset, Table) or (stream and not hasattr(dataset, "__next__")):
+        return
+    needed = (
+        f"{call} needs a data set, that is, an object with __getitem__ and __len__, or one with "
+        f"__iter__ that begins a pass, not the {kind} {described(dataset)}"
+    )
+    if isinstance(dataset, type):
+        raise TypeError(f"{needed}: make one, as in {dataset.__name__}(...).")
+    if isinstance(dataset, Node) or (callable(dataset) and not hasattr(dataset, "__getitem__")):
+        raise TypeError(f"{needed}. For a reader use Pipeline(reader).batch(batch_size).load().")
+    if hasattr(dataset, "__next__"):
+        raise TypeError(f"{needed}: it can be read only once. Give list({kind}), or a Dataset.")
+    if isinstance(dataset, dict):
+        raise TypeError(f"{needed}: for columns by name, give jreader.arrays(**columns).")
+    if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+        raise TypeError(f"{needed}.")
+
+
+def with_indices(call: str, datasets: Iterable[Any]) -> tuple[Any, ...]:
+    """Returns the data sets as a tuple, if there are any and all of them have indices.
+
+    >>> with_indices("ConcatDataset(datasets)", ["abc", [1, 2]])
+    ('abc', [1, 2])
+
+    Raises:
+        TypeError: One of them is no data set, or is a stream.
+        ValueError: There are none.
+    """
+    given = tuple(datasets)
+    if not given:
+        raise ValueError(f"{call} needs at least one data set.")
+    for dataset in given:
+        check_dataset(call, dataset)
+        if is_stream(dataset):
+            raise TypeError(
+                f"{call} needs data sets with indices, and {described(dataset)} has none: give "
+                f"list(dataset), or use ChainDataset."
+            )
+    return given
+
+
+def index_within(index: SupportsIndex, n: int, dataset: object) -> int:
+    """Returns an index into n samples as an int from 0 to n - 1; negative ones count from the end.
+
+    >>> index_within(-1, 3, "abc")
+    2
+
+    Raises:
+        TypeError: It is a slice, or no int.
+        IndexError: It lies beyond the data set.
+    """
+    if isinstance(index, slice):
+        raise TypeError(
+            f"{described(dataset)} takes an index, not a slice: a part of it is "
+            f"Subset(dataset, {range(n)[index]})."
+        )
+    number = operator.index(index)
+    if not -n <= number < n:
+        raise IndexError(f"index {number} is beyond {described(dataset)}, which has {n} samples.")
+    return number % n

@@ -1,0 +1,155 @@
+"""Parts of a data set: `Subset` and `random_split`."""
+
+from __future__ import annotations
+
+import math
+import operator
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, SupportsIndex, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jreader import orders
+from jreader.datasets.dataset import Dataset
+from jreader.datasets.fetching import fetch, index_within, with_indices
+from jreader.errors import warn
+from jreader.orders import as_seed
+from jreader.readers import described
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class Subset(Dataset[T]):
+    """A data set of the samples of another one at some indices, in the order of the indices.
+
+    An index may occur more than once.
+
+    >>> list(Subset("abcdef", [4, 0, 0]))
+    ['e', 'a', 'a']
+
+    Args:
+        dataset: A data set with `__getitem__` and `__len__`.
+        indices: Ints, a list or an array of them; negative ones count from the end.
+
+    Raises:
+        TypeError: The indices are no ints, or `dataset` is no data set or a stream.
+        IndexError: An index lies beyond the data set.
+    """
+
+    dataset: Any
+    indices: NDArray[np.intp]
+
+    def __init__(self, dataset: Any, indices: Sequence[int] | NDArray[np.integer[Any]]) -> None:
+        """Checks that the data set has a sample at every index."""
+        (given,) = with_indices("Subset(dataset, indices)", [dataset])
+        chosen = int_array("Subset(dataset, indices)", indices)
+        for index in chosen[(chosen < -len(given)) | (chosen >= len(given))]:
+            raise IndexError(
+                f"Subset(dataset, indices) has the index {index}, and {described(given)} has "
+                f"{len(given)} samples."
+            )
+        object.__setattr__(self, "dataset", given)
+        object.__setattr__(self, "indices", chosen % max(len(given), 1))
+
+    def __getitem__(self, index: SupportsIndex) -> T:
+        """The sample of the data set at `self.indices[index]`."""
+        (sample,) = Subset.__getitems__(self, [index])
+        return sample
+
+    def __getitems__(self, indices: Sequence[SupportsIndex]) -> Sequence[T]:
+        """The samples at several indices, in one call."""
+        asked = [index_within(index, len(self), self) for index in indices]
+        samples: Sequence[T] = fetch(self.dataset, self.indices[asked].tolist())
+        return samples
+
+    def __len__(self) -> int:
+        """The number of indices."""
+        return len(self.indices)
+
+    def __repr__(self) -> str:
+        """The data set, and dtype and number of the indices."""
+        return f"Subset({described(self.dataset)}, {described(self.indices)})"
+
+
+def random_split(dataset: Any, lengths: Sequence[float], seed: Any = None) -> list[Subset[Any]]:
+    """Splits a data set at random into parts that share no sample.
+
+    >>> train, test = random_split("abcdefghij", [7, 3], seed=0)
+    >>> len(train), sorted([*train, *test]) == list("abcdefghij")
+    (7, True)
+    >>> [len(part) for part in random_split("abcdefghij", [0.55, 0.45], seed=0)]
+    [6, 4]
+
+    Args:
+        dataset: A data set with `__getitem__` and `__len__`.
+        lengths: The number of samples of each part, as ints; or its fraction of the samples, as
+            floats. Samples that are left over by rounding go to the first parts, one to each.
+        seed: An int or a jax key: the same seed gives the same parts. None splits anew each time.
+
+    Returns:
+        A `Subset` for each length.
+
+    Raises:
+        TypeError: A length is no number.
+        ValueError: The lengths do not sum to the number of samples, or the fractions to 1.
+    """
+    (given,) = with_indices("random_split(dataset, lengths)", [dataset])
+    call = "random_split(dataset, lengths, seed)"
+    drawn = secrets.randbits(52) if seed is None else as_seed(seed, call)
+    n = len(given)
+    order = orders.permutation(np.arange(n), n, orders.key(drawn, 0, 1, 0))
+    ends = list(accumulate(_counts(lengths, n)))
+    return [Subset(given, part) for part in np.split(order, ends[:-1])] if ends else []
+
+
+def _counts(lengths: Sequence[float], n: int) -> list[int]:
+    """The number of samples of each part, out of n."""
+    if all(
+        isinstance(each, SupportsIndex) and not isinstance(each, (bool, np.bool_))
+        for each in lengths
+    ):
+        counts = [operator.index(each) for each in lengths]  # type: ignore[arg-type]  # just seen
+        if sum(counts) != n or min(counts, default=0) < 0:
+            raise ValueError(
+                f"random_split(dataset, lengths) needs lengths >= 0 that sum to the {n} samples of "
+                f"the data set, not {list(lengths)}, which sum to {sum(counts)}; fractions are "
+                f"floats that sum to 1.0."
+            )
+        return counts
+    if not all(isinstance(each, (float, int, np.number)) for each in lengths):
+        raise TypeError(f"random_split(dataset, lengths) needs numbers, not {list(lengths)}.")
+    if not math.isclose(sum(lengths), 1) or not all(0 <= each <= 1 for each in lengths):
+        raise ValueError(
+            f"random_split(dataset, lengths) needs fractions from 0 to 1 that sum to 1, not "
+            f"{list(lengths)}, which sum to {sum(lengths)}."
+        )
+    counts = [math.floor(n * each) for each in lengths]
+    for part in range(n - sum(counts)):
+        counts[part % len(counts)] += 1
+    for part, count in enumerate(counts):
+        if not count:
+            warn(
+                f"part {part} of random_split has no samples: its fraction of {n} samples is less "
+                f"than one. Give a larger fraction, or numbers of samples."
+            )
+    return counts
+
+
+def int_array(call: str, indices: Any) -> NDArray[np.intp]:
+    """Returns a copy of a list of ints as an array.
+
+    >>> int_array("Subset(dataset, indices)", range(3))
+    array([0, 1, 2])
+
+    Raises:
+        TypeError: They are no ints, or no list of them.
+    """
+    array = np.array(indices if hasattr(indices, "__len__") else list(indices))
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise TypeError(f"{call} needs a list of whole numbers, not {described(indices)}.")
+    return array.astype(np.intp)

@@ -1,0 +1,160 @@
+"""What all readers of files share: paths that exist, files that have not changed, clear errors.
+
+A mapped file that is cut while it is read ends the program with a bus error, which no `except`
+sees. So files are checked when a pass begins, before anything is read from them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import mmap
+import os
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from jreader.errors import DamagedData
+from jreader.readers import Node
+
+T = TypeVar("T")
+
+
+class FileNode(Node[T]):
+    """A reader of the files that its field `path` or `paths` names."""
+
+    read_whole: ClassVar[bool] = False
+    """Whether the samples are in memory after the first read, so that the files may be deleted."""
+
+    @property
+    def _named(self) -> tuple[str, ...]:
+        return getattr(self, "paths", None) or (self.path,)  # type: ignore[attr-defined]  # as said
+
+    @cached_property
+    def _first_seen(self) -> list[os.stat_result | None]:
+        return list(map(_state, self._named))
+
+    def check_files(self) -> None:
+        """Raises DamagedData if a file has another size, was replaced, or is gone.
+
+        Bytes that are overwritten in place, in a file of the same size, are not noticed here: a
+        mapped file shows them.
+        """
+        for path, first in zip(self._named, self._first_seen, strict=True):
+            now = _state(path)
+            if first is None or now is None:
+                if not self.read_whole:
+                    raise changed(path, "cannot be found any more")
+            elif now.st_size != first.st_size:
+                raise changed(path, f"had {first.st_size:,} bytes, and has {now.st_size:,} now")
+            elif now.st_ino != first.st_ino and now.st_mtime_ns != first.st_mtime_ns:
+                raise changed(path, "was replaced by another file")
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class FilesNode(FileNode[T]):
+    """A reader of one or more files, which are its positional arguments."""
+
+    paths: tuple[str, ...]
+
+    def __init__(self, *paths: str | os.PathLike[str]) -> None:
+        """Checks that every path names a file."""
+        object.__setattr__(self, "paths", check_paths(f"{type(self).__name__}(*paths)", paths))
+
+    def __repr__(self) -> str:
+        """The call that makes this reader."""
+        return called(self, *self.paths)
+
+
+def _state(path: str) -> os.stat_result | None:
+    try:
+        return Path(path).stat()
+    except OSError:
+        return None
+
+
+def called(node: Node[Any], *arguments: object) -> str:
+    """The call that makes a node with these arguments, as a user would type it."""
+    return f"{type(node).__name__}({', '.join(map(repr, arguments))})"
+
+
+def check_paths(call: str, paths: tuple[Any, ...]) -> tuple[str, ...]:
+    """Returns the paths as strings, if each names a file.
+
+    >>> check_paths("text(*paths)", ())
+    Traceback (most recent call last):
+    TypeError: text(*paths) needs at least one path.
+
+    Raises:
+        TypeError: There is no path, or one is neither a str nor a path.
+        FileNotFoundError: A path names no file.
+    """
+    if not paths:
+        raise TypeError(f"{call} needs at least one path.")
+    names = []
+    for path in paths:
+        name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+        if not isinstance(name, str):
+            hint = ": unpack it, as in *paths" if isinstance(path, (list, tuple)) else ""
+            raise TypeError(f"{call} needs a str or a path, not {path!r}{hint}.")
+        if not Path(name).is_file():
+            why = "is not a file" if Path(name).exists() else "does not exist"
+            raise FileNotFoundError(
+                f"{call} cannot read {name!r}, which {why}. Check the spelling, and the folder "
+                f"that the program runs in, {Path.cwd()}."
+            )
+        names.append(name)
+    return tuple(names)
+
+
+@contextmanager
+def reading(path: str, expected: str) -> Iterator[None]:
+    """Turns the errors that bytes of another format cause into DamagedData."""
+    try:
+        yield
+    except (
+        *(ValueError, TypeError, EOFError, OverflowError, RecursionError, SyntaxError),
+        *(gzip.BadGzipFile, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
+    ) as error:
+        raise damaged(path, expected, str(error)) from error
+
+
+def damaged(path: str, expected: str, seen: str) -> DamagedData:
+    """The error for a file that is not of the expected format."""
+    return DamagedData(
+        f"{path} is truncated, or not {expected}: {seen.rstrip('.')}. Fetch it again, or check "
+        f"that it is the file you meant."
+    )
+
+
+def changed(path: str, how: str) -> DamagedData:
+    """The error for a file that has changed since its reader first read it."""
+    return DamagedData(
+        f"{path} {how}, since this reader read it first: to go on would mix two data sets, or read "
+        f"beyond the end of a mapped file, which ends a program. Leave the files of a run as they "
+        f"are, and write new files beside them; a new reader reads this file as it is now."
+    )
+
+
+def check_map(column: Any) -> None:
+    """Raises DamagedData if an array is mapped from a file that is now shorter than the map.
+
+    Reading beyond the end of the file would be a bus error, not an exception.
+    """
+    first, name = 0, "the file of a mapped array"
+    while isinstance(column, np.ndarray):
+        if isinstance(column, np.memmap) and isinstance(column.base, mmap.mmap):
+            first, name = column.offset, str(column.filename or name)
+        column = column.base
+    held = getattr(column, "obj", column)  # of a memoryview
+    if isinstance(held, mmap.mmap):
+        needed = first - first % mmap.ALLOCATIONGRANULARITY + len(held)
+        if held.size() < needed:
+            raise changed(name, f"was mapped up to byte {needed:,}, and has {held.size():,} now")
