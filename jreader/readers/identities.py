@@ -56,6 +56,7 @@ _NAMED = {  # modules that have another name since cursors of this format were f
     "jreader.datasets.batch_samplers": "jreader.datasets.batchsamplers",
     "jreader.datasets.combinators": "jreader.datasets.combined",
     "jreader.datasets.dataset": "jreader.datasets.mapped",
+    "jreader.datasets.subsets": "jreader.datasets.combined",
     "jreader.loaders.as_function": "jreader.loaders.functions",
     "jreader.loaders.paddle": "jreader.loaders.pyreaders",
     "jreader.loaders.train": "jreader.loaders.training",
