@@ -41,7 +41,7 @@ from jreader.readers.plan_tables import Line
 from jreader.readers.seeds import waits
 from jreader.readers.starting import in_batches, native
 from jreader.transforms import cache, firstn, map_readers, shard, shuffle, skip
-from jreader.transforms.keys import keyed
+from jreader.transforms.sample_rng import keyed
 from jreader.workers import buffered, map_samples, xmap_readers
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from jreader.readers.identities import globals_read
+from jreader.readers.bytecode import globals_read
 from jreader.readers.messages import described
 
 _MOST = 10_000  # objects that are looked into for a name

@@ -8,7 +8,7 @@ from typing import Any
 from jreader.errors import NotResumable, warn
 from jreader.orders import STREAM_VERSION
 from jreader.readers import Cursor, Plan, Position
-from jreader.readers.identities import text_hash
+from jreader.readers.hashing import text_hash
 from jreader.readers.messages import Refusal
 
 FORMAT = 2

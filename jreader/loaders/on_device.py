@@ -24,7 +24,7 @@ from jreader import errors, orders
 from jreader.devices import Placement, guarded, placeable
 from jreader.orders import as_seed
 from jreader.readers import described, itself, leaves
-from jreader.readers.identities import hashed
+from jreader.readers.hashing import hashed
 
 Randomness: TypeAlias = Literal["batch", "sample"] | None
 

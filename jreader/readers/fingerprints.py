@@ -16,7 +16,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from jreader.readers.identities import hashed, identity, sampled, text_hash
+from jreader.readers.hashing import files_hash, hashed, identity, text_hash
 from jreader.readers.nodes import Node, Reader, arguments, inputs, length, own_pass
 from jreader.readers.passes import Position
 from jreader.readers.planes import ENDLESS, indexed
@@ -148,7 +148,7 @@ def _line(node: Node[Any], first: tuple[str, ...]) -> str:
         if name in ("path", "paths"):
             parts.append(f"{name}={_files(value)}")
             if not _holds_rows(node):  # lines are found by their bytes
-                parts.append(f"of {sampled(_several(value))}")
+                parts.append(f"of {files_hash(_several(value))}")
         elif not _is_function(value):
             parts.append(f"{name}={written(value)}")
     if getattr(node, "epoch", 0):  # at_epoch was written into the plan
@@ -203,7 +203,7 @@ def _data(reader: Reader[Any]) -> Iterator[str]:
     for name, value in _arguments(reader):
         kind = type(reader).__name__
         if rows and name in ("path", "paths"):
-            yield f"{kind} of {sampled(_several(value))}"
+            yield f"{kind} of {files_hash(_several(value))}"
         elif rows and not _is_shown(value):
             yield f"{kind} of {identity(value)}"
         else:

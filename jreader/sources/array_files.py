@@ -20,7 +20,7 @@ import numpy as np
 
 from jreader.errors import DamagedData
 from jreader.readers import leaves
-from jreader.readers.identities import is_mapped
+from jreader.readers.excerpts import is_mapped
 from jreader.sources.columns import Table, mismatch
 from jreader.sources.file_checks import (
     FileNode,

@@ -28,7 +28,7 @@ from jreader.readers import (
     start,
 )
 from jreader.readers.seeds import seeded_below
-from jreader.transforms.keys import Keyed, generator, keyed
+from jreader.transforms.sample_rng import Keyed, generator, keyed
 from jreader.workers.executor_map import submitted
 from jreader.workers.map_tasks import Failure, OnceSent, Shown, Task
 from jreader.workers.processes.executors import Processes

@@ -32,7 +32,7 @@ from jreader.readers import (
 )
 from jreader.readers.nodes import children
 from jreader.readers.trees import zipped
-from jreader.transforms.keys import Keyed
+from jreader.transforms.sample_rng import Keyed
 from jreader.workers.map_tasks import Failure
 
 T = TypeVar("T")

@@ -45,7 +45,7 @@ from jreader.datasets import (
     WeightedRandomSampler,
 )
 from jreader.readers import Node, fingerprint
-from jreader.readers.identities import identity
+from jreader.readers.hashing import identity
 
 COUNT = 48
 PLACES = jax.devices()

@@ -54,7 +54,7 @@ from jreader.datasets import (
     WeightedRandomSampler,
     random_split,
 )
-from jreader.readers.identities import _module
+from jreader.readers.hashing import _module
 
 DEVICES = jax.devices()
 EPOCH = 1

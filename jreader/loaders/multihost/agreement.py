@@ -30,7 +30,7 @@ from jreader.errors import ReaderError, ShortEpoch
 from jreader.loaders.cursors import difference
 from jreader.loaders.multihost.board import CLOSED, ENDED, Board, Told, begun, home
 from jreader.readers import Cursor, Pass
-from jreader.readers.identities import text_hash
+from jreader.readers.hashing import text_hash
 from jreader.workers.threads import stop_at_exit
 
 T = TypeVar("T")

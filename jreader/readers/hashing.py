@@ -11,18 +11,15 @@ the order of a set.
 from __future__ import annotations
 
 import array
-import dis
 import functools
 import json
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 from enum import Enum
 from hashlib import blake2b
-from itertools import pairwise
-from pathlib import Path
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -35,12 +32,11 @@ from typing import Any
 
 import numpy as np
 
+from jreader.readers.bytecode import attributes_read, globals_read, instructions, names_in
+from jreader.readers.excerpts import SAMPLED, some_bytes, some_rows, some_text, spread
+
 _MOST = 2000  # values of one hash
 _DEEP = 64  # values inside one another: Python's own limit depends on who asks
-_SAMPLED = 256  # rows of an array, items of a container, elements of a row
-_MAPPED = 8  # rows of a mapped file, each a page or two of it
-_LITTLE = 1 << 14  # bytes of a mapped file that is looked at like memory
-_PLACES, _BYTES = 8, 512  # of a file
 _LONG = 1 << 16  # characters of a text that is looked at whole
 _SIMPLE = 100_000  # items of a set
 _LARGEST = 1 << 20  # bytes of an array that is elsewhere, on a device
@@ -49,8 +45,6 @@ _SCALARS = (type(None), bool, int, float, complex, str, bytes, type(...))
 _LIBRARIES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}", "<frozen")
 _STANDARD = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120  # a prefix of texts
 _OPTIONS = ("argparse.Namespace", "types.SimpleNamespace")
-_GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME")
-_CELL = ("LOAD_DEREF", "LOAD_CLASSDEREF")
 _NAMED = {  # modules that have another name since cursors of this format were first written
     "jreader._worker.stacking": "jreader._worker.rooms",
     "jreader.datasets.batch_samplers": "jreader.datasets.batchsamplers",
@@ -60,9 +54,11 @@ _NAMED = {  # modules that have another name since cursors of this format were f
     "jreader.loaders.as_function": "jreader.loaders.functions",
     "jreader.loaders.paddle": "jreader.loaders.pyreaders",
     "jreader.loaders.train": "jreader.loaders.training",
+    "jreader.readers.starting": "jreader.readers.nodes",
     "jreader.sources.array_files": "jreader.sources.files",
     "jreader.sources.random_access": "jreader.sources.items",
     "jreader.sources.text_files": "jreader.sources.lines",
+    "jreader.transforms.sample_rng": "jreader.transforms.keys",
     "jreader.workers.parallel_map": "jreader.workers.maps",
     "jreader.workers.processes.reader_processes": "jreader.workers.processes.reading",
 }
@@ -90,24 +86,9 @@ def identity(value: Any) -> str:
     return text_hash(_Walk().of(value))
 
 
-def sampled(paths: Sequence[str]) -> str:
-    """A hash of some bytes of files: a copy has the same, wherever it lies.
-
-    Several files share the places that are looked at: at least one in each, but for thousands.
-    """
-    some = [paths[place] for place in _some(len(paths), _PLACES * _PLACES)]
-    places = max(_PLACES * _PLACES // max(len(some), _PLACES), 1)
-    return text_hash([_bytes(path, places) for path in some])
-
-
-def _bytes(path: str, places: int) -> str:
-    try:
-        with Path(path).open("rb", buffering=0) as file:
-            ends = max(os.fstat(file.fileno()).st_size - _BYTES, 0)
-            starts = [ends * place // max(places - 1, 1) for place in range(places)]
-            return b"".join(file.read(_BYTES) for start in starts if file.seek(start) >= 0).hex()
-    except OSError:  # the pass that reads it will say so
-        return ""
+def files_hash(paths: Sequence[str]) -> str:
+    """A hash of some bytes of files: a copy has the same, wherever it lies."""
+    return text_hash(some_bytes(paths))
 
 
 class _Walk:
@@ -171,13 +152,13 @@ class _Walk:
 
     def _several(self, parts: Sequence[Any]) -> Iterator[Any]:
         yield len(parts)
-        yield [self.of(parts[place]) for place in _some(len(parts), _SAMPLED)]
+        yield [self.of(parts[index]) for index in spread(len(parts), SAMPLED)]
 
     def _mapping(self, mapping: Any) -> Iterator[Any]:
         """Only what is looked at is asked for: it may lie in files."""
         keys = list(mapping)
         yield len(keys)
-        some = [keys[place] for place in _some(len(keys), _SAMPLED)]
+        some = [keys[index] for index in spread(len(keys), SAMPLED)]
         known = isinstance(mapping, dict)  # to ask a user's own cache would change it
         find = functools.partial(dict.__getitem__, mapping) if known else mapping.__getitem__
         yield [[self.of(key), self.of(find(key))] for key in some]
@@ -187,7 +168,7 @@ class _Walk:
         yield len(parts)
         if len(parts) <= _SIMPLE and all(type(part) in _SCALARS for part in parts):
             yield text_hash(sorted(map(repr, parts)))
-        elif len(parts) <= _SAMPLED:
+        elif len(parts) <= SAMPLED:
             # each by itself, since their order is nobody's; they share what is left to look at
             left = (self.left - len(self.seen)) // len(parts)
             walks = [_Walk(left, self.depth) for _ in parts]
@@ -200,7 +181,7 @@ class _Walk:
         if not isinstance(array, np.ndarray) and array.nbytes > _LARGEST:
             return
         host = np.asarray(array)
-        some = _rows(host[None] if not host.ndim else host)
+        some = some_rows(host[None] if not host.ndim else host)
         if some.dtype.hasobject or some.dtype.kind == "T":
             yield self.of(some.ravel().tolist())
         elif some.dtype.names:  # what lies between fields is nobody's
@@ -214,7 +195,7 @@ class _Walk:
         if _of_library(code.co_filename) or function.__module__.startswith("jreader."):
             yield self.of(inner) if callable(inner) else self._closed_over(function)
             return
-        yield list(_code(code))
+        yield list(instructions(code))
         yield self._closed_over(function)
         known = function.__globals__
         for name in globals_read(code):
@@ -242,7 +223,7 @@ class _Walk:
     def _attributes(self, module: Any, code: CodeType) -> Iterator[Any]:
         """What a function takes from a module of the user's."""
         if isinstance(module, ModuleType) and not _of_library(getattr(module, "__file__", None)):
-            names = sorted(_names(code) & set(vars(module)))
+            names = sorted(names_in(code) & set(vars(module)))
             yield [[name, self.of(vars(module)[name])] for name in names]
 
     def _class(self, kind: type) -> Iterator[Any]:
@@ -274,10 +255,9 @@ class _Walk:
 
 def _scalar(value: Any) -> Any:
     if isinstance(value, (str, bytes)) and len(value) > _LONG:
-        starts = _some(len(value) - _BYTES + 1, _PLACES * _PLACES)
-        value = len(value), [value[start : start + _BYTES] for start in starts]
+        value = len(value), some_text(value)
     written = repr(value)
-    return written if len(written) <= _SAMPLED else blake2b(written.encode()).hexdigest()
+    return written if len(written) <= SAMPLED else blake2b(written.encode()).hexdigest()
 
 
 def _name(kind: type) -> str:
@@ -287,37 +267,6 @@ def _name(kind: type) -> str:
 def _module(named: type | FunctionType) -> str:
     """Where a class or function lies, as cursors know it."""
     return _NAMED.get(named.__module__, named.__module__)
-
-
-def _some(many: int, most: int) -> Iterable[int]:
-    """Places among many: the first and the last one, and what lies between them evenly."""
-    if many <= most:
-        return range(many)
-    return (place * (many - 1) // (most - 1) for place in range(most))
-
-
-def _rows(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Some rows, and of each the middle: so many elements that lie together."""
-    mapped = array.nbytes > _LITTLE and is_mapped(array)
-    left = _SAMPLED
-    middle: list[Any] = []
-    for size in reversed(array.shape[1:]):
-        kept = min(size, max(left, 1))
-        middle.insert(0, slice((size - kept) // 2, (size - kept) // 2 + kept))
-        left //= max(kept, 1)
-    rows = np.fromiter(_some(len(array), _MAPPED if mapped else _SAMPLED), np.intp)
-    return np.asarray(array[(slice(None), *middle)][rows])
-
-
-def is_mapped(array: Any) -> bool:
-    """Whether an array lies in a file.
-
-    >>> is_mapped(np.arange(3)[1:])
-    False
-    """
-    while isinstance(array, np.ndarray) and not isinstance(array, np.memmap):
-        array = array.base
-    return isinstance(array, np.memmap)
 
 
 def _bound(cell: Any) -> bool:
@@ -358,57 +307,6 @@ def _state(value: Any) -> dict[str, Any]:
         if name not in _UNKEPT and hasattr(value, name)
     }
     return {**slots, **getattr(value, "__dict__", {})}
-
-
-@functools.lru_cache(1024)
-def globals_read(code: CodeType) -> tuple[str, ...]:
-    """The globals that a function reads, those that are inside it included."""
-    names = {step.argval for step in dis.get_instructions(code) if step.opname in _GLOBAL}
-    inner = (part for part in code.co_consts if isinstance(part, CodeType))
-    return tuple(sorted(names.union(*map(globals_read, inner))))
-
-
-@functools.lru_cache(1024)
-def attributes_read(code: CodeType, name: str) -> frozenset[str] | None:
-    """The attributes that a function reads of a variable; None if it hands on all of it.
-
-    >>> sorted(attributes_read((lambda: args.scale * args.size).__code__, "args"))
-    ['scale', 'size']
-    >>> attributes_read((lambda: print(args)).__code__, "args")
-    """
-    steps = [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
-    found: set[str] = set()
-    for step, behind in pairwise(steps):
-        if step.opname in (*_GLOBAL, *_CELL) and step.argval == name:
-            if behind.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
-                return None
-            found.add(behind.argval)
-    for part in code.co_consts:
-        if isinstance(part, CodeType):
-            inner = attributes_read(part, name)
-            if inner is None:
-                return None
-            found |= inner
-    return frozenset(found)
-
-
-def _names(code: CodeType) -> set[str]:
-    inner = (part for part in code.co_consts if isinstance(part, CodeType))
-    return set(code.co_names).union(*map(_names, inner))
-
-
-def _code(code: CodeType) -> Iterator[Any]:
-    """The instructions and names of a function, those inside it included."""
-    yield code.co_code.hex()
-    yield list(code.co_names)
-    yield list(code.co_varnames)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _code(constant)
-        elif isinstance(constant, frozenset):
-            yield sorted(map(repr, constant))  # the order of a set is that of its process
-        else:
-            yield repr(constant)
 
 
 def hashed(function: Callable[..., Any]) -> str:

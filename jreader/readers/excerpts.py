@@ -1,0 +1,78 @@
+"""Which parts of a long value a hash looks at, so that it costs the same for any length."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SAMPLED = 256
+"""Rows of an array, items of a container, elements of a row."""
+
+_MAPPED = 8  # rows of a mapped file, each a page or two of it
+_LITTLE = 1 << 14  # bytes of a mapped file that is looked at like memory
+_PIECES, _PIECE = 64, 512  # of texts and files together, and the characters or bytes of one
+_OF_A_FILE = 8  # as if there were so many files at least
+
+
+def spread(many: int, most: int) -> Iterable[int]:
+    """Indices among many: the first and the last one, and what lies between them evenly.
+
+    >>> list(spread(3, 5)), list(spread(100, 4))
+    ([0, 1, 2], [0, 33, 66, 99])
+    """
+    if many <= most:
+        return range(many)
+    return (index * (many - 1) // (most - 1) for index in range(most))
+
+
+def some_rows(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Some rows, and of each the middle: so many elements that lie together."""
+    mapped = array.nbytes > _LITTLE and is_mapped(array)
+    left = SAMPLED
+    middle: list[Any] = []
+    for size in reversed(array.shape[1:]):
+        kept = min(size, max(left, 1))
+        middle.insert(0, slice((size - kept) // 2, (size - kept) // 2 + kept))
+        left //= max(kept, 1)
+    rows = np.fromiter(spread(len(array), _MAPPED if mapped else SAMPLED), np.intp)
+    return np.asarray(array[(slice(None), *middle)][rows])
+
+
+def is_mapped(array: Any) -> bool:
+    """Whether an array lies in a file.
+
+    >>> is_mapped(np.arange(3)[1:])
+    False
+    """
+    while isinstance(array, np.ndarray) and not isinstance(array, np.memmap):
+        array = array.base
+    return isinstance(array, np.memmap)
+
+
+def some_text(text: Any) -> list[Any]:
+    """Pieces of a long text or of bytes."""
+    starts = spread(len(text) - _PIECE + 1, _PIECES)
+    return [text[start : start + _PIECE] for start in starts]
+
+
+def some_bytes(paths: Sequence[str]) -> list[str]:
+    """Pieces of files: a copy has the same, wherever it lies.
+
+    Several files share the pieces that are looked at: at least one in each, but for thousands.
+    """
+    some = [paths[index] for index in spread(len(paths), _PIECES)]
+    return [_pieces(path, max(_PIECES // max(len(some), _OF_A_FILE), 1)) for path in some]
+
+
+def _pieces(path: str, many: int) -> str:
+    try:
+        with Path(path).open("rb", buffering=0) as file:
+            ends = max(os.fstat(file.fileno()).st_size - _PIECE, 0)
+            starts = [ends * number // max(many - 1, 1) for number in range(many)]
+            return b"".join(file.read(_PIECE) for start in starts if file.seek(start) >= 0).hex()
+    except OSError:  # the pass that reads it will say so
+        return ""
