@@ -1,97 +1,157 @@
-"""Host arrays to devices, without the Python of `jax.device_put` where that can be spared.
+"""Feed after feed to devices, without the Python of `jax.device_put` where that can be spared.
 
 `device_put` spends 40 us a feed in some 140 Python functions, on eight devices 120; the C++ call
 that it ends in takes 5, and 40. What it finds out on the way (the abstract value, whether the array
-is committed, which rows go to which device) is the same for every batch of one shape, so it is read
+is committed, which rows go to which device) is the same for every feed of one kind, so it is read
 off the first one, which `device_put` itself places.
 
 That call is none of jax's public names. Where it is missing, or takes other arguments than in jax
-0.10 and 0.12, `device_put` places every feed; also under a transfer guard, and for what it treats
-in a way of its own: 64-bit numbers, other memories, arrays that are no plain `np.ndarray`.
+0.10 and 0.12, `device_put` places every feed; also under a transfer guard, in other modes than
+those of the placement, and for what it treats in a way of its own: arrays that it casts, other
+memories, arrays that are no plain `np.ndarray`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 from jax.sharding import NamedSharding
 
-_MOST = 256  # kinds of arrays that are remembered at once: a loader has a few
-_WIDE = {"int64", "uint64", "float64", "complex128"}
+from jreader.readers import branches, leaves, rebuilt
+
+if TYPE_CHECKING:
+    from jreader.devices.placements import Placement
+
+_MOST = 256  # kinds of feeds that are remembered at once: a loader has a few
+_OPEN = (None, "allow")
+_ARRAYS, _FLAT = frozenset({np.ndarray}), frozenset({tuple, list})
 _ARGUMENTS = (
     *("aval", "sharding", "xs", "devices"),
     *("committed", "force_copy", "host_buffer_semantics", "enable_x64"),
 )
 
-_routes: dict[Any, Callable[[Any], jax.Array]] = {}
+# what jax's context managers say on a thread is their `value`, at no call of Python
+_x64: Any = jax.enable_x64
+_default_device: Any = jax.default_device
+_guard: Any = jax.transfer_guard_host_to_device
 
 
-def put(arrays: Sequence[Any], targets: Sequence[Any]) -> list[jax.Array]:
-    """The arrays on their devices, as `jax.device_put(arrays, targets)` gives them.
+class _Way(NamedTuple):
+    """How arrays of one shape and dtype go to their devices.
 
-    >>> [array.tolist() for array in put([np.arange(3, dtype=np.int32)], [None])]
-    [[0, 1, 2]]
-
-    Args:
-        arrays: Arrays of NumPy.
-        targets: For each a Sharding, or None for the default device.
+    Attributes:
+        send: Gives the array on its devices, of the list of its parts.
+        indices: The part of each device; None for one device, which gets the whole.
     """
-    if _batched_device_put is None or guarded():
-        return list(jax.device_put(arrays, targets))
-    default = jax.config.jax_default_device  # type: ignore[attr-defined]  # set at run time
-    kinds = [
-        (type(array), array.shape, array.dtype, target, default)
-        for array, target in zip(arrays, targets, strict=True)
-    ]
-    routes = list(map(_routes.get, kinds))
-    if all(routes):
-        return [route(array) for route, array in zip(routes, arrays, strict=True)]  # type: ignore[misc]  # none is None
-    placed = list(jax.device_put(arrays, targets))
-    if len(_routes) > _MOST:
-        _routes.clear()
-    _routes.update(zip(kinds, map(_route, arrays, targets, placed), strict=True))
-    return placed
+
+    send: Callable[[list[Any]], jax.Array]
+    indices: list[Any] | None
 
 
 def guarded() -> bool:
     """Whether jax was told to look at what goes to devices."""
     guard = jax.config.jax_transfer_guard_host_to_device  # type: ignore[attr-defined]  # at run time
-    return guard not in (None, "allow")
+    return guard not in _OPEN
 
 
-def _route(array: Any, target: Any, placed: jax.Array) -> Callable[[Any], jax.Array]:
-    """How arrays like this one go to their devices, now that `device_put` has placed it."""
-    if _batched_device_put is None or not _is_plain(array, placed):
-        return partial(jax.device_put, device=target)
+def putter(placement: Placement, then: Callable[..., Any] | None) -> Callable[..., Any]:
+    """What `Placement.putter` gives: one call of Python for a feed like one before."""
+    target, wide, default = placement.target, placement.x64, placement.default
+    several = target is not None and jax.process_count() > 1
+    quick = _batched_device_put is not None and target != "host" and not several
+    learned: dict[Hashable, list[_Way]] = {}
+
+    def put(feed: Any, *numbers: Any) -> Any:
+        usual = quick and _x64.value == wide and _guard.value in _OPEN
+        if not usual or (target is None and _default_device.value is not default):
+            return _put_in_modes(placement, then, feed, numbers)
+        if then is not None and target is None:
+            return then(feed, *numbers)  # jit takes arrays of NumPy itself, at half the cost
+        form = type(feed)
+        arrays = feed.values() if form is dict else feed if form in _FLAT else ()
+        flat = len(arrays) > 0 and _ARRAYS.issuperset(map(type, arrays))
+        if not flat:
+            arrays = leaves(feed)
+            if not _ARRAYS.issuperset(map(type, arrays)):
+                return _put_in_modes(placement, then, feed, numbers)
+        kind = [flat, (form, *feed) if form is dict else form if flat else _structure(feed)]
+        for array in arrays:
+            kind += array.dtype, array.shape
+        ways = learned.get(tuple(kind))
+        if ways is None:
+            placed = placement.put(feed)
+            _learn(learned, tuple(kind), arrays, leaves(placed))
+        else:
+            made = []
+            for array, (send, indices) in zip(arrays, ways, strict=True):
+                parts = [array] if indices is None else list(map(array.__getitem__, indices))
+                made.append(send(parts))
+            if not flat:
+                placed = rebuilt(feed, iter(made))
+            else:
+                placed = dict(zip(feed, made, strict=True)) if form is dict else form(made)
+        return placed if then is None else then(placed, *numbers)
+
+    return put
+
+
+def _put_in_modes(
+    placement: Placement, then: Callable[..., Any] | None, feed: Any, numbers: Sequence[Any]
+) -> Any:
+    """The same of any feed in any modes."""
+    if then is None:
+        return placement.put(feed)
+    with placement.modes():
+        return then(placement.put(feed), *placement.replicated(numbers))
+
+
+def _structure(tree: Any) -> Hashable:
+    """What two trees have in common that differ in their leaves alone."""
+    parts = branches(tree)
+    if parts is None:
+        return None
+    return type(tree), *((key, _structure(part)) for key, part in parts.items())
+
+
+def _learn(
+    learned: dict[Hashable, list[_Way]], kind: Hashable, arrays: Iterable[Any], placed: list[Any]
+) -> None:
+    """How feeds of a kind go to their devices, now that `device_put` has placed one."""
+    ways = list(map(_way, arrays, placed))
+    if len(learned) >= _MOST:
+        learned.clear()
+    known = [way for way in ways if way is not None]
+    if len(known) == len(ways):
+        learned[kind] = known
+
+
+def _way(array: Any, placed: Any) -> _Way | None:
+    """How arrays like this one go; None if `device_put` did more than to split it and send it."""
+    if placed is array:  # strings stay where they are
+        return _Way(itemgetter(0), None)
+    if isinstance(placed, jax.core.Tracer) or placed.dtype != array.dtype:
+        return None
     sharding = placed.sharding
+    memory = next(iter(sharding.device_set)).default_memory().kind
+    unreduced = isinstance(sharding, NamedSharding) and sharding.spec.unreduced
+    if unreduced or sharding.memory_kind not in (None, memory):
+        return None
     indices = sharding.addressable_devices_indices_map(array.shape)
-    send = partial(
+    send: Any = partial(
         _batched_device_put,
         placed.aval,
         sharding,
         devices=list(indices),
         committed=placed.committed,
     )
-    if len(indices) == 1:
-        return lambda array: send([array])
-    return lambda array: send([array[index] for index in indices.values()])
-
-
-def _is_plain(array: Any, placed: Any) -> bool:
-    """Whether `device_put` did nothing but split and send: no cast, nothing that modes change."""
-    if type(array) is not np.ndarray or isinstance(placed, jax.core.Tracer):
-        return False
-    wide = array.dtype.name in _WIDE
-    sharding = placed.sharding
-    memory = next(iter(sharding.device_set)).default_memory().kind
-    reduced = not (isinstance(sharding, NamedSharding) and sharding.spec.unreduced)
-    return not wide and reduced and sharding.memory_kind in (None, memory)
+    return _Way(send, list(indices.values()) if len(indices) > 1 else None)
 
 
 def _found() -> Callable[..., Any] | None:
@@ -102,7 +162,9 @@ def _found() -> Callable[..., Any] | None:
     except (ImportError, AttributeError, TypeError, ValueError):
         return None
     known: Callable[..., Any] = call
-    return known if tuple(re.findall(r"(\w+): ", signature)) == _ARGUMENTS else None
+    states = all(hasattr(state, "value") for state in (_x64, _default_device, _guard))
+    same = tuple(re.findall(r"(\w+): ", signature)) == _ARGUMENTS
+    return known if same and states else None
 
 
-_batched_device_put = _found()
+_batched_device_put: Any = _found()
