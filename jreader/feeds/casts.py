@@ -88,11 +88,11 @@ def _not_whole(array: Array, least: int, most: int) -> Array | None:
 
 
 def _unfit(array: Array, bad: Array, dtype: DType, name: str) -> FeedMismatch:
-    place = np.unravel_index(int(bad.argmax()), bad.shape)
+    index = np.unravel_index(int(bad.argmax()), bad.shape)
     narrowed = array.dtype.itemsize > dtype.itemsize == np.dtype("int32").itemsize
     hint = ' (64 bits need jax.config.update("jax_enable_x64", True))' if narrowed else ""
     return FeedMismatch(
-        f"{name} holds {array[place]} in sample {place[0]} of its batch, which {dtype} cannot "
+        f"{name} holds {array[index]} in sample {index[0]} of its batch, which {dtype} cannot "
         f"hold: map it to a value that fits, or declare a dtype that holds it{hint}."
     )
 
@@ -114,9 +114,9 @@ def numbers(values: Any, name: str) -> Array:
 
 
 def _no_numbers(array: Array, name: str, why: str) -> FeedMismatch:
-    odd = ((place, held) for place, held in np.ndenumerate(array) if not _is_number(held))
-    place, held = next(odd, ((), None))
-    where = f" in sample {place[0]} of its batch" if place else ""
+    odd = ((index, held) for index, held in np.ndenumerate(array) if not _is_number(held))
+    index, held = next(odd, ((), None))
+    where = f" in sample {index[0]} of its batch" if index else ""
     if isinstance(held, int):
         why = "no dtype of a device is wide enough for it"
     return FeedMismatch(
@@ -133,7 +133,7 @@ def _is_number(held: object) -> bool:
 
 def _no_array(values: Any, name: str, error: Exception) -> FeedMismatch:
     shapes = list(map(_shape, values)) if isinstance(values, (list, tuple)) else []
-    odd = next((place for place, shape in enumerate(shapes) if shape != shapes[0]), None)
+    odd = next((index for index, shape in enumerate(shapes) if shape != shapes[0]), None)
     if odd is None:
         return FeedMismatch(f"{name} cannot become an array: {error}")
     return FeedMismatch(

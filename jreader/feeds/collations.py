@@ -142,11 +142,11 @@ class Collation:
     def _check_samples(self, samples: Sequence[Any], given: Sequence[Any]) -> None:
         """Refuses None: it is a sample to every op, but nothing that a device could hold."""
         if not isinstance(samples, Columns) and any(map(is_, samples, repeat(None))):
-            place = next(at for at, sample in enumerate(samples) if sample is None)
+            index = next(at for at, sample in enumerate(samples) if sample is None)
             which = (
-                f"sample {place} of a batch"
+                f"sample {index} of a batch"
                 if is_stream(self.dataset)
-                else f"sample {given[place]}"
+                else f"sample {given[index]}"
             )
             raise errors.FeedMismatch(
                 f"{which} of {described(self.dataset)} is None: does __getitem__ lack a return? To "

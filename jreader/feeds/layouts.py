@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, TypeAlias
 
@@ -14,10 +14,13 @@ from jreader.errors import FeedMismatch, check_number
 from jreader.feeds.casts import Array, DType
 from jreader.feeds.fields import Column, data, known
 from jreader.readers import Columns, described, leaves, map_tree, rebuilt
+from jreader.readers.trees import restores
 
 FeedList: TypeAlias = (
     Sequence[data] | Mapping[str, int] | Mapping[str, str] | Mapping[data, int] | Mapping[data, str]
 )
+
+_MOST = 256  # kinds of batches that are remembered at once
 
 _LIST = (
     "{} is a list, {!r}: a batch reader yields lists of samples, and each sample is a tuple: "
@@ -63,7 +66,7 @@ class Feeds:
     canonical: Callable[[DType], DType] = lambda dtype: dtype
     names: tuple[str, ...] | None = field(init=False, repr=False)
     _columns: tuple[Column, ...] = field(init=False, repr=False)
-    _as_they_are: dict[Any, list[tuple[str, int]]] = field(init=False, repr=False)
+    _as_they_are: dict[Hashable, tuple[tuple[str, ...], list[Any]]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuses what does not say which fields there are."""
@@ -96,13 +99,23 @@ class Feeds:
         Raises:
             FeedMismatch: The samples do not fit the feed_list, or each other.
         """
+        if type(samples) is Columns:
+            arrays, tree = samples.arrays, samples.columns
+            kind: list[Any] = [tuple(tree) if type(tree) is dict else type(tree)]
+            for array in arrays:
+                kind += array.dtype, array.shape
+            found = self._as_they_are.get(tuple(kind))
+            if found is None:
+                return self._from_columns(samples, tuple(kind), lists=lists)
+            names, indices = found
+            return (
+                dict(zip(names, map(arrays.__getitem__, indices), strict=True)) if names else tree
+            )
         if not isinstance(samples, Sequence) or isinstance(samples, str):
             raise FeedMismatch(
                 f"a batch of samples is a list of them, not {described(samples)}: type .batch(n) "
                 f"before .load(); for batches that are arrays already, use set_batch_generator."
             )
-        if isinstance(samples, Columns):
-            return self._from_columns(samples, lists=lists)
         if not self._columns:
             if not lists and samples and isinstance(samples[0], list):
                 raise FeedMismatch(_LIST.format("sample 0 of the batch", samples[0]))
@@ -111,13 +124,9 @@ class Feeds:
             raise FeedMismatch("an empty batch cannot be fed: give at least one sample")
         return self._fed(self._picked(list(samples), "sample {} of the batch", lists=lists))
 
-    def _from_columns(self, samples: Columns[Any], *, lists: bool) -> Any:
-        """A batch like one that could be handed on as it was, is; looking costs 30 us a batch."""
-        arrays, tree = leaves(samples.columns), samples.columns
-        names = tuple(tree) if type(tree) is dict else type(tree)
-        kind = (names, *((array.dtype, array.shape) for array in arrays))
-        if (places := self._as_they_are.get(kind)) is not None:
-            return {name: arrays[place] for name, place in places} if places else tree
+    def _from_columns(self, samples: Columns[Any], kind: Hashable, *, lists: bool) -> Any:
+        """The feed of stacked samples; where it is their own arrays, so it is for batches alike."""
+        arrays, tree = samples.arrays, samples.columns
         if not self._columns:
             feed = self.from_arrays(samples)
         else:
@@ -125,11 +134,12 @@ class Feeds:
             if not all(isinstance(array, np.ndarray) for (array,) in picked):
                 return self._fed(self._picked(list(samples), "each sample", lists=lists))
             feed = self._fed(array for (array,) in picked)
-        numbers = {id(array): place for place, array in enumerate(arrays)}
-        fed = leaves(feed)
-        if all(id(array) in numbers for array in fed):
-            fields = zip(self.names or (), fed, strict=False)
-            self._as_they_are[kind] = [(name, numbers[id(array)]) for name, array in fields]
+        numbers = {id(array): index for index, array in enumerate(arrays)}
+        indices = [numbers.get(id(array)) for array in leaves(feed)]
+        if None not in indices and (self._columns or restores(tree)):
+            if len(self._as_they_are) >= _MOST:
+                self._as_they_are.clear()
+            self._as_they_are[kind] = self.names or (), indices
         return feed
 
     def from_arrays(self, batch: Any) -> Any:
@@ -207,8 +217,8 @@ class Feeds:
         form: Callable[[Any], Any] = tuple if by_name else len
         for seen in set(map(form, samples)):
             if wrong := self._wrong(seen if by_name else range(seen), by_name=by_name):
-                place = next(at for at, sample in enumerate(samples) if form(sample) == seen)
-                raise FeedMismatch(f"{what.format(place)} {wrong}")
+                index = next(at for at, sample in enumerate(samples) if form(sample) == seen)
+                raise FeedMismatch(f"{what.format(index)} {wrong}")
         return [list(map(operator.itemgetter(key), samples)) for key in self._keys(by_name=by_name)]
 
     def _keys(self, *, by_name: bool) -> list[int | str]:
@@ -270,12 +280,12 @@ def _kind_of_all(samples: list[Any]) -> str:
     if len(kinds) == 1:
         return kinds.pop()
     first = samples[0]
-    place = next(
+    index = next(
         at for at, sample in enumerate(samples) if _kind(type(sample)) != _kind(type(first))
     )
     raise FeedMismatch(
         f"samples of one batch need one structure, but sample 0 is {described(first)} and sample "
-        f"{place} is {described(samples[place])}: map them to the same fields first"
+        f"{index} is {described(samples[index])}: map them to the same fields first"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from calls import functions_called
 from fields import IMAGE_AND_LABEL, refused, without_x64
 from hypothesis import given
 from hypothesis import strategies as st
@@ -167,6 +169,37 @@ class TestRefusing:
         assert feeds.from_samples(Columns({"x": rows}))["x"] is rows
         with refused("'x'", r"\[4, 2\]", r"\[3, 2\]"):
             feeds.from_samples(Columns({"x": rows[:3]}))
+
+    @pytest.mark.parametrize("feeds", [Feeds(), Feeds({"y": "y", "x": "x"}), Feeds({"x": "x"})])
+    def test_a_batch_like_one_before_takes_one_call(self, feeds):
+        batches = [
+            Columns({"x": np.full(8, 1.5, np.float32), "y": np.arange(n, n + 8)}) for n in (0, 1)
+        ]
+        for batch in batches:
+            feed = feeds.from_samples(batch)
+            assert list(feed) == list(feeds.names or "xy")
+            assert all(feed[name] is batch.columns[name] for name in feed)
+        assert len(functions_called(lambda: feeds.from_samples(batches[0]))) == 2
+
+    def test_batches_of_other_dtypes_shapes_and_names_are_looked_at_again(self):
+        feeds = Feeds([data("x", [4], "float32")])
+        for _ in range(2):
+            assert feeds.from_samples(Columns({"x": np.zeros(4, np.float32)}))["x"].shape == (4,)
+            assert feeds.from_samples(Columns({"x": np.zeros(4)}))["x"].dtype == np.float32
+            with pytest.raises(FeedMismatch, match="has the shape"):
+                feeds.from_samples(Columns({"x": np.zeros(5, np.float32)}))
+            with pytest.raises(FeedMismatch, match="is missing"):
+                feeds.from_samples(Columns({"y": np.zeros(4, np.float32)}))
+
+    def test_what_is_no_plain_tree_becomes_one_each_time(self):
+        feeds, batch = Feeds(), Columns(OrderedDict(x=np.zeros(4, np.float32)))
+        assert {type(feeds.from_samples(batch)) for _ in range(3)} == {dict}
+
+    def test_kinds_of_batches_are_forgotten_when_there_are_many(self):
+        feeds = Feeds()
+        for rows in range(1, 600):
+            feeds.from_samples(Columns({"x": np.zeros(rows)}))
+        assert len(feeds._as_they_are) < 300
 
     @pytest.mark.parametrize("samples", [[[1, 1, 1], [2, 2, 2]], Columns([np.zeros(2)])])
     def test_lists_inside_a_batch_are_ambiguous(self, samples):
