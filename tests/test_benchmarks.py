@@ -1,13 +1,16 @@
-"""The benchmark against every peer, in small: jreader beside the loop by hand."""
+"""The benchmarks against every peer, and of one feed, in small."""
 
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from jreader import Pipeline, arrays
+from tests.benchmarks.one_feed import calls_of, counting
 from tests.benchmarks.peers.contest import Contestant
 from tests.benchmarks.peers.goals import verdicts
 from tests.benchmarks.peers.jobs import Job
@@ -98,3 +101,36 @@ def test_a_goal_that_is_missed_says_by_how_much():
     ours, other = contestant("jreader.float32", 45), contestant("by_hand.float32", 100)
     (row,) = [row for row in verdicts([ours, other]) if row[0].endswith("the loop by hand")]
     assert row[3] == "missed by 50%"
+
+
+def test_one_feed_is_counted_compared_and_waited_for():
+    brief = ["--turns", "2", "--seconds", "0.02", "--size", "0.02", "--epochs", "2"]
+    command = [sys.executable, "-m", "tests.benchmarks.one_feed", *brief]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    rows = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| ")]
+    titles = {row[0].strip("| ") for row in rows}
+    assert {"arrays, capacity 0", "float32 on the host: by hand", "loader.steps()"} <= titles
+    assert len(rows) == 1 + 6 * 3 + 1 + 5 + 1 + 3
+
+
+def test_calls_are_counted_on_every_thread_that_begins():
+    def called():
+        return None
+
+    with counting() as since:
+        called()
+        assert [name for _, name in since() if name.endswith("called")] == [called.__qualname__]
+        thread = threading.Thread(target=called)
+        thread.start()
+        thread.join()
+        called()
+        assert [name for _, name in since()].count(called.__qualname__) == 2
+
+
+def test_a_feed_that_draws_more_takes_more_calls():
+    def counted(samples):
+        stages = Pipeline(arrays(n=np.arange(4000))).map(lambda row: row["n"]).batch(samples)
+        seen, feeds = calls_of(stages.load(capacity=0), other_threads=False)["steady"]
+        return len(seen) / feeds
+
+    assert counted(40) >= counted(20) + 20
