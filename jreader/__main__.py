@@ -1,4 +1,4 @@
-"""The command line: `jreader demo` trains the tutorials' MNIST classifier on every local device."""
+"""The command line: `jreader demo` trains a small digit classifier on all local devices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the command that the arguments name."""
+    """Runs the command that the arguments name; without arguments, those of the command line."""
     parser = argparse.ArgumentParser(prog="jreader", description="Feed JAX from readers.")
     commands = parser.add_subparsers(dest="command", required=True)
     demo = commands.add_parser(
@@ -17,21 +17,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=(
             "Trains the tutorials' MNIST classifier (784-200-200-10) data-parallel on every local "
             "device, and prints loss, test accuracy, and the share of time that the training step "
-            "waited for data. The batch is global: the result does not depend on the devices."
+            "waited for data. The batch is global, so results do not depend on the devices."
         ),
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    demo.add_argument("--devices", type=_positive, help="emulate so many devices on the CPU")
-    demo.add_argument("--jit", action="store_true", help="jit with a sharding instead of pmap")
+    demo.add_argument("--devices", type=_positive, help="number of devices to emulate on the CPU")
+    demo.add_argument("--jit", action="store_true", help="use jit with a sharding instead of pmap")
     demo.add_argument(
         "--data",
         choices=["mnist", "digits"],
-        help="mnist is fetched if need be; the default is MNIST where it already lies, and "
-        "scikit-learn's small digits otherwise",
+        help="mnist is downloaded if need be; the default is MNIST if its files are on this "
+        "machine, else scikit-learn's small digits",
     )
-    demo.add_argument("--epochs", type=_positive, help="epochs (default: 3, or 20 of the digits)")
-    demo.add_argument("--batch", type=_positive, default=64, help="samples per step, in all")
-    demo.add_argument("--seed", type=int, default=0, help="of the parameters and the order")
+    demo.add_argument(
+        "--epochs", type=_positive, help="number of epochs (default: 3, or 20 with digits)"
+    )
+    demo.add_argument(
+        "--batch", type=_positive, default=64, help="samples per step, over all devices"
+    )
+    demo.add_argument("--seed", type=int, default=0, help="seed of the parameters and of the order")
     _run_demo(parser.parse_args(arguments))
 
 

@@ -1,7 +1,7 @@
-"""The tutorials' classifier of handwritten digits, trained on every local device.
+"""Trains a small classifier of handwritten digits on all local devices: `jreader demo`.
 
-The same pipeline feeds pmap and jit; the batch is global, so the stream, the losses and the
-accuracy do not depend on the number of devices.
+The same pipeline feeds pmap and jit. The batch is global, so samples, losses and accuracy do not
+depend on the number of devices.
 """
 
 from __future__ import annotations
@@ -24,21 +24,26 @@ from jreader.pipelines import Pipeline
 
 Parameters: TypeAlias = list[tuple[jax.Array, jax.Array]]
 State: TypeAlias = tuple[Parameters, Parameters]  # parameters and their momentum
-Mean: TypeAlias = Callable[[Any], Any]  # over the devices of a pmap; nothing to do under jit
+Mean: TypeAlias = Callable[
+    [Any], Any
+]  # averages over the devices of a pmap; the identity under jit
 
 SIZES = [784, 200, 200, 10]
 FEED_LIST = [data("image", [None, 784], "float32"), data("label", [None, 1], "int64")]
 
 
 def run(name: str | None, jit: bool, epochs: int | None, batch: int, seed: int) -> None:
-    """Trains, and prints how it goes.
+    """Trains the classifier, and prints loss and test accuracy after each epoch.
 
     Args:
-        name: "mnist" or "digits"; None for MNIST where it already lies, and the digits otherwise.
+        name: "mnist" or "digits"; None for MNIST if its files are on this machine, else the digits.
         jit: Whether to use jit and a sharding instead of pmap.
-        epochs: How many; None for 3 of MNIST, 20 of the digits.
-        batch: Samples per step, over all devices.
-        seed: Of the parameters and the order.
+        epochs: The number of epochs; None for 3 with MNIST, 20 with the digits.
+        batch: Samples per step, over all devices together.
+        seed: The seed of the initial parameters and of the order.
+
+    Raises:
+        SystemExit: The batch does not divide evenly over the devices.
     """
     devices = jax.local_devices()
     print(f"{len(devices)} x {devices[0].device_kind}, {'jit' if jit else 'pmap'}")
@@ -67,13 +72,13 @@ def _source(name: str | None) -> ModuleType:
     if name == "mnist" or (name is None and mnist.found()):
         print("data: MNIST, 60,000 digits to train on and 10,000 to test on")
         return mnist
-    why = "" if name else " (MNIST is not at hand: --data mnist fetches it)"
+    why = "" if name else " (MNIST is not on this machine: --data mnist downloads it)"
     print(f"data: scikit-learn's 8x8 digits upsampled, 1,438 to train on, 359 to test on{why}")
     return digits
 
 
 def _epoch(step: Any, state: State, loader: DataLoader) -> tuple[State, float, float]:
-    """The next state, the mean loss, and the share of time that the step waited for data."""
+    """Trains one epoch; returns the state, the mean loss, and the share of time spent waiting."""
     began, total = time.perf_counter(), 0.0
     with iter(loader) as feeds:
         for number, feed in enumerate(feeds, 1):
@@ -89,7 +94,7 @@ def _accuracy(count: Any, state: State, loader: DataLoader) -> float:
 
 
 def _programs(jit: bool) -> tuple[Any, Any]:
-    """The training step and the count of right answers, over the devices."""
+    """The training step and the counter of right answers, compiled for all devices."""
     if jit:
         return jax.jit(_step(lambda value: value)), jax.jit(_count(lambda value: value))
 
@@ -101,7 +106,7 @@ def _programs(jit: bool) -> tuple[Any, Any]:
 
 
 def initial(seed: int) -> State:
-    """The parameters before training, and no momentum."""
+    """The initial parameters, and a momentum of zeros."""
     keys = jax.random.split(jax.random.key(seed), len(SIZES) - 1)
     parameters = [
         (jax.random.normal(key, (rows, columns)) / rows**0.5, jnp.zeros(columns))
@@ -118,7 +123,7 @@ def _logits(parameters: Parameters, images: jax.Array) -> jax.Array:
 
 
 def _step(mean: Mean) -> Callable[[State, Any], tuple[State, jax.Array]]:
-    """Gradient descent with momentum on the cross entropy."""
+    """One step of gradient descent with momentum on the cross entropy."""
 
     def loss_of(parameters: Parameters, feed: Any) -> jax.Array:
         logs = jax.nn.log_softmax(_logits(parameters, feed["image"]))
@@ -135,7 +140,7 @@ def _step(mean: Mean) -> Callable[[State, Any], tuple[State, jax.Array]]:
 
 
 def _count(mean: Mean) -> Callable[[State, Any], tuple[jax.Array, jax.Array]]:
-    """How many of a batch are right, and how many there are; padding is not counted."""
+    """A counter of right answers and of samples in a batch; padding is not counted."""
 
     def count(state: State, feed: Any) -> tuple[jax.Array, jax.Array]:
         answers = _logits(state[0], feed["image"]).argmax(axis=1)

@@ -1,10 +1,10 @@
-"""Handwritten digits that come with scikit-learn: what runs where MNIST cannot be had.
+"""Handwritten digits that come with scikit-learn, for programs that should run without MNIST.
 
-These are not MNIST. They are 1,797 scans of another collection (the test set of the UCI "optical
-recognition of handwritten digits", by 13 of its 43 writers), stored as 8x8 pixels of 17 levels,
-here upsampled to 28x28. They are real and quickly learned, but easier, fewer and blurred:
-accuracies on them say nothing about MNIST. Every fifth is held out for testing; the same writers
-appear in both parts, so the test is easier than one on new writers.
+These are not MNIST. They are 1,797 scans from another collection (the test set of the UCI "optical
+recognition of handwritten digits", by 13 of its 43 writers), stored as 8x8 pixels of 17 levels, and
+upsampled to 28x28 here. They are real handwriting and quick to learn, but easier, fewer and
+blurred, so an accuracy on them says nothing about MNIST. Every fifth digit is held out for testing;
+the same writers appear in both parts, so the test is easier than one on new writers.
 """
 
 from __future__ import annotations
@@ -20,31 +20,33 @@ _STORED, _SIDE, _LEVELS = 8, 28, 16
 
 
 def train() -> Node[Sample]:
-    """Four of five of scikit-learn's 8x8 digits (not MNIST), upsampled to 28x28: 1,438 samples.
+    """A reader of 1,438 training digits: four fifths of scikit-learn's, upsampled to 28x28.
 
     >>> train()
     map_readers(scaled, digits.arrays('train'))
 
     Returns:
-        A reader of float32[784] from -1 (paper) to 1 (ink) and an int64 from 0 to 9.
+        A reader of pairs: an image, float32[784] from -1 (paper) to 1 (ink), and its label, an
+        int64 from 0 to 9. It loads the digits when the first pass begins.
     """
     return images.reader(arrays, "train", _TRAIN)
 
 
 def test() -> Node[Sample]:
-    """Every fifth of scikit-learn's 8x8 digits (not MNIST), upsampled to 28x28: 359 samples.
+    """A reader of 359 test digits: one fifth of scikit-learn's, upsampled to 28x28.
 
     >>> next(test()())[1]
     np.int64(4)
 
     Returns:
-        A reader of float32[784] from -1 (paper) to 1 (ink) and an int64 from 0 to 9.
+        A reader of pairs: an image, float32[784] from -1 (paper) to 1 (ink), and its label, an
+        int64 from 0 to 9. It loads the digits when the first pass begins.
     """
     return images.reader(arrays, "test", _TEST)
 
 
 def arrays(mode: Mode) -> tuple[Array, Array]:
-    """Images uint8[n, 28, 28] and labels uint8[n] of scikit-learn's digits (not MNIST), upsampled.
+    """Loads scikit-learn's digits (not MNIST) as arrays, upsampled to 28x28.
 
     >>> images, labels = arrays("test")
     >>> images.shape, images.dtype, labels.shape
@@ -53,7 +55,11 @@ def arrays(mode: Mode) -> tuple[Array, Array]:
     Args:
         mode: "train" or "test".
 
+    Returns:
+        Images, uint8[n, 28, 28] from 0 (paper) to 255 (ink), and labels, uint8[n].
+
     Raises:
+        ValueError: The mode is neither of the two.
         ImportError: scikit-learn is not installed.
     """
     images.check_mode("digits.arrays(mode)", mode)
@@ -72,12 +78,15 @@ def arrays(mode: Mode) -> tuple[Array, Array]:
 
 
 def upsampled(stored: Array) -> Array:
-    """Bytes of 28x28 for levels 0 to 16 of 8x8, bilinear; in whole numbers, so equal everywhere.
+    """Upsamples images of 8x8 levels from 0 to 16 to 28x28 bytes, by bilinear interpolation.
+
+    It computes with ints, so the result is the same on every machine.
 
     >>> set(upsampled(np.full((1, 8, 8), 16)).ravel().tolist())
     {255}
     """
-    # centre i of 28 lies at (4 i - 5) / 14 of 8; beyond the outermost centres, their values
+    # the centre of pixel i of 28 lies at (4 i - 5) / 14 on the scale of the 8 pixels; pixels
+    # beyond the outermost of these centres get its value
     centres = np.clip(4 * np.arange(_SIDE) - 5, 0, 14 * (_STORED - 1))
     weights = np.maximum(0, 14 - abs(centres[:, None] - 14 * np.arange(_STORED)))
     totals, whole = weights @ stored @ weights.T, _LEVELS * 14 * 14

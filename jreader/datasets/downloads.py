@@ -1,4 +1,4 @@
-"""Files from the network: all of a file with the right sum, or nothing, is left behind."""
+"""Downloads a file, and keeps it only if it is complete and has the expected SHA-256."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from tqdm import tqdm
 from jreader.errors import DamagedData
 
 _CHUNK = 1 << 16
-_PATIENCE = 30  # seconds without a byte
+_PATIENCE = 30  # seconds without a byte until a download fails
 
 
 def download(url: str, folders: list[Path], expected: str) -> Path:
-    """Fetches a file into the last of the folders, with a progress bar.
+    """Downloads a file into the last of the folders, with a progress bar, and returns its path.
 
-    It gets its name when it is whole and has been checked, so no other process sees a part of it.
+    The file gets its name only after it has been checked, so no other process sees part of it.
 
     Args:
-        url: Where it is; its last part is the name of the file.
-        folders: Where it was looked for.
-        expected: Its SHA-256.
+        url: The address; its last part is the name of the file.
+        folders: Where the file was looked for before, for the error message; the last one is
+            created if it does not exist.
+        expected: The SHA-256 of the file, in hexadecimal.
 
     Raises:
-        FileNotFoundError: It could not be fetched.
-        DamagedData: What was fetched has another sum.
+        FileNotFoundError: The file could not be downloaded.
+        DamagedData: The downloaded file has another SHA-256.
     """
     name = url.rpartition("/")[2]
     path = folders[-1] / name
@@ -55,7 +56,7 @@ def download(url: str, folders: list[Path], expected: str) -> Path:
 
 
 def _chunks(url: str, name: str, folders: list[Path]) -> Iterator[bytes]:
-    """The file, as it comes; whatever keeps it from coming is one error that says what to do."""
+    """Yields the bytes of a file; any failure is a FileNotFoundError that says what to do."""
     try:
         with urlopen(url, timeout=_PATIENCE) as answer:  # noqa: S310  # a mirror may be file:
             size = int(answer.headers.get("Content-Length") or 0) or None

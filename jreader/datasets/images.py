@@ -1,4 +1,4 @@
-"""From images as they are stored to samples that a network takes."""
+"""Readers of stored images with labels, scaled to the samples that a network takes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Sample: TypeAlias = tuple[Array, np.int64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _stored(Table[tuple[Array, Any]]):
-    """The rows of the arrays that `load(mode)` gives; nothing is loaded before the first pass.
+    """A reader of the rows of the arrays that `load(mode)` returns when the first pass begins.
 
     Args:
-        load: Takes a mode, gives images and labels.
-        mode: What it takes.
-        n: How many there are, which is known without loading them.
+        load: A function that takes a mode, and returns images and labels.
+        mode: Which part to load.
+        n: The number of samples, so that the length is known without loading them.
     """
 
     load: Callable[[Mode], tuple[Array, Array]]
@@ -35,20 +35,20 @@ class _stored(Table[tuple[Array, Any]]):
 
     @cached_property
     def columns(self) -> tuple[Array, Array]:
-        """Images and labels."""
+        """Images and labels, loaded at the first use."""
         return self.load(self.mode)
 
     def length(self) -> int:
-        """The number that is known."""
+        """The number of samples, without loading them."""
         return self.n
 
     def __repr__(self) -> str:
-        """The arrays, as a user would ask for them."""
+        """The call that returns the same arrays, such as mnist.arrays('test')."""
         return f"{self.load.__module__.rpartition('.')[2]}.{self.load.__name__}({self.mode!r})"
 
 
 def scaled(sample: tuple[Array, Any]) -> Sample:
-    """A float32[784] from -1 to 1 and an int64, for 28x28 bytes and a label.
+    """Scales an image of 28x28 bytes and its label to a float32[784] from -1 to 1 and an int64.
 
     >>> pixels, label = scaled((np.full((28, 28), 255, np.uint8), np.uint8(7)))
     >>> pixels.shape, pixels.dtype, float(pixels.max()), label
@@ -59,12 +59,12 @@ def scaled(sample: tuple[Array, Any]) -> Sample:
 
 
 def reader(load: Callable[[Mode], tuple[Array, Array]], mode: Mode, n: int) -> Node[Sample]:
-    """The scaled samples of stored images."""
+    """Returns the reader of the n scaled samples of `load(mode)`."""
     return map_readers(scaled, _stored(load, mode, n))
 
 
 def check_mode(call: str, mode: object) -> None:
-    """Refuses what is neither of the two halves.
+    """Raises ValueError unless the mode is "train" or "test".
 
     >>> check_mode("mnist.arrays(mode)", "valid")
     Traceback (most recent call last):

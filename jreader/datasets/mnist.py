@@ -1,8 +1,8 @@
-"""MNIST: 70,000 handwritten digits of 28x28 pixels, as their makers stored them.
+"""MNIST: 70,000 handwritten digits of 28x28 pixels, read from the four original IDX files.
 
-Its four files are looked for in the folder `$JREADER_DATA`, then in the user's cache folder
-(`$XDG_CACHE_HOME/jreader` or `~/.cache/jreader`), and fetched into the latter where they are
-missing, from the usual public mirror or from `$JREADER_MNIST_MIRROR`. A file is used only if it has
+The files are looked for in the folder `$JREADER_DATA`, then in the user's cache folder
+(`$XDG_CACHE_HOME/jreader` or `~/.cache/jreader`). Missing files are downloaded into the cache
+folder, from the usual public mirror or from `$JREADER_MNIST_MIRROR`. A file is used only if it has
 the SHA-256 of the original.
 """
 
@@ -38,40 +38,46 @@ SUMS = {
 
 
 def train() -> Node[Sample]:
-    """The 60,000 training digits of MNIST; nothing is read, or fetched, before the first pass.
+    """A reader of the 60,000 training digits of MNIST.
 
     >>> train(), len(train())
     (map_readers(scaled, mnist.arrays('train')), 60000)
 
     Returns:
-        A reader of float32[784] from -1 (paper) to 1 (ink) and an int64 from 0 to 9; its passes
-        raise what `arrays` raises.
+        A reader of pairs: an image, float32[784] from -1 (paper) to 1 (ink), and its label, an
+        int64 from 0 to 9. Files are read, or downloaded, when the first pass begins, which raises
+        the errors of `arrays`.
     """
     return images.reader(arrays, "train", 60_000)
 
 
 def test() -> Node[Sample]:
-    """The 10,000 test digits of MNIST; nothing is read, or fetched, before the first pass.
+    """A reader of the 10,000 test digits of MNIST.
 
     >>> test(), len(test())
     (map_readers(scaled, mnist.arrays('test')), 10000)
 
     Returns:
-        A reader of float32[784] from -1 (paper) to 1 (ink) and an int64 from 0 to 9; its passes
-        raise what `arrays` raises.
+        A reader of pairs: an image, float32[784] from -1 (paper) to 1 (ink), and its label, an
+        int64 from 0 to 9. Files are read, or downloaded, when the first pass begins, which raises
+        the errors of `arrays`.
     """
     return images.reader(arrays, "test", 10_000)
 
 
 def arrays(mode: Mode) -> tuple[Array, Array]:
-    """Images uint8[n, 28, 28] and labels uint8[n] of MNIST, as stored.
+    """Reads the digits of MNIST as arrays; files that are missing are downloaded.
 
     Args:
         mode: "train" or "test".
 
+    Returns:
+        Images, uint8[n, 28, 28] from 0 (paper) to 255 (ink), and labels, uint8[n].
+
     Raises:
-        FileNotFoundError: A file is in neither folder, and could not be fetched.
-        DamagedData: A file, found or fetched, is truncated or not the original.
+        ValueError: The mode is neither of the two.
+        FileNotFoundError: A file is in neither folder, and could not be downloaded.
+        DamagedData: A file is truncated, or not the original.
     """
     images.check_mode("mnist.arrays(mode)", mode)
     prefix = "train" if mode == "train" else "t10k"
@@ -81,7 +87,7 @@ def arrays(mode: Mode) -> tuple[Array, Array]:
 
 
 def found() -> bool:
-    """Whether all four files lie there already, so that nothing would be fetched.
+    """Whether all four files are on this machine, so that nothing would be downloaded.
 
     >>> found() in (True, False)
     True
@@ -90,7 +96,7 @@ def found() -> bool:
 
 
 def _folders() -> list[Path]:
-    """Where the files may lie; the last is ours to write to."""
+    """The folders that files are looked for in; the last one is the cache, for downloads."""
     given, base = os.environ.get("JREADER_DATA"), os.environ.get("XDG_CACHE_HOME")
     cached = Path(base) if base else Path.home() / ".cache"
     return [*([Path(given).expanduser()] if given else []), cached / "jreader"]
@@ -101,7 +107,7 @@ def _found(name: str) -> Path | None:
 
 
 def _path(name: str) -> Path:
-    """A file with the right sum: one that lies there, or else the mirror's."""
+    """The path of a file with the right SHA-256, downloaded if it is missing."""
     path = _found(name)
     if path is None:
         # urllib takes longer to import than all of jreader, and is seldom needed
@@ -114,7 +120,7 @@ def _path(name: str) -> Path:
         what = "Replace it by the original."
         if path.parent == _folders()[-1]:
             path.unlink(missing_ok=True)
-            what = "It was removed: run again to fetch it."
+            what = "It was removed: run again to download it."
         raise DamagedData(
             f"{path} is truncated, or not the original: it has {state.st_size} bytes and the "
             f"SHA-256 {seen}, not {SUMS[name]}. {what}"
@@ -124,6 +130,6 @@ def _path(name: str) -> Path:
 
 @cache
 def _sum(path: Path, _size: int, _modified: int) -> str:
-    """The SHA-256 of a file, computed once for each state of it that a process sees."""
+    """The SHA-256 of a file; computed again only if size or modification time changed."""
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()

@@ -1,6 +1,6 @@
-"""What makes a host feed of the indices of a batch: fetched, collated, named, in any process.
+"""From the indices of a batch to its feed on the host: fetch, collate, name the fields.
 
-It imports no jax, for worker processes do it too.
+Worker processes do this too, so nothing here imports jax.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _CALL = "DataLoader(dataset, ...)"
 
 
 def check_optional(name: str, fn: object) -> None:
-    """Refuses what is neither a function nor None."""
+    """Raises TypeError if an optional function is neither callable nor None."""
     if fn is not None and not callable(fn):
         raise TypeError(f"{name} of {_CALL} needs a function, not {described(fn)}.")
 
 
 class Collated(NamedTuple):
-    """A feed, and how many samples it was made of, which its rows need not tell."""
+    """A feed, and the number of samples in it, which a `collate_fn` may hide."""
 
     feed: Any
     samples: int
@@ -39,18 +39,21 @@ class Collated(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Collation:
-    """What makes one host feed of the indices, or samples, of a batch.
+    """A function that makes one feed on the host from the indices, or the samples, of a batch.
 
     >>> pairs = [(1, "a"), (2, "b"), (3, "c")]
     >>> Collation(pairs, batched=True)([2, 0])
     Collated(feed=[array([3, 1]), ['c', 'a']], samples=2)
 
     Attributes:
-        dataset: Where samples come from.
-        batched: Whether it is given several indices, or samples.
-        collate_fn: The user's function of a list of samples, or of a sample, if any.
-        feed_list: The fields.
-        return_list: Whether tuples become lists, and named fields a list.
+        dataset: The data set that indices belong to; for a stream, samples are given instead.
+        batched: Whether it is called with a list (of indices or samples), or with a single one.
+        collate_fn: The user's function of the list of samples (or of the single one), if any.
+        feed_list: The fields of the feed, if they are declared.
+        return_list: Whether tuples become lists, and named fields become a list.
+
+    Raises:
+        TypeError: `collate_fn` is no function, or `return_list` no bool.
     """
 
     dataset: Any
@@ -60,12 +63,12 @@ class Collation:
     return_list: bool = True
 
     def __post_init__(self) -> None:
-        """Refuses what is no function, and no flag."""
+        """Checks the arguments."""
         check_optional("collate_fn", self.collate_fn)
         errors.check_flag(f"return_list of {_CALL}", self.return_list)
 
     def __call__(self, asked: Any) -> Collated:
-        """The feed, and how many samples it was made of."""
+        """Returns the feed, and the number of samples in it."""
         return Collated(self._fed(asked), len(asked) if self.batched else 1)
 
     def _fed(self, asked: Any) -> Any:
@@ -89,13 +92,13 @@ class Collation:
         return list(feed.values()) if self.feed_list is not None else _lists(feed)
 
     def __repr__(self) -> str:
-        """What an error calls it."""
+        """The name that errors use."""
         return f"fetch({type(self.dataset).__name__})"
 
     def _in_place(self, given: Sequence[Any]) -> tuple[Any, Sequence[Any] | None]:
-        """The feed, or the samples that it is to be made of.
+        """Returns (feed, None), or (None, samples) if the feed is still to be made.
 
-        In a worker, large arrays are put where they will be sent from as soon as they are fetched.
+        A worker writes large arrays straight into the memory that they are sent in.
         """
         if is_stream(self.dataset):
             return None, given
@@ -117,7 +120,7 @@ class Collation:
         return Feeds(self.feed_list).from_samples(samples, lists=True)
 
     def _of_arrays(self, feed: Any) -> Any:
-        # copied: whoever made them may fill them anew, while a device reads them
+        # copied: their maker may overwrite them while a device still reads them
         return _copied(feed) if self.feed_list is None else self._named(_copied(feed))
 
     def _named(self, feed: Any) -> Any:
@@ -140,7 +143,7 @@ class Collation:
         return made
 
     def _check_samples(self, samples: Sequence[Any], given: Sequence[Any]) -> None:
-        """Refuses None: it is a sample to every op, but nothing that a device could hold."""
+        """Raises FeedMismatch for a None: ops accept it as a sample, but no device can hold it."""
         if not isinstance(samples, Columns) and any(map(is_, samples, repeat(None))):
             index = next(at for at, sample in enumerate(samples) if sample is None)
             which = (
@@ -156,12 +159,12 @@ class Collation:
 
 
 def _plain(index: Any) -> Any:
-    """An index as Python has it: data sets look it up in lists, dicts and JSON."""
+    """An index as Python's own type, since data sets use it in lists, dicts and JSON."""
     return index.item() if isinstance(index, np.generic) else index
 
 
 def _copied(tree: Any) -> Any:
-    """The tree with arrays of its own for those of any library; the rest stays as it is."""
+    """The tree with a NumPy copy of each array, of any library; other leaves stay as they are."""
     parts = branches(tree)
     if parts is not None:
         return joined(tree, {key: _copied(part) for key, part in parts.items()})
@@ -169,7 +172,7 @@ def _copied(tree: Any) -> Any:
 
 
 def _lists(tree: Any) -> Any:
-    """The tree with lists for plain tuples, as Paddle and torch give them."""
+    """The tree with lists in place of plain tuples, as Paddle and PyTorch return them."""
     parts = branches(tree)
     if parts is None:
         return tree

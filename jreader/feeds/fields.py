@@ -1,4 +1,4 @@
-"""Fields of the feeds: declared by the user as `data`, and held against a batch."""
+"""Fields of a feed: `data` declares one, and `Column` casts and checks the values of a batch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jreader.readers import described
 
 @dataclass(frozen=True)
 class data:
-    """A field of the feeds: its name, shape and dtype.
+    """Declares one field of the feeds: its name, shape and dtype.
 
     >>> data("image", shape=[None, 784], dtype="float32").shape
     (None, 784)
@@ -26,13 +26,13 @@ class data:
     True
 
     Args:
-        name: What the field is called in the feeds.
+        name: The key of the field in a feed.
         shape: The batch axis first, then the shape of a sample; None or -1 stands for any size.
-        dtype: What `np.dtype` takes, or "bfloat16": booleans and numbers.
+        dtype: Anything that `np.dtype` takes, or "bfloat16"; bools and numbers only.
 
     Raises:
-        TypeError: An argument is of the wrong kind, or the dtype cannot live on a device.
-        ValueError: The name is empty, or the shape lacks the batch axis or has impossible sizes.
+        TypeError: An argument is of the wrong type, or no device can hold the dtype.
+        ValueError: The name is empty, the shape lacks the batch axis, or a size is 0 or negative.
     """
 
     name: str
@@ -42,7 +42,7 @@ class data:
     def __init__(
         self, name: str, shape: Sequence[int | None] = (None,), dtype: DTypeLike = "float32"
     ) -> None:
-        """Refuses what cannot be fed."""
+        """Checks name, shape and dtype."""
         if not isinstance(name, str):
             raise TypeError(f"data(name) needs the name of a field (a str), not {name!r}")
         if not name:
@@ -70,7 +70,7 @@ def _checked_dtype(name: str, dtype: Any) -> DType:
         raise TypeError(f'{call} needs a dtype: "float32", "int64", "bool" or another number')
     try:
         if isinstance(dtype, str) and dtype == "bfloat16":
-            import_module("ml_dtypes")  # teaches NumPy the name
+            import_module("ml_dtypes")  # it registers the name with NumPy
         checked = np.dtype(dtype)
     except ImportError:
         raise TypeError(f"{call} needs the package ml_dtypes: pip install ml_dtypes") from None
@@ -84,9 +84,14 @@ def _checked_dtype(name: str, dtype: Any) -> DType:
 
 @dataclass(frozen=True)
 class Column:
-    """One field of the feeds: what it is called, where it comes from, what it has to be.
+    """One field of the feeds: its name, the part of a sample that it is taken from, its type.
 
-    A `key` of None is the place in the feed_list for tuples, and the name for dicts.
+    Attributes:
+        name: The key of the field in a feed.
+        key: The index of the part in a tuple, or its key in a dict. None stands for the position of
+            the field in the feed_list, or for its name.
+        shape: The declared shape, batch axis first; None if it was not declared.
+        dtype: The declared dtype; None if it was not declared.
     """
 
     name: str
@@ -95,7 +100,7 @@ class Column:
     dtype: DType | None = None
 
     def feed(self, values: Any, canonical: Callable[[DType], DType]) -> Array:
-        """The column of a batch, cast and reshaped."""
+        """Returns the values of a batch as an array of the declared dtype and shape."""
         name = f"field {self.name!r}"
         array = numbers(values, name)
         native = array.dtype.newbyteorder("=")
@@ -103,7 +108,7 @@ class Column:
         return array if self.shape is None else self._shaped(array, self.shape)
 
     def traced(self, array: Any) -> Any:
-        """The same of an array of jax, whose values are not known yet."""
+        """Does the same with a traced jax array, whose values cannot be checked."""
         array = array if self.dtype is None else array.astype(self.dtype)
         return array if self.shape is None else self._shaped(array, self.shape)
 
@@ -124,6 +129,6 @@ class Column:
 
 
 def known(shape: tuple[int | None, ...]) -> tuple[int, ...] | None:
-    """The shape, if it leaves no size open."""
+    """Returns the shape if all of its sizes are known, else None."""
     sizes = tuple(size for size in shape if size is not None)
     return sizes if len(sizes) == len(shape) else None

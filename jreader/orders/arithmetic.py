@@ -1,4 +1,4 @@
-"""The arithmetic of orders: words of 32 and 64 bits, and what may stand for numbers."""
+"""The integer arithmetic of orders: constants for words of 32 and 64 bits, and checks of arrays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from numpy.typing import NDArray
 
 
 class Words(NamedTuple):
-    """The arithmetic of one word size; its numbers are fixed for ever under a `STREAM_VERSION`."""
+    """The constants of one word size; they never change under one `STREAM_VERSION`.
+
+    Attributes:
+        word: The unsigned dtype.
+        bits: Its number of bits.
+        first: The first multiplier of the hash.
+        shift: By how many bits the hash shifts between the multiplications.
+        second: The second multiplier.
+        tweaks: A constant for each round, so that rounds differ.
+    """
 
     word: Any
     bits: Any
@@ -20,24 +29,24 @@ class Words(NamedTuple):
 
 
 def _words(word: Any, golden: int, *numbers: int) -> Words:
-    """The numbers as words, and multiples of the golden ratio, which lie far from one another."""
+    """The numbers as words; the tweaks are multiples of the golden ratio, which are far apart."""
     bits, first, shift, second = map(word, numbers)
     tweaks = [golden * turn % (1 << int(bits)) for turn in range(1, 17)]
     return Words(word, bits, first, shift, second, np.array(tweaks, word))
 
 
-# The products are those of Wellons' lowbias32 and of Stafford's Mix13, which were searched for.
+# The multipliers are those of Wellons' lowbias32 and of Stafford's Mix13, found by search.
 NARROW = _words(np.uint32, 0x9E3779B9, 32, 0x7FEB352D, 15, 0x846CA68B)
 WIDE = _words(np.uint64, 0x9E3779B97F4A7C15, 64, 0xBF58476D1CE4E5B9, 31, 0x94D049BB133111EB)
 
 
 def lifted(array: Any) -> Any:
-    """The array, with one axis at least."""
+    """The array with at least one axis."""
     return array if array.ndim else array.reshape(1)
 
 
 def integers(array: Any, name: str, wrong: type[Exception] = ValueError) -> Any:
-    """The array, if it is one of integers >= 0; only on the host are its elements looked at."""
+    """Returns an array of integers >= 0; the elements are checked only if it is on the host."""
     if not hasattr(array, "__array_namespace__"):
         raise TypeError(f"{name} is {array!r}, but an array is needed: type np.asarray({name}).")
     kind = getattr(array.dtype, "kind", "")

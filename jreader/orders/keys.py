@@ -1,4 +1,4 @@
-"""Keys of orders, and seeds."""
+"""Keys, which choose a random order, and the seeds that they are made from."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ STREAM_VERSION = 2
 Number: TypeAlias = Any  # an int, or an array of integers, of NumPy or jax
 
 _PATH_END = 1 << 64
-_LENGTHS = 0x6A09E667F3BCC908  # the seed of what lengths add to keys: a number that nobody types
+_LENGTHS = 0x6A09E667F3BCC908  # the seed that lengths are hashed with: a number that nobody types
 
 
 class Key(NamedTuple):
-    """Two uint32 words that choose an order, or arrays of them of one shape; made by `key`."""
+    """Two uint32 words that choose an order, or two arrays of such words; made by `key`."""
 
     low: Any
     high: Any
@@ -33,11 +33,11 @@ _OPENED = Key(np.array([STREAM_VERSION], np.uint32), np.array([1], np.uint32))  
 
 
 def key(seed: Number, *path: Number) -> Key:
-    """The key of one order: 64 bits that depend on all of the seed and of every number on the path.
+    """Makes the key of one order: a 64-bit hash of the seed and of every number on the path.
 
-    Order and count of the numbers matter: epoch 1 of seed 42 is not epoch 0 of seed 43, and
-    `key(7)` is not `key(7, 0)`. An array gives as many keys, each equal to the key of the equal
-    int; a traced seed, epoch or window is such an array.
+    The order and the count of the numbers matter: epoch 1 of seed 42 has another key than epoch 0
+    of seed 43, and `key(7)` is not `key(7, 0)`. If a number is an array, the result holds one key
+    for each of its elements, equal to the key of that int; a traced number is such an array.
 
     >>> key(42, 1) == key(43, 0)
     False
@@ -45,12 +45,16 @@ def key(seed: Number, *path: Number) -> Key:
     (3, 1)
 
     Args:
-        seed: A number >= 0; an int may be of any size, and all of it counts.
-        path: Numbers from 0 to 2**64 - 1: epoch, the op's place in the plan, window.
+        seed: An int >= 0 of any size, all of whose bits count; or an array of integers.
+        path: Ints from 0 to 2**64 - 1, or arrays of them: epoch, place of the op in the plan,
+            window.
+
+    Returns:
+        A `Key` whose words have the shape that the arrays broadcast to; (1,) if there are none.
 
     Raises:
-        TypeError: A number is not an integer: a float, a bool, a string.
-        ValueError: A number is negative (jax arrays are not looked at) or beyond 2**64 - 1.
+        TypeError: A number is not an integer (a float, a bool, a string).
+        ValueError: A number is negative or too large; jax arrays are not checked for that.
     """
     entries = (_number(entry, f"path[{at}]", _PATH_END) for at, entry in enumerate(path))
     numbers = [_number(seed, "seed"), *entries]
@@ -63,25 +67,29 @@ def key(seed: Number, *path: Number) -> Key:
 
 
 def of_length(key: Key, n: int) -> Key:
-    """The key of orders of one length: those of n and n + 1 have nothing in common."""
+    """The key with the length n added, so that orders of n and n + 1 have nothing in common."""
     low, high = _absorbed((_LENGTHS, n))
     return Key(lifted(key.low) ^ low, lifted(key.high) ^ high)
 
 
 def as_seed(seed: Any, call: str = "shuffle(reader)") -> int:
-    """A seed as an int: an int itself, or the words of a jax key; `call` is where it was given.
+    """Returns a seed as an int: an int as it is, a jax key as the int that its words make.
 
     >>> as_seed(7), as_seed(np.array([1, 2], np.uint32)) == 1 * 2**32 + 2
     (7, True)
 
+    Args:
+        seed: An int >= 0, a jax key, or the uint32 words of one.
+        call: The call that the seed was given to, for the error message.
+
     Raises:
-        TypeError: It is neither.
-        ValueError: It is negative.
+        TypeError: The seed is neither an int nor a key.
+        ValueError: The seed is negative.
     """
     if not hasattr(seed, "dtype") or isinstance(seed, np.integer):
         return errors.check_number(f"seed of {call}", seed)
     if not isinstance(seed, np.ndarray) and "key" in str(seed.dtype):
-        seed = sys.modules["jax"].random.key_data(seed)  # who has a key has imported jax
+        seed = sys.modules["jax"].random.key_data(seed)  # a jax key exists, so jax is imported
     words = np.asarray(seed)
     if words.dtype != np.uint32 or words.ndim != 1:
         raise TypeError(
@@ -93,7 +101,7 @@ def as_seed(seed: Any, call: str = "shuffle(reader)") -> int:
 
 @lru_cache(4096)
 def _absorbed(numbers: tuple[int, ...]) -> Key:
-    """The state after a seed and a path of ints, read-only since it is shared."""
+    """The state of the hash after some ints; read-only, since the cache shares it."""
     *before, last = numbers
     if before:
         state = _folded(_absorbed(tuple(before)), last)
@@ -108,7 +116,7 @@ def _absorbed(numbers: tuple[int, ...]) -> Key:
 
 
 def _folded(state: Key, number: Any) -> Key:
-    """The state after one more number: xored in, then a fixed mix, invertible, of all 64 bits."""
+    """The state after one more number: an xor, then a fixed, invertible mix of all 64 bits."""
     number_low, number_high = _halves(number)
     low, high = state.low ^ number_low, state.high ^ number_high
     for tweak in NARROW.tweaks[:4]:
@@ -124,7 +132,7 @@ def _folded(state: Key, number: Any) -> Key:
 
 
 def _halves(number: Any) -> tuple[Any, Any]:
-    """The two uint32 words of a number, never 0-d: NumPy scalars warn when they wrap."""
+    """The two uint32 words of a number; never 0-d, since NumPy warns when a scalar overflows."""
     if isinstance(number, int):
         number = np.array([number], np.uint64)
     number = lifted(number)
@@ -133,7 +141,7 @@ def _halves(number: Any) -> tuple[Any, Any]:
 
 
 def _number(value: Any, name: str, end: int = 0) -> Any:
-    """A number of a key: an int (below the end, if there is one), or an array of integers."""
+    """Checks a number of a key: an int >= 0 (below `end`, unless that is 0) or an integer array."""
     if isinstance(value, np.generic | np.ndarray) and not value.ndim:
         value = value.item()
     if hasattr(value, "__array_namespace__"):

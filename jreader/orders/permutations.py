@@ -1,4 +1,4 @@
-"""Orders of any length, computed from a key."""
+"""Random permutations of any length, computed from a key one index at a time."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from jreader.orders.keys import Key, key, of_length
 
 Indices = TypeVar("Indices")
 
-_AT_FIRST, _AT_ONCE = 1024, 32768  # indices that windows are computed for in one go
+_AT_FIRST, _AT_ONCE = 1024, 32768  # indices that windows are computed for in one call
 _INSERTED = 16
-_TURNS = (256, 16), (4096, 10), (1 << 48, 8)
+_TURNS = (256, 16), (4096, 10), (1 << 48, 8)  # (up to this n, so many rotations)
 NARROW_END = 1 << 31
 WIDE_END = 1 << 48
 
 
 def permutation(indices: Indices, n: int, key: Key) -> Indices:
-    """Where each of the indices goes in the order of range(n) that the key chooses.
+    """Maps indices by the random permutation of range(n) that the key chooses.
 
-    One index at a time, in O(1) memory. The result has the dtype of the indices and the shape that
-    they and the key's words broadcast to: indices (1, size) and words (many, 1) are many windows.
-    On the host the indices are checked, at 1 ns each. Under jax they are not, since that would wait
-    for the device: an index out of range goes to a meaningless place.
+    Each index is computed by itself, so no memory is needed for the whole order. On the host the
+    indices are checked, which takes 1 ns each. Under jax they are not, since that would wait for
+    the device: for an index outside of range(n) the result is meaningless.
 
     >>> permutation(np.arange(10), 10, key(42))
     array([4, 9, 0, 7, 8, 6, 1, 5, 2, 3])
@@ -39,10 +38,14 @@ def permutation(indices: Indices, n: int, key: Key) -> Indices:
     Args:
         indices: An array of integers from 0 to n - 1, of NumPy or jax, traced or not.
         n: At most 2**31 under jax, 2**48 under NumPy.
-        key: Made by `key`.
+        key: Made by `jreader.orders.key`; several keys make several permutations.
+
+    Returns:
+        An array with the dtype of the indices, and the shape that the indices and the words of the
+        key broadcast to: indices (1, n) and words (m, 1) give m permutations, (m, n).
 
     Raises:
-        TypeError: `n` is not an int, `indices` no array of integers or `key` not made by `key`.
+        TypeError: `n` is not an int, `indices` is no array of integers, or `key` is no `Key`.
         ValueError: `n` is negative, or too large for jax or for the dtype of the indices.
         IndexError: On the host, an index is outside of range(n).
     """
@@ -61,15 +64,17 @@ def permutation(indices: Indices, n: int, key: Key) -> Indices:
 def order(
     n: int, key: Key, start: int = 0, stop: int | None = None, block: int = 16384
 ) -> Iterator[NDArray[np.intp]]:
-    """Blocks of a whole order, each computed when it is asked for.
+    """Yields `permutation(np.arange(n)[start:stop], n, key)` in blocks.
 
-    Together they are `permutation(np.arange(n)[start:stop], n, key)`, in memory for one block.
+    Each block is computed when it is asked for, so only one is in memory at a time.
 
     >>> [block.tolist() for block in order(10, key(42), start=2, block=4)]
     [[0, 7, 8, 6], [1, 5, 2, 3]]
 
     Raises:
-        TypeError, ValueError: As `permutation` does, or `key` is an array of keys.
+        TypeError: `n` or `block` is not an int, or `key` is no `Key`.
+        ValueError: `n` is negative or too large, `block` is not positive, or `key` is an array of
+            keys.
     """
     span = range(errors.check_number("order(n, key)", n))[start:stop]
     size = errors.check_number("order(n, key, block=...)", block, 1)
@@ -84,18 +89,19 @@ def order(
 
 
 def windows(size: int, seed: int, *path: int, first: int = 0) -> Iterator[NDArray[np.intp]]:
-    """The orders of window `first`, the window after it, and so on without end.
+    """Yields the orders of the windows `first`, `first + 1`, ... without end.
 
-    The order of a window is `permutation(np.arange(size), size, key(seed, *path, window))`, and to
-    start at any window costs the same. Small windows are computed many at once, large ones singly,
-    when they are asked for.
+    The order of a window is `permutation(np.arange(size), size, key(seed, *path, window))`; to
+    start at a later window costs nothing. Small windows are computed many at a time, large ones
+    one by one.
 
     >>> orders = windows(3, 42, 0, first=1)
     >>> [next(orders).tolist() for _ in range(4)]
     [[0, 1, 2], [0, 1, 2], [1, 0, 2], [2, 1, 0]]
 
     Raises:
-        TypeError, ValueError: As `key` does, or `size` is not a positive int.
+        TypeError: A number is not an int.
+        ValueError: `size` is not positive, or another number is negative.
     """
     length = errors.check_number("windows(size, seed)", size, 1)
     window = errors.check_number("windows(size, seed, first=...)", first)
@@ -106,22 +112,34 @@ def windows(size: int, seed: int, *path: int, first: int = 0) -> Iterator[NDArra
 def _windows(
     size: int, seed: int, path: tuple[int, ...], window: int
 ) -> Iterator[NDArray[np.intp]]:
-    """Ever more windows at once, so that a short pass computes little, and a long one cheaply."""
+    """Computes more windows at a time as it goes on: few for a short pass, many for a long one."""
     for begun in count():
         many = max(1, min(_AT_FIRST << begun, _AT_ONCE) // size)
-        yield from _dealt(size, key(seed, *path, np.arange(window, window + many)))
+        yield from _orders(size, key(seed, *path, np.arange(window, window + many)))
         window += many
 
 
-def _dealt(size: int, keys: Key) -> Iterator[NDArray[np.intp]]:
-    """The orders of one size under many keys at once, or block after block under one."""
+def _orders(size: int, keys: Key) -> Iterator[NDArray[np.intp]]:
+    """The orders of one size under several keys in one call, or under one key in blocks."""
     if len(keys.low) == 1:
         return iter([np.concatenate(list(order(size, Key(keys.low[0], keys.high[0]))))])
     return iter(permutation(np.arange(size)[None], size, Key(*(word[:, None] for word in keys))))
 
 
 class _Grid(NamedTuple):
-    """One length as words: 2**column_bits columns of `rows` rows, and `left` places over."""
+    """The grid of one length: 2**column_bits columns of `rows` rows, `left` cells in a last row.
+
+    Attributes:
+        words: The arithmetic that it is computed with.
+        turns: The number of rotations.
+        even: Whether there is no last row that is not full.
+        column_bits: Log2 of the number of columns.
+        row_bits: The number of bits of a row's number.
+        last_column: The number of the last column.
+        rows: The number of full rows.
+        left: The number of cells in the last row.
+        top: The number of bits of a word, less one.
+    """
 
     words: Words
     turns: int
@@ -136,10 +154,11 @@ class _Grid(NamedTuple):
 
 @lru_cache(1024)
 def _grid(n: int) -> _Grid:
-    """The grid of n places.
+    """The grid of n cells.
 
-    Its sides are within a factor of two (above 2**30 of four: a word holds a height times a fair
-    hash). Of the turns, twelve would do from 48 places and eight from 256: the rest are to spare.
+    Its sides differ by a factor of at most two (four above 2**30, since a height times a fair hash
+    has to fit into a word). Twelve rotations would be enough from n = 48, eight from 256: the rest
+    are a margin.
     """
     words = WIDE if n > NARROW_END else NARROW
     column_bits = ((n - 1).bit_length() + (1 << 30 < n <= NARROW_END)) // 2
@@ -151,14 +170,14 @@ def _grid(n: int) -> _Grid:
 
 
 def _turned(indices: Any, grid: _Grid, key: Key, namespace: Any) -> Any:
-    """Where the turns of the grid take the indices: the columns turn first, the rows last.
+    """Rotates the grid, columns first, rows last, and returns the new cells of the indices.
 
-    Written with `+=` and its like: in place under NumPy, pure under jax. Where the last row reaches
-    a column, the difference to `left` wraps, and its top bit makes the column one higher.
+    `+=` and the like work in place under NumPy, and make new arrays under jax. In a column that the
+    last row reaches, `column - left` wraps around, and its top bit makes the column one higher.
     """
     words = grid.words
-    places, keys = lifted(indices.astype(words.word)), _keys(key, words)
-    row, column = places >> grid.column_bits, places & grid.last_column
+    cells, keys = lifted(indices.astype(words.word)), _keys(key, words)
+    row, column = cells >> grid.column_bits, cells & grid.last_column
     for turn, tweak in enumerate(words.tweaks[: grid.turns]):
         chosen, other = keys if turn % 2 else keys[::-1]
         if turn % 2:
@@ -178,20 +197,23 @@ def _turned(indices: Any, grid: _Grid, key: Key, namespace: Any) -> Any:
 
 
 def _inserted(indices: Any, n: int, key: Key, namespace: Any) -> Any:
-    """Where insertion takes the indices: i takes any place up to i, who was there moves to i."""
-    places, keys = lifted(indices.astype(np.uint32)), _keys(key, NARROW)
-    moved = namespace.broadcast_to(places, np.broadcast_shapes(places.shape, keys[0].shape))
+    """Shuffles by insertion: each i swaps with a random position up to i (Fisher-Yates)."""
+    given, keys = lifted(indices.astype(np.uint32)), _keys(key, NARROW)
+    moved = namespace.broadcast_to(given, np.broadcast_shapes(given.shape, keys[0].shape))
     shape = (-1, *(1,) * keys[0].ndim)
     sizes = np.arange(2, n + 1, dtype=np.uint32)
     hashed = _hashed(NARROW.tweaks[: len(sizes)].reshape(shape), *keys, NARROW)
     chosen = _below(sizes.reshape(shape), np.uint32(_INSERTED.bit_length()), hashed, NARROW)
-    for last, place in zip(sizes - np.uint32(1), chosen, strict=True):
-        moved = namespace.where(moved == place, last, namespace.where(moved == last, place, moved))
+    for last, to in zip(sizes - np.uint32(1), chosen, strict=True):
+        moved = namespace.where(moved == to, last, namespace.where(moved == last, to, moved))
     return moved
 
 
 def _hashed(side: Any, chosen: Any, other: Any, words: Words) -> Any:
-    """A word for each number, good in its upper bits. Both added, the keys would act as one."""
+    """A hash of each number, whose upper bits are good; one word of the key is added, one xored.
+
+    If both were added, they would act as a single word.
+    """
     hashed = side + chosen
     hashed *= words.first
     hashed ^= hashed >> words.shift
@@ -201,7 +223,7 @@ def _hashed(side: Any, chosen: Any, other: Any, words: Words) -> Any:
 
 
 def _below(size: Any, size_bits: Any, hashed: Any, words: Words) -> Any:
-    """A number below the size (of at most 2**size_bits) from the upper bits of a hash."""
+    """A number below `size` (at most 2**size_bits), from the upper bits of a hash."""
     hashed >>= size_bits
     hashed *= size
     hashed >>= words.bits - size_bits
@@ -209,7 +231,7 @@ def _below(size: Any, size_bits: Any, hashed: Any, words: Words) -> Any:
 
 
 def _keys(key: Key, words: Words) -> tuple[Any, Any]:
-    """The two words of a key; wide words are the two halves, in both orders."""
+    """The two words of a key; for 64 bits, both words joined in either order."""
     low, high = (half.astype(words.word) for half in key)
     if words is NARROW:
         return low, high
@@ -222,7 +244,7 @@ def _check_key(key: object) -> None:
 
 
 def _given(indices: Any, n: int, key: Key) -> tuple[Any, Any]:
-    """The indices, checked as far as they can be, and the namespace to compute in."""
+    """The checked indices, and the namespace to compute in: NumPy's or jax.numpy's."""
     if isinstance(indices, np.generic):
         indices = np.asarray(indices)
     integers(indices, "indices", IndexError)
