@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from array import array as machine_array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -30,9 +29,11 @@ from jreader.readers import (
     length,
     lookup_of,
     map_tree,
+    op,
     origin,
     same_structure,
     start,
+    whole,
 )
 from jreader.readers.nodes import declares, inputs, own_pass
 from jreader.readers.starting import in_batches
@@ -44,7 +45,7 @@ _VALUES = frozenset({np.ndarray, int, float, bool})  # known at a glance
 _BUFFERS = (str, bytes, bytearray, memoryview, machine_array)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class batch(Node[Sequence[T]]):
     """Sequences of `batch_size` samples: lists, or `Columns` over an indexed reader.
 
@@ -67,16 +68,13 @@ class batch(Node[Sequence[T]]):
     """
 
     reader: Reader[T]
-    batch_size: int
+    batch_size: int = whole(least=1)
     drop_last: bool | None = None
-    unit: ClassVar[str] = "batches"
-    in_cursor: ClassVar[Literal["always", "counted", "never"]] = "counted"
+    unit = "batches"
+    in_cursor = "counted"
 
     def __post_init__(self) -> None:
-        """Refuses what is no reader, and no positive number."""
-        call = "batch(reader, batch_size)"
-        errors.check_reader(call, self.reader)
-        object.__setattr__(self, "batch_size", errors.check_number(call, self.batch_size, 1))
+        super().__post_init__()
         if self.drop_last is not None:
             object.__setattr__(self, "drop_last", bool(self.drop_last))
 
@@ -112,7 +110,7 @@ class batch(Node[Sequence[T]]):
         return find and samples
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class map_batches(Node[Sequence[Any]]):
     """`fn` of the stacked columns of each batch: one call for a whole batch, in NumPy.
 
@@ -147,14 +145,12 @@ class map_batches(Node[Sequence[Any]]):
     fn: Callable[[Any], Any]
     reader: Reader[Sequence[Any]]
     stacked: bool = True
-    unit: ClassVar[str] = "batches"
-    from_reader: ClassVar[Literal["", "all", "some", "each"]] = "each"
-    in_cursor: ClassVar[Literal["always", "counted", "never"]] = "never"
+    unit = "batches"
+    from_reader = "each"
+    in_cursor = "never"
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be called."""
-        errors.check_function("map_batches(fn, reader)", self.fn)
-        errors.check_reader("map_batches(fn, reader)", self.reader)
+        super().__post_init__()
         flag = errors.check_flag("stacked of map_batches(fn, reader, stacked)", self.stacked)
         object.__setattr__(self, "stacked", flag)
 

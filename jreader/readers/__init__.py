@@ -23,6 +23,7 @@ Rules that every op keeps, and tests/test_laws.py checks on random graphs:
   it differs; `stream_version` guards the arithmetic of the orders itself.
 """
 
+from jreader.readers.declarations import op, whole
 from jreader.readers.epochs import at_epoch, epochs
 from jreader.readers.fingerprints import Cursor, Plan, fingerprint
 from jreader.readers.messages import described, explain, refused
@@ -63,9 +64,11 @@ __all__ = [
     "length",
     "lookup_of",
     "map_tree",
+    "op",
     "origin",
     "rebuilt",
     "refused",
     "same_structure",
     "start",
+    "whole",
 ]

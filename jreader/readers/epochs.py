@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from jreader import errors
 from jreader.readers.compounds import dealt
+from jreader.readers.declarations import op, whole
 from jreader.readers.nodes import Node, Reader, field_value, length
 from jreader.readers.passes import Pass, Position, counted
 from jreader.readers.plain_functions import in_epoch, note_epoch
@@ -83,7 +83,7 @@ def reached(made: Iterable[T], epoch: int) -> Iterable[T]:
     return made
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class epochs(Node[T]):
     """`n` passes over `reader`, one after another, each shuffled anew; without `n`, endless.
 
@@ -102,14 +102,8 @@ class epochs(Node[T]):
     """
 
     reader: Reader[T]
-    n: int | None = None
-    from_reader: ClassVar[Literal["", "all", "some", "each"]] = "some"
-
-    def __post_init__(self) -> None:
-        """Refuses what is no reader, and no whole number."""
-        errors.check_reader("epochs(reader, n)", self.reader)
-        if self.n is not None:
-            object.__setattr__(self, "n", errors.check_number("epochs(reader, n)", self.n))
+    n: int | None = whole(default=None)
+    from_reader = "some"
 
     def start(self, at: Position) -> Pass[T]:
         """The position is (epoch, how many samples it gave, position of `reader`)."""

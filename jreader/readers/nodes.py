@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, fields, is_dataclass
-from functools import cached_property, lru_cache
+from dataclasses import MISSING, Field
+from functools import cached_property
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -17,6 +17,7 @@ from typing import (
 )
 
 from jreader.errors import place_of_caller
+from jreader.readers.declarations import check_fields, declared
 from jreader.readers.messages import described
 from jreader.readers.overrides import stands_for
 from jreader.readers.passes import Pass, Position
@@ -71,6 +72,10 @@ class Node(Generic[T]):
         self = super().__new__(cls)
         object.__setattr__(self, "made_at", place_of_caller())
         return self
+
+    def __post_init__(self) -> None:
+        """Checks readers, functions and numbers (`declarations`)."""
+        check_fields(self)
 
     def __call__(self) -> Iterator[T]:
         """Begins a pass and gives its items."""
@@ -162,17 +167,7 @@ class Node(Generic[T]):
 
 def _fields(node: Node[Any]) -> list[Field[Any]]:
     """Those that it has: a subclass with an `__init__` of its own may set none of them."""
-    return [field for field in _declared(node) if hasattr(node, field.name)]
-
-
-def _declared(node: Node[Any]) -> tuple[Field[Any], ...]:
-    kind: Any = type(node)
-    return _declared_by(kind)
-
-
-@lru_cache(256)  # each pass asks for them, several times for each op
-def _declared_by(kind: type) -> tuple[Field[Any], ...]:
-    return fields(kind) if is_dataclass(kind) else ()
+    return [field for field in declared(node) if hasattr(node, field.name)]
 
 
 def field_names(node: Node[Any]) -> list[str]:
@@ -192,7 +187,7 @@ def arguments(node: Node[Any]) -> Iterator[tuple[str, Any]]:
 
 def field_value(node: Node[Any], name: str, default: Any = None) -> Any:
     """The value of a field, such as the seed; an attribute that is no field is its user's."""
-    own = any(field.name == name for field in _declared(node))
+    own = any(field.name == name for field in declared(node))
     return getattr(node, name, default) if own else default
 
 

@@ -13,19 +13,30 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from jreader import errors
-from jreader.readers import Node, Pass, Plane, Position, Reader, counted, indexed, length, start
+from jreader.readers import (
+    Node,
+    Pass,
+    Plane,
+    Position,
+    Reader,
+    counted,
+    indexed,
+    length,
+    op,
+    start,
+)
 from jreader.readers.nodes import children
 from jreader.readers.seeds import Draws, seeded, waits
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class cache(Node[T]):
     """The samples of `reader`, read once and kept in memory.
 
@@ -46,12 +57,8 @@ class cache(Node[T]):
 
     reader: Reader[T]
     draw: int | None = field(default=None, init=False)  # what resolves the unseeded ops below
-    pinned: ClassVar[bool] = True
-    from_reader: ClassVar[Literal["", "all", "some", "each"]] = "all"
-
-    def __post_init__(self) -> None:
-        """Refuses what is no reader."""
-        errors.check_reader("cache(reader)", self.reader)
+    pinned = True
+    from_reader = "all"
 
     def start(self, at: Position) -> Pass[T]:
         """The position is (where the reading began, how many are done)."""

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from jreader import errors
-from jreader.readers import Node, Pass, Position, Reader, counted, described, length, start
+from jreader.readers import (
+    Node,
+    Pass,
+    Position,
+    Reader,
+    counted,
+    described,
+    length,
+    op,
+    start,
+)
 from jreader.readers.compounds import beside, end_to_end
 from jreader.readers.plain_functions import epoch_of_caller, in_epoch
 from jreader.readers.planes import Plane, flattened, indexed
@@ -17,7 +26,7 @@ from jreader.transforms.maps import close, positions, shortest, started
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, eq=False, repr=False, init=False)
+@op
 class compose(Node[tuple[Any, ...]]):
     """The samples of several readers side by side, as one flat tuple.
 
@@ -98,7 +107,7 @@ def _unfinished(inputs: list[tuple[Iterator[Any], Any]], first: int) -> Iterator
             break
 
 
-@dataclass(frozen=True, eq=False, repr=False, init=False)
+@op
 class chain(Node[T]):
     """The samples of several readers, one reader after another; each is begun when its turn comes.
 

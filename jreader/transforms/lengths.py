@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
-from typing import Any, ClassVar, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from jreader import errors
 from jreader.readers import (
@@ -18,7 +18,9 @@ from jreader.readers import (
     epochs,
     indexed,
     length,
+    op,
     start,
+    whole,
 )
 from jreader.readers.nodes import inputs
 from jreader.readers.planes import ENDLESS, Plane
@@ -29,7 +31,7 @@ T = TypeVar("T")
 Short = Literal["wrap", "pad", "error"]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class exactly(Node[T]):
     """The samples of `steps` batches, begun again from the first one where there are fewer.
 
@@ -52,22 +54,20 @@ class exactly(Node[T]):
     """
 
     reader: Reader[T]
-    batch_size: int
-    steps: int | None = None
+    batch_size: int = whole(least=1)
+    steps: int | None = whole(default=None)
     short: Short = "wrap"
     origin: int = 0
-    from_reader: ClassVar[Literal["", "all", "some", "each"]] = "some"
-    cursor_ignores: ClassVar[tuple[str, ...]] = ("batch_size", "steps", "origin")
+    from_reader = "some"
+    cursor_ignores = ("batch_size", "steps", "origin")
 
     def __post_init__(self) -> None:
-        """Refuses what is no reader, no whole numbers, and no word for the end."""
-        call = "exactly(reader, batch_size, steps)"
-        errors.check_reader(call, self.reader)
-        object.__setattr__(self, "batch_size", errors.check_number(call, self.batch_size, 1))
-        if self.steps is not None:
-            object.__setattr__(self, "steps", errors.check_number(call, self.steps))
+        super().__post_init__()
         if self.short not in get_args(Short):
-            raise ValueError(f"short of {call} is 'wrap', 'pad' or 'error', not {self.short!r}.")
+            raise ValueError(
+                f"short of exactly(reader, batch_size, steps) is 'wrap', 'pad' or 'error', not "
+                f"{self.short!r}."
+            )
 
     def start(self, at: Position) -> Pass[T]:
         """The position is (samples of the rounds before, of this one, position of `reader`)."""

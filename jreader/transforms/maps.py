@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, TypeVar
 
 from jreader import errors
-from jreader.readers import Node, Pass, Position, Reader, explain, length, lookup_of, start
+from jreader.readers import (
+    Node,
+    Pass,
+    Position,
+    Reader,
+    explain,
+    length,
+    lookup_of,
+    op,
+    start,
+)
 from jreader.readers.epochs import reached
 
 T = TypeVar("T")
@@ -17,7 +27,7 @@ S = TypeVar("S")
 _NONE: Any = object()
 
 
-@dataclass(frozen=True, eq=False, repr=False, init=False)
+@op
 class map_readers(Node[T]):
     """`func` of the samples of one reader, or of the samples side by side of several.
 
@@ -36,7 +46,7 @@ class map_readers(Node[T]):
 
     func: Callable[..., T]
     readers: tuple[Reader[Any], ...]
-    in_cursor: ClassVar[Literal["always", "counted", "never"]] = "never"
+    in_cursor = "never"
 
     def __init__(self, func: Callable[..., T], *readers: Reader[Any]) -> None:
         """Refuses what cannot be called."""
@@ -89,7 +99,7 @@ class map_readers(Node[T]):
         return lambda index: next(self._starmapped(iter([tuple(find(index) for find in finds)])))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
     """The samples of `reader` for which `fn` is true.
 
@@ -103,12 +113,7 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
 
     fn: Callable[[T], object]
     reader: Reader[T]
-    from_reader: ClassVar[Literal["", "all", "some", "each"]] = "some"
-
-    def __post_init__(self) -> None:
-        """Refuses what cannot be called."""
-        errors.check_function("filter(fn, reader)", self.fn)
-        errors.check_reader("filter(fn, reader)", self.reader)
+    from_reader = "some"
 
     def start(self, at: Position) -> Pass[T]:
         """The position of `reader`."""
@@ -135,7 +140,7 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
             )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class flat_map(Node[S]):
     """All samples of all that `fn` makes of each sample of `reader`.
 
@@ -152,11 +157,6 @@ class flat_map(Node[S]):
     fn: Callable[[Any], Iterable[S]]
     reader: Reader[Any]
     epoch: int = field(default=0, init=False)
-
-    def __post_init__(self) -> None:
-        """Refuses what cannot be called."""
-        errors.check_function("flat_map(fn, reader)", self.fn)
-        errors.check_reader("flat_map(fn, reader)", self.reader)
 
     def start(self, at: Position) -> Pass[S]:
         """The position is (place before the sample, how many of its own are done)."""

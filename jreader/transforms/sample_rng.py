@@ -7,14 +7,23 @@ so a sample draws the same numbers on any worker, in any order of work, and afte
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from jreader import errors
 from jreader.orders import as_seed
-from jreader.readers import Node, Pass, Position, Reader, counted, length, lookup_of, start
+from jreader.readers import (
+    Node,
+    Pass,
+    Position,
+    Reader,
+    counted,
+    length,
+    lookup_of,
+    op,
+    start,
+)
 from jreader.readers.seeds import seeded_below
 
 T = TypeVar("T")
@@ -28,7 +37,7 @@ class Keyed(NamedTuple):
     path: tuple[int, int, int]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class keyed(Node[Keyed]):
     """The samples of `reader`, each beside a key: what `map(fn, rng=True)` is made of.
 
@@ -46,11 +55,9 @@ class keyed(Node[Keyed]):
     epoch: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        """Refuses what is no reader, and no seed."""
-        call = "keyed(reader, seed)"
-        errors.check_reader(call, self.reader)
+        super().__post_init__()
         if self.seed is not None:
-            object.__setattr__(self, "seed", as_seed(self.seed, call))
+            object.__setattr__(self, "seed", as_seed(self.seed, "keyed(reader, seed)"))
 
     def start(self, at: Position) -> Pass[Keyed]:
         """The position is (how many samples were numbered, position of `reader`)."""

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain, islice
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from jreader import errors, orders
-from jreader.readers import Node, Pass, Position, Reader, counted, length, start
+from jreader.readers import (
+    Node,
+    Pass,
+    Position,
+    Reader,
+    counted,
+    length,
+    op,
+    start,
+    whole,
+)
 from jreader.readers.planes import Indices, Plane, indexed
 from jreader.readers.seeds import seeded_below
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class shuffle(Node[T]):
     """The samples of `reader`, each dealt at random within its window of `buf_size`.
 
@@ -42,25 +52,23 @@ class shuffle(Node[T]):
     """
 
     reader: Reader[T]
-    buf_size: int | None = None
+    buf_size: int | None = whole(default=None)
     seed: Any = None
     epoch: int = field(default=0, init=False)
-    from_reader: ClassVar[Literal["", "all", "some", "each"]] = "all"
+    from_reader = "all"
 
     def __post_init__(self) -> None:
-        """Refuses what is no reader, size or seed."""
-        call = "shuffle(reader, buf_size, seed)"
-        errors.check_reader(call, self.reader)
-        if self.buf_size is not None:
-            object.__setattr__(self, "buf_size", errors.check_number(call, self.buf_size))
-        elif length(self.reader) is None:
+        super().__post_init__()
+        if self.buf_size is None and length(self.reader) is None:
             raise ValueError(
                 f"shuffle({self.reader!r}) needs a buf_size: the length of the reader is not known "
                 f"before it is read. Give shuffle(reader, buf_size=1000), or a reader with a "
                 f"length, as jreader.arrays(...) has."
             )
         if self.seed is not None:
-            object.__setattr__(self, "seed", orders.as_seed(self.seed, call))
+            object.__setattr__(
+                self, "seed", orders.as_seed(self.seed, "shuffle(reader, buf_size, seed)")
+            )
         if self.buf_size in (0, 1):
             meant = "." if self.seed is not None else f": was seed={self.buf_size} meant?"
             errors.warn(

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, TypeVar
 
-from jreader import errors
 from jreader.errors import NotResumable
-from jreader.readers import Node, Pass, Position, Reader, counted, indexed, length, lookup_of, start
+from jreader.readers import (
+    Node,
+    Pass,
+    Position,
+    Reader,
+    counted,
+    indexed,
+    length,
+    lookup_of,
+    op,
+    start,
+    whole,
+)
 from jreader.readers.planes import ENDLESS, Plane
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class firstn(Node[T]):
     """The first `n` samples of `reader`; it pulls exactly `n`, and never waits for one more.
 
@@ -28,13 +38,8 @@ class firstn(Node[T]):
     """
 
     reader: Reader[T]
-    n: int
-    from_reader: ClassVar[Literal["", "all", "some", "each"]] = "some"
-
-    def __post_init__(self) -> None:
-        """Refuses what is no reader, and no whole number."""
-        errors.check_reader("firstn(reader, n)", self.reader)
-        object.__setattr__(self, "n", errors.check_number("firstn(reader, n)", self.n))
+    n: int = whole()
+    from_reader = "some"
 
     def start(self, at: Position) -> Pass[T]:
         """The position is (how many are done, position of `reader`, (n,))."""
@@ -59,7 +64,7 @@ class firstn(Node[T]):
         return up and up.reordered(min(self.n, up.length), lambda indices: indices)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class skip(Node[T]):
     """The samples of `reader` after its first `n`.
 
@@ -72,13 +77,8 @@ class skip(Node[T]):
     """
 
     reader: Reader[T]
-    n: int
-    from_reader: ClassVar[Literal["", "all", "some", "each"]] = "some"
-
-    def __post_init__(self) -> None:
-        """Refuses what is no reader, and no whole number."""
-        errors.check_reader("skip(reader, n)", self.reader)
-        object.__setattr__(self, "n", errors.check_number("skip(reader, n)", self.n))
+    n: int = whole()
+    from_reader = "some"
 
     def start(self, at: Position) -> Pass[T]:
         """The position is (whether the first was handed over, position of `reader`, (n,))."""
@@ -103,7 +103,7 @@ class skip(Node[T]):
         return up.reordered(left, lambda indices: indices + self.n)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class shard(Node[T]):
     """Every `num_shards`-th sample of `reader`, from sample `index` on: one part of a partition.
 
@@ -122,23 +122,17 @@ class shard(Node[T]):
     """
 
     reader: Reader[T]
-    num_shards: int
-    index: int
-    from_reader: ClassVar[Literal["", "all", "some", "each"]] = "some"
+    num_shards: int = whole(least=1)
+    index: int = whole()
+    from_reader = "some"
 
     def __post_init__(self) -> None:
-        """Refuses what is no reader, and no part of the partition."""
-        call = "shard(reader, num_shards, index)"
-        errors.check_reader(call, self.reader)
-        num_shards = errors.check_number(f"num_shards of {call}", self.num_shards, 1)
-        index = errors.check_number(f"index of {call}", self.index)
-        if index >= num_shards:
+        super().__post_init__()
+        if self.index >= self.num_shards:
             raise ValueError(
-                f"{call} needs an index below num_shards, not {index} of {num_shards}: shards "
-                f"count from 0 to {num_shards - 1}."
+                f"shard(reader, num_shards, index) needs an index below num_shards, not "
+                f"{self.index} of {self.num_shards}: shards count from 0 to {self.num_shards - 1}."
             )
-        object.__setattr__(self, "num_shards", num_shards)
-        object.__setattr__(self, "index", index)
 
     def start(self, at: Position) -> Pass[T]:
         """The position is as that of `skip`, with (num_shards, index)."""
