@@ -36,7 +36,7 @@ def table(title):
 
 
 WARNED = dict(calls("warn"))
-TOLD, REFUSED = table("Every warning"), table("Refusals that need a word")
+TOLD, REFUSED = table("Every warning"), table("Errors that need an explanation")
 
 
 def test_there_are_some():
