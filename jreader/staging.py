@@ -53,7 +53,7 @@ def leased(
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
 ) -> Array:
-    """An array over memory that is somebody's, who gets it back when its last reference dies.
+    """An array over lent memory, which is given back when the last reference to the array dies.
 
     >>> room, back = np.zeros(4, np.uint8), []
     >>> memory = Memory(room, room.ctypes.data)
@@ -86,7 +86,7 @@ _POOLS: WeakValueDictionary[int, deque[Memory]] = WeakValueDictionary()
 
 
 class Staging:
-    """Aligned arrays of one dtype and of up to as many rows, each in memory of its own.
+    """Makes aligned arrays of one dtype and up to so many rows, each in memory of its own.
 
     >>> staged = Staging(1000, (28, 28), np.dtype(np.uint8))
     >>> first, second = staged(1000), staged(10)
@@ -134,7 +134,7 @@ class Staging:
 
 
 def lease(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """One array of staged memory, for who does not gather batch after batch.
+    """One array of staged memory, for callers that need no other like it.
 
     >>> lease((512, 784), np.dtype(np.float32)).ctypes.data % 64
     0

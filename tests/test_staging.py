@@ -89,8 +89,9 @@ def test_a_loader_holds_no_more_batches_than_it_prepares_while_steps_are_awaited
     for feed in loader:
         feed["x"].block_until_ready()
         made.add(feed["x"].unsafe_buffer_pointer())
-    assert len(made) <= 2 + 3
-    assert len(staging._POOLS[size]) <= 2 + 3
+    slack = 4  # being gathered, at the step, and two that jaxlib lets go of a transfer later
+    assert len(made) <= 2 + slack
+    assert len(staging._POOLS[size]) <= 2 + slack
 
 
 def test_a_cast_is_staged_too():

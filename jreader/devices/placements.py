@@ -43,7 +43,7 @@ def placeable(leaf: object) -> bool:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where feeds go.
+    """Where feeds go: the shardings, and the modes of jax that were on when it was made.
 
     Attributes:
         target: None (the default device, uncommitted), a Sharding, a tree of them that a feed's
@@ -65,13 +65,13 @@ class Placement:
     steps: bool = field(default=False, repr=False)
 
     def canonical(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
-        """What a dtype becomes on a device: 64 bits only in x64 mode."""
+        """The dtype that stands for another on the device: 64 bits only in x64 mode."""
         if self.x64 or self.target == "host":
             return dtype
         return _NARROW.get(dtype, dtype)
 
     def chunked(self) -> Placement:
-        """That of feeds that begin with an axis of steps, which no device splits.
+        """The placement of feeds that begin with an axis of steps, which no device splits.
 
         The pmap layout keeps its devices in front: [D, k, n, ...].
         """
@@ -86,7 +86,7 @@ class Placement:
         )
 
     def putter(self, then: Callable[..., Any] | None = None) -> Callable[..., Any]:
-        """What puts feed after feed as `put` does: at one call of Python for those of one kind.
+        """A function that puts feed after feed as `put` does, in one call of Python for each.
 
         >>> put = sharding_placement().putter()
         >>> put({"x": np.arange(3, dtype=np.int32)})["x"].tolist()
@@ -138,7 +138,7 @@ class Placement:
         return jax.make_array_from_callback(self.shape(rows.shape), sharding, part)
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """That of a feed's array on all processes together."""
+        """The shape that an array of a feed has on all processes together."""
         if self.share is None:
             return shape
         axis = int(self.steps)
@@ -169,7 +169,7 @@ class Placement:
         return None if len(share) == size else share
 
     def modes(self) -> ExitStack | nullcontext[None]:
-        """The modes that were on when this was made, whatever they are here and now."""
+        """A context in which the modes of jax are those that were on when this was made."""
         if _x64() == self.x64 and (self.target is not None or _default() is self.default):
             return _AS_THEY_ARE
         modes = ExitStack()
@@ -188,10 +188,10 @@ class Placement:
         return list(_shardings(self.target, feed))
 
     def check(self, rows: int) -> None:
-        """Refuses a number of rows that the devices cannot divide.
+        """Raises an error if the devices cannot divide so many rows evenly.
 
         Raises:
-            BatchNotDivisible: With the two nearest numbers that they can.
+            BatchNotDivisible: They cannot; it names the two nearest numbers that they can.
         """
         if self.divides(rows):
             return
@@ -221,7 +221,7 @@ class Placement:
         return [leaf for leaf in leaves(self.target) if isinstance(leaf, Sharding)]
 
     def with_mask(self) -> Placement:
-        """That of feeds that carry a mask, which is split like the rows of the first field."""
+        """The placement of feeds with a mask, which is split like the rows of the first field."""
         targets = self._targets()
         if not targets:
             return self
@@ -286,7 +286,7 @@ def _along_rows(sharding: Sharding) -> Sharding:
 
 
 def _behind(sharding: Sharding) -> Sharding:
-    """That of arrays with one more axis in front."""
+    """The sharding of arrays with one more axis in front."""
     if isinstance(sharding, NamedSharding):
         return NamedSharding(sharding.mesh, PartitionSpec(None, *sharding.spec))
     if len(sharding.device_set) == 1:
@@ -298,7 +298,7 @@ def _behind(sharding: Sharding) -> Sharding:
 
 
 def places_placement(places: Any) -> Placement:
-    """Where the seeds' `places` say feeds go.
+    """The placement that Paddle's argument `places` means.
 
     >>> places_placement(None)
     Placement(target=None, parts=None, x64=False, default=None)
@@ -318,7 +318,7 @@ def places_placement(places: Any) -> Placement:
 
 
 def sharding_placement(sharding: Any = None, pmap: Any = None, call: str = "sharding") -> Placement:
-    """Where `load(sharding=..., pmap=...)` says feeds go.
+    """The placement that `load(sharding=..., pmap=...)` means.
 
     >>> sharding_placement(pmap=jax.devices()[:2]).parts
     2

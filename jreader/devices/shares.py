@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Share:
-    """Some rows of each batch of `size`: those that one process feeds.
+    """The rows of each batch of `size` that one process feeds.
 
     >>> share = Share.over(8, {(4, 6), (0, 2), (1, 3)})
     >>> share.spans, share.rows().tolist(), len(share)
@@ -26,7 +26,7 @@ class Share:
 
     @classmethod
     def over(cls, size: int, spans: set[tuple[int, int]]) -> Share:
-        """That of spans in any order, which may overlap."""
+        """The share that spans make up, in any order and overlapping or not."""
         apart: list[tuple[int, int]] = []
         for first, last in sorted(spans):
             if apart and first <= apart[-1][1]:

@@ -20,7 +20,7 @@ def over(devices: tuple[jax.Device, ...]) -> NamedSharding:
 
 
 def target_of(sharding: Any, call: str) -> Any:
-    """A Sharding, or a tree of them.
+    """The Sharding that an argument means, or a tree of them.
 
     Raises:
         TypeError: It says none, as a list of devices does.
@@ -85,7 +85,7 @@ def _over_the_mesh(spec: PartitionSpec, call: str) -> NamedSharding:
 
 
 def where_written(sharding: Any) -> Any:
-    """The same, but for each bare PartitionSpec its sharding: another line has another mesh.
+    """An argument with each bare PartitionSpec made a sharding: other lines have other meshes.
 
     >>> where_written("host")
     'host'
@@ -98,7 +98,7 @@ def where_written(sharding: Any) -> Any:
 
 
 def own(devices: Sequence[Any]) -> tuple[jax.Device, ...]:
-    """Devices of this process, each of them once.
+    """The devices as a tuple, if all are of this process and each is listed once.
 
     Raises:
         TypeError: They are no devices.

@@ -47,7 +47,7 @@ class _Way(NamedTuple):
     """How arrays of one shape and dtype go to their devices.
 
     Attributes:
-        send: Gives the array on its devices, of the list of its parts.
+        send: Gives the array on its devices, made of the list of its parts.
         indices: The part of each device; None for one device, which gets the whole.
     """
 
@@ -62,7 +62,7 @@ def guarded() -> bool:
 
 
 def putter(placement: Placement, then: Callable[..., Any] | None) -> Callable[..., Any]:
-    """What `Placement.putter` gives: one call of Python for a feed like one before."""
+    """The function that `Placement.putter` gives; it is called once for each feed."""
     target, wide, default = placement.target, placement.x64, placement.default
     several = target is not None and jax.process_count() > 1
     quick = _batched_device_put is not None and target != "host" and not several
@@ -105,7 +105,7 @@ def putter(placement: Placement, then: Callable[..., Any] | None) -> Callable[..
 def _put_in_modes(
     placement: Placement, then: Callable[..., Any] | None, feed: Any, numbers: Sequence[Any]
 ) -> Any:
-    """The same of any feed in any modes."""
+    """The result for any feed, in any modes."""
     if then is None:
         return placement.put(feed)
     with placement.modes():
@@ -113,7 +113,7 @@ def _put_in_modes(
 
 
 def _structure(tree: Any) -> Hashable:
-    """What two trees have in common that differ in their leaves alone."""
+    """A key that trees share if, and only if, they differ in nothing but their leaves."""
     parts = branches(tree)
     if parts is None:
         return None
@@ -123,7 +123,7 @@ def _structure(tree: Any) -> Hashable:
 def _learn(
     learned: dict[Hashable, list[_Way]], kind: Hashable, arrays: Iterable[Any], placed: list[Any]
 ) -> None:
-    """How feeds of a kind go to their devices, now that `device_put` has placed one."""
+    """Remembers how feeds of a kind go to devices, now that `device_put` has placed one."""
     ways = list(map(_way, arrays, placed))
     if len(learned) >= _MOST:
         learned.clear()
@@ -133,7 +133,7 @@ def _learn(
 
 
 def _way(array: Any, placed: Any) -> _Way | None:
-    """How arrays like this one go; None if `device_put` did more than to split it and send it."""
+    """How arrays like this one go; None if `device_put` did more than split it and send it."""
     if placed is array:  # strings stay where they are
         return _Way(itemgetter(0), None)
     if isinstance(placed, jax.core.Tracer) or placed.dtype != array.dtype:

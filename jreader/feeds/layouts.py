@@ -31,14 +31,14 @@ _LIST = (
 
 @dataclass(frozen=True, eq=False)
 class Feeds:
-    """What batches become: host arrays by name, in the order of a feed_list.
+    """Turns batches into feeds: host arrays by name, in the order of a feed_list.
 
     >>> feeds = Feeds([data("image", [None, 4]), data("label", [None, 1], "int64")])
     >>> feed = feeds.from_samples([([[0, 1], [2, 3]], 7), ([[4, 5], [6, 7]], 8)])
     >>> feed["image"].tolist(), feed["label"].tolist()
     ([[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]], [[7], [8]])
 
-    Tuples, named ones too, are matched by place; dicts and dataclasses by name. A mapping takes
+    Tuples, named ones too, are matched by position; dicts and dataclasses by name. A mapping takes
     fields from where it says, as often as it likes, and leaves the others out:
 
     >>> Feeds({"x": 0, "y": 0}).from_samples([(1, "a"), (2, "b")])
@@ -50,7 +50,7 @@ class Feeds:
     {'image': array([1.5, 2.5])}
 
     Args:
-        feed_list: The fields; or a mapping from names, or from `data`, to places or keys.
+        feed_list: The fields; or a mapping from names, or from `data`, to positions or keys.
         canonical: Gives the dtype that stands for another on the device. It is called on whatever
             thread makes feeds, so what depends on the thread must be settled before.
 
@@ -69,7 +69,7 @@ class Feeds:
     _as_they_are: dict[Hashable, tuple[tuple[str, ...], list[Any]]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuses what does not say which fields there are."""
+        """Raises an error if the feed_list does not say which fields there are."""
         columns = tuple(_declared(self.feed_list, self.canonical))
         names = tuple(column.name for column in columns)
         if self.feed_list is not None and not names:
@@ -82,7 +82,7 @@ class Feeds:
 
     @property
     def places(self) -> dict[str, int | str]:
-        """Where each field comes from: the place in a sample, or its key."""
+        """Where each field comes from: its position in a sample, or its key."""
         return {
             column.name: place if column.key is None else column.key
             for place, column in enumerate(self._columns)
@@ -143,7 +143,7 @@ class Feeds:
         return feed
 
     def from_arrays(self, batch: Any) -> Any:
-        """The feed of a batch that is arrays already: by place, by name, or a single one.
+        """The feed of a batch that is arrays already: by position, by name, or a single one.
 
         An array that has its dtype and shape already is handed on, not copied.
 
@@ -162,7 +162,7 @@ class Feeds:
         return rebuilt(batch, iter(feeds))
 
     def traced(self, batch: Any) -> Any:
-        """The feed of a batch of arrays of jax, traced or not; values are not looked at.
+        """The feed of a batch of jax arrays, traced or not, whose values are not looked at.
 
         Raises:
             FeedMismatch: The arrays do not fit the feed_list, as far as shapes tell.
@@ -228,7 +228,7 @@ class Feeds:
         ]
 
     def _wrong(self, present: Sequence[Any], *, by_name: bool) -> str | None:
-        """What is wrong with samples that have these keys or places."""
+        """What is wrong with samples that have these keys or positions; None if nothing is."""
         keys = self._keys(by_name=by_name)
         has = f"has the fields {list(present)}" if by_name else f"has {len(present)} field(s)"
         for column, key in zip(self._columns, keys, strict=True):
@@ -317,7 +317,7 @@ def _check_lengths(columns: Sequence[Column], feeds: Sequence[Array]) -> None:
 
 
 def padded(feed: Any, rows: int) -> tuple[Any, Array]:
-    """A feed with `rows` rows, the missing ones zeros, and a mask that tells the others.
+    """A feed filled up with zeros to `rows` rows, and a mask that is true for its own rows.
 
     >>> feed, mask = padded({"label": np.array([5, 4])}, 3)
     >>> feed, mask.tolist()
@@ -339,7 +339,7 @@ def padded(feed: Any, rows: int) -> tuple[Any, Array]:
 
 
 def with_mask(feed: Any, mask: Any) -> Any:
-    """A feed with its mask: by name, or last.
+    """A feed with its mask added: by name, or as the last field.
 
     >>> with_mask({"label": 5}, True), with_mask((5, 4), True), with_mask(5, True)
     ({'label': 5, 'mask': True}, (5, 4, True), (5, True))

@@ -89,7 +89,7 @@ class Plane:
         return _samples(self.columns, iter(self.rows(indices)))
 
     def rows(self, indices: Array) -> list[Array]:
-        """The rows of indices, checked once: the gather itself does not look."""
+        """The rows of these indices, checked here once for many batches: a gather does not look."""
         routed = self.route(indices)
         for rows, column in zip(routed, leaves(self.columns), strict=True):
             if len(rows) and not (rows.min() >= 0 and rows.max() < len(column)):
@@ -241,7 +241,7 @@ def _flat(parts: list[Sequence[Any]]) -> Sequence[Any]:
 
 
 class Gathering:
-    """What gathers batches of up to `size` samples from columns, into staged memory.
+    """Gathers batches of up to `size` samples from columns, into staged memory.
 
     >>> gathered = Gathering({"x": np.arange(4) * 10}, 2)
     >>> gathered([np.array([3, 0])]).columns
@@ -278,9 +278,9 @@ class Gathering:
 
 
 def _gatherer(column: Any, size: int) -> tuple[Callable[..., Any], Staging | None]:
-    """What gives rows of a column; where it is its `take`, what gives the memory for them.
+    """The call that gathers rows of a column; if it is `take`, what makes the array it fills.
 
-    The method `take`, since NumPy's function is three calls of Python.
+    The method `take`, because NumPy's function of that name is three calls of Python.
     """
     if not isinstance(column, (np.ndarray, Joined)):
         return column.gather, None

@@ -111,7 +111,7 @@ def restores(tree: Any) -> bool:
 
 
 def map_tree(fn: Callable[..., Any], tree: Any, *others: Any) -> Any:
-    """`fn` of every leaf, and of the leaves at the same place of the other trees.
+    """`fn` of every leaf, and of the leaves at the same position in the other trees.
 
     >>> map_tree(lambda a, b: a + b, {"x": 1, "y": (2,)}, {"x": 10, "y": (20,)})
     {'x': 11, 'y': (22,)}
@@ -143,7 +143,7 @@ def same_structure(tree: Any, other: Any) -> bool:
 
 
 def zipped(tree: Any, parts: Sequence[Iterable[Any]]) -> Iterator[Any]:
-    """Trees of the same kind, of one value each of what stands for the leaves.
+    """Trees like `tree`, one for each value of the parts that stand for its leaves.
 
     >>> list(zipped({"image": None, "label": None}, ["ab", [5, 0]]))
     [{'image': 'a', 'label': 5}, {'image': 'b', 'label': 0}]
@@ -195,7 +195,7 @@ class Columns(Sequence[T], Generic[T]):
 
     @classmethod
     def of(cls, columns: Any, arrays: list[Any]) -> Columns[T]:
-        """The batch of a tree whose leaves are at hand, and known to have one length."""
+        """A batch of a tree whose leaves the caller knows, and knows to have one length."""
         batch = cls.__new__(cls)  # a look at the leaves costs more than gathering small ones
         batch.columns, batch.arrays, batch.made_of = columns, arrays, None
         return batch
