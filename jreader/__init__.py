@@ -30,7 +30,7 @@ from jreader.errors import (
     WorkerDied,
 )
 from jreader.orders import permutation
-from jreader.pipelines import Pipeline
+from jreader.pipelines import ArraySpec, Pipeline
 from jreader.readers import Columns, Cursor, Node, Pass, Reader, at_epoch, epochs, start
 from jreader.sources import arrays, idx, jsonl, mnist_json, npy, npz, source, text
 from jreader.transforms import (
@@ -89,6 +89,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "ArraySpec",
     "BatchNotDivisible",
     "Columns",
     "ComposeNotAligned",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from dataclasses import FrozenInstanceError, dataclass
 from itertools import islice
 
@@ -12,12 +13,9 @@ from graphs import OPS, PROCESSES, tagged
 
 import jreader
 from jreader import Node, NotResumable, Pipeline, batch, cache, epochs, firstn, shuffle, start
+from jreader.pipelines.wrapped import METHODS
 
-METHODS = {
-    name: getattr(Pipeline, name).__wrapped__
-    for name in dir(Pipeline)
-    if isinstance(getattr(getattr(Pipeline, name), "__wrapped__", None), type)
-}
+OF_METHODS = {name: op for op, name in METHODS.items() if op is not jreader.map_readers}
 
 
 def ten():
@@ -253,7 +251,7 @@ class TestPipeline:
         [
             lambda batches: batches,
             lambda batches: batches.shuffle(4).filter(len).firstn(3).skip(1).shard(1, 0),
-            lambda batches: batches.cache().buffered(2).epochs(2),
+            lambda batches: batches.cache().prefetch(2).epochs(2),
             lambda batches: Pipeline(firstn(batches, 2)),
             lambda batches: batches.map_batches(lambda columns: columns),
         ],
@@ -264,18 +262,33 @@ class TestPipeline:
             batches.map(half)
         assert list(batches.flat_map(list).map(half))
 
-    @pytest.mark.parametrize("name", METHODS)
-    def test_a_method_keeps_the_docstring_and_the_parameters_of_its_op(self, name):
-        method, op = getattr(Pipeline(ten), name), METHODS[name]
-        assert method.__doc__ == op.__doc__
-        of_op = [p for p in inspect.signature(op).parameters.values() if p.name != "reader"]
-        found = list(inspect.signature(method).parameters.values())
-        assert [(p.name, p.default) for p in found] == [(p.name, p.default) for p in of_op]
+    @pytest.mark.parametrize("name", OF_METHODS)
+    def test_a_method_has_the_parameters_of_its_op(self, name):
+        def parameters(function):
+            given = inspect.signature(function).parameters.values()
+            return [each for each in given if each.name not in ("self", "reader")]
+
+        def said(each):  # the functions and readers of a method belong to its samples
+            own = each.name in ("fn", "mapper", "readers")
+            return each.name, each.default, each.kind, None if own else each.annotation
+
+        ours, ops = parameters(getattr(Pipeline, name)), parameters(OF_METHODS[name])
+        assert list(map(said, ours)) == list(map(said, ops))
+
+    @pytest.mark.parametrize("name", OF_METHODS)
+    def test_a_method_explains_them_as_its_op_does(self, name):
+        def explained(function):
+            found = re.search(r"\nArgs:\n(.*?)(?:\n\n|$)", inspect.getdoc(function), re.DOTALL)
+            entries = re.split(r"\n {4}(?=\S)", found[1][4:]) if found else []
+            whole = dict(" ".join(entry.split()).split(": ", 1) for entry in entries)
+            return {argument: text for argument, text in whole.items() if argument != "reader"}
+
+        assert explained(getattr(Pipeline, name)) == explained(OF_METHODS[name])
 
     def test_every_op_of_one_reader_is_a_method(self):
-        assert {"map", "xmap"} <= METHODS.keys()
         of_one = VALID.keys() - {"Pipeline", "multiprocess_reader", "map_readers"}
-        assert {op.__name__ for op in METHODS.values()} == of_one
+        assert {op.__name__ for op in OF_METHODS.values()} == of_one
+        assert all(inspect.isfunction(getattr(Pipeline, name)) for name in METHODS.values())
 
 
 class TestResuming:

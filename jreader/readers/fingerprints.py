@@ -79,7 +79,7 @@ def fingerprint(reader: Reader[Any], feeds: list[str] | None = None) -> Plan:
     """The lines and hashes of a plan, equal in every process and on every host.
 
     >>> from jreader import Pipeline, arrays
-    >>> pipeline = Pipeline(arrays(x=np.arange(6))).shuffle(seed=1).buffered(2).batch(2)
+    >>> pipeline = Pipeline(arrays(x=np.arange(6))).shuffle(seed=1).prefetch(2).batch(2)
     >>> fingerprint(pipeline)["ops"]
     ["arrays(columns={'x': int64[6]})", 'shuffle(buf_size=None, seed=1)', 'found by place: 6']
     """

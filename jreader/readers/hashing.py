@@ -55,6 +55,7 @@ _NAMED = {  # modules that have another name since cursors of this format were f
     "jreader.loaders.paddle": "jreader.loaders.pyreaders",
     "jreader.loaders.train": "jreader.loaders.training",
     "jreader.readers.starting": "jreader.readers.nodes",
+    "jreader.pipelines.pipeline": "jreader.pipelines",
     "jreader.sources.array_files": "jreader.sources.files",
     "jreader.sources.random_access": "jreader.sources.items",
     "jreader.sources.text_files": "jreader.sources.lines",

@@ -17,6 +17,7 @@ from typing import (
 )
 
 from jreader.errors import place_of_caller
+from jreader.hints import check_keywords
 from jreader.readers.declarations import check_fields, declared
 from jreader.readers.messages import described
 from jreader.readers.overrides import stands_for
@@ -67,8 +68,10 @@ class Node(Generic[T]):
     unread: bool = False  # whether to ask for its length would read a file
     made_at: str
 
-    def __new__(cls, /, *_args: Any, **_kwargs: Any) -> Self:
+    def __new__(cls, /, *_args: Any, **kwargs: Any) -> Self:
         """Remembers the user's line, so that an error can name it; no op has to think of it."""
+        if kwargs:
+            check_keywords(cls.__name__, cls.__init__, kwargs)
         self = super().__new__(cls)
         object.__setattr__(self, "made_at", place_of_caller())
         return self
@@ -155,12 +158,16 @@ class Node(Generic[T]):
 
     def written(self, *but: object) -> Iterator[str]:
         """The arguments as they were written, but for some: functions by place, others by name."""
+        left_out = [*map(id, but)]
         for field in _fields(self):
             value = getattr(self, field.name)
             parts = value if isinstance(value, tuple) and all(map(callable, value)) else (value,)
             if all(map(callable, parts)):
-                left = (part for part in parts if not any(part is each for each in but))
-                yield from map(described, left)
+                for part in parts:
+                    if id(part) in left_out:  # once for each time: one reader may be there twice
+                        left_out.remove(id(part))
+                    else:
+                        yield described(part)
             elif field.init and not _is_default(field, value):
                 yield f"{field.name}={described(value)}"
 

@@ -34,7 +34,7 @@ class firstn(Node[T]):
 
     Args:
         reader: Any reader, also one without an end.
-        n: How many samples to give; fewer where `reader` ends before.
+        n: How many samples to give; fewer where there are fewer.
     """
 
     reader: Reader[T]

@@ -40,7 +40,7 @@ def loader(recipe, layout):
     """A loader of at most so many samples, as numbers."""
     several = epochs(recipe.build(), 4)  # plans are short
     plan = Pipeline(map_samples(code, firstn(several, MOST), threads=layout["workers"]))
-    plan = plan.buffered(3) if layout["buffered"] else plan
+    plan = plan.prefetch(3) if layout["buffered"] else plan
     devices = layout["devices"]
     where = {"sharding": None if devices else "host"}
     if devices and layout["pmap"]:

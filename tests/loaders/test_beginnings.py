@@ -62,7 +62,7 @@ LOADERS = {
     "executor": loader_of(lambda plan: plan.map(same, executor=ThreadPoolExecutor(2))),
     "xmap": loader_of(lambda plan: plan.xmap(same, 2, 2, order=True)),
     "xmap as they come": loader_of(lambda plan: plan.xmap(same, 2, 2)),
-    "buffered": loader_of(lambda plan: plan.buffered(2)),
+    "buffered": loader_of(lambda plan: plan.prefetch(2)),
     "shuffle": loader_of(lambda plan: plan.shuffle(2, seed=0)),
     "unseeded shuffle": loader_of(lambda plan: plan.shuffle(2)),
     "filter": loader_of(lambda plan: plan.filter(lambda _: True)),

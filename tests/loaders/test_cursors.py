@@ -189,7 +189,7 @@ HARMLESS = {
     "capacity": lambda plan: plan.batch(4).load(capacity=64),
     "devices": lambda plan: plan.batch(4).load(sharding=jax.make_mesh((2,), ("data",))),
     "pmap": lambda plan: plan.batch(4).load(pmap=DEVICES[:4]),
-    "look-ahead": lambda plan: plan.buffered(5).batch(4).buffered(2).load(),
+    "look-ahead": lambda plan: plan.prefetch(5).batch(4).prefetch(2).load(),
     "padding": lambda plan: plan.batch(4, drop_last=True).load(drop_last=False),
     "a stage": lambda plan: plan.batch(4).load().on_device(lambda feed: feed),
     "another spelling": lambda plan: DataLoader.from_generator().set_sample_generator(plan, 4),
@@ -343,7 +343,7 @@ class TestBatchSizes:
             lambda n: plan().batch(n).load(),
             lambda n: plan().batch(n).load(resident=True),
             lambda n: streamed().batch(n).load(),
-            lambda n: streamed().batch(n).map_batches(abs).buffered(2).load(),
+            lambda n: streamed().batch(n).map_batches(abs).prefetch(2).load(),
             lambda n: streamed().filter(bool).filter(lambda n: n != 7).batch(n).load(),
             lambda n: DataLoader.from_generator().set_sample_generator(
                 shuffle(numbers, 9, 1), n, places=DEVICES[:2]

@@ -117,7 +117,7 @@ class TestJaxDoor:
 
     def test_it_is_refused_through_ops_that_hand_batches_on(self):
         with pytest.raises(BatchNotDivisible, match=r"250 .* 248 or 256"):
-            digits().batch(250).buffered(2).firstn(3).load(sharding=MESH)
+            digits().batch(250).prefetch(2).firstn(3).load(sharding=MESH)
 
     def test_a_size_that_only_a_batch_can_tell_is_refused_when_it_comes(self):
         loader = digits().batch(9).map_batches(lambda columns: columns).load(sharding=MESH)
@@ -165,7 +165,7 @@ class TestWhatIsKnown:
         seeds = DataLoader.from_generator(drop_last=drop_last)
         loaders = [
             source.batch(16).load(drop_last=drop_last),
-            source.batch(16).buffered(2).load(pmap=True, drop_last=drop_last),
+            source.batch(16).prefetch(2).load(pmap=True, drop_last=drop_last),
             seeds.set_sample_generator(source, 2, drop_last=False, places=DEVICES),
         ]
         for loader in loaders:

@@ -166,7 +166,7 @@ class TestWrapping:
     def test_keeps_what_is_done_to_whole_batches(self):
         doubled = numbers(5).batch(4).map_batches(lambda columns: {"n": columns["n"] * 2})
         plain = numbers(5).batch(4).load(sharding="host", last="wrap")
-        loader = doubled.buffered(2).load(sharding="host", last="wrap")
+        loader = doubled.prefetch(2).load(sharding="host", last="wrap")
         assert [[n // 2 for n in feed] for feed in given_by(loader)] == given_by(plain)
 
     def test_is_refused_where_no_sample_can_be_added_to_a_batch(self):

@@ -279,7 +279,7 @@ class TestWhatCannotBeDealt:
         assert dealt_to(pipeline, even(8, 2)[0]) is None
 
     def test_look_ahead_and_draws_are_no_hindrance(self):
-        assert dealt_to(rows(seed=None).buffered(3), even(8, 2)[0]) is not None
+        assert dealt_to(rows(seed=None).prefetch(3), even(8, 2)[0]) is not None
 
 
 def test_the_plans_of_this_law_give_samples():

@@ -28,7 +28,7 @@ def streamed():
         return x + rng.normal(size=x.shape).astype("float32"), np.float32(row["y"])
     rows = Pipeline(jsonl(FOLDER + "/rows.jsonl")).shuffle(20, seed=3)
     rows = rows.map(noisy, rng=True, seed=5, threads=2).filter(lambda row: row[1] > -2)
-    return rows.buffered(5).batch(8).load(capacity=4)
+    return rows.prefetch(5).batch(8).load(capacity=4)
 
 def plain(folder):
     path = folder + "/run.npz"

@@ -149,7 +149,7 @@ def loaded(run):
     if run.odds(2):
         batches = batches.map_batches(lambda column: column + 0)
     if run.odds(3):
-        batches = batches.buffered(2)
+        batches = batches.prefetch(2)
     run.said = run.pick({}, {}, {"drop_last": True}, {"drop_last": False}, {"last": "pad"})
     if kept is False and run.said.get("drop_last") is True:
         run.said = {}

@@ -59,7 +59,7 @@ OVER = {
     "shuffled": lambda source: Pipeline(source).shuffle(7, seed=1),
     "drawn": lambda source: Pipeline(source).shuffle(7),
     "some": lambda source: Pipeline(source).skip(1).firstn(27).shard(1, 0),
-    "ahead": lambda source: Pipeline(source).buffered(3).map(np.negative, threads=2),
+    "ahead": lambda source: Pipeline(source).prefetch(3).map(np.negative, threads=2),
     "beside": lambda source: compose(source, source),
     "after": lambda source: chain(source, source),
     "kept": lambda source: Pipeline(source).cache().filter(lambda n: n % 3),

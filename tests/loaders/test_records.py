@@ -141,7 +141,7 @@ class TestSamples:
             assert (loader.samples(number).rows["n"] * 3).tolist() == feed["n"].ravel().tolist()
 
     def test_functions_and_look_ahead_change_nothing(self):
-        mapped = Pipeline(columns()).shuffle(seed=1).buffered(3).batch(4).map_batches(dict).load()
+        mapped = Pipeline(columns()).shuffle(seed=1).prefetch(3).batch(4).map_batches(dict).load()
         assert mapped.samples(5).rows["n"].tolist() == indexed().samples(5).rows["n"].tolist()
 
     def test_what_is_read_cannot_be_asked(self):

@@ -23,7 +23,7 @@ def indexed(seed=1):
 
 
 def streamed(seed=1):
-    return Pipeline(numbers).shuffle(9, seed).map(lambda n: {"n": n}).buffered(3).batch(4)
+    return Pipeline(numbers).shuffle(9, seed).map(lambda n: {"n": n}).prefetch(3).batch(4)
 
 
 def by_samples(seed=1, **options):

@@ -236,7 +236,7 @@ class TestPipelines:
         assert mask_of(kept.load())[-1] == [True, True, False, False]
         assert len(kept.load()) == 3
         assert (
-            mask_of(kept.map_batches(dict).buffered(2).load(resident=False))[-1][2:] == [False] * 2
+            mask_of(kept.map_batches(dict).prefetch(2).load(resident=False))[-1][2:] == [False] * 2
         )
         assert plain([*kept.load(last="wrap")][-1]) == {"n": [8, 9, 0, 1]}
         with pytest.raises(ShortEpoch):

@@ -36,7 +36,7 @@ FOUND = {
     "counted": lambda: rows().batch(4).load(steps_per_epoch=7),
     "epochs inside": lambda: rows().epochs(3).batch(4).load(),
     "no end": lambda: rows().epochs().batch(4).load(),
-    "mapped": lambda: rows().batch(4).map_batches(dict).buffered(2).load(),
+    "mapped": lambda: rows().batch(4).map_batches(dict).prefetch(2).load(),
     "chunks": lambda: rows().batch(4).load().chunk(2),
     "pmap": lambda: rows().batch(4).load(pmap=PLACES[:2]),
     "places": lambda: in_places(4),

@@ -162,7 +162,7 @@ STREAMED = {
     ),
     "map with rng": lambda _: stream().map(noisy, rng=True, seed=4).batch(4).load(),
     "xmap": lambda _: stream().shuffle(6, seed=3).xmap(negative, 2, 4, order=True).batch(4).load(),
-    "buffered": lambda _: stream().shuffle(6, seed=3).buffered(3).batch(4).buffered(2).load(),
+    "buffered": lambda _: stream().shuffle(6, seed=3).prefetch(3).batch(4).prefetch(2).load(),
     "cache": lambda _: stream().cache().shuffle(30, seed=3).batch(4).load(),
     "epochs": lambda _: stream().firstn(8).shuffle(6, seed=3).epochs(3).batch(4).load(),
     "chain": lambda _: stream().chain(tens).shuffle(6, seed=3).batch(4).load(),

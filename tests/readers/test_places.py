@@ -32,7 +32,7 @@ PIPELINES = {
     "on threads": rows.map(total, threads=2),
     "random": rows.shuffle(seed=1).map(noisy, rng=True, seed=2),
     "random, in part": rows.map(noisy, rng=True, seed=2).skip(2).firstn(7).shard(2, 1),
-    "buffered": rows.map(total).buffered(2),
+    "buffered": rows.map(total).prefetch(2),
     "batches": rows.shuffle(seed=1).batch(4),
     "full batches": rows.batch(4, drop_last=True),
     "batches of mapped samples": rows.map(total).batch(4),
@@ -126,7 +126,7 @@ def test_nor_is_it_on_workers_or_with_randomness(how):
 
     mapped = rows.map(noted, **how)
     whole = list(mapped)
-    for pipeline in (mapped, mapped.buffered(2)):
+    for pipeline in (mapped, mapped.prefetch(2)):
         for index in (slice(8, None), slice(6, 9), slice(1, None, 4)):
             seen.clear()
             assert list(pipeline[index]) == whole[index]

@@ -87,7 +87,7 @@ def test_take_gives_any_samples_in_any_order(recipe):
 def test_every_op_that_only_moves_samples_is_indexed():
     rows = arrays(np.arange(10))
     plan = jreader.Pipeline(rows).shuffle(4, seed=1).skip(1).firstn(8).shard(2, 1)
-    plan = plan.chain(rows).cache().buffered(3).epochs(2)
+    plan = plan.chain(rows).cache().prefetch(3).epochs(2)
     assert indexed(plan).length == 28
     assert indexed(compose(plan, plan)).length == 28
     assert indexed(epochs(rows)) is not None

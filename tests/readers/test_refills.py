@@ -249,7 +249,7 @@ class TestHostFeedsOfACache:
 
     @pytest.mark.parametrize(
         "above",
-        [passed, lambda cached: cached.map_batches(passed), lambda cached: cached.buffered(2)],
+        [passed, lambda cached: cached.map_batches(passed), lambda cached: cached.prefetch(2)],
     )
     def test_who_writes_to_one_does_not_change_the_next_epoch(self, above):
         loader = above(self.batches().cache()).load(sharding="host")

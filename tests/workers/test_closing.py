@@ -176,7 +176,7 @@ PLANS = {
     "threads": "plain.map(gated, threads=2, window=4).map(abs)",
     "processes": "plain.map(gated, processes=2, window=4)",
     "readers": "Pipeline(multiprocess_reader([plain.map(gated)], queue_size=1))",
-    "buffered": "plain.map(gated).buffered(2)",
+    "buffered": "plain.map(gated).prefetch(2)",
     "xmap": "Pipeline(xmap_readers(gated, numbers, 2, 2, order=True))",
 }
 

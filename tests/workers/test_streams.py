@@ -147,7 +147,7 @@ class TestWhoDoesTheWork:
             {"threads": 2, "executor": Here()},
             {"processes": 2, "executor": Here()},
         ],
-        ids=lambda two: " and ".join(two),
+        ids=" and ".join,
     )
     def test_is_said_once(self, two):
         with pytest.raises(TypeError, match=r"\(threads=n\).*\(processes=n\).*give one of them"):

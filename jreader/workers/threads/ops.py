@@ -87,8 +87,8 @@ class xmap_readers(Node[T]):
         reader: Any reader; it is read by one thread at a time.
         process_num: The number of threads.
         buffer_size: How many finished samples may wait.
-        order: Whether samples keep the order of `reader`. Otherwise they come as they get ready,
-            and such a pass cannot be resumed.
+        order: Whether samples keep their order. Otherwise they come as they get ready, and
+            such a pass cannot be resumed.
     """
 
     mapper: Callable[[Any], T]

@@ -21,7 +21,7 @@ PLANS = {
     "processes": "plain.map(int, processes=2, window=1)",
     "executor": "plain.map(int, executor=ThreadPoolExecutor(2), window=1)",
     "readers": "Pipeline(multiprocess_reader([numbers]))",
-    "buffered": "plain.buffered(1)",
+    "buffered": "plain.prefetch(1)",
     "xmap": "Pipeline(xmap_readers(int, numbers, 2, 2))",
     "loader": "plain.batch(2).load(capacity=2)",
     "loader over threads": "plain.map(int, threads=2, window=4).batch(2).load(capacity=2)",

@@ -1,0 +1,202 @@
+"""What users of Paddle, PyTorch, Grain and tf.data type, and what to type here instead."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection
+from difflib import get_close_matches
+from functools import lru_cache, wraps
+from typing import Any
+
+_METHODS = {
+    # tf.data
+    "apply": ".pipe(op, ...)",
+    "as_numpy_iterator": "`for sample in pipeline`: samples are NumPy already",
+    "cardinality": "len(pipeline)",
+    "concatenate": ".chain(other)",
+    "enumerate": "Pipeline(compose(itertools.count, pipeline, check_alignment=False))",
+    "from_generator": "Pipeline(generator_function)",
+    "from_tensor_slices": "Pipeline(arrays(images, labels))",
+    "get_single_element": ".peek()",
+    "ignore_errors": '.map(fn, on_error="skip")',
+    "interleave": ".flat_map(fn), one after another; or Pipeline(multiprocess_reader(readers))",
+    "list_files": "Pipeline(lambda: sorted(glob.glob(pattern)))",
+    "padded_batch": ".batch(n).map_batches(pad, stacked=False)",
+    "ragged_batch": ".batch(n).map_batches(pad, stacked=False)",
+    "rebatch": ".flat_map(list).batch(n)",
+    "reduce": "functools.reduce(fn, pipeline, first)",
+    "repeat": ".epochs(n), each epoch shuffled anew, or .epochs() for no end",
+    "take": ".firstn(n)",
+    "unbatch": ".flat_map(list)",
+    "window": ".batch(n), or arrays(sliding_window_view(values, n)) for windows that overlap",
+    "with_options": "leave it out: there are no options, and the order is always kept",
+    "zip": ".compose(other)",
+    # Grain
+    "map_with_index": ".compose(itertools.count, check_alignment=False).map(fn)",
+    "mp_prefetch": ".map(fn, processes=n) before .batch(n)",
+    "random_map": ".map(fn, rng=True, seed=0), which calls fn(sample, rng)",
+    "seed": ".shuffle(seed=0) or .map(fn, rng=True, seed=0): seeds belong to the ops that draw",
+    "slice": "pipeline[first:last]",
+    "to_iter_dataset": "leave it out: a pipeline can be iterated, and .load() puts it on devices",
+    # PyTorch, torchdata and Hugging Face
+    "collate": ".batch(n).map_batches(fn, stacked=False)",
+    "concat": ".chain(other)",
+    "cycle": ".epochs()",
+    "in_memory_cache": ".cache()",
+    "select": "pipeline[first:last]",
+    "set_epoch": "at_epoch(pipeline, epoch); .epochs(n) and loaders count them by themselves",
+    "sharding_filter": ".shard(num_shards, index)",
+    # Paddle, and the functions of jreader
+    "buffered": ".prefetch(n)",
+    "map_readers": ".map(fn)",
+    "map_samples": ".map(fn)",
+    "xmap_readers": ".xmap(fn, process_num, buffer_size)",
+    # what loaders do
+    "device_put": ".load()",
+    "steps": ".load().steps(n)",
+    "to_device": ".load()",
+}
+
+_PARALLEL = ".map(fn, threads=n) or .map(fn, processes=n), where the slow work is done"
+_AHEAD = ".prefetch(n) to read ahead, .load(capacity=n) to do so on devices"
+_PADDED = ".batch(n).map_batches(fn, stacked=False)"
+
+_ANYWHERE = {
+    "batch_size": ".batch(n)",
+    "buffer_size": _AHEAD,
+    "capacity": _AHEAD,
+    "collate_fn": _PADDED,
+    "deterministic": "leave it out: the order is always kept",
+    "executor": _PARALLEL,
+    "name": "leave it out: errors name the line where an op was made",
+    "num_parallel_calls": _PARALLEL,
+    "num_threads": _PARALLEL,
+    "num_workers": _PARALLEL,
+    "prefetch": _AHEAD,
+    "prefetch_factor": _AHEAD,
+    "processes": _PARALLEL,
+    "seed": ".shuffle(seed=0) or .map(fn, rng=True, seed=0): seeds belong to the ops that draw",
+    "threads": _PARALLEL,
+    "workers": _PARALLEL,
+}
+_KEYWORDS = {
+    "batch": {
+        "batch_fn": _PADDED,
+        "drop_remainder": "drop_last=True",
+        "n": "batch_size=n",
+        "size": "batch_size=n",
+    },
+    "cache": {"filename": "leave it out: samples are kept in memory"},
+    "epochs": {
+        "count": "n=count",
+        "num_epochs": "n=num_epochs",
+        "reseed_each_epoch": "leave it out: each epoch is shuffled anew",
+    },
+    "firstn": {"count": "n=count"},
+    "load": {
+        "batch_size": ".batch(n) before .load()",
+        "buffer_size": "capacity=n",
+        "collate_fn": f"{_PADDED} before .load()",
+        "device": "sharding=device",
+        "devices": "sharding=mesh or pmap=devices",
+        "drop_remainder": "drop_last=True, or leave it out, which is the same",
+        "num_workers": ".map(fn, processes=n) before .batch(n)",
+        "pin_memory": "leave it out: feeds are staged for their devices",
+        "places": "sharding=device or pmap=devices",
+        "prefetch": "capacity=n",
+        "prefetch_factor": "capacity=n",
+        "seed": ".shuffle(seed=0) before .batch(n)",
+        "shuffle": ".shuffle(seed=0) before .batch(n)",
+    },
+    "map": {
+        "buffer_size": "window=n, the number of samples ahead",
+        "num_parallel_calls": "threads=n or processes=n",
+        "num_processes": "processes=n",
+        "num_threads": "threads=n",
+        "num_workers": "processes=n or threads=n",
+        "prefetch": "window=n, the number of samples ahead",
+        "prefetch_factor": "window=n, the number of samples ahead",
+        "workers": "threads=n or processes=n",
+    },
+    "prefetch": {"buffer_size": "size=n", "capacity": "size=n", "n": "size=n"},
+    "shard": {"rank": "index=rank", "world_size": "num_shards=world_size"},
+    "shuffle": {
+        "buffer_size": "buf_size=n",
+        "reshuffle_each_iteration": "leave it out: each epoch is shuffled anew",
+        "size": "buf_size=n",
+        "window_size": "buf_size=n",
+    },
+    "skip": {"count": "n=count"},
+}
+_METHOD_OF = {"buffered": "prefetch", "map_samples": "map"}
+
+
+def missing_method(kind: type, name: str) -> str:
+    """What an error says of a method that a class does not have.
+
+    >>> from jreader import Pipeline
+    >>> missing_method(Pipeline, "take")
+    "Pipeline has no 'take': type .firstn(n)."
+    """
+    if name in _METHODS:
+        return f"{kind.__name__} has no {name!r}: {_advice(_METHODS[name])}."
+    return f"{kind.__name__!r} object has no attribute {name!r}"
+
+
+def check_keywords(call: str, fn: Callable[..., Any], given: Collection[str]) -> None:
+    """Refuses keywords that a function does not take, and says what to type instead.
+
+    >>> check_keywords("Pipeline.shuffle", lambda buf_size, seed: None, ["buffer_size"])
+    Traceback (most recent call last):
+    TypeError: Pipeline.shuffle(...) takes no buffer_size=: type buf_size=n.
+
+    Args:
+        call: What the function is called, as its user types it.
+        fn: The function.
+        given: The keywords of a call.
+    """
+    takes = _keywords_of(fn)
+    for name in given:
+        if takes is not None and name not in takes:
+            raise TypeError(f"{call}(...) takes no {name}=: {_instead(call, takes, name)}")
+
+
+def _instead(call: str, takes: list[str], name: str) -> str:
+    method = call.rpartition(".")[2]
+    own = _KEYWORDS.get(_METHOD_OF.get(method, method), {})
+    if known := own.get(name) or _ANYWHERE.get(name):
+        return f"{_advice(known)}."
+    if close := get_close_matches(name, takes, 1):
+        return f"did you mean {close[0]}=?"
+    return f"it takes {', '.join(takes)}." if takes else "it takes no argument."
+
+
+def tell_keywords(kind: type) -> None:
+    """Has every public method of a class check its keywords by `check_keywords`."""
+    for name, method in list(vars(kind).items()):
+        if inspect.isfunction(method) and not name.startswith("_"):
+            setattr(kind, name, _checked(f"{kind.__name__}.{name}", method))
+
+
+def _checked(call: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def checked(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            check_keywords(call, method, kwargs)
+        return method(self, *args, **kwargs)
+
+    return checked
+
+
+def _advice(instead: str) -> str:
+    return instead if instead.startswith("leave") else f"type {instead}"
+
+
+@lru_cache(256)  # each op that is made asks
+def _keywords_of(fn: Callable[..., Any]) -> list[str] | None:
+    """What may be given by name; None where anything may."""
+    parameters = inspect.signature(fn).parameters.values()
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        return None
+    named = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+    return [each.name for each in parameters if each.kind in named and each.name != "self"]

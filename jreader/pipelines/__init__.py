@@ -1,0 +1,6 @@
+"""The fluent spelling: a reader with every op as a method."""
+
+from jreader.pipelines.pipeline import Pipeline
+from jreader.pipelines.specs import ArraySpec
+
+__all__ = ["ArraySpec", "Pipeline"]

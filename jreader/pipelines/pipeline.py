@@ -1,0 +1,494 @@
+"""`Pipeline`: every op as a method, so that a plan is read from left to right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    SupportsIndex,
+    TypeVar,
+    overload,
+)
+
+import numpy as np
+
+from jreader import batches, hints, readers, transforms, workers
+from jreader.pipelines.indexing import found, sliced
+from jreader.pipelines.wrapped import Wrapped
+from jreader.readers import Node, Reader, described, origin
+
+if TYPE_CHECKING:
+    from jreader.feeds import FeedList
+    from jreader.loaders import DataLoader
+    from jreader.loaders.remainders import Last
+
+T = TypeVar("T")
+S = TypeVar("S")
+P = ParamSpec("P")
+
+
+@readers.op
+class Pipeline(Wrapped[T]):
+    """A reader with every op as a method, read from left to right.
+
+    It never changes: each method gives a new one. It is a reader itself, so both spellings mix, and
+    it can be iterated.
+
+    >>> words = Pipeline(lambda: ["a", "bb", "ccc"])
+    >>> list(words.map(len).filter(lambda n: n > 1).batch(2))
+    [[2, 3]]
+    >>> print(words.map(len).batch(2))
+    Pipeline(<lambda>).map(len).batch(batch_size=2)
+
+    Args:
+        reader: Any reader.
+    """
+
+    @overload
+    def map(
+        self,
+        fn: Callable[[T, np.random.Generator], S],
+        *,
+        threads: int = 0,
+        processes: int = 0,
+        executor: Executor | None = None,
+        concurrency: int = 0,
+        window: int | None = None,
+        timeout: float = 0,
+        rng: Literal[True],
+        seed: Any = None,
+        on_error: Literal["raise", "skip"] = "raise",
+        max_errors: int = 100,
+    ) -> Pipeline[S]: ...
+    @overload
+    def map(
+        self,
+        fn: Callable[[T], S],
+        *,
+        threads: int = 0,
+        processes: int = 0,
+        executor: Executor | None = None,
+        concurrency: int = 0,
+        window: int | None = None,
+        timeout: float = 0,
+        rng: Literal[False] = False,
+        seed: None = None,
+        on_error: Literal["raise", "skip"] = "raise",
+        max_errors: int = 100,
+    ) -> Pipeline[S]: ...
+    def map(
+        self,
+        fn: Callable[..., S],
+        *,
+        threads: int = 0,
+        processes: int = 0,
+        executor: Executor | None = None,
+        concurrency: int = 0,
+        window: int | None = None,
+        timeout: float = 0,
+        rng: bool = False,
+        seed: Any = None,
+        on_error: Literal["raise", "skip"] = "raise",
+        max_errors: int = 100,
+    ) -> Pipeline[S]:
+        """`fn` of each sample, in order, on this thread, or on threads, processes or a cluster.
+
+        Whoever does the work, the stream is the same, and so are its positions. Threads suit NumPy,
+        file and network calls; pure Python code needs processes. `help(jreader.map_samples)` says
+        more.
+
+        >>> list(Pipeline(lambda: "abc").map(str.upper, threads=2))
+        ['A', 'B', 'C']
+        >>> noisy = Pipeline(lambda: [0, 1]).map(lambda n, rng: n + rng.random(), rng=True, seed=7)
+        >>> list(noisy) == list(noisy)
+        True
+
+        Args:
+            fn: Takes a sample, gives one. Several threads or processes call it at once.
+            threads: How many threads map; 0 maps on the thread that asks.
+            processes: How many worker processes map instead. They stay for the next pass.
+            executor: Who does the work instead.
+            concurrency: How many tasks the executor does side by side; 0 asks the executor.
+            window: How many samples may be in work or wait to be handed over, beyond those handed
+                over. None for 8 per thread or process, up to 4096 of samples that take next to no
+                time, but no more than 32 MiB of samples and results for each, or 2 samples of
+                larger ones.
+            timeout: The seconds that a sample may be waited for; 0 for any.
+            rng: Whether to call `fn(sample, rng)`, where `rng` is a `numpy.random.Generator` made
+                for that sample alone, from seed, epoch and the sample's number.
+            seed: For `rng`: an int, or a jax key; `at_epoch` and `epochs` vary it. None draws anew
+                for each pass, which can be resumed all the same.
+            on_error: "skip" leaves out samples for which `fn` raises, and tells of them with one
+                warning when the pass ends. "raise" is for clean data.
+            max_errors: How many samples "skip" may leave out of a pass: without a bound, a mistake
+                in `fn` would be an empty epoch. A resumed pass counts anew.
+
+        Raises:
+            TypeError: These are batches: `map_batches` maps them.
+            WorkerDied: A sample lost its worker several times (while iterating).
+            TimeoutError: A sample was waited for longer than that (while iterating).
+        """
+        if isinstance(origin(self, "all", "some"), (batches.batch, batches.map_batches)):
+            raise TypeError(
+                f"{self!r}.map(...) would map whole batches: use .map_batches(fn), where fn takes "
+                f"and gives stacked columns, or .map(fn) before .batch(...)."
+            )
+        op = workers.map_samples(
+            fn,
+            self,
+            threads=threads,
+            processes=processes,
+            executor=executor,
+            concurrency=concurrency,
+            window=window,
+            timeout=timeout,
+            rng=rng,
+            seed=seed,
+            on_error=on_error,
+            max_errors=max_errors,
+        )
+        engaged = op.threads or op.processes or op.executor is not None or op.timeout
+        if engaged or op.rng or op.on_error == "skip":
+            return Pipeline(op)
+        return Pipeline(transforms.map_readers(fn, self))  # the same, and the least that a map is
+
+    def filter(self, fn: Callable[[T], object]) -> Pipeline[T]:
+        """The samples for which `fn` is true.
+
+        >>> list(Pipeline(lambda: range(6)).filter(lambda n: n % 2))
+        [1, 3, 5]
+
+        Args:
+            fn: Takes a sample, tells whether to keep it.
+        """
+        return Pipeline(transforms.filter(fn, self))
+
+    def flat_map(self, fn: Callable[[T], Iterable[S]]) -> Pipeline[S]:
+        """All samples of all that `fn` makes of each sample.
+
+        >>> list(Pipeline(lambda: ["one two", "", "three"]).flat_map(str.split))
+        ['one', 'two', 'three']
+
+        Args:
+            fn: Takes a sample, gives an iterable of samples; equal samples must give equal ones, or
+                a pass cannot be resumed inside them. Epochs reach a plan that it gives, and shuffle
+                that anew.
+        """
+        return Pipeline(transforms.flat_map(fn, self))
+
+    def shuffle(self, buf_size: int | None = None, seed: Any = None) -> Pipeline[T]:
+        """The samples in random order, each dealt within its window of `buf_size`.
+
+        Over arrays and files that are found by number, nothing is held, however large the window.
+        Of a stream, a window is read whole, and dealt out before the next one is read.
+
+        >>> list(Pipeline(lambda: "abcdef").shuffle(3, seed=7))
+        ['a', 'c', 'b', 'e', 'd', 'f']
+
+        Args:
+            buf_size: Samples per window; None for the whole reader, whose length must be known. 0
+                and 1 keep the order, as in Paddle, with a warning.
+            seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws
+                anew for each pass, which can be resumed all the same.
+
+        Raises:
+            ValueError: `buf_size` is negative, or None although the length is unknown.
+            TypeError: `buf_size` is no whole number, or `seed` neither an int nor a jax key.
+        """
+        return Pipeline(transforms.shuffle(self, buf_size, seed))
+
+    def firstn(self, n: int) -> Pipeline[T]:
+        """The first `n` samples; exactly `n` are pulled, and one more is never waited for.
+
+        >>> list(Pipeline(lambda: "abcdef").firstn(2))
+        ['a', 'b']
+
+        Args:
+            n: How many samples to give; fewer where there are fewer.
+        """
+        return Pipeline(transforms.firstn(self, n))
+
+    def skip(self, n: int) -> Pipeline[T]:
+        """The samples after the first `n`.
+
+        >>> list(Pipeline(lambda: "abcdef").skip(4))
+        ['e', 'f']
+
+        Args:
+            n: How many samples to leave out.
+        """
+        return Pipeline(transforms.skip(self, n))
+
+    def shard(self, num_shards: int, index: int) -> Pipeline[T]:
+        """Every `num_shards`-th sample from sample `index` on: one part of a partition.
+
+        >>> [list(Pipeline(lambda: "abcde").shard(2, index)) for index in range(2)]
+        [['a', 'c', 'e'], ['b', 'd']]
+
+        Args:
+            num_shards: How many parts there are.
+            index: Which part this is, from 0.
+
+        Raises:
+            ValueError: `index` is not below `num_shards`.
+        """
+        return Pipeline(transforms.shard(self, num_shards, index))
+
+    def chain(self, *readers: Reader[T]) -> Pipeline[T]:
+        """These samples, then those of other readers, each begun when its turn comes.
+
+        >>> list(Pipeline(lambda: "ab").chain(lambda: "c"))
+        ['a', 'b', 'c']
+
+        Args:
+            *readers: Any readers.
+        """
+        return Pipeline(transforms.chain(self, *readers))
+
+    def compose(
+        self, *readers: Reader[Any], check_alignment: bool = True
+    ) -> Pipeline[tuple[Any, ...]]:
+        """These samples and those of other readers side by side, as one flat tuple.
+
+        >>> list(Pipeline(lambda: [(1, 2), (3, 4)]).compose(lambda: "ab"))
+        [(1, 2, 'a'), (3, 4, 'b')]
+
+        Args:
+            *readers: Any readers.
+            check_alignment: Whether readers of unequal length are an error, raised after the last
+                full row. `False` ends with the shortest: needed when one of them has no end.
+
+        Raises:
+            ComposeNotAligned: One reader ended before the others (while iterating).
+        """
+        return Pipeline(transforms.compose(self, *readers, check_alignment=check_alignment))
+
+    def cache(self) -> Pipeline[T]:
+        """The samples, read once, in the first pass, and kept in memory.
+
+        What is random above stays as it was kept: neither epochs nor draws reach it.
+
+        >>> reads = []
+        >>> words = Pipeline(lambda: reads.append("read") or "abc").cache()
+        >>> list(words), list(words), reads
+        (['a', 'b', 'c'], ['a', 'b', 'c'], ['read'])
+        """
+        return Pipeline(transforms.cache(self))
+
+    def epochs(self, n: int | None = None) -> Pipeline[T]:
+        """`n` passes, one after another, each shuffled anew; without `n`, endless.
+
+        >>> deals = Pipeline(lambda: "abcd").shuffle(4, seed=1).epochs(2)
+        >>> passes = "".join(deals)
+        >>> sorted(passes[:4]) == sorted(passes[4:]) == list("abcd"), passes[:4] == passes[4:]
+        (True, False)
+
+        Args:
+            n: The number of passes; None for no end.
+
+        Raises:
+            ReaderError: A pass of an endless one gave nothing (while iterating).
+        """
+        return Pipeline(readers.epochs(self, n))
+
+    def prefetch(self, size: int) -> Pipeline[T]:
+        """The samples, at most `size` of them read ahead on a thread of their own.
+
+        Where a loader follows, its `capacity` does this for whole feeds. Nothing is read ahead of
+        what is found by its number: `batch` gathers it at once.
+
+        >>> list(Pipeline(lambda: "abc").prefetch(2))
+        ['a', 'b', 'c']
+
+        Args:
+            size: How many samples to read ahead; 0 reads none, and needs no thread.
+        """
+        return Pipeline(workers.buffered(self, size))
+
+    def xmap(
+        self,
+        mapper: Callable[[T], S],
+        process_num: int,
+        buffer_size: int,
+        order: bool = False,
+    ) -> Pipeline[S]:
+        """`mapper` of each sample, on `process_num` threads (threads, as in Paddle).
+
+        >>> list(Pipeline(lambda: "abc").xmap(str.upper, 2, 4, order=True))
+        ['A', 'B', 'C']
+
+        Args:
+            mapper: Takes a sample, gives one. Several threads call it at once.
+            process_num: The number of threads.
+            buffer_size: How many finished samples may wait.
+            order: Whether samples keep their order. Otherwise they come as they get ready, and such
+                a pass cannot be resumed.
+        """
+        return Pipeline(workers.xmap_readers(mapper, self, process_num, buffer_size, order))
+
+    def batch(self, batch_size: int, drop_last: bool | None = None) -> Pipeline[Sequence[T]]:
+        """Sequences of `batch_size` samples: lists, or `Columns` where samples are rows of arrays.
+
+        >>> list(Pipeline(lambda: "abcde").batch(2))
+        [['a', 'b'], ['c', 'd'], ['e']]
+
+        Args:
+            batch_size: Samples per batch.
+            drop_last: Whether a last batch with fewer samples is left out. It is handed over where
+                nothing is said; `load` pads it where False is, and else leaves it out.
+        """
+        return Pipeline(batches.batch(self, batch_size, drop_last))
+
+    def map_batches(
+        self, fn: Callable[[Any], Any], stacked: bool = True
+    ) -> Pipeline[Sequence[Any]]:
+        """`fn` of the stacked columns of each batch: one call for a whole batch, in NumPy.
+
+        `fn` takes the tree of the samples with a leading batch axis, and gives such a tree. Samples
+        that differ in shape cannot be stacked: with `stacked=False`, `fn` takes the list of them,
+        as a `collate_fn` does, and makes the arrays.
+
+        >>> pairs = Pipeline(lambda: [(1, 2), (3, 4)]).batch(2)
+        >>> [list(batch) for batch in pairs.map_batches(lambda columns: columns[0] + columns[1])]
+        [[np.int64(3), np.int64(7)]]
+
+        Args:
+            fn: Gives a tree of arrays of equal length.
+            stacked: Whether `fn` takes such a tree too; otherwise it takes the list of the samples.
+        """
+        made_of: Reader[Any] = self  # of sequences of samples, which its type need not say
+        return Pipeline(batches.map_batches(fn, made_of, stacked))
+
+    def pipe(
+        self,
+        op: Callable[Concatenate[Pipeline[T], P], Reader[S]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Pipeline[S]:
+        """`op(self, *args, **kwargs)`, where `op` is none of these methods: one of your own, say.
+
+        >>> def doubled(reader, times):
+        ...     return lambda: (sample for sample in reader() for _ in range(times))
+        >>> plan = Pipeline(lambda: "ab").pipe(doubled, 2).firstn(3)
+        >>> print(list(plan), plan)
+        ['a', 'a', 'b'] Pipeline(<lambda>).pipe(doubled, 2).firstn(n=3)
+
+        Args:
+            op: Takes this pipeline, and what follows; gives a reader.
+            *args: Handed on.
+            **kwargs: Handed on.
+
+        Raises:
+            TypeError: `op` cannot be called, or gives no reader.
+        """
+        if not callable(op):
+            raise TypeError(
+                f"pipe(op, ...) needs an op, a function from a reader to a reader, not {op!r}."
+            )
+        made = op(self, *args, **kwargs)
+        if isinstance(made, Pipeline):
+            return made
+        pipeline = Pipeline(made)
+        if not isinstance(made, Node):  # which knows how it was written
+            given = [*map(described, args), *(f"{k}={described(v)}" for k, v in kwargs.items())]
+            written = f"{self!r}.pipe({', '.join([described(op), *given])})"
+            object.__setattr__(pipeline, "_piped", written)
+        return pipeline
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Pipeline[T]: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> T | Pipeline[T]:
+        """The sample (or batch) of an index, or the pipeline of a slice, found without a pass.
+
+        It is that of a pass as the plan is written, so shuffles need a seed.
+
+        >>> from jreader import arrays
+        >>> squares = Pipeline(arrays([0, 1, 2, 3])).map(lambda n: n * n)
+        >>> int(squares[-1]), list(squares[1:3].batch(2)), len(squares[::2])
+        (9, [[np.int64(1), np.int64(4)]], 2)
+
+        Raises:
+            TypeError: Samples have to be read to be found, or `index` is no int and no slice.
+            IndexError: There is no such sample.
+            ValueError: The slice goes backwards, or counts from an end that is not there.
+        """
+        if not isinstance(index, slice):
+            return found(self, index)
+        part = sliced(self, index)
+        return part if isinstance(part, Pipeline) else Pipeline(part)
+
+    def load(
+        self,
+        feed_list: FeedList | None = None,
+        *,
+        capacity: int = 2,
+        sharding: Any = None,
+        pmap: Any = None,
+        drop_last: bool | None = None,
+        last: Last | None = None,
+        steps_per_epoch: int | None = None,
+        timeout: float = 300,
+        resident: bool = False,
+    ) -> DataLoader:
+        """A loader of feeds on devices, from a pipeline of batches (`DataLoader.over`).
+
+        >>> import numpy as np
+        >>> from jreader import arrays
+        >>> loader = Pipeline(arrays(x=np.arange(10.0))).batch(4).load()
+        >>> [feed["x"].shape for feed in loader], len(loader)
+        ([(4,), (4,)], 2)
+
+        Args:
+            feed_list: The fields, as `data`; a mapping from names to places; None for feeds with
+                the tree of the samples.
+            capacity: How many feeds are on the devices before they are asked for; 0 for none.
+            sharding: A Sharding, a Mesh (its only axis, or the one called "data" or "batch"), a
+                PartitionSpec over the mesh of `jax.set_mesh`, a Device, a tree of them for the
+                fields; None for the default device; "host" for NumPy feeds.
+            pmap: True (the local devices) or a list of D devices, for feeds of [D, n / D, ...].
+            drop_last: Whether a short last batch is left out, as it is where nothing is said, here
+                or in `batch(n, drop_last=False)`. Otherwise it is padded with zeros, and every feed
+                carries a `mask`.
+            last: In other words: "drop", "pad"; or "wrap", which fills up with the first samples of
+                the epoch, in their order; or "error".
+            steps_per_epoch: How many feeds an epoch has, where the pipeline does not say. What is
+                behind them is left out; where there are fewer, that is an error, or with
+                `last="wrap"` begun again. A stream that may have no end goes on where it was:
+                `.firstn(n)` begins it anew in each epoch.
+            timeout: Seconds that other processes of `jax.distributed` are waited for, where each
+                reads a stream; 0 for any.
+            resident: Whether the data go to the devices once, as a whole, and feeds are gathered
+                there (`as_function`): for what fits, on devices that are far from the host.
+
+        Raises:
+            BatchNotDivisible: The devices cannot divide the batch; it says which sizes they can.
+            ValueError: `batch` says `drop_last=False`, and `last` or `drop_last` contradict that.
+            FeedMismatch: While iterating: a short batch comes, and it is not the last.
+            ShortEpoch: While iterating: an epoch ends as `last`, or `steps_per_epoch`, forbids.
+        """
+        # jax is loaded where feeds are made, not before
+        from jreader.loaders import DataLoader  # noqa: PLC0415  # as said
+
+        return DataLoader.over(
+            self,
+            feed_list,
+            capacity=capacity,
+            sharding=sharding,
+            pmap=pmap,
+            drop_last=drop_last,
+            last=last,
+            steps_per_epoch=steps_per_epoch,
+            timeout=timeout,
+            resident=resident,
+        )
+
+
+hints.tell_keywords(Pipeline)

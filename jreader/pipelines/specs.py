@@ -1,0 +1,54 @@
+"""Shapes and dtypes of what a pipeline gives, in NumPy's terms: jax is not imported for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jreader.batches import as_batch, stack
+from jreader.readers import Reader, length, map_tree, origin
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """The shape and dtype of an array that need not be there.
+
+    >>> ArraySpec((None, 28, 28), np.dtype("uint8"))
+    ArraySpec(shape=(None, 28, 28), dtype=uint8)
+
+    Attributes:
+        shape: The length of each axis; None for one that varies.
+        dtype: What NumPy makes of the values.
+    """
+
+    shape: tuple[int | None, ...]
+    dtype: np.dtype[Any]
+
+    def __repr__(self) -> str:
+        """As NumPy calls the dtype."""
+        return f"ArraySpec(shape={self.shape}, dtype={self.dtype})"
+
+
+def spec_of(reader: Reader[Any], first: Any) -> Any:
+    """The tree of `ArraySpec` of what a reader gives, of which this is the first."""
+    if getattr(origin(reader, "all", "some"), "unit", "samples") != "batches":
+        return map_tree(_spec, first)
+    columns = stack(first)
+    even = _even(reader)
+    return map_tree(lambda array: _spec(array, even=even), columns)
+
+
+def _spec(value: Any, *, even: bool = True) -> ArraySpec:
+    array = np.asarray(value)
+    return ArraySpec(array.shape if even else (None, *array.shape[1:]), array.dtype)
+
+
+def _even(reader: Reader[Any]) -> bool:
+    """Whether every batch has as many samples as the first one."""
+    op = as_batch(origin(reader, "all", "some", "each"))
+    if op is None:
+        return False
+    known = length(op.reader)
+    return bool(op.drop_last) or (known is not None and known % op.batch_size == 0)
