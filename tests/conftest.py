@@ -6,38 +6,53 @@ os.environ.setdefault("NPROC", "32")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
-import hypothesis
-
-hypothesis.settings.register_profile(
-    "ci", max_examples=500, deadline=None, derandomize=True, print_blob=True
-)
-hypothesis.settings.register_profile("once", max_examples=5000, deadline=None)
-hypothesis.settings.load_profile(os.environ.get("JREADER_LAWS", "ci"))
-
 import signal
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
+import cloudpickle
+import hypothesis
 import pytest
+from programs import PATIENCE
 
 HERE = Path(__file__).parent
 
+for name, examples in {"quick": 50, "ci": 500}.items():
+    hypothesis.settings.register_profile(
+        name, max_examples=examples, deadline=None, derandomize=True, print_blob=True
+    )
+hypothesis.settings.register_profile("once", max_examples=5000, deadline=None)
+
 # a shell that runs the tests in the background has them, and what they start, ignore it
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config):
+    """Laws are as wide as there is time: a tenth where the slow tests are left out."""
+    width = "quick" if config.option.markexpr == "not slow" else "ci"
+    hypothesis.settings.load_profile(os.environ.get("JREADER_LAWS", width))
+
+
+@pytest.fixture(scope="module")
+def by_value(request):
+    """Workers are sent what a file defines; they would import it, and jax, for a second each."""
+    cloudpickle.register_pickle_by_value(request.module)
+    yield
+    cloudpickle.unregister_pickle_by_value(request.module)
 
 
 @pytest.fixture
 def python():
     """Runs a script in a process of its own, with a clock."""
 
-    def run(script, cwd=None, timeout=60, check=True, **env):
+    def run(script, cwd=None, check=True, **env):
         paths = os.pathsep.join(map(str, [HERE, HERE / "helpers", HERE.parent]))
         return subprocess.run(
             [sys.executable, "-c", textwrap.dedent(script)],
             cwd=cwd,
-            timeout=timeout,
+            timeout=PATIENCE,
             check=check,
             capture_output=True,
             text=True,

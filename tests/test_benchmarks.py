@@ -4,10 +4,10 @@ import json
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
+from programs import PATIENCE, ROOT
 
 from jreader import Pipeline, arrays
 from tests.benchmarks.one_feed import calls_of, counting
@@ -15,7 +15,6 @@ from tests.benchmarks.peers.contest import Contestant
 from tests.benchmarks.peers.goals import verdicts
 from tests.benchmarks.peers.jobs import Job
 
-ROOT = Path(__file__).parents[1]
 SMALL = ["--rounds", "2", "--sittings", "1", "--size", "0.02", "--seconds", "0.02"]
 
 
@@ -23,7 +22,7 @@ SMALL = ["--rounds", "2", "--sittings", "1", "--size", "0.02", "--seconds", "0.0
 def table(tmp_path):
     def run(*words):
         command = [sys.executable, "-m", "tests.benchmarks.peers", tmp_path, *SMALL, *words]
-        subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=100)
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=PATIENCE)
         told = json.loads((tmp_path / "figures.json").read_text())
         return (tmp_path / "table.md").read_text(), told
 
@@ -41,6 +40,7 @@ def test_one_command_compares_writes_tables_and_judges_the_goals(table, tmp_path
         assert not contestant["note"]
 
 
+@pytest.mark.slow
 def test_other_workloads_run_in_small(table):
     cases = ("b", "c", "e", "f memory", "g 1e3")
     names = (f"jreader.{play}" for play in ("pixels", "stream", "slow", "any_size"))

@@ -9,6 +9,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future
 
 import numpy as np
 from graphs import see
+from programs import PATIENCE
 
 
 def numbers(count=20):
@@ -60,7 +61,7 @@ def wait_for_threads():
     gc.collect()
     for thread in threading.enumerate():
         if thread.name == "jreader map_samples":
-            thread.join(5)
+            thread.join(PATIENCE)
             assert not thread.is_alive()
 
 

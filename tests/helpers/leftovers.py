@@ -26,7 +26,7 @@ PROGRAM = """
         return children(), threads, files, shared, [*Path("/dev/shm").glob("jreader*")]
 
     def clean():
-        limit = time.monotonic() + 15
+        limit = time.monotonic() + 150
         while seen() != before and time.monotonic() < limit:
             time.sleep(0.05)
         print("clean" if seen() == before else (before, seen()), flush=True)

@@ -41,13 +41,11 @@ class Ended(NamedTuple):
             before they leave, they wait for each other, and jax gives them up.
         out: What it printed.
         err: What it wrote to stderr.
-        seconds: How long it was there, or the one before it in the list, if that was longer.
     """
 
     code: int
     out: str
     err: str
-    seconds: float
 
     @property
     def said(self) -> Any:
@@ -68,8 +66,9 @@ def ended(
     *,
     devices: int = 1,
     given: Any = None,
-    limit: float = 90,
-    patience: int = 10,
+    limit: float = 300,
+    patience: int = 60,
+    stays: int | None = None,
 ) -> list[Ended]:
     """How each of several processes of one `jax.distributed` run ended, also those that failed.
 
@@ -83,6 +82,7 @@ def ended(
         given: What the script finds as `given`, through JSON.
         limit: After how many seconds those still there are killed.
         patience: For how many seconds jax waits for one that says nothing, or does not end.
+        stays: The number of one that does not end by itself, and is killed after all others.
     """
     began, port = time.monotonic(), str(free_port())
     kept = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
@@ -104,18 +104,15 @@ def ended(
                 stderr=err,
             )
             children.append(child)
-        seconds = [_seconds(child, began, limit) for child in children]
+        for number, child in enumerate(children):
+            if number != stays:
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(max(began + limit - time.monotonic(), 0))
         _end(children)
         return [
-            Ended(child.returncode, _text(out), _text(err), lasted)
-            for child, (_, out, err), lasted in zip(children, files, seconds, strict=True)
+            Ended(child.returncode, _text(out), _text(err))
+            for child, (_, out, err) in zip(children, files, strict=True)
         ]
-
-
-def _seconds(child: subprocess.Popen[bytes], began: float, limit: float) -> float:
-    with suppress(subprocess.TimeoutExpired):
-        child.wait(max(began + limit - time.monotonic(), 0))
-    return time.monotonic() - began
 
 
 def _end(children: list[subprocess.Popen[bytes]]) -> None:

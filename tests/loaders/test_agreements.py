@@ -4,6 +4,7 @@ They are started once for all cases; tests/loaders/test_words.py has the rules o
 """
 
 import pytest
+from programs import SOON
 from together import processes
 
 ENDS = """
@@ -39,7 +40,6 @@ say(found)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_uneven_ends_are_alike_everywhere_under_each_policy():
     (alone,) = processes(ENDS, 1)
     for many in (2, 4):
@@ -74,7 +74,7 @@ def failing():
     raise OSError("the disk is gone")
 def stuck():
     yield from stream(20)()
-    store.wait_at_barrier("given up", 60_000)
+    store.wait_at_barrier("given up", 300_000)
     raise OSError("too late")
 indexed = Pipeline(arrays(n=np.arange(40)))
 cursors = [feeds.cursor for feeds in [indexed.batch(8).load().epoch(0)] for _ in feeds]
@@ -100,9 +100,10 @@ found = {}
 for how, capacity in given:
     options = {"steps_per_epoch": 4 + me} if how == "another end" else {}
     batches = plans[how].batch(8 + 8 * me if "batch size" in how else 8)
-    loader = batches.load(sharding=mesh, capacity=capacity, timeout=3, drop_last=False, **options)
-    store.wait_at_barrier(f"{how} {capacity}", 60_000)
-    sums, error, came = [], None, time.monotonic()
+    options |= {"timeout": 10 if how == "stuck" else 300, "drop_last": False}
+    loader = batches.load(sharding=mesh, capacity=capacity, **options)
+    store.wait_at_barrier(f"{how} {capacity}", 300_000)
+    sums, error, began = [], None, time.monotonic()
     try:
         at = cursors[2 + me] if how == "another cursor" else None
         skip = range(1, 3) if how == "other steps left out" and first else None
@@ -113,9 +114,9 @@ for how, capacity in given:
             assert loader.state_dict()["step"] >= len(sums)
     except Exception as raised:
         error = raised
-    found[f"{how} {capacity}"] = sums, type(error).__name__, str(error), time.monotonic() - came
+    found[f"{how} {capacity}"] = sums, type(error).__name__, str(error), time.monotonic() - began
     if how == "stuck" and not first:
-        store.wait_at_barrier("given up", 60_000)
+        store.wait_at_barrier("given up", 300_000)
 say(found)
 """
 SHORT = [("short", 2), ("short", 1), ("short", 16), ("short at once", 2), ("batches", 3)]
@@ -144,11 +145,10 @@ def check_short(sums, error, message, took, feeds):
     assert error == "ShortEpoch"
     assert f"has {feeds} feeds in epoch 0, and process" in message
     assert "give all the same files" in message
-    assert took < 3
+    assert took < SOON
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(200)
 class TestTwoProcesses:
     @pytest.mark.parametrize(
         ("case", "feeds"), list(zip(SHORT, [3, 3, 3, 0, 5], strict=True)), ids=str
@@ -163,13 +163,13 @@ class TestTwoProcesses:
         assert second[:2] == [SUMS[:2], "ReaderError"]
         assert "process 0 stopped after 2 feeds" in second[2]
         assert "OSError: the disk is gone" in second[2]
-        assert second[3] < 3
+        assert second[3] < SOON
 
     def test_of_which_one_is_not_heard_of_give_up_after_the_timeout(self, said):
         sums, error, message, took = said[1]["stuck 2"]
         assert (sums, error) == (SUMS[:2], "TimeoutError")
-        assert "process 0 has told of 2 feeds, and of nothing else for 3 s" in message
-        assert 3 <= took < 15
+        assert "process 0 has told of 2 feeds, and of nothing else for 10 s" in message
+        assert 10 <= took < 10 + SOON
 
     @pytest.mark.parametrize("how", SAME)
     def test_that_begin_with_another_plan_are_told_before_the_first_step(self, said, how):
@@ -180,14 +180,13 @@ class TestTwoProcesses:
         for sums, _, message, took in refused:
             assert sums == []
             assert SAME[how] in message
-            assert took < 3
+            assert took < SOON
 
     def test_may_show_a_bar_on_one(self, said):
         assert [one["a bar on one 2"][:2] for one in said] == [[SUMS, "NoneType"]] * 2
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(100)
 def test_a_stream_that_ends_sooner_on_one_of_four_processes_is_an_error_on_all():
     for said in processes(DIFFERING, 4, given=[("short", 0)]):
         check_short(*said["short 0"], 3)
@@ -202,13 +201,13 @@ mesh = jax.sharding.Mesh(devices, ("data", "model"))
 indexed = Pipeline(arrays(n=np.arange(32))).batch(8)
 if me == 0:
     looked = next(iter(indexed.load(sharding=mesh)))
-loader = indexed.load(sharding=mesh, timeout=3)
+loader = indexed.load(sharding=mesh, timeout=300)
 rows = [
     sorted({int(shard.data[0]) for shard in feed["n"].addressable_shards})
     for epoch in range(2) for feed in loader
 ]
 store = distributed.global_state.client
-store.wait_at_barrier("read", 60_000)
+store.wait_at_barrier("read", 300_000)
 keys = [key.split("/")[1:] for key, _ in store.key_value_dir_get("jreader/")]
 line = max(line for line, *_ in keys)
 say([rows, sorted(key[1:] for key in keys if key[0] == line)])
@@ -216,7 +215,6 @@ say([rows, sorted(key[1:] for key in keys if key[0] == line)])
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(100)
 def test_nobody_waits_for_words_of_what_is_found_by_place():
     starts = [0, 8, 16, 24] * 2
     parts = [[[at, at + 4] for at in starts], [[at] for at in starts], [[at + 4] for at in starts]]

@@ -9,6 +9,7 @@ import weakref
 import jax
 import numpy as np
 import pytest
+from programs import PATIENCE
 from steps import stream, told
 
 from jreader import DataLoader, Pipeline, arrays, start
@@ -16,7 +17,6 @@ from jreader.readers import itself
 from jreader.workers import lookahead
 
 DEVICES = jax.devices()
-PATIENCE = 10
 
 
 class Watched:

@@ -10,6 +10,7 @@ import pytest
 from graphs import number, recipes
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from widths import examples
 
 from jreader import ComposeNotAligned, Pipeline, ShortEpoch, epochs, firstn, map_samples
 
@@ -94,7 +95,7 @@ def rests(recipe, layout, other, last):
     return len(expected)
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(recipes(), layouts, layouts, layouts)
 def test_the_rest_follows_in_any_layout(recipe, layout, other, last):
     with warnings.catch_warnings():

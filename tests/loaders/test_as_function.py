@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from movers import fast, moving_arrays
+from widths import examples
 
 import jreader
 from jreader import FeedMismatch, Pipeline, arrays, data, shuffle
@@ -30,7 +31,7 @@ def equal(feed, other):
 
 
 @given(moving_arrays, st.integers(1, 6), st.integers(0, 3))
-@settings(max_examples=40)
+@examples(40)
 def test_the_function_is_the_stream_of_the_loader_by_law(recipe, size, epoch):
     pipeline = Pipeline(fast(recipe)).batch(size)
     if not size <= indexed(pipeline.reader.reader).length < 10**6:

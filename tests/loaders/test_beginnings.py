@@ -17,6 +17,8 @@ from jreader import (
     start,
 )
 
+pytestmark = pytest.mark.usefixtures("by_value")
+
 
 def four():
     return iter(map(np.float32, range(4)))

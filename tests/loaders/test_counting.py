@@ -53,7 +53,14 @@ def test_every_sample_has_a_key_of_its_own(make):
     assert keys == keys_of(MADE["plain"](2))
 
 
-@of_every_kind
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(make, marks=[pytest.mark.slow] * (kind in ("lists", "both", "batch_sampler")))
+        for kind, make in MADE.items()
+    ],
+    ids=MADE,
+)
 def test_keys_are_the_same_in_other_batches_on_two_devices_and_after_a_resume(make):
     keys = keys_of(make(2))
     assert keys_of(make(4)) == keys

@@ -8,8 +8,9 @@ from itertools import count, islice
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from widths import examples
 
 from jreader import DataLoader, Pipeline, ShortEpoch, arrays, start
 from jreader.readers import Node, Pass, indexed
@@ -59,7 +60,7 @@ def given_by(feeds):
 
 
 @pytest.mark.filterwarnings("ignore:this epoch is empty")
-@settings(max_examples=150)
+@examples(150)
 @given(
     st.integers(0, 20),
     st.integers(1, 6),
@@ -202,7 +203,7 @@ class TestRounds:
 
 
 @pytest.mark.filterwarnings("ignore:this epoch is empty")
-@settings(max_examples=150)
+@examples(150)
 @given(
     st.integers(1, 20),
     st.lists(st.integers(1, 6), min_size=3, max_size=3),

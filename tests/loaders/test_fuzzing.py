@@ -6,8 +6,9 @@ import json
 from functools import cache
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from widths import examples
 
 from jreader import DataLoader, NotResumable, Pipeline, arrays, chain, compose
 
@@ -97,7 +98,7 @@ def _has(tree, key):
 
 
 @given(st.data())
-@settings(max_examples=1500, deadline=None)
+@examples(1500)
 def test_a_cursor_that_was_changed_is_refused_at_every_door(data):
     loader, texts = loaded(data.draw(st.sampled_from(list(LOADERS))))
     text, another = (data.draw(st.sampled_from(texts)) for _ in range(2))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from movers import fast, moving_alike
+from widths import examples
 
 from jreader import Pipeline, arrays, at_epoch, epochs, firstn, source
 from jreader.devices import Share
@@ -155,7 +156,7 @@ def test_a_place_between_batches_ends_alike_on_every_host():
     assert steps == [expected[15:23], expected[23:31], expected[31:39]]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(1, 60), st.integers(1, 12), st.data())
 def test_any_rows_can_be_anyones(count, size, data):
     """Rows may lie in several ranges, and belong to several hosts."""
@@ -227,7 +228,7 @@ def sequence(plan, layout, cursor=None):
 
 
 @pytest.mark.filterwarnings("ignore:the feeds of this loader")  # other chunks
-@settings(max_examples=200)
+@examples(200)
 @given(moving_alike, hosts, st.one_of(hosts, devices), st.one_of(hosts, devices))
 def test_the_rest_of_any_plan_follows_on_any_hosts(recipe, layout, other, last):
     """Stops at every place, goes on on others, stops there, and goes on on others again."""

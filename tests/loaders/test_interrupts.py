@@ -10,7 +10,7 @@ import signal
 import threading
 
 import pytest
-from programs import LIMIT, program
+from programs import PATIENCE, program
 from together import processes
 
 from jreader import graceful_stop
@@ -100,7 +100,7 @@ def losses_of(loop, kind, steps, signals, *, again):
                     running.signal(signal.SIGINT)  # to workers too, as a terminal does
                 else:
                     running.process.terminate()
-                sent, wait = sent + 1, 2 if again else LIMIT
+                sent, wait = sent + 1, 2 if again else PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,6 @@ def undisturbed():
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 class TestARunThatIsInterruptedAtRandomMoments:
     @pytest.mark.parametrize("kind", ["indexed", "threads", "processes"])
     @pytest.mark.parametrize("signals", [[signal.SIGINT], [signal.SIGINT, signal.SIGTERM]], ids=len)
@@ -152,7 +151,7 @@ class TestSignals:
         """
         with program(rest.replace("SIGNAL", str(int(number)))) as running:
             assert running.says() == "stops"
-            _, seen, errors = running.ends()
+            seen, errors = running.ends()
             assert seen == code
             assert f"{number.name}: this step is finished first" in errors
             assert not running.process.stdout.read()
@@ -238,7 +237,6 @@ say([feeds.step, len(sums), feeds.cursor["samples"], left])
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(200)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_processes_of_which_one_has_a_signal_stop_behind_the_same_step(number):
     first, second = processes(SEVERAL, 2, given={"who": 1, "signal": int(number)})

@@ -100,7 +100,6 @@ def until_over(running):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(20 * KILLS + 120)
 @pytest.mark.parametrize(
     ("plan", "kind"), [("indexed", "plain"), ("streamed", "plain"), ("streamed", "orbax")]
 )

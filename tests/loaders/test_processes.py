@@ -109,8 +109,10 @@ say({"seen": seen, "losses": losses, "cursor": feeds.cursor, "asked": Read.asked
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("shape", "axes"), [((4,), ("data",)), ((2, 2), ("model", "data"))])
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [((4,), ("data",)), pytest.param((2, 2), ("model", "data"), marks=pytest.mark.slow)],
+)
 def test_two_processes_feed_one_global_batch(shape, axes):
     told = {"rows": ROWS, "batch_size": BATCH_SIZE, "shape": shape, "axes": axes}
     both = processes(FEEDING, 2, devices=2, given=told)
@@ -158,7 +160,6 @@ def in_order(parts):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("digits", "mode", "rate", "total", "size", "parts"),
     [

@@ -138,8 +138,10 @@ def test_epoch_and_sample_2_to_the_32_are_not_number_0_again(rng, chunk):
     feed = np.zeros((2, 8) if chunk else 8)
     layout = Layout(2, 0) if chunk else Layout(1)
 
+    traced = jax.jit(lambda *at: stages.traced(feed, layout, *at))
+
     def drawn(epoch, first):
-        made = jax.jit(lambda *at: stages.traced(feed, layout, *at))(words(epoch), words(first))
+        made = traced(words(epoch), words(first))
         return {tuple(key) for key in np.asarray(made).reshape(-1, 2).tolist()}
 
     once = len(drawn(0, 0))

@@ -13,6 +13,7 @@ from threading import Thread
 import jax
 import pytest
 from jax._src import distributed
+from programs import PATIENCE
 from together import free_port
 
 from jreader import ReaderError, ShortEpoch, start
@@ -61,7 +62,7 @@ def board(store, monkeypatch):
 class Side:
     """A pass of one process over a stream."""
 
-    def __init__(self, board, reader=range(9), window=2, timeout=0.1, about=(), **cursor):
+    def __init__(self, board, reader=range(9), window=2, timeout=PATIENCE, about=(), **cursor):
         self.agreement = Agreement(board, {**beginning(0), **cursor}, timeout, about)
         self.told = self.agreement.telling(start(lambda: iter(reader)), window)
         self.drawn = deque()
@@ -95,12 +96,12 @@ def plan(*ops):
 
 class TestAPass:
     def test_hands_over_what_all_have_and_no_more(self, board):
-        one, _ = Side(board(0), range(9)), Side(board(1), range(9)).ahead(4)
+        one, _ = Side(board(0), range(9), timeout=1), Side(board(1), range(9)).ahead(4)
         assert one.takes(4) == [0, 1, 2, 3]
         began = time.monotonic()
         with pytest.raises(TimeoutError, match=r"at feed 4 of .* process 1 has told of 4 feeds, "):
             one.takes(1)
-        assert 0.1 <= time.monotonic() - began < 5
+        assert time.monotonic() - began >= 1
 
     @pytest.mark.parametrize("many", [6, 7])
     def test_has_told_of_what_it_hands_over(self, board, many):
@@ -132,10 +133,8 @@ class TestAPass:
         assert counted.calls["key_value_dir_get"] == 4
 
     def test_does_not_look_ahead_for_longer_because_others_are_slower(self, board):
-        Side(board(1)).ahead(1)
-        began = time.monotonic()
-        Side(board(0), timeout=60).ahead(2)
-        assert time.monotonic() - began < 5
+        slower, one = Side(board(1)).ahead(1), Side(board(0)).ahead(2)
+        assert (len(slower.drawn), len(one.drawn)) == (1, 2)
 
     def test_ends_where_all_do(self, board):
         one, other = (Side(board(me), range(3)).ahead(9) for me in (0, 1))
@@ -167,8 +166,8 @@ class TestAPass:
             other.takes()
 
     def test_waits_for_one_that_comes_later(self, board):
-        one, theirs = Side(board(0), timeout=60), board(1)
-        later = Thread(target=lambda: Side(theirs, timeout=60).takes(8))
+        one, theirs = Side(board(0)), board(1)
+        later = Thread(target=lambda: Side(theirs).takes(8))
         later.start()
         assert one.takes(8) == list(range(8))
         later.join()
@@ -178,8 +177,8 @@ class TestAPass:
         with pytest.raises(
             TimeoutError, match=r"process 1 has told of none, .* for 0\.1 s: .*out="
         ):
-            Side(board(0)).takes()
-        assert 0.1 <= time.monotonic() - began < 5
+            Side(board(0), timeout=0.1).takes()
+        assert time.monotonic() - began >= 0.1
 
     def test_asks_only_the_processes_that_feed_the_same_arrays(self, board):
         one, other = (board(me, processes=(0, 2)) for me in (0, 2))

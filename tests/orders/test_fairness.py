@@ -4,8 +4,9 @@ from math import factorial, sqrt
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from widths import examples
 
 from jreader.orders import Key, key, order, permutation
 
@@ -42,7 +43,7 @@ def test_every_index_appears_once_in_long_orders(n):
     path=st.lists(st.integers(0, (1 << 64) - 1), max_size=4),
     data=st.data(),
 )
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_distinct_indices_go_to_distinct_places_in_range(n, seed, path, data):
     some = data.draw(st.lists(st.integers(0, n - 1), unique=True, max_size=50))
     moved = permutation(np.array(some, np.int64), n, key(seed, *path))
@@ -61,7 +62,7 @@ def test_all_orders_of_a_few_are_equally_likely(n):
 
 
 @pytest.mark.parametrize("n", [6, 10, 16, 17, 24, 33, 64, 127, 257, 512, 1009, 4097])
-@pytest.mark.parametrize("made", ["drawn", "counted"])
+@pytest.mark.parametrize("made", [pytest.param("drawn", marks=pytest.mark.slow), "counted"])
 def test_positions_and_neighbours_are_fair(n, made):
     many = 1_500_000 // n if n < 4000 else 500
     keys = words((many, 1)) if made == "drawn" else key(7, 1, np.arange(many)[:, None])
@@ -79,6 +80,7 @@ def test_positions_and_neighbours_are_fair(n, made):
     assert abs(z_score(np.bincount(windows_apart.ravel(), minlength=n))) < 4.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [10**5, 10**5 + 3, 10**9, 2**31, 10**10])
 def test_long_orders_are_fair_where_sampled(n):
     many, bins = 300_000, 1000

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from widths import examples
 
 from jreader.orders import key, order, permutation, windows
 
@@ -22,7 +23,7 @@ def some_indices(n, count=500):
 
 
 @given(st.integers(1, 1 << 48), st.integers(0, 1 << 70), st.integers(0, (1 << 64) - 1))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_an_index_goes_where_it_goes_among_others(n, seed, epoch):
     chosen = key(seed, epoch)
     some = some_indices(n, 20)
@@ -57,7 +58,7 @@ def test_jax_gives_the_bits_of_numpy(n):
 
 
 @given(st.integers(1, 3000), st.integers(0, (1 << 32) - 1))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_jax_gives_the_bits_of_numpy_at_any_length(n, seed):
     some = some_indices(n, 61)
     assert np.array_equal(

@@ -8,6 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from programs import PATIENCE
 
 from jreader import (
     ComposeNotAligned,
@@ -28,7 +29,6 @@ from jreader import (
 
 differs = pytest.mark.differs
 TEN = [*range(10)]
-CLOCK = 30
 
 
 def ten():
@@ -80,7 +80,7 @@ class TestBuffered:
 
         items = buffered(reader, 10)()
         assert next(items) == 0
-        assert done.wait(CLOCK)
+        assert done.wait(PATIENCE)
 
     @differs
     def test_a_buffer_of_nothing_reads_nothing_ahead(self):

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 from peer_datasets import Batched, Mixed, Numbers, Pictures, Shared
+from programs import PATIENCE
 from steps import Step, beginning, pictures, stream
 
 from jreader import DataLoader, data, get_worker_info
@@ -231,7 +232,7 @@ class TestEndsAndErrors:
                 assert feed.tolist() == [0, 1]
                 break
         for thread in set(threading.enumerate()) - before:
-            thread.join(30)
+            thread.join(PATIENCE)
             assert not thread.is_alive()
 
     @differs

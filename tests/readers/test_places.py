@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from graphs import canonical, see
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from movers import fast, moving
+from widths import examples
 
 import jreader
 from jreader import DataLoader, Pipeline, arrays, at_epoch, firstn, source
@@ -73,7 +74,7 @@ def test_a_slice_is_a_pipeline_of_that_part_of_a_pass(name, index):
 
 
 @given(moving, st.integers(0, 2), st.slices(25))
-@settings(max_examples=100)
+@examples(100)
 def test_items_and_slices_of_any_indexed_plan_are_those_of_a_pass(recipe, epoch, index):
     pipeline = Pipeline(firstn(at_epoch(fast(recipe), epoch), 25))
     samples = [canonical(sample) for sample in pipeline]

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from calls import functions_called
 from graphs import canonical, see
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from movers import fast, moving, naive, seeded
+from widths import examples
 
 import jreader
 from jreader import (
@@ -56,7 +57,7 @@ def test_gathered_batches_are_the_naive_ones_from_every_position_on(recipe, size
 
 
 @given(moving, st.integers(0, 3))
-@settings(max_examples=60)
+@examples(60)
 def test_a_traced_route_is_the_route(recipe, epoch):
     plan = fast(recipe)
     plane = indexed(plan)

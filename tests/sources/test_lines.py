@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 from files import write
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from samples import check_resumes_everywhere
+from widths import examples
 
 from jreader.errors import DamagedData, NotResumable
 from jreader.readers import start
@@ -64,7 +65,7 @@ def test_files_follow_one_another_from_any_place_on(packed, tmp_path):
     check_resumes_everywhere(reader)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     contents=st.lists(st.text("ab\r\n\x00ü").map(str.encode), min_size=1, max_size=3),
     packed=st.booleans(),
@@ -130,7 +131,7 @@ def test_json_lines_give_values_and_leave_out_blank_lines(tmp_path):
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
-@settings(max_examples=40)
+@examples(40)
 @given(values=st.lists(st.none() | st.integers() | st.text() | st.lists(st.booleans())))
 def test_any_values_come_back_from_json_lines(tmp_path_factory, values, packed):
     content = "\n".join(map(json.dumps, values)).encode()

@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from engines import Here, numbers, same, slow, wait_for_threads
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from widths import examples
 
 from jreader import WorkerDied, batch, map_samples, start
 from jreader.workers.map_tasks import Samples, Task
@@ -27,7 +28,7 @@ class TestBounds:
     """Work in flight is bounded, and grouped where it is tiny."""
 
     @given(st.integers(1, 20), st.integers(1, 4), st.integers(0, 9))
-    @settings(max_examples=50)
+    @examples(50)
     def test_no_more_than_the_window_is_read_ahead(self, window, workers, taken):
         for engine in ({"threads": workers}, {"executor": Here(), "concurrency": workers}):
             read = []
@@ -142,11 +143,11 @@ class TestLosses:
 
         def fn(n):
             begun.append(n)
-            gate.wait(30)
+            gate.wait()
             return n
 
         with Threads(1) as executor:
-            executor.submit(gate.wait, 30)
+            executor.submit(gate.wait)
             here = start(map_samples(fn, numbers(), executor=executor, concurrency=4, timeout=0.05))
             with pytest.raises(TimeoutError, match=r"sample 0 .*longer than 0.05 s in map_samples"):
                 next(here.items)

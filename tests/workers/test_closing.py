@@ -8,14 +8,13 @@ import threading
 
 import pytest
 from engines import numbers
-from programs import program
+from programs import PATIENCE, program
 
 from jreader import buffered, map_samples, multiprocess_reader, start, xmap_readers
 from jreader.readers import Pass, itself
 from jreader.workers.loader_workers import fetch_batches
 from jreader.workers.threads import ahead
 
-PATIENCE = 20
 others = set()  # threads that were there before a test: they are not its own
 
 

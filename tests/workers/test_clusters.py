@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from importlib.util import find_spec
 from itertools import islice
 
@@ -12,16 +11,16 @@ import numpy as np
 import pytest
 from engines import seen
 from graphs import drawn_for, recipes
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from programs import HELPERS, ROOT
+from programs import HELPERS, PATIENCE, ROOT
+from widths import examples
 
 from jreader import Pipeline, WorkerDied, map_samples, shuffle, start
 from jreader.workers.clusters import ray_executor
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # what engines warn of is theirs
-    pytest.mark.timeout(100),
 ]
 
 
@@ -82,7 +81,7 @@ class TestDask:
             yield client
         begun = set(me.children(recursive=True)) - before
         workers = [each for each in begun if "resource_tracker" not in " ".join(each.cmdline())]
-        assert psutil.wait_procs(workers, timeout=10)[1] == []
+        assert psutil.wait_procs(workers, timeout=PATIENCE)[1] == []
 
     def test_the_stream_is_the_one_without_workers_and_can_be_resumed(self, client):
         executor = client.get_executor()
@@ -95,7 +94,7 @@ class TestDask:
         assert same(start(plan(threads=2), position).items, list(plan()())[23:])
 
     @given(recipes(depth=2).filter(lambda recipe: recipe.seeded), st.integers(1, 30))
-    @settings(max_examples=15)
+    @examples(15)
     def test_any_plan_gives_the_stream_that_it_gives_without(self, client, recipe, window):
         given = {"rng": True, "seed": 3}
         plain = map_samples(drawn_for, recipe.build(), **given)
@@ -122,14 +121,12 @@ class TestDask:
 
         (tmp_path / "killed before").touch()
         undisturbed = stream(tmp_path / "killed before")
-        began = time.monotonic()
         assert stream(tmp_path / "killed", executor=client.get_executor()) == undisturbed
         assert (tmp_path / "killed").exists()
-        assert time.monotonic() - began < 60
 
     def test_a_sample_that_ends_its_worker_is_named(self, client):
         executor = client.get_executor()
-        items = map_samples(deadly, numbers(4), executor=executor, window=1, timeout=40)()
+        items = map_samples(deadly, numbers(4), executor=executor, window=1, timeout=PATIENCE)()
         assert list(islice(items, 3)) == [0, 1, 2]
         with pytest.raises(WorkerDied, match=r"sample 3 of this pass .* lost their worker 3 times"):
             next(items)
@@ -140,7 +137,7 @@ class TestDask:
             here = start(plan(executor=executor))
             list(islice(here.items, count))
             here.close()
-        assert executor.submit(abs, -3).result(30) == 3
+        assert executor.submit(abs, -3).result(PATIENCE) == 3
 
 
 @pytest.mark.peers

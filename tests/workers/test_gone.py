@@ -8,15 +8,14 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from engines import numbers
+from programs import PATIENCE, ROOT
 
 from jreader import Processes, WorkerDied, map_samples
 
-PATIENCE = 60
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(60)]  # Dask's are its own
+pytestmark = pytest.mark.filterwarnings("ignore")  # Dask's are its own
 
 
 def gone(executor, path, leave):
@@ -67,7 +66,7 @@ class TestDask:
 
     def test_a_scheduler_that_is_killed_is_told_at_once(self, tmp_path):
         distributed = pytest.importorskip("distributed")
-        env = {**os.environ, "PYTHONPATH": f"{Path(__file__).parents[2]}"}
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
         begin = [sys.executable, "-W", "ignore", "-m", "distributed.cli.dask_"]
 
         def begun(what, *options):

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from engines import Here, noisy, numbers, same, seen
 from graphs import LIMIT, drawn_for, recipes, see
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from widths import examples
 
 from jreader import Pipeline, batch, epochs, map_readers, map_samples, shuffle, start
 
@@ -28,7 +29,7 @@ class TestOneStream:
         st.one_of(st.none(), st.integers(1, 9)),
         st.booleans(),
     )
-    @settings(max_examples=150)
+    @examples(150)
     def test_on_threads(self, recipe, workers, window, rng):
         drawing = {"rng": rng, "seed": 3 if rng else None}
         plain = seen(map_samples(drawn_for, recipe.build(), **drawing))
@@ -41,7 +42,7 @@ class TestOneStream:
         st.one_of(st.none(), st.integers(1, 9)),
         st.booleans(),
     )
-    @settings(max_examples=100)
+    @examples(100)
     def test_on_an_executor(self, recipe, workers, window, rng):
         drawing = {"rng": rng, "seed": 3 if rng else None}
         plain = seen(map_samples(drawn_for, recipe.build(), **drawing))
@@ -50,7 +51,7 @@ class TestOneStream:
             assert seen(map_samples(drawn_for, recipe.build(), **given)) == plain
 
     @given(plans, st.one_of(st.none(), st.integers(1, 9)), st.integers(1, 5))
-    @settings(max_examples=25)
+    @examples(25)
     def test_in_processes(self, pool, recipe, window, size):
         drawing = {"rng": True, "seed": 3}
         given = {"processes": 2, "window": window, **drawing}

@@ -35,7 +35,7 @@ class Source:
     def __call__(self):
         for number in range(self.count):
             self.drawn += 1
-            if number == self.slow and self.gate:
+            if number == self.slow + 2 and self.gate:
                 threading.Timer(0.5, os.write, (self.gate, b"1")).start()
             yield number, np.empty(8 if number < self.light else self.heavy, np.uint8)
 

@@ -14,8 +14,6 @@ import jreader
 from jreader import DataLoader, Dataset
 from jreader.datasets import TensorDataset
 
-pytestmark = pytest.mark.timeout(90)
-
 
 def test_they_know_who_they_are_and_their_data_set(tmp_path):
     class Asking(Dataset):

@@ -205,14 +205,16 @@ class TestTime:
     def test_a_timeout_names_the_samples(self, workers):
         release = threading.Event()  # else the thread would stay for the tests after this one
         stuck = signal.pause if workers else release.wait
-        limit = 2 if workers else 0.3  # processes take some time to begin
+        limit = 2
+        begun = DataLoader(range(4), 2, num_workers=workers, persistent_workers=workers > 0)
+        assert len(stream(begun)) == 2  # the workers are there before the clock begins
         loader = DataLoader(Bad(5, stuck), 2, timeout=limit, num_workers=workers)
         began = time.monotonic()
         feeds, error = seen(loader)
         assert (feeds, type(error)) == ([[0, 1], [2, 3]], TimeoutError)
         assert "made of [4, 5]" in str(error)
         assert f"longer than {limit} s" in str(error)
-        assert limit < time.monotonic() - began < 20
+        assert limit < time.monotonic() - began < 20 * limit
         release.set()
 
     @WORKERS
@@ -231,7 +233,7 @@ class TestTime:
 
     def test_a_slow_data_set_within_its_timeout_is_waited_for(self):
         for workers in (0, 2):
-            loader = DataLoader(Slow(None, None), 2, timeout=20, num_workers=workers)
+            loader = DataLoader(Slow(None, None), 2, timeout=200, num_workers=workers)
             assert len(stream(loader)) == 5
 
     def test_a_batch_sampler_that_is_late_is_timed_too(self):
@@ -241,7 +243,7 @@ class TestTime:
             yield [0]
             release.wait()
 
-        feeds, error = seen(DataLoader(range(3), batch_sampler=batches, timeout=0.2))
+        feeds, error = seen(DataLoader(range(3), batch_sampler=batches, timeout=1))
         assert (feeds, type(error)) == ([[0]], TimeoutError)
         release.set()
 
@@ -270,7 +272,7 @@ SCRIPT = """
         return pages * 4096 / 2**20, threading.active_count(), files
 
     def settled(threads):
-        limit = time.monotonic() + 10
+        limit = time.monotonic() + 60
         while threading.active_count() > threads and time.monotonic() < limit:
             time.sleep(0.01)
         return state()
@@ -278,6 +280,7 @@ SCRIPT = """
 
 
 class TestLeaks:
+    @pytest.mark.slow
     @WORKERS
     def test_a_break_in_every_epoch_leaves_all_as_it_was(self, python, workers):
         """Paddle: 20 such epochs are 20 threads and 1.2 GB more."""
@@ -301,7 +304,7 @@ class TestLeaks:
     """
         )
         # each thread that comes and goes may leave the C library an arena: not what is asked here
-        ran = python(script, timeout=100, MALLOC_ARENA_MAX="2")
+        ran = python(script, MALLOC_ARENA_MAX="2")
         told = list(map(float, ran.stdout.split()))
         (rss, threads, files), (rss_after, threads_after, files_after) = told[:3], told[3:]
         assert (threads_after, files_after) == (threads, files)
@@ -325,8 +328,7 @@ class TestLeaks:
             ) as running:
                 assert running.says() == "waiting"
                 time.sleep(0.3)
-                seconds, code, stderr = running.told(signal.SIGINT)
-                assert seconds < 5
+                code, stderr = running.told(signal.SIGINT)
                 assert code
                 assert stderr.count("KeyboardInterrupt") == 1
 
@@ -344,7 +346,7 @@ class TestLeaks:
             """
         ) as running:
             assert running.says() == "leaving"
-            assert running.ends()[:2][1] == 0
+            assert running.ends()[0] == 0
 
 
 def test_samplers_travel():

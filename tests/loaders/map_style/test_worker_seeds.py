@@ -12,6 +12,8 @@ from steps import stream
 from jreader import DataLoader, Dataset, IterableDataset, get_worker_info
 from jreader.datasets import BatchSampler, DistributedBatchSampler
 
+pytestmark = pytest.mark.usefixtures("by_value")
+
 
 class Noisy(Dataset):
     """Samples that a data set of torch's age would augment."""

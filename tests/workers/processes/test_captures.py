@@ -18,8 +18,6 @@ import pytest
 
 from jreader import DataLoader, Dataset, Pipeline, multiprocess_reader
 
-pytestmark = pytest.mark.timeout(120)
-
 
 class Holder:
     def __init__(self, held):

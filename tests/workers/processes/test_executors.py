@@ -9,8 +9,6 @@ import pytest
 
 from jreader.workers import Processes
 
-pytestmark = pytest.mark.timeout(60)
-
 
 class TestExecutor:
     def test_results_are_those_of_the_function(self, two):
@@ -102,7 +100,7 @@ class TestExecutor:
                 except NotImplementedError as error:
                     print(error)
         """
-        said = python(script, timeout=30).stdout.splitlines()
+        said = python(script).stdout.splitlines()
         assert said[0] == "['0', '1', '2']"
         assert "use threads there (threads=n)" in said[1]
         assert "use buffered or xmap_readers there" in said[2]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-from leftovers import said
+import os
 
-pytestmark = pytest.mark.timeout(90)
+from leftovers import said
 
 
 class TestFaults:
@@ -42,19 +41,24 @@ class TestFaults:
             "True",
         ]
 
-    def test_a_worker_that_cannot_be_begun_names_init_and_leaves_no_half_of_a_crew(self):
-        lines = said("""
+    def test_a_worker_that_cannot_be_begun_names_init_and_leaves_no_half_of_a_crew(self, tmp_path):
+        lines = said(f"""
+            over = "{tmp_path}/over"
+            def waiting():
+                while not os.path.exists(over):
+                    time.sleep(0.01)
             def begin(number):
                 if number == 1 or one:
                     raise ValueError("not today")
             for one in (True, False):
                 with Processes(2, begin) as workers:
-                    errors = {repr(future.exception()) for future in
-                              [workers.submit(time.sleep, 0.2) for _ in range(6)]}
-                    print(*errors - {"None"}, flush=True)
-                    error = next(filter(None, (future.exception() for future in
-                                 [workers.submit(time.sleep, 0.2) for _ in range(6)])))
-                    print(error.__notes__[-1], flush=True)
+                    for told in (repr, lambda error: error.__notes__[-1]):
+                        futures = [workers.submit(waiting) for _ in range(6)]
+                        wait(futures, return_when="FIRST_EXCEPTION")
+                        open(over, "w").close()
+                        errors = filter(None, (future.exception() for future in futures))
+                        print(*set(map(told, errors)), flush=True)
+                        os.remove(over)
             clean()
         """)
         assert (
@@ -125,15 +129,22 @@ class TestFaults:
         """)
         assert lines == ["True", "True"]
 
-    def test_a_stuck_task_that_nobody_waits_for_is_ended(self):
+    def test_a_stuck_task_that_nobody_waits_for_is_ended(self, tmp_path):
         """One of them holds the interpreter's lock for ever."""
-        lines = said("""
+        for name in ("pausing", "holding"):
+            os.mkfifo(tmp_path / name)
+        lines = said(f"""
+            def stuck(name, pause):
+                open(f"{tmp_path}/{{name}}", "w").close()
+                pause()
+            holding = lambda: ctypes.PyDLL(None).pause()
             with Processes(2) as workers:
-                holding = lambda: ctypes.PyDLL(None).pause()
-                stuck = [workers.submit(signal.pause), workers.submit(holding)]
-                wait([workers.submit(abs, 1)], 0.5)
-                print([future.cancel() for future in stuck], flush=True)
-                print(*workers.map(abs, range(4), timeout=10), flush=True)
+                tasks = {{"pausing": signal.pause, "holding": holding}}
+                futures = [workers.submit(stuck, *task) for task in tasks.items()]
+                for name in tasks:
+                    open(f"{tmp_path}/{{name}}").close()
+                print([future.cancel() for future in futures], flush=True)
+                print(*workers.map(abs, range(4), timeout=100), flush=True)
             clean()
         """)
         assert lines == ["[False, False]", "0 1 2 3"]

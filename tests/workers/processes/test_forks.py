@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from programs import program
 
-pytestmark = pytest.mark.timeout(90)
-
 SCRIPT = """
     import os, sys, threading, warnings
     warnings.simplefilter("ignore")  # of os.fork where there are threads
@@ -52,5 +50,5 @@ def test_a_fork_ends_and_is_told_to_begin_passes_of_its_own(plan):
     with program(SCRIPT, rest) as running:
         told = [running.says() for _ in range(4 - (plan == "executor"))]
         assert told == ["True", *["True"] * (plan != "executor"), "7", "20"]
-        _, code, errors = running.ends()
+        code, errors = running.ends()
         assert (code, errors) == (0, "")

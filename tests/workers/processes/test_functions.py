@@ -14,8 +14,6 @@ import cloudpickle
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.timeout(60)
-
 
 class Counted:
     """A function of any weight, which leaves a file each time it is unpickled."""
@@ -59,13 +57,17 @@ class TestFunctions:
         without = {path.name for path in tmp_path.glob("* is without it")}
         assert len(without - {f"{os.getpid()} is without it"}) >= 1
 
-    def test_large_arrays_in_it_are_shared_and_what_is_written_is_the_workers_own(self, two):
+    def test_large_arrays_in_it_are_shared_and_what_is_written_is_the_workers_own(
+        self, two, tmp_path
+    ):
         table = np.zeros(10**6)
 
         def written(n):
             before = table.copy()
             table[:] = n
-            time.sleep(0.1)  # so that the other worker is asked too
+            (tmp_path / str(os.getpid())).touch()
+            while len(list(tmp_path.iterdir())) < 2:  # until the other worker is asked too
+                time.sleep(0.01)
             maps = Path("/proc/self/maps").read_text()
             kept = (table == n).all()
             return before.max(), kept, "memfd:jreader" in maps, os.getpid()

@@ -11,8 +11,6 @@ from memory import mapping, same
 
 from jreader.workers import Processes, map_and_stack
 
-pytestmark = pytest.mark.timeout(60)
-
 
 class TestInPlace:
     """`map_and_stack` gives what stacking the samples would."""

@@ -9,8 +9,6 @@ import pytest
 from leftovers import PROGRAM, said
 from programs import Watch, program
 
-pytestmark = pytest.mark.timeout(90)
-
 WAITING = """
     def stuck():
         print(os.getpid(), flush=True)
@@ -26,10 +24,9 @@ class TestLeaving:
     def test_ctrl_c_while_waiting_is_one_traceback(self):
         with program(PROGRAM, WAITING, "futures[0].result()") as running:
             watch = running.watch(2)
-            took, code, errors = running.told(signal.SIGINT)
-            assert watch.all_gone(within=2)
+            code, errors = running.told(signal.SIGINT)
+            assert watch.all_gone()
         assert (code, errors.count("KeyboardInterrupt")) == (-signal.SIGINT, 1)
-        assert took < 8
 
     def test_ctrl_c_that_the_program_handles_leaves_workers_that_are_just_starting_alone(self):
         rest = """
@@ -49,7 +46,7 @@ class TestLeaving:
         with program(PROGRAM, WAITING, "futures[0].result()") as running:
             watch = running.watch(2)
             os.kill(running.process.pid, number)
-            assert watch.all_gone(within=2)
+            assert watch.all_gone()
 
     def test_nor_if_a_process_that_it_forked_holds_its_connections(self):
         rest = """
@@ -62,7 +59,7 @@ class TestLeaving:
             _, *pids = sorted((running.says() for _ in range(3)), key=str.isdigit)
             watch = Watch(*map(int, pids))
             running.process.kill()
-            assert watch.all_gone(within=2)
+            assert watch.all_gone()
 
     @pytest.mark.parametrize(
         "leave",
@@ -76,26 +73,26 @@ class TestLeaving:
     def test_work_that_never_ends_does_not_keep_the_program(self, leave):
         with program(PROGRAM, WAITING, leave) as running:
             watch = running.watch(2)
-            took, code, errors = running.ends()
-            assert watch.all_gone(within=2)
+            code, errors = running.ends()
+            assert watch.all_gone()
         assert (code, errors) == (7, "")
-        assert took < 8
 
-    def test_one_that_holds_the_interpreter_is_killed_when_the_program_ends(self):
-        rest = """
+    def test_one_that_holds_the_interpreter_is_killed_when_the_program_ends(self, tmp_path):
+        os.mkfifo(tmp_path / "begun")
+        rest = f"""
             def stuck():
-                os.write(1, f"{os.getpid()}\\n".encode())
+                print(os.getpid(), flush=True)
+                open("{tmp_path}/begun", "w").close()
                 ctypes.PyDLL(None).pause()
             one = Processes(1)
             future = one.submit(stuck)
-            wait([future], 1)
+            open("{tmp_path}/begun").close()
         """
         with program(PROGRAM, rest) as running:
             watch = running.watch(1)
-            took, code, errors = running.ends()
-            assert watch.all_gone(within=2)
+            code, errors = running.ends()
+            assert watch.all_gone()
         assert (code, errors) == (0, "")
-        assert took < 8
 
     def test_what_workers_registered_for_their_end_is_done(self, tmp_path):
         lines = said(f"""

@@ -133,7 +133,7 @@ class TestErrors:
             except ModuleNotFoundError as error:
                 print(error, error.__notes__[-1])
         """
-        said = python(script, timeout=10).stdout
+        said = python(script).stdout
         assert said.startswith("No module named 'elsewhere' raised by reader 0 (")
 
     def test_a_reader_of_a_mapper_that_raises_names_the_mapper(self):

@@ -24,10 +24,9 @@ class TestLeaving:
         rest = f"list(jreader.multiprocess_reader([source, source], {use_pipe})())"
         with program(WAITING, rest) as running:
             watch = running.watch(2)
-            took, code, errors = running.told(signal.SIGINT)
-            assert watch.all_gone(within=2)
+            code, errors = running.told(signal.SIGINT)
+            assert watch.all_gone()
         assert (code, errors.count("KeyboardInterrupt")) == (-signal.SIGINT, 1)
-        assert took < 2
 
     def test_ctrl_c_is_for_the_program_to_handle_not_for_its_processes(self, tmp_path):
         gate = str(tmp_path / "gate")
@@ -51,7 +50,7 @@ class TestLeaving:
         with program(WAITING, rest) as running:
             watch = running.watch(2)
             running.process.kill()
-            assert watch.all_gone(within=2)
+            assert watch.all_gone()
 
     def test_a_program_killed_while_a_process_sends_leaves_no_process(self):
         rest = """
@@ -68,7 +67,7 @@ class TestLeaving:
             watch = running.watch(1)
             assert running.says() == "sending"
             running.process.kill()
-            assert watch.all_gone(within=2)
+            assert watch.all_gone()
 
     @pytest.mark.parametrize("leave", ["sys.exit(7)", "os._exit(7)"])
     def test_a_blocked_process_does_not_keep_the_program(self, leave):
@@ -79,10 +78,9 @@ class TestLeaving:
         """
         with program(WAITING, rest) as running:
             watch = running.watch(1)
-            took, code, errors = running.ends()
-            assert watch.all_gone(within=2)
+            code, errors = running.ends()
+            assert watch.all_gone()
         assert (code, errors) == (7, "")
-        assert took < 3
 
     @pytest.mark.parametrize("leave", ["del items", "items.close()"])
     def test_whoever_leaves_a_pass_ends_its_processes_and_lets_them_clean_up(self, leave, tmp_path):
@@ -101,19 +99,17 @@ class TestLeaving:
             items = made()
             next(items), next(items)
             children = [child.worker.process for child in items.gi_frame.f_locals["crew"].children]
-            began = time.monotonic()
             {leave}
             for child in children:
-                child.wait(3)
-            took = time.monotonic() - began
+                child.wait(60)
             for thread in threading.enumerate():
                 if thread is not threading.current_thread():
-                    thread.join(10)
-            print(os.path.exists("closed"), set(os.listdir("/proc/self/fd")) - before, took < 2)
+                    thread.join(60)
+            print(os.path.exists("closed"), set(os.listdir("/proc/self/fd")) - before)
         """
         with program(WAITING, rest) as running:
             int(running.says())
-            assert running.says() == "True set() True"
+            assert running.says() == "True set()"
 
     def test_processes_that_do_not_end_by_themselves_are_killed_together(self):
         """Each holds its interpreter's lock for ever, so nothing in it can notice anything."""
@@ -137,7 +133,7 @@ class TestLeaving:
             assert said[1:] == ["stuck"] * 3
             watch = Watch(*map(int, said[0].split()))
             running.signal(signal.SIGINT)
-            assert watch.all_gone(within=5)
+            assert watch.all_gone()
 
     @pytest.mark.parametrize(("passes", "whole"), [(20, False), (10, True)])
     def test_many_passes_leave_nothing(self, python, passes, whole):
@@ -164,11 +160,11 @@ class TestLeaving:
                     next(reader())
             for thread in threading.enumerate():
                 if thread is not threading.current_thread():
-                    thread.join(10)
+                    thread.join(60)
             print(before == seen(), before, seen())
             print("/dev/shm" in pathlib.Path("/proc/self/maps").read_text())
         """
-        done = python(script, timeout=30, PYTHONWARNINGS="always")
+        done = python(script, PYTHONWARNINGS="always")
         assert done.stderr == ""
         said = done.stdout.splitlines()
         assert said[0].startswith("True "), said
