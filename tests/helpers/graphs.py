@@ -1,7 +1,8 @@
 """Random plans of every op that jreader has, for the laws.
 
 Ops are found, not listed: whoever adds one finds it in here, and has to teach `ARGUMENTS` only a
-parameter whose name is new. A plan is drawn as a recipe, so that an equal one can be built cold.
+parameter whose name is new and that is no whole number. A plan is drawn as a recipe, so that an
+equal one can be built cold.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import pkgutil
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib import import_module
 from itertools import islice
@@ -258,6 +259,16 @@ sampler_recipes = st.deferred(
 )
 
 
+def argument(op: type[Node], name: str) -> st.SearchStrategy[Any]:
+    """What a parameter may be; of a whole number its declaration says enough."""
+    least = next((each.metadata.get("least") for each in fields(op) if each.name == name), None)
+    if name not in ARGUMENTS and least is not None:
+        return st.integers(least, least + 4)
+    assert name in ARGUMENTS, f"teach ARGUMENTS in tests/helpers/graphs.py what {name!r} may be"
+    known = ARGUMENTS[name]
+    return known.filter(lambda number: number is None or number >= least) if least else known
+
+
 @st.composite
 def op_recipes(draw: st.DrawFn, op: type[Node], below: st.SearchStrategy[Recipe]) -> Recipe:
     """A recipe for one op over drawn plans."""
@@ -267,10 +278,7 @@ def op_recipes(draw: st.DrawFn, op: type[Node], below: st.SearchStrategy[Recipe]
         if name == "readers":
             wanted = draw(st.integers(1, 3))
         elif name != "reader" and name not in FUNCTION_NAMES:
-            assert name in ARGUMENTS, (
-                f"teach ARGUMENTS in tests/helpers/graphs.py what {name!r} may be"
-            )
-            given[name] = draw(ARGUMENTS[name])
+            given[name] = draw(argument(op, name))
     parts = tuple(draw(below) for _ in range(wanted))
     if op is jreader.map_batches:
         rows = Recipe(jreader.arrays, {"rows": draw(st.integers(0, 14)), "width": 2})
