@@ -19,7 +19,7 @@ import numpy as np
 from jreader.readers.hashing import files_hash, hashed, identity, text_hash
 from jreader.readers.nodes import Node, Reader, arguments, inputs, length, own_pass
 from jreader.readers.passes import Position
-from jreader.readers.planes import ENDLESS, indexed
+from jreader.readers.planes import indexed
 from jreader.readers.seeds import seeded
 from jreader.readers.trees import branches
 
@@ -132,8 +132,7 @@ def _lines(
         several = () if alone else (f"{len(ups)} readers",)
         yield _line(reader, (f"{length(reader)} samples", *several) if own else several)
     if plane is not None:
-        end = "no end" if plane.length >= ENDLESS else plane.length
-        yield f"found by place: {'as many as steps need' if plane.elastic else end}"
+        yield f"found by place: {plane.extent}"
 
 
 def _source(reader: Reader[Any]) -> str:

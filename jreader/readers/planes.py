@@ -67,14 +67,12 @@ class Plane:
         length: The number of samples; `ENDLESS` for no end.
         route: Gives, for an array of indices, the rows of each column, in the order of the leaves.
         straight: Whether the row of every sample is its index.
-        elastic: Whether a pass may have been longer: a position beyond the end is the end.
     """
 
     columns: Any
     length: int
     route: Callable[[Indices], list[Indices]]
     straight: bool = field(default=False, kw_only=True)
-    elastic: bool = field(default=False, kw_only=True)
 
     def take(self, indices: Array) -> Sequence[Any]:
         """The samples of these indices."""
@@ -135,10 +133,19 @@ class Plane:
         """The plane of `length` samples, of which sample i is sample `order(i)` of this one."""
         return Plane(self.columns, length, lambda indices: self.route(order(indices)))
 
+    @property
+    def furthest(self) -> int:
+        """The last position that a pass can go on from: the end."""
+        return self.length
+
+    @property
+    def extent(self) -> str:
+        """Its length, as cursors name it."""
+        return "no end" if self.length >= ENDLESS else str(self.length)
+
     def _index(self, at: Position) -> int:
         done = 0 if at is None else at
-        most = ENDLESS if self.elastic else self.length
-        if not isinstance(done, int) or not 0 <= done <= most:
+        if not isinstance(done, int) or not 0 <= done <= self.furthest:
             seen = (
                 f"{self.length:,} samples" if isinstance(done, int) else "positions that are ints"
             )

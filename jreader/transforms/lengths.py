@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain, islice
 from typing import Any, Literal, TypeVar, get_args
 
@@ -152,7 +151,21 @@ class exactly(Node[T]):
         if wanted > known and not (self.short == "wrap" and known):
             return None
         again = up.reordered(wanted, lambda indices: indices % known if wanted > known else indices)
-        return replace(again, elastic=True)
+        return _Elastic(again.columns, again.length, again.route)
+
+
+class _Elastic(Plane):
+    """A plane of as many samples as steps need: an earlier pass may have been longer."""
+
+    @property
+    def furthest(self) -> int:
+        """Any position: one beyond the end is the end."""
+        return ENDLESS
+
+    @property
+    def extent(self) -> str:
+        """As cursors name it, which go on with another number of steps."""
+        return "as many as steps need"
 
 
 def may_not_end(reader: Reader[Any]) -> bool:
