@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
+import pickle
 import pkgutil
 import re
 import sys
 import types
 from pathlib import Path
 
+import jax
+import jedi
+import numpy as np
 import pytest
 
 import jreader
+from jreader import Pipeline, hints
 
 PUBLIC = sorted(jreader.__all__)
 WITH_JAX = ("jreader.devices", "jreader.loaders", "jreader.demo", "jreader.__main__")
@@ -118,3 +124,200 @@ class TestImports:
         """
         took = min(float(python(script).stdout) for _ in range(5))
         assert took < 0.3
+
+
+CALLED = [
+    *("batch", "cache", "chain", "compose", "element_spec", "epochs", "filter", "firstn"),
+    *("flat_map", "load", "map", "map_batches", "peek", "pipe", "prefetch", "reader", "shard"),
+    *("shuffle", "skip", "xmap"),
+]
+
+
+def ten():
+    return range(10)
+
+
+class TestEditors:
+    """What a notebook completes, and what an editor knows without running anything."""
+
+    def test_a_pipeline_shows_what_its_user_calls(self):
+        shown = [name for name in dir(Pipeline(ten)) if not name.startswith("_")]
+        assert shown == CALLED
+
+    def test_a_notebook_completes_nothing_else(self):
+        names = jedi.Interpreter("plan.", [{"plan": Pipeline(ten).skip(1)}]).complete()
+        assert [each.name for each in names if not each.name.startswith("_")] == CALLED
+
+    def test_an_op_shows_what_its_author_defines(self):
+        assert {"start", "length", "plane"} <= set(dir(jreader.skip(ten, 1)))
+
+    @pytest.mark.parametrize("at_run_time", [False, True], ids=["editor", "notebook"])
+    @pytest.mark.parametrize("name", ["shuffle", "map", "prefetch", "load", "pipe"])
+    def test_a_method_has_its_signature_and_its_docstring(self, name, at_run_time):
+        code = f"Pipeline(list).{name}("
+        if at_run_time:
+            script = jedi.Interpreter(code, [{"Pipeline": Pipeline}])
+        else:
+            script = jedi.Script(f"from jreader import Pipeline\n{code}")
+        signature = script.get_signatures()[0]
+        expected = [*inspect.signature(getattr(Pipeline, name)).parameters][1:]
+        assert [each.name.lstrip("*") for each in signature.params] == expected
+        assert inspect.getdoc(getattr(Pipeline, name)).splitlines()[0] in signature.docstring()
+
+    @pytest.mark.parametrize("name", [name for name in CALLED if name != "reader"])
+    def test_what_is_called_is_explained_as_the_readers_of_a_pipeline_see_it(self, name):
+        text = inspect.getdoc(getattr(Pipeline, name))
+        assert re.fullmatch(r"[A-Z`\[].*[.:]", text.splitlines()[0])
+        assert ">>> " in text
+        assert not re.search(r"^ *reader:|`reader`", text, re.MULTILINE)
+
+
+class TestMistakes:
+    """Words of other libraries: what is said tells what to type."""
+
+    @pytest.mark.parametrize("name", hints._METHODS)
+    def test_a_method_of_another_library_says_what_to_type(self, name):
+        with pytest.raises(AttributeError, match=rf"^Pipeline has no '{name}': (type|leave) "):
+            getattr(Pipeline(ten), name)
+
+    def test_a_misspelled_one_is_corrected_by_python(self):
+        with pytest.raises(AttributeError, match="'Pipeline' object has no attribute") as caught:
+            _ = Pipeline(ten).shufle
+        assert (caught.value.name, type(caught.value.obj)) == ("shufle", Pipeline)
+
+    def test_what_is_not_there_is_asked_for_by_copies_and_pickles_without_harm(self):
+        plan = Pipeline(ten).skip(3)
+        assert not hasattr(plan, "take")
+        for copied in (copy.copy(plan), copy.deepcopy(plan), pickle.loads(pickle.dumps(plan))):
+            assert list(copied) == [*range(3, 10)]
+        with pytest.raises(AttributeError, match="__deepcopy__"):
+            _ = plan.__deepcopy__
+
+    @pytest.mark.parametrize("name", hints._METHODS)
+    def test_what_it_says_to_type_is_there(self, name):
+        advice = hints._METHODS[name]
+        said = set(re.findall(r"(?:^|[ )])\.(\w+)\(", advice))
+        assert said <= {*CALLED, "steps"}
+        of_jreader = set(re.findall(r"(?<![.\w])(\w+)\(", advice)) & set(jreader.__all__)
+        assert (
+            said or of_jreader or advice.startswith(("leave", "len(", "`for", "functools", "pip"))
+        )
+
+    @pytest.mark.parametrize(
+        ("method", "keyword"),
+        [(method, each) for method, own in hints._KEYWORDS.items() for each in own],
+    )
+    def test_a_keyword_of_another_library_says_what_to_type(self, method, keyword):
+        parameters = inspect.signature(getattr(Pipeline, method)).parameters
+        assert keyword not in parameters
+        advice = hints._KEYWORDS[method][keyword]
+        assert set(re.findall(r"(?<![\w.(])(\w+)=(?!=)", advice.partition("(")[0])) <= {*parameters}
+        with pytest.raises(
+            TypeError, match=rf"^Pipeline\.{method}\(\.\.\.\) takes no {keyword}=: "
+        ):
+            getattr(Pipeline(ten), method)(**{keyword: 2})
+
+    @pytest.mark.parametrize("keyword", hints._ANYWHERE)
+    def test_one_that_belongs_elsewhere_says_where(self, keyword):
+        with pytest.raises(
+            TypeError, match=rf"^Pipeline.skip\(...\) takes no {keyword}=: (type|leave)"
+        ):
+            Pipeline(ten).skip(2, **{keyword: 2})
+
+    @pytest.mark.parametrize(
+        ("call", "says"),
+        [
+            (
+                "Pipeline(ten).map(str, workers=2)",
+                "Pipeline.map(...) takes no workers=: type threads=n or processes=n.",
+            ),
+            (
+                "Pipeline(ten).map(str, num_workers=2)",
+                "Pipeline.map(...) takes no num_workers=: type processes=n or threads=n.",
+            ),
+            (
+                "jreader.map_samples(str, ten, workers=2)",
+                "map_samples(...) takes no workers=: type threads=n or processes=n.",
+            ),
+            (
+                "jreader.shuffle(ten, buffer_size=4)",
+                "shuffle(...) takes no buffer_size=: type buf_size=n.",
+            ),
+            (
+                "Pipeline(ten).batch(4, drop_lst=True)",
+                "Pipeline.batch(...) takes no drop_lst=: did you mean drop_last=?",
+            ),
+            (
+                "Pipeline(ten).cache(where=1)",
+                "Pipeline.cache(...) takes no where=: it takes no argument.",
+            ),
+            (
+                "jreader.firstn(ten, wanted=2)",
+                "firstn(...) takes no wanted=: it takes reader, n.",
+            ),
+        ],
+    )
+    def test_it_speaks_of_what_was_called(self, call, says):
+        with pytest.raises(TypeError) as caught:
+            eval(call)
+        assert str(caught.value) == says
+
+
+class TestElementSpec:
+    """The shapes and dtypes of samples and batches."""
+
+    rows = Pipeline(jreader.arrays(image=np.zeros((10, 4), np.uint8), label=np.arange(10)))
+
+    @pytest.mark.parametrize(
+        ("plan", "length"),
+        [
+            (rows.batch(5), 5),
+            (rows.batch(4), None),
+            (rows.batch(4, drop_last=True), 4),
+            (rows.batch(4).map_batches(dict).prefetch(2).epochs(2), None),
+            (rows.firstn(8).batch(4).map_batches(dict), 4),
+            (rows.filter(bool).batch(5), None),
+        ],
+    )
+    def test_a_batch_has_an_axis_for_its_samples_none_where_the_last_may_be_short(
+        self, plan, length
+    ):
+        spec = plan.element_spec
+        assert (spec["image"].shape, spec["image"].dtype) == ((length, 4), np.uint8)
+        assert (spec["label"].shape, spec["label"].dtype) == ((length,), np.int64)
+
+    def test_a_sample_of_any_structure_has_one(self):
+        def source():
+            yield {"pair": (1, 2.5), "name": "abc", "none": None}
+
+        spec = Pipeline(source).element_spec
+        assert spec["pair"] == (
+            jreader.ArraySpec((), np.dtype(int)),
+            jreader.ArraySpec((), np.dtype(float)),
+        )
+        assert (spec["name"].dtype.kind, spec["none"].dtype) == ("U", np.dtype(object))
+
+    def test_nothing_that_iterates_notices(self):
+        drawn = []
+        plan = Pipeline(lambda: (drawn.append(n) or n for n in range(5))).cache().map(float)
+        under_way = iter(plan)
+        assert next(under_way) == 0
+        assert plan.element_spec == jreader.ArraySpec((), np.dtype(float))
+        assert [*under_way] == [1, 2, 3, 4]
+        assert drawn == [*range(5)]
+
+    def test_jax_takes_it(self):
+        made = jax.eval_shape(lambda feed: feed["image"] / 255, self.rows.batch(5).element_spec)
+        assert (made.shape, made.dtype) == ((5, 4), np.float32)
+
+    def test_there_is_none_where_nothing_is(self):
+        with pytest.raises(ValueError, match="is empty: there is no first sample"):
+            _ = Pipeline(list).element_spec
+
+    def test_it_asks_for_no_jax(self, python):
+        script = """
+            import sys, jreader
+            jreader.Pipeline(lambda: [1, 2]).batch(2).element_spec
+            print("jax" in sys.modules)
+        """
+        assert python(script).stdout.strip() == "False"

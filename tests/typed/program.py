@@ -23,9 +23,33 @@ def long(word: str) -> bool:
     return len(word) > 1
 
 
+def cut(word: str, rng: np.random.Generator) -> list[str]:
+    return [word[: rng.integers(len(word))]]
+
+
+class every(jreader.Node[str]):
+    """An op of the user's own."""
+
+    def __init__(self, reader: jreader.Reader[str], n: int) -> None:
+        self.reader, self.n = reader, n
+
+
 assert_type(Pipeline(words).map(len), Pipeline[int])
 assert_type(Pipeline(words).map(len, threads=2), Pipeline[int])
 assert_type(Pipeline(words).map(len, processes=2, window=8), Pipeline[int])
+assert_type(Pipeline(words).map(fn=cut, rng=True, seed=1, threads=2), Pipeline[list[str]])
+assert_type(Pipeline(words).map(lambda word: word.upper()), Pipeline[str])
+assert_type(Pipeline(words).map(str.upper, on_error="skip").map(len), Pipeline[int])
+assert_type(Pipeline(words).xmap(len, 2, 4), Pipeline[int])
+assert_type(Pipeline(words).flat_map(str.split), Pipeline[str])
+assert_type(Pipeline(words).compose(words), Pipeline[tuple[Any, ...]])
+assert_type(Pipeline(words).chain(words)[1:3].shard(2, index=0), Pipeline[str])
+assert_type(Pipeline(words)[0], str)
+assert_type(Pipeline(words).peek(), str)
+assert_type(Pipeline(words).pipe(every, n=2), Pipeline[str])
+assert_type(Pipeline(words).batch(2).map_batches(np.asarray), Pipeline[Sequence[Any]])
+Pipeline(words).map(len, workers=2)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+Pipeline(words).take(2)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
 assert_type(Pipeline(words).filter(long).shuffle(10, seed=1), Pipeline[str])
 assert_type(Pipeline(words).skip(1).firstn(2).epochs(3).prefetch(2).cache(), Pipeline[str])
 assert_type(Pipeline(words).batch(2), Pipeline[Sequence[str]])
