@@ -15,8 +15,9 @@ import numpy as np
 from jreader.errors import FeedMismatch, noted
 from jreader.readers import Columns, Node, described, map_tree
 from jreader.readers.overrides import stands_for
+from jreader.readers.refills import watched
 from jreader.sources import Table, source
-from jreader.sources.random_access import held, refuse_absent
+from jreader.sources.random_access import is_first_batch, refuse_absent
 
 
 def fetch(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
@@ -53,8 +54,10 @@ def _fetched(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
                 f"{len(indices)} indices: return one for each index, in their order."
             )
         return samples
+    if not is_first_batch(dataset, len(indices)):
+        return [fetch_one(dataset, index) for index in indices]
     each = (fetch_one(dataset, index) for index in indices)
-    return held(dataset, each, len(indices), f"a batch of {type(dataset).__name__}")
+    return list(watched(each, len(indices), f"a batch of {type(dataset).__name__}"))
 
 
 def gathers(dataset: object) -> bool:

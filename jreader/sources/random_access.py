@@ -108,7 +108,10 @@ class _Items:
         if self.batched:
             samples = self._samples(rows)
             return samples.columns if isinstance(samples, Columns) else samples
-        return held(self, self.each(rows), len(rows), "a batch of source", self.node.made_at)
+        each = self.each(rows)
+        if is_first_batch(self, len(rows)):
+            each = watched(each, len(rows), "a batch of source", self.node.made_at)
+        return list(each)
 
     def each(self, rows: Array) -> Iterator[Any]:
         """Yields the samples of the rows, one after another."""
@@ -214,25 +217,19 @@ def _picked(column: Any, which: Array) -> Any:
 _SEEN: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
 
-def held(data: Any, samples: Iterator[Any], n: int, by: str, made_at: str = "") -> list[Any]:
-    """Lists n samples of `data`, watching its first batch for one array that is filled anew.
+def is_first_batch(data: Any, n: int) -> bool:
+    """Whether `data` has not been asked for a batch of several samples before.
 
-    >>> held("ab", iter("ab"), 2, "a batch")
-    ['a', 'b']
+    That batch is watched for a data set that writes all samples into one array. Data are known by
+    identity, since they may not be hashable. A list cannot write its samples anew, so it is never
+    watched.
 
-    Args:
-        data: What the samples come from; a list, which cannot fill arrays anew, is not watched.
-        samples: The samples.
-        n: How many there are.
-        by: What holds them, for the warning.
-        made_at: The user's line to warn at; "" for the line that is running.
+    >>> from jreader import Dataset
+    >>> dataset = Dataset()
+    >>> [is_first_batch(dataset, 2), is_first_batch(dataset, 2), is_first_batch([1, 2], 2)]
+    [True, False, False]
     """
-    return list(watched(samples, n, by, made_at) if n > 1 and _is_new(data) else samples)
-
-
-def _is_new(data: Any) -> bool:
-    """Whether this is the first batch of `data`; keyed by identity, as data may not be hashable."""
-    if _SEEN.get(id(data)) is data:
+    if n < 2 or _SEEN.get(id(data)) is data:
         return False
     with suppress(TypeError):  # a list, say, cannot be referred to weakly
         _SEEN[id(data)] = data
