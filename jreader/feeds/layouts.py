@@ -99,7 +99,7 @@ class Feeds:
         Raises:
             FeedMismatch: The samples do not fit the feed_list, or each other.
         """
-        if type(samples) is Columns:
+        if isinstance(samples, Columns):
             arrays, tree = samples.arrays, samples.columns
             kind: list[Any] = [tuple(tree) if type(tree) is dict else type(tree)]
             for array in arrays:

@@ -274,14 +274,18 @@ class Gathering:
             # clip, since the rows were checked: to raise, take would gather into a buffer first
             given = () if staged is None else (0, staged(len(rows)), "clip")
             parts.append(gather(rows, *given))
+        if self.flat is None:
+            tree = rebuilt(self.tree, iter(parts))
+            return tree if isinstance(tree, list) else Columns(tree)
+        batch: Columns[Any] = Columns.__new__(Columns)  # __init__ would look at the leaves again
+        batch.arrays, batch.made_of = parts, None
         if self.flat is tuple:
-            return Columns.of(tuple(parts), parts)
-        if self.flat is dict:
-            return Columns.of(dict(zip(self.tree, parts, strict=True)), parts)
-        if self.flat is np.ndarray:
-            return Columns.of(parts[0], parts)
-        tree = rebuilt(self.tree, iter(parts))
-        return tree if isinstance(tree, list) else Columns(tree)
+            batch.columns = tuple(parts)
+        elif self.flat is dict:
+            batch.columns = dict(zip(self.tree, parts, strict=True))
+        else:
+            (batch.columns,) = parts
+        return batch
 
 
 def _gatherer(column: Any, size: int) -> tuple[Callable[..., Any], Staging | None]:

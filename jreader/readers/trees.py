@@ -193,13 +193,6 @@ class Columns(Sequence[T], Generic[T]):
             )
         self.columns, self.arrays, self.made_of = columns, arrays, made_of
 
-    @classmethod
-    def of(cls, columns: Any, arrays: list[Any]) -> Columns[T]:
-        """A batch of a tree whose leaves the caller knows, and knows to have one length."""
-        batch = cls.__new__(cls)  # a look at the leaves costs more than gathering small ones
-        batch.columns, batch.arrays, batch.made_of = columns, arrays, None
-        return batch
-
     def __len__(self) -> int:
         """The number of samples."""
         return len(self.arrays[0])

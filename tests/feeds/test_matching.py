@@ -191,6 +191,14 @@ class TestRefusing:
             with pytest.raises(FeedMismatch, match="is missing"):
                 feeds.from_samples(Columns({"y": np.zeros(4, np.float32)}))
 
+    def test_columns_of_a_kind_of_their_own_are_fed_as_the_arrays_they_are(self):
+        class Rows(Columns):
+            __slots__ = ()
+
+        rows = np.zeros((4, 2), np.float32)
+        for _ in range(2):
+            assert Feeds().from_samples(Rows({"x": rows}))["x"] is rows
+
     def test_what_is_no_plain_tree_becomes_one_each_time(self):
         feeds, batch = Feeds(), Columns(OrderedDict(x=np.zeros(4, np.float32)))
         assert {type(feeds.from_samples(batch)) for _ in range(3)} == {dict}

@@ -105,11 +105,11 @@ def test_no_sample_is_touched_where_batches_are_gathered(drop_last):
     ) == list(range(10))
 
 
-def test_a_batch_of_arrays_takes_three_calls_of_python_and_three_for_a_large_column():
+def test_a_batch_of_arrays_takes_two_calls_of_python_and_three_for_a_large_column():
     digits = arrays(image=np.zeros((2000, 784), np.float32), label=np.zeros(2000, np.int32))
     batches = indexed(shuffle(digits, seed=0)).batches(100, None).items
     next(batches)
-    assert len(functions_called(batches.__next__)) <= 3 + 3
+    assert len(functions_called(batches.__next__)) <= 2 + 3
 
 
 TREES = {
