@@ -27,7 +27,7 @@ def test_the_readme_begins_with_two_commands():
 def test_the_python_blocks_run_one_after_another(capsys):
     room = {"__name__": "readme"}
     for number, text in enumerate(blocks("python")):
-        exec(compile(text, f"README.md, block {number}", "exec"), room)
+        exec(compile(text, f"README.md, block {number}", "exec", dont_inherit=True), room)
     room.clear()  # its functions hold it, and it holds loaders, whose workers would stay
     gc.collect()
     assert "Pipeline(compose(images, <lambda>)).map(<lambda>)" in capsys.readouterr().out
