@@ -6,6 +6,7 @@ import inspect
 import re
 from dataclasses import FrozenInstanceError, dataclass
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,7 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jreader
-from jreader import Node, NotResumable, Pipeline, batch, cache, epochs, firstn, shuffle, start
+from jreader import (
+    DataLoader,
+    Node,
+    NotResumable,
+    Pipeline,
+    batch,
+    cache,
+    epochs,
+    firstn,
+    shuffle,
+    start,
+)
 from jreader.pipelines.wrapped import METHODS
 
 OF_METHODS = {name: op for op, name in METHODS.items() if op is not jreader.map_readers}
@@ -91,6 +103,33 @@ SIZED = [
     ("multiprocess_reader", 1, lambda size: jreader.multiprocess_reader([ten], queue_size=size)),
     ("at_epoch", 0, lambda epoch: jreader.at_epoch(ten, epoch)),
 ]
+
+
+IMAGE = np.zeros(4, np.float32)
+
+
+class Pair(NamedTuple):
+    image: object
+    label: int
+
+
+SAMPLES = {
+    "a tuple": (IMAGE, 3),
+    "a tuple of one kind": (IMAGE, IMAGE),
+    "a tuple of numbers": (1.0, 2),
+    "a tuple of texts": ("a", "b"),
+    "a tuple of one": (IMAGE,),
+    "a tuple of lists": ([1, 2], [3]),
+    "a nested tuple": ((IMAGE, IMAGE), 3),
+    "a named tuple": Pair(IMAGE, 3),
+    "a named tuple of numbers": Pair(1, 2),
+    "a dict": {"image": IMAGE, "label": 3},
+    "an array": IMAGE,
+    "a number": 3,
+    "a text": "ab",
+    "bytes": b"ab",
+    "none": None,
+}
 
 
 class TestPlans:
@@ -177,9 +216,38 @@ class TestPlans:
             list(jreader.map_batches(lambda columns: given, batch(lambda: [1, 2], 2))())
         assert "given by <lambda> in map_batches" in caught.value.__notes__[-1]
 
-    def test_a_loader_of_samples_is_told_to_batch(self):
-        with pytest.raises(jreader.FeedMismatch, match=r"type \.batch\(n\) before \.load\(\)"):
-            list(Pipeline(lambda: [1, 2]).load())
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            None,
+            {"image": 0, "label": 1},
+            {"image": "image", "label": "label"},
+            [jreader.data("image", [None, 4]), jreader.data("label", [None, 1], "int64")],
+            [jreader.data("image", [None, 4])],
+        ],
+        ids=["none", "places", "keys", "data", "one"],
+    )
+    @pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES)
+    def test_a_loader_of_samples_is_told_to_batch(self, sample, fields):
+        for door in (
+            lambda reader: Pipeline(reader).load(fields),
+            lambda reader: Pipeline(reader).load(fields, pmap=True, last="pad"),
+            DataLoader.from_generator(fields).set_sample_list_generator,
+        ):
+            with pytest.raises(jreader.FeedMismatch, match=r"type \.batch\(n\) before \.load\(\)"):
+                list(door(lambda: iter([sample] * 3)))
+
+    def test_a_list_that_lacks_fields_may_be_a_sample(self):
+        for fields in ({"image": 0, "label": 1}, {"image": "image"}):
+            with pytest.raises(
+                jreader.FeedMismatch, match=r"If \[1, 2\] is one sample, type \.bat"
+            ):
+                list(Pipeline(lambda: [[1, 2]]).load(fields))
+
+    def test_a_tuple_of_samples_is_a_batch(self):
+        for batched in (((1, 2), (3, 4)), ({0: 1, 1: 2}, {0: 3, 1: 4})):
+            (feed,) = Pipeline(lambda batched=batched: [batched]).load(sharding="host")
+            assert (feed[0].tolist(), feed[1].tolist()) == ([1, 3], [2, 4])
 
 
 class TestPipeline:

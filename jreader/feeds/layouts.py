@@ -111,10 +111,11 @@ class Feeds:
             return (
                 dict(zip(names, map(arrays.__getitem__, indices), strict=True)) if names else tree
             )
-        if not isinstance(samples, Sequence) or isinstance(samples, str):
+        if not isinstance(samples, Sequence) or (not lists and _is_one(samples)):
             raise FeedMismatch(
                 f"a batch of samples is a list of them, not {described(samples)}: type .batch(n) "
-                f"before .load(); for batches that are arrays already, use set_batch_generator."
+                f"before .load(), or batch(reader, n) around a reader of samples; for batches that "
+                f"are arrays already, use set_batch_generator."
             )
         if not self._columns:
             if not lists and samples and isinstance(samples[0], list):
@@ -207,6 +208,7 @@ class Feeds:
         kind = _kind_of_all(samples)
         if kind == "list" and not lists:
             raise FeedMismatch(_LIST.format(what.format(0), samples[0]))
+        values = samples
         if kind == "bare":
             samples = [(sample,) for sample in samples]
         elif kind == "dataclass":
@@ -218,6 +220,10 @@ class Feeds:
         for seen in set(map(form, samples)):
             if wrong := self._wrong(seen if by_name else range(seen), by_name=by_name):
                 index = next(at for at, sample in enumerate(samples) if form(sample) == seen)
+                if kind == "bare" and not lists:
+                    wrong += (
+                        f" If {described(values)} is one sample, type .batch(n) before .load()."
+                    )
                 raise FeedMismatch(f"{what.format(index)} {wrong}")
         return [list(map(operator.itemgetter(key), samples)) for key in self._keys(by_name=by_name)]
 
@@ -287,6 +293,17 @@ def _kind_of_all(samples: list[Any]) -> str:
         f"samples of one batch need one structure, but sample 0 is {described(first)} and sample "
         f"{index} is {described(samples[index])}: map them to the same fields first"
     )
+
+
+def _is_one(samples: Sequence[Any]) -> bool:
+    """Whether what should be a batch is one sample: a text, or a tuple whose parts are no samples.
+
+    A tuple of tuples, dicts or dataclasses may be a batch: `itertools.batched` makes such ones.
+    """
+    if not isinstance(samples, tuple):
+        return isinstance(samples, (str, bytes, bytearray))
+    kinds = {_kind(type(each)) for each in samples}
+    return hasattr(samples, "_fields") or len(kinds) > 1 or not kinds.isdisjoint({"bare", "list"})
 
 
 def _kind(each: type) -> str:
