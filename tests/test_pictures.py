@@ -30,12 +30,19 @@ def silent():
 def test_a_plan_shows_its_ops_in_order_with_the_lengths_that_are_known():
     plan = Pipeline(datasets.digits.train()).shuffle(seed=0).batch(64).firstn(3)
     assert rows(plan) == [
-        ["digits.arrays('train')", "1,438 samples", "streamed"],
-        ["↓ map_readers(scaled)", "1,438 samples", "streamed"],
+        ["digits.arrays('train')", "1,438 samples", "indexed"],
+        ["↓ map_readers(scaled)", "1,438 samples", "indexed"],
         ["↓ shuffle(seed=0)", "1,438 samples", "streamed"],
         ["↓ batch(batch_size=64)", "23 batches", "streamed"],
         ["↓ firstn(n=3)", "3 batches", "streamed"],
     ]
+
+
+def test_what_is_found_by_its_index_is_told_from_what_is_streamed():
+    found = Pipeline(arrays(x=np.arange(6))).shuffle().map(dict).batch(2)
+    assert [how for *_, how in rows(found)] == ["indexed"] * 4
+    kept = Pipeline(arrays(x=np.arange(6))).skip(1).filter(bool).cache()
+    assert [how for *_, how in rows(kept)] == ["indexed"] * 2 + ["streamed"] * 2
 
 
 def test_readers_side_by_side_have_a_rail_each():
@@ -62,8 +69,8 @@ def test_a_picture_reads_no_file(tmp_path):
     path = tmp_path / "damaged.npy"
     path.write_bytes(b"no array")
     assert rows(batch(jreader.npy(path), 2)) == [
-        [f"npy('{path}')", "length unknown", "streamed"],
-        ["↓ batch(batch_size=2)", "length unknown", "streamed"],
+        [f"npy('{path}')", "length unknown", "not read yet"],
+        ["↓ batch(batch_size=2)", "length unknown", "not read yet"],
     ]
 
 
@@ -71,7 +78,7 @@ def test_a_file_that_was_read_shows_its_length(tmp_path):
     np.save(tmp_path / "squares.npy", np.arange(4) ** 2)
     reader = jreader.npy(tmp_path / "squares.npy")
     list(reader())
-    assert rows(reader)[0][1] == "4 samples"
+    assert rows(reader)[0][1:] == ["4 samples", "indexed"]
 
 
 def test_names_are_text_not_markup():

@@ -259,11 +259,25 @@ def drawn(reader: Reader[Any]) -> list[Line]:
     return [Line(described(reader), _known(reader))]
 
 
-def _known(reader: Reader[Any]) -> tuple[str, ...]:
-    """How many samples there are, if that is known without reading, and how they come."""
-    number = None if unread(reader) else length(reader)
+def _known(reader: Reader[Any]) -> tuple[str, str]:
+    """How many samples there are, and whether each is found by its index; nothing is read for it.
+
+    >>> from jreader import arrays, filter, shuffle
+    >>> rows = shuffle(arrays([1, 2, 3]))
+    >>> _known(rows), _known(filter(bool, rows))
+    (('3 samples', 'indexed'), ('length unknown', 'streamed'))
+    """
+    from jreader.readers.seeds import seeded  # noqa: PLC0415  # it changes what is defined here
+
+    if unread(reader):
+        return "length unknown", "not read yet"
+    number = length(reader)
     unit = getattr(origin(reader, "all", "some"), "unit", "samples")
-    return "length unknown" if number is None else f"{number:,} {unit}", "streamed"
+    found = lookup_of(seeded(reader, 0))  # as each pass has it, whatever it draws
+    return (
+        "length unknown" if number is None else f"{number:,} {unit}",
+        "streamed" if found is None else "indexed",
+    )
 
 
 def unread(reader: Reader[Any]) -> bool:
