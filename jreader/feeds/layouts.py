@@ -126,7 +126,7 @@ class Feeds:
         return self._fed(self._picked(list(samples), "sample {} of the batch", lists=lists))
 
     def _from_columns(self, samples: Columns[Any], kind: Hashable, *, lists: bool) -> Any:
-        """The feed of stacked samples; where it is their own arrays, so it is for batches alike."""
+        """The feed of stacked samples; remembers which of their arrays it is, if it copies none."""
         arrays, tree = samples.arrays, samples.columns
         if not self._columns:
             feed = self.from_arrays(samples)
