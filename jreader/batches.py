@@ -1,7 +1,7 @@
-"""Samples to batches.
+"""`batch` and `map_batches`: samples in batches, and functions of them.
 
-What `batch` yields is a sequence of samples: a `list` from a stream, `Columns` from the index plane
-(`readers/planes.py`). `stack` turns either into arrays.
+A batch is a sequence of samples: a `list` from a stream, `Columns` from the index plane
+(`readers/planes.py`). `stack` makes arrays of either.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class batch(Node[Sequence[T]]):
     Args:
         reader: Any reader.
         batch_size: Samples per batch.
-        drop_last: Whether a last batch with fewer samples is left out. It is handed over where
-            nothing is said; `load` pads it where False is, and else leaves it out.
+        drop_last: Whether to leave out a last batch with fewer samples. None hands it over too, but
+            `load` leaves it out then; with False, `load` pads it.
     """
 
     reader: Reader[T]
@@ -79,7 +79,7 @@ class batch(Node[Sequence[T]]):
             object.__setattr__(self, "drop_last", bool(self.drop_last))
 
     def start(self, at: Position) -> Pass[Sequence[T]]:
-        """The position of `reader`."""
+        """Begins a pass; its position is that of `reader`."""
         whole = in_batches(self.reader, self.batch_size, at)
         size = self.batch_size
         up = whole or start(self.reader, at).watched(self, size).in_runs(size)
@@ -96,7 +96,7 @@ class batch(Node[Sequence[T]]):
         return known // self.batch_size if self.drop_last else -(-known // self.batch_size)
 
     def lookup(self) -> Callable[[int], Sequence[T]] | None:
-        """The samples at the indices of that batch."""
+        """Finds a batch by the indices of its samples."""
         find, plane, known = lookup_of(self.reader), indexed(self.reader), length(self.reader)
         size = self.batch_size
 
@@ -115,8 +115,8 @@ class map_batches(Node[Sequence[Any]]):
     """`fn` of the stacked columns of each batch: one call for a whole batch, in NumPy.
 
     `fn` takes the tree of the samples with a leading batch axis (a tuple of arrays for tuple
-    samples, a dict for dict samples), and gives such a tree. What comes out still reads as a
-    sequence of samples.
+    samples, a dict for dict samples), and returns such a tree. The result still reads as a sequence
+    of samples.
 
     >>> from jreader import arrays
     >>> pixels = batch(arrays(image=np.arange(4, dtype=np.uint8)), 2)
@@ -137,9 +137,9 @@ class map_batches(Node[Sequence[Any]]):
     [[[1, 0, 0], [2, 3, 0]], [[4, 5, 6]]]
 
     Args:
-        fn: Gives a tree of arrays of equal length.
+        fn: Returns a tree of arrays of equal length.
         reader: A batch reader.
-        stacked: Whether `fn` takes such a tree too; otherwise it takes the list of the samples.
+        stacked: Whether `fn` takes such a tree too; with False, it takes the list of the samples.
     """
 
     fn: Callable[[Any], Any]
@@ -155,7 +155,7 @@ class map_batches(Node[Sequence[Any]]):
         object.__setattr__(self, "stacked", flag)
 
     def start(self, at: Position) -> Pass[Sequence[Any]]:
-        """The position of `reader`."""
+        """Begins a pass; its position is that of `reader`."""
         return start(self.reader, at).mapped(self._mapped)
 
     def _mapped(self, samples: Sequence[Any]) -> Columns[Any]:
@@ -186,19 +186,19 @@ class map_batches(Node[Sequence[Any]]):
             raise
 
     def length(self) -> int | None:
-        """That of `reader`."""
+        """The length of `reader`."""
         return length(self.reader)
 
     def lookup(self) -> Callable[[int], Sequence[Any]] | None:
-        """`fn` of the batch at that index."""
+        """Applies `fn` to the batch that `reader` finds."""
         find = lookup_of(self.reader)
         return find and (lambda index: self._mapped(find(index)))
 
 
 def sized(reader: Reader[Any]) -> batch[Any] | None:
-    """The `batch` whose size is that of what a reader gives, if it goes on at any sample.
+    """The `batch` that makes the batches of a reader, if its position counts samples; else None.
 
-    Then the position counts samples: another batch size goes on at the same one.
+    Then a position resumes at the same sample with another batch size.
 
     >>> from jreader import buffered, firstn
     >>> sized(buffered(batch(lambda: "abc", 2), 1)), sized(firstn(batch(lambda: "abc", 2), 1))
@@ -213,7 +213,7 @@ def sized(reader: Reader[Any]) -> batch[Any] | None:
 
 
 def as_batch(reader: Reader[Any]) -> batch[Any] | None:
-    """The `batch` that a reader is, unless it is of a subclass that makes batches in its own way.
+    """The reader, if it is a `batch` and no subclass makes the batches in its own way; else None.
 
     >>> as_batch(batch(lambda: "abc", 2)), as_batch(lambda: ["ab", "c"])
     (batch(<lambda>, batch_size=2), None)
@@ -223,7 +223,7 @@ def as_batch(reader: Reader[Any]) -> batch[Any] | None:
 
 
 def declared(reader: Reader[Any], *how: str) -> int | None:
-    """The size that `batch` gives all batches of a reader, but for short ones where it ends.
+    """The size of all batches of a reader, except short ones at its end; None if not known.
 
     >>> from jreader import epochs
     >>> fours = map_batches(abs, batch(lambda: range(6), 4))
@@ -232,7 +232,7 @@ def declared(reader: Reader[Any], *how: str) -> int | None:
 
     Args:
         reader: Any reader.
-        how: What ops between may do, as `Node.from_reader` says.
+        how: What the ops above `batch` may do, as `Node.from_reader` says.
     """
     reader = origin(reader, *how)
     if type(reader) is chain:
@@ -243,7 +243,7 @@ def declared(reader: Reader[Any], *how: str) -> int | None:
 
 
 def samples_in(batch: Any) -> int:
-    """How many samples a batch was made of, whatever functions did to its rows."""
+    """How many samples a batch was made of; a function may have changed the number of rows."""
     made_of = getattr(batch, "made_of", None)
     return len(batch) if made_of is None else made_of
 
@@ -290,7 +290,7 @@ def collate(samples: Sequence[Any]) -> Any:
 
 
 def _stacked(values: Sequence[Any], name: str, column: Callable[[Sequence[Any], str], Any]) -> Any:
-    """Column by column: Python calls for each sample would cost more than the stacking."""
+    """Stacks column by column: Python calls for each sample would cost more than the stacking."""
     first = values[0]
     parts = branches(first)
     if parts is None:
@@ -346,7 +346,7 @@ def _column(values: Sequence[Any], name: str) -> np.ndarray[Any, Any]:
 
 
 def _texts_or_column(values: Sequence[Any], name: str) -> Any:
-    """A list of strings, or one array for the values of one leaf, tensors of any library too."""
+    """A list of strings, or one array, for the values of one leaf; tensors of any library too."""
     kinds = set(map(type, values))
     if all(map(_is_fields, kinds)):
         rows = list(map(list, values))
@@ -371,14 +371,14 @@ def _texts_or_column(values: Sequence[Any], name: str) -> Any:
 
 
 def _is_fields(kind: type) -> bool:
-    """Whether it is a sequence of fields, not of the bytes or numbers of one value."""
+    """Whether a type is a sequence of fields, not of the bytes or numbers of one value."""
     if kind in _VALUES or not issubclass(kind, Sequence):
         return False
     return not (issubclass(kind, (*_BUFFERS, Columns)) or _is_foreign(kind))
 
 
 def _is_foreign(kind: type) -> bool:
-    """Whether NumPy has to be told to take it whole: item by item it would take for ever."""
+    """Whether to make an array of each value first: NumPy would take minutes, item by item."""
     if issubclass(kind, (np.ndarray, np.generic)):
         return False
     return hasattr(kind, "__array__") or hasattr(kind, "__array_interface__")

@@ -1,26 +1,43 @@
-"""What a reader is: any function that can be called without arguments and iterated.
+"""Readers: what they are, how a pass over one starts, and where it is.
 
-Everything else is a function from readers to readers. Each op is a frozen dataclass that is itself
-a reader (`Node`), and defines one method, `start(at)`, that begins a `Pass`: the items, the
-position after the last one handed over, and a way to stop early. Positions are small nested tuples
-of ints, survive JSON, and cost nothing until they are asked for.
+A reader is any function that can be called without arguments and iterated. Everything else is a
+function from readers to readers. Each op is a frozen dataclass that is itself a reader (`Node`) and
+defines one method, `start(at)`, which begins a `Pass`.
 
-Rules that every op keeps, and tests/test_laws.py checks on random graphs:
+Words, as the code uses them:
 
-* Building a plan reads nothing; a plan never changes; iterating is the only verb that acts.
-* A position is a place: `start(reader, position)` goes on after the last item handed over, also in
-  another process. Before the first item it is the place of the start; after the end, the end. After
-  an error it means nothing: whoever wants to go on keeps the position of the last good item.
+reader: A function without arguments that returns an iterable of samples; each call is one pass.
+sample: One item of a reader: a single value, a tuple, or a tree of dicts, tuples and dataclasses.
+batch: A sequence of samples: a list, or `Columns`, stacked arrays that read as one.
+op: A reader made of others, as `shuffle` and `batch` are: a `Node`.
+plan: The tree of ops that a reader is. It never changes; building one reads nothing.
+pass: One iteration over a reader, from the beginning or from a position.
+epoch: A pass with its number, which varies the order: `at_epoch(plan, 3)` is epoch 3 of a plan.
+position: Where a pass is: a small nested tuple of ints. `start(plan, position)` goes on from there.
+cursor: A position, its epoch and step, and what the plan was (`fingerprints.py`): a dict for JSON.
+checkpoint: What a user saves of a run: the cursor, beside the state of the model.
+index: The number of a sample in a reader, from 0. An indexed reader finds a sample by it.
+plane: The index plane of an indexed reader: its columns, and the rows of each index (`planes.py`).
+look-ahead, prefetch: Reading before somebody asks; `buffered` and loaders do. It moves no position.
+shard: One of several parts of a reader that together are all of it.
+worker: A process that loads or maps samples for another one.
+host: One of several processes of a run on several machines, each with devices of its own.
+
+Rules that every op keeps, and that tests/test_laws.py checks on random plans:
+
+* Building a plan reads nothing; a plan never changes; only iterating acts.
+* `start(reader, position)` goes on after the last item that was handed over, also in another
+  process. Before the first item, the position is that of the start; after the end, that of the end.
+  After an error it means nothing: to go on, keep the position of the last good item.
 * An op with a field `seed` is random, by that seed and its field `epoch` alone. `seed=None` draws
-  anew for each pass: the root of the pass draws once, for every such op (`start`), so the
-  position of an unseeded pass is `(what was drawn, position)`, and it can be resumed too.
-* `at_epoch(reader, 0)` is `reader`; other epochs deal other orders. Epochs fold, so `epochs` may
-  stand inside `epochs`. What lies below a `cache`, towards the sources, is pinned: neither epochs
-  nor draws reach it.
+  anew for each pass. The root of the pass draws once, for all such ops (`seeds.py`), and the
+  position of an unseeded pass is `(what was drawn, position)`, so it can be resumed too.
+* `at_epoch(reader, 0)` is `reader`; other epochs have other orders. Epochs fold, so `epochs` may
+  stand inside `epochs`. What a `cache` reads is pinned: neither epochs nor draws reach it.
 * The order depends on seeds, epochs, windows and the number of samples; never on samples, batch
   sizes, workers, devices or hosts. Random functions of samples draw by seed, epoch, place in the
-  plan and number of the sample. A cursor names all that (`fingerprints.py`), and is refused where
-  it differs; `stream_version` guards the arithmetic of the orders itself.
+  plan and index of the sample. A cursor names all that and is refused where it differs;
+  `stream_version` guards the arithmetic of the orders itself.
 """
 
 from jreader.readers.declarations import op, whole

@@ -1,4 +1,4 @@
-"""What the code of a function reads: globals, attributes of a variable, and its instructions."""
+"""What the code of a function contains: the names that it reads, and its instructions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CELL = ("LOAD_DEREF", "LOAD_CLASSDEREF")
 
 @functools.lru_cache(1024)
 def globals_read(code: CodeType) -> tuple[str, ...]:
-    """The globals that a function reads, those that are inside it included."""
+    """The names of the globals that a function reads, with those of functions inside it."""
     names = {step.argval for step in dis.get_instructions(code) if step.opname in _GLOBAL}
     inner = (part for part in code.co_consts if isinstance(part, CodeType))
     return tuple(sorted(names.union(*map(globals_read, inner))))
@@ -23,7 +23,7 @@ def globals_read(code: CodeType) -> tuple[str, ...]:
 
 @functools.lru_cache(1024)
 def attributes_read(code: CodeType, name: str) -> frozenset[str] | None:
-    """The attributes that a function reads of a variable; None if it hands on all of it.
+    """The attributes that a function reads from a variable; None if it uses it in another way.
 
     >>> sorted(attributes_read((lambda: args.scale * args.size).__code__, "args"))
     ['scale', 'size']
@@ -46,13 +46,13 @@ def attributes_read(code: CodeType, name: str) -> frozenset[str] | None:
 
 
 def names_in(code: CodeType) -> set[str]:
-    """The names that a function has of anything but its own variables, those inside it included."""
+    """The names of globals and attributes in a function, with those of functions inside it."""
     inner = (part for part in code.co_consts if isinstance(part, CodeType))
     return set(code.co_names).union(*map(names_in, inner))
 
 
 def instructions(code: CodeType) -> Iterator[Any]:
-    """The instructions and names of a function, those inside it included."""
+    """The instructions, names and constants of a function, with those of functions inside it."""
     yield code.co_code.hex()
     yield list(code.co_names)
     yield list(code.co_varnames)

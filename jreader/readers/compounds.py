@@ -1,9 +1,9 @@
-"""Planes made of planes: those of readers side by side, and one after another.
+"""Planes made of planes: of readers side by side (`compose`), or one after another (`chain`).
 
-Columns of arrays become columns of arrays. Others make their rows when they are asked for, and only
-rows tell what they are (tuples, which `compose` lays into one; other structures, other dtypes):
-these are put together when they are there (`SideBySide`, `Several`). Columns know neither seeds nor
-epochs, whatever they are: an order is a matter of the route.
+Columns that are arrays become columns that are arrays. Other columns make their rows when they are
+asked for, and only a row shows its structure and dtype (a tuple, which `compose` flattens, say), so
+rows are combined when they are made (`SideBySide`, `Several`). Columns know neither seeds nor
+epochs: only routes order samples.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from jreader.readers.trees import Columns, branches, leaves, rebuilt, same_struc
 
 
 def beside(planes: Sequence[Plane]) -> Plane:
-    """Planes side by side, as `compose` flattens samples: tuples are laid into the row."""
+    """One plane for planes side by side, whose tuples are flattened into one, as in `compose`."""
     columns = [plane.columns for plane in planes]
     opaque = any(isinstance(each, SideBySide) or _opaque(each) for each in columns)
     return Plane(
@@ -43,7 +43,7 @@ def beside(planes: Sequence[Plane]) -> Plane:
 
 
 def end_to_end(planes: Sequence[Plane]) -> Plane | None:
-    """Planes one after another; None where arrays differ in structure, dtype or shape."""
+    """One plane for planes one after another; None if structure, dtype or shape differ."""
     if len(planes) == 1:
         return planes[0]
     first = leaves(planes[0].columns)
@@ -85,7 +85,7 @@ def end_to_end(planes: Sequence[Plane]) -> Plane | None:
 def dealt(
     which: Array, local: Array, member: Callable[[int, Array], list[Array]], columns: int
 ) -> list[Array]:
-    """Rows of sample `local` of member `which`, for each column: each member routes its own."""
+    """For each column, the rows of samples `local` of members `which`, routed by each member."""
     out = [np.empty_like(local) for _ in range(columns)]
     for number, here in parted(which):
         for rows, routed in zip(out, member(number, local[here]), strict=True):
@@ -100,7 +100,7 @@ def _selected(
     sizes: Sequence[int],
     columns: int,
 ) -> list[Indices]:
-    """The same in a trace, which asks every member for all, and selects."""
+    """As `dealt`, in a trace: each member routes all samples, and the right rows are selected."""
     namespace = local.__array_namespace__()
     routed = [local] * columns
     for number, size in enumerate(sizes):
@@ -112,7 +112,7 @@ def _selected(
 
 
 class Several:
-    """Columns end to end as one that makes its rows, each made by the column that it is of."""
+    """Columns end to end, as one column whose rows are made by the column that they belong to."""
 
     def __init__(self, parts: Sequence[Any]) -> None:
         self.parts: list[Any] = []
@@ -124,7 +124,7 @@ class Several:
         return int(min(self.starts[-1] + len(self.parts[-1]), ENDLESS))
 
     def each(self, rows: Array) -> Iterator[Any]:
-        """In their order, although each column is asked for all of its own."""
+        """The rows in order; each column is asked once, for all of its own."""
         which, local = found(self.starts, rows)
         streams = {
             number: one_by_one(self.parts[number], local[here]) for number, here in parted(which)
@@ -133,7 +133,7 @@ class Several:
             yield next(streams[number])
 
     def gather(self, rows: Array) -> Any:
-        """Stacked, if what the columns give is alike; otherwise a list of samples."""
+        """The rows stacked, if those of all columns are alike; otherwise as a list of samples."""
         which, local = found(self.starts, rows)
         parts = [
             (here, Gathering(self.parts[number], len(rows))([local[here]]))
@@ -161,7 +161,7 @@ class Several:
 
 
 def _stackable(parts: Sequence[Any]) -> bool:
-    """Whether batches make one: of arrays that are alike, column by column."""
+    """Whether batches can be stacked to one: their arrays are alike, column by column."""
     if not all(isinstance(part, Columns) for part in parts):
         return False
     first = parts[0].columns
@@ -177,14 +177,14 @@ def _fit(leaf: Any, other: Any) -> bool:
 
 
 def _alike(column: Any, other: Any) -> bool:
-    """Whether they make one column: rows of both fit into one array, or are made when asked for."""
+    """Whether two columns make one: their rows fit into one array, or are made when asked for."""
     if _opaque(column) or _opaque(other):
         return True
     return bool(column.dtype == other.dtype and column.shape[1:] == other.shape[1:])
 
 
 def _opaque(column: Any) -> bool:
-    """Whether only its rows tell what they are."""
+    """Whether only the rows of a column show their structure and dtype."""
     return branches(column) is None and not isinstance(column, (np.ndarray, Joined))
 
 

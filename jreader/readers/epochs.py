@@ -27,7 +27,7 @@ _FOLD = 0x9E3779B1  # odd, far from small numbers: (outer, inner) epochs do not 
 def at_epoch(reader: Reader[T], epoch: Any) -> Reader[T]:
     """The same plan in the order of another epoch; a plan as it was written is in epoch 0.
 
-    Epochs fold: epoch 2 of a plan in epoch 1 is neither epoch 1 nor 2 of the plan.
+    Epochs fold: epoch 2 of a plan in epoch 1 is another one than epochs 1, 2 and 3 of the plan.
 
     >>> from jreader import shuffle
     >>> reader = shuffle(lambda: "abcdef", buf_size=6, seed=1)
@@ -38,7 +38,7 @@ def at_epoch(reader: Reader[T], epoch: Any) -> Reader[T]:
 
     Args:
         reader: Any reader.
-        epoch: An int; or an array of jax, traced too, where only its plane is used.
+        epoch: An int; or a jax array, also a traced one, if only the plane of the plan is used.
 
     Raises:
         ValueError: `epoch` is negative, or beyond 2**64 - 1.
@@ -56,7 +56,7 @@ def at_epoch(reader: Reader[T], epoch: Any) -> Reader[T]:
 
 
 def _folded(before: Any, epoch: Any) -> Any:
-    """One number for two epochs, either of which may be an array of jax, traced or not."""
+    """One number for two epochs, each an int or a jax array, traced or not."""
     if isinstance(before, int) and isinstance(epoch, int):
         # word by word: a trace has one of them, and to it epoch 2**32 would be epoch 0
         low = (before * _FOLD + epoch) % 2**32
@@ -76,7 +76,7 @@ def _folded(before: Any, epoch: Any) -> Any:
 
 
 def reached(made: Iterable[T], epoch: int) -> Iterable[T]:
-    """What a user's function made, in an epoch: a plan follows it, a generator is known by it."""
+    """The iterable that a user's function returned, in an epoch: plans and generators are told."""
     if isinstance(made, Node):
         return at_epoch(made, epoch)()
     note_epoch(made, epoch)
@@ -98,7 +98,7 @@ class epochs(Node[T]):
         n: The number of passes; None for no end.
 
     Raises:
-        ReaderError: A pass of an endless `epochs` gave nothing: it would spin for ever.
+        ReaderError: An epoch of an endless `epochs` had no samples; it would loop for ever.
     """
 
     reader: Reader[T]
@@ -106,7 +106,7 @@ class epochs(Node[T]):
     from_reader = "some"
 
     def start(self, at: Position) -> Pass[T]:
-        """The position is (epoch, how many samples it gave, position of `reader`)."""
+        """Begins a pass; its position is (epoch, samples handed over, position of `reader`)."""
         epoch, given, inner = at or (0, 0, None)
         up = self._opened(epoch, inner)
         items, count = counted(up.items if up else (), given)
@@ -168,6 +168,6 @@ class epochs(Node[T]):
         )
 
     def length(self) -> int | None:
-        """As many passes as asked for, of what `reader` gives."""
+        """`n` times that of `reader`."""
         each = length(self.reader)
         return None if each is None or self.n is None else each * self.n

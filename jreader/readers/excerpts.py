@@ -1,4 +1,4 @@
-"""Which parts of a long value a hash looks at, so that it costs the same for any length."""
+"""Parts of long values, for hashes that take the same time for any length."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 SAMPLED = 256
-"""Rows of an array, items of a container, elements of a row."""
+"""How many rows of an array, items of a container, or elements of a row are taken at most."""
 
 _MAPPED = 8  # rows of a mapped file, each a page or two of it
 _LITTLE = 1 << 14  # bytes of a mapped file that is looked at like memory
@@ -19,7 +19,7 @@ _OF_A_FILE = 8  # as if there were so many files at least
 
 
 def spread(many: int, most: int) -> Iterable[int]:
-    """Indices among many: the first and the last one, and what lies between them evenly.
+    """At most `most` indices among `many`, evenly spaced from the first to the last.
 
     >>> list(spread(3, 5)), list(spread(100, 4))
     ([0, 1, 2], [0, 33, 66, 99])
@@ -30,7 +30,7 @@ def spread(many: int, most: int) -> Iterable[int]:
 
 
 def some_rows(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Some rows, and of each the middle: so many elements that lie together."""
+    """Some rows of an array, and of each the elements in its middle."""
     mapped = array.nbytes > _LITTLE and is_mapped(array)
     left = SAMPLED
     middle: list[Any] = []
@@ -43,7 +43,7 @@ def some_rows(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def is_mapped(array: Any) -> bool:
-    """Whether an array lies in a file.
+    """Whether the memory of an array is a mapped file.
 
     >>> is_mapped(np.arange(3)[1:])
     False
@@ -60,9 +60,9 @@ def some_text(text: Any) -> list[Any]:
 
 
 def some_bytes(paths: Sequence[str]) -> list[str]:
-    """Pieces of files: a copy has the same, wherever it lies.
+    """Pieces of files, as hexadecimal texts; a copy has the same.
 
-    Several files share the pieces that are looked at: at least one in each, but for thousands.
+    Several files share the pieces: at least one of each, unless there are more files than pieces.
     """
     some = [paths[index] for index in spread(len(paths), _PIECES)]
     return [_pieces(path, max(_PIECES // max(len(some), _OF_A_FILE), 1)) for path in some]

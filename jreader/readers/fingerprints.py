@@ -1,10 +1,10 @@
-"""What a cursor says of its plan: lines to compare, and hashes of what is told if it changed.
+"""Fingerprints of plans in cursors: lines that must be equal, and hashes whose change is told.
 
-A line stands for each op that orders or counts samples, with the arguments that do: a cursor goes
-on only where they are equal. Ops that are one for one, at the place of their reader, have none
-(`Node.in_cursor`), nor have arguments that say how, not what (`Node.cursor_ignores`). Functions,
-and the values of samples that are found by index, have hashes of their own: changed ones give other
-samples at the same indices, which is allowed, and told.
+There is a line for each op that orders or counts samples, with the arguments that do so; a cursor
+resumes only if all lines are equal. Ops that give one sample for each of their reader have no line
+(`Node.in_cursor`), nor do lines have arguments that change only speed (`Node.cursor_ignores`).
+Functions, and the values of samples that are found by index, have hashes: if they change, a run
+resumes with other samples at the same indices, and a warning says so.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class Cursor(TypedDict):
     """Where a training run is: a small dict that JSON keeps exactly.
 
     Attributes:
-        epoch: The epoch that is under way, or begins.
-        step: How many feeds were handed over; `skipped` ones count.
-        samples: How many samples of the epoch lie before.
-        position: Where the source is.
+        epoch: The epoch that is running, or begins.
+        step: How many feeds were handed over, with the skipped ones.
+        samples: How many samples of the epoch come before.
+        position: The position of the source.
         digest: A hash of the places that were handed over, in their order (`loaders/cursors.py`).
-        skipped: The steps that are left out, as [from, up to, samples of a step].
-        plan: What orders and counts samples (`readers/fingerprints.py`).
+        skipped: The steps that are left out, as [first, end, samples of a step].
+        plan: The fingerprint of the plan.
         format: The version of this dict.
         stream_version: That of the orders (`orders.STREAM_VERSION`).
-        check: A hash of all the rest, so that a cursor which was changed is known (`sealed`).
+        check: A hash of the rest, so that a cursor that was changed is recognised (`sealed`).
     """
 
     epoch: int
@@ -58,13 +58,13 @@ class Cursor(TypedDict):
 
 
 class Plan(TypedDict):
-    """A plan in a cursor.
+    """The fingerprint of a plan.
 
     Attributes:
         ops: A line for each op that orders or counts samples, from the sources up.
         members: For each op of several readers, a hash of them in any order, and in theirs.
-        data: A name and a hash for each source, likewise: of some rows, bytes, or of a function.
-        functions: A name and a hash for each function.
+        data: For each source, a name and a hash of some rows, of some bytes, or of a function.
+        functions: For each function, a name and a hash.
         feeds: How a loader makes feeds of the samples.
     """
 
@@ -76,7 +76,7 @@ class Plan(TypedDict):
 
 
 def fingerprint(reader: Reader[Any], feeds: list[str] | None = None) -> Plan:
-    """The lines and hashes of a plan, equal in every process and on every host.
+    """The fingerprint of a plan, equal in every process and on every host.
 
     >>> from jreader import Pipeline, arrays
     >>> pipeline = Pipeline(arrays(x=np.arange(6))).shuffle(seed=1).prefetch(2).batch(2)
@@ -106,10 +106,10 @@ def _lines(
     """The lines of a reader, from its sources up.
 
     Args:
-        drawn: The same reader with seeds for those that wait for a draw: only it has a plane.
+        drawn: The same reader with missing seeds filled in, since only then it has a plane.
         reader: As it was written.
-        counted: Whether an op above counts what this one gives.
-        placed: Whether an op above finds its samples by place, and so is what has a position.
+        counted: Whether an op above counts the samples of this one.
+        placed: Whether an op above is indexed, so that the position is its own.
     """
     if not isinstance(reader, Node):
         yield _source(reader)
@@ -136,7 +136,7 @@ def _lines(
 
 
 def _source(reader: Reader[Any]) -> str:
-    """The line of a plain function, whose name is beside its hash."""
+    """The line of a plain function; its name is with its hash."""
     known = length(reader)
     return "a function" if known is None else f"a function of {known} samples"
 
@@ -156,12 +156,12 @@ def _line(node: Node[Any], first: tuple[str, ...]) -> str:
 
 
 def _holds_rows(node: Node[Any]) -> bool:
-    """Whether a source is one of rows, whose values order nothing."""
+    """Whether a source has rows, whose values do not order samples."""
     return not any(True for _ in inputs(node)) and indexed(node) is not None
 
 
 def _members(reader: Reader[Any]) -> Iterator[str]:
-    """Each op, or data set, of several others: whoever swaps two of them has another order."""
+    """For each op, or data set, of several others, hashes that show if two of them were swapped."""
     if not isinstance(reader, Node):
         return
     ups = list(inputs(reader))
@@ -181,7 +181,7 @@ def _in_order(kind: type, members: list[Any]) -> str:
 
 
 def _said(reader: Reader[Any]) -> Iterator[str]:
-    """All that there is to say of a member."""
+    """Everything that a member has in a fingerprint."""
     if isinstance(reader, Node):
         for up in inputs(reader):
             yield from _said(up)
@@ -191,7 +191,7 @@ def _said(reader: Reader[Any]) -> Iterator[str]:
 
 
 def _data(reader: Reader[Any]) -> Iterator[str]:
-    """The sources of a plan: functions, and values that order nothing."""
+    """The sources of a plan: functions, and values that do not order samples."""
     if not isinstance(reader, Node):
         yield hashed(reader)
         return
@@ -212,7 +212,7 @@ def _data(reader: Reader[Any]) -> Iterator[str]:
 
 
 def _functions(reader: Reader[Any]) -> Iterator[str]:
-    """The functions of a plan, from its sources up, and the objects that ops order or count by."""
+    """The functions of a plan, from its sources up, and objects that may order or count samples."""
     if not isinstance(reader, Node):
         return
     for up in inputs(reader):
@@ -236,7 +236,7 @@ def _fetches(part: Any) -> bool:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """The data sets of ours that a value is made of, and what fetches from them."""
+    """The data sets of jreader in a value, and the objects that fetch from them."""
     if is_dataclass(value) and type(value).__module__.startswith("jreader."):
         yield value
         for field in fields(value):
@@ -246,7 +246,7 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 def _arguments(node: Node[Any]) -> Iterator[tuple[str, Any]]:
-    """What was given to an op, but for readers, and what neither orders nor counts."""
+    """The arguments of an op, without readers and those that cursors ignore."""
     for name, value in arguments(node):
         readers = name in ("reader", "readers") or isinstance(value, Node)
         if not readers and name not in node.cursor_ignores:
@@ -258,17 +258,17 @@ def _is_function(value: object) -> bool:
 
 
 def _is_shown(value: object) -> bool:
-    """Whether a line says all of a value."""
+    """Whether a line shows a value completely."""
     return value is None or isinstance(value, _SHOWN)
 
 
 def _ordering(value: Any) -> str:
-    """A value that samples may be ordered or counted by: all that is known of it."""
+    """A value that may order or count samples: its text, and a hash of containers."""
     return f"{_text(value)} {identity(value)}" if isinstance(value, _PLAIN) else _text(value)
 
 
 def _text(value: Any) -> str:
-    """A value without addresses: arrays by dtype and shape, what has a length by that."""
+    """The text of a value without addresses: arrays as dtype and shape, others by their length."""
     if _is_shown(value):
         return _cut(repr(value))
     if hasattr(value, "__qualname__"):
@@ -292,7 +292,7 @@ def _cut(text: str) -> str:
 
 
 def _files(paths: Any) -> str:
-    """Files by name and size: whoever moves them has the same plan."""
+    """Files by name and size, so that they can be moved."""
     sizes = [f"{Path(path).name!r} of {_size(path)} bytes" for path in _several(paths)]
     if len(sizes) <= 2:
         return " and ".join(sizes)

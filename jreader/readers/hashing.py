@@ -1,11 +1,11 @@
 """Hashes of values: equal in every process and on every host, and cheap.
 
 What a function does follows from its code, what it falls back on, what it closes over, and the
-globals that it reads: other functions, arrays, objects. All of it is hashed, down to what comes
-from a library, which has its name. Of long arrays and containers some parts are, and of large plans
-so many values: a hash costs a millisecond or two, whatever it is of. What cannot be looked into (a
-lock, a file, an object made in C) is hashed as its kind; nothing here depends on an address, or on
-the order of a set.
+globals that it reads: other functions, arrays, objects. All of it is hashed; functions and classes
+of libraries by their names. Of long arrays and containers only some parts are hashed (`excerpts`),
+and of large values only so many parts, so that a hash takes a millisecond or two. Objects without
+readable parts (a lock, a file, an object made in C) are hashed as their type. No hash depends on an
+address, or on the order of a set.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What errors and plans say of values: in few words, by name, with the place in the plan."""
+"""How errors and plans name values, functions and ops."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def described(value: object, most: int = 80) -> str:
 
 
 def explain(error: Exception, node: Node[Any], fn: object, sample: object) -> None:
-    """Notes on what a user's function raised the op, its place in the plan, and the sample.
+    """Adds to an error of a user's function a note: the op, the line that made it, the sample.
 
-    A `StopIteration` is raised as a `RuntimeError`: let through, it would end the pass in silence.
+    A `StopIteration` is raised as a `RuntimeError`, because it would end the pass silently.
 
     >>> from jreader import map_readers
     >>> try:
@@ -58,13 +58,13 @@ def explain(error: Exception, node: Node[Any], fn: object, sample: object) -> No
 
 
 class Refusal(str):
-    """What stands for a position where there is none, and says why."""
+    """Stands for a position where there is none, and says why."""
 
     __slots__ = ()
 
 
 def refused(node: Node[Any], order: str) -> Refusal:
-    """The position of an op that keeps no order: a text that says what to use instead."""
+    """The position of an op that keeps no order: a text that names the op to use instead."""
     return Refusal(
         f"{node!r}, made at {node.made_at}, hands samples over as they arrive, and no place in "
         f"that order can be found again: use {order} to resume"

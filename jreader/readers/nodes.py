@@ -1,4 +1,4 @@
-"""The contract, and the one class that every op extends."""
+"""`Reader`, the contract, and `Node`, the class that every op extends."""
 
 from __future__ import annotations
 
@@ -37,14 +37,12 @@ Reader: TypeAlias = Callable[[], Iterable[T]]
 class Node(Generic[T]):
     """An op: a frozen dataclass that is itself a reader.
 
-    A new op extends it, declares its arguments as fields, checks them in `__post_init__`, and
-    defines `start(at)`; `length()` too where the number of samples is known, and `plane()` where it
-    only moves samples. Fields that hold readers (or tuples of them) are found by themselves, so
-    epochs and draws reach them.
+    A new op extends it, declares its arguments as fields, and defines `start(at)`. It defines
+    `length()` too if the number of samples is known, and `plane()` if it only reorders or selects
+    samples. Epochs and draws reach the readers in its fields, which may be in tuples.
 
-    >>> from dataclasses import dataclass
-    >>> from jreader import start
-    >>> @dataclass(frozen=True, eq=False, repr=False)
+    >>> from jreader.readers import op, start
+    >>> @op
     ... class doubled(Node[T]):
     ...     reader: Reader[T]
     ...     def start(self, at):
@@ -56,20 +54,20 @@ class Node(Generic[T]):
     pinned: ClassVar[bool] = False
     """Whether epochs and draws stop here: what it reads stays as it is, pass after pass."""
     from_reader: ClassVar[Literal["", "all", "some", "each"]] = ""
-    """Whether its samples are those of its field `reader`, as they are: all of them, or some; or
-    "each", if it makes one of each."""
+    """Which samples of its field `reader` it hands on unchanged: "all", "some", or none (""); or
+    "each", if it makes one sample of each."""
     unit: ClassVar[str] = "samples"
-    """What it is that `length` counts."""
+    """What `length` counts."""
     in_cursor: ClassVar[Literal["always", "counted", "never"]] = "always"
-    """Whether a cursor names it: "never", if it is one for one, at the place of its reader;
-    "counted", if that is so and only its size is its own, and no op above counts what it gives."""
+    """Whether a cursor names the op: "never", if it gives one sample for each of its reader, at the
+    same position; "counted", only where an op above counts what it gives."""
     cursor_ignores: ClassVar[tuple[str, ...]] = ()
-    """Its fields that neither order nor count samples: a cursor goes on with others."""
+    """Fields that neither order nor count samples: a cursor goes on with other values."""
     unread: bool = False  # whether to ask for its length would read a file
     made_at: str
 
     def __new__(cls, /, *_args: Any, **kwargs: Any) -> Self:
-        """Remembers the user's line, so that an error can name it; no op has to think of it."""
+        """Remembers the user's line, so that errors can name it."""
         if kwargs:
             check_keywords(cls.__name__, cls.__init__, kwargs)
         self = super().__new__(cls)
@@ -98,7 +96,7 @@ class Node(Generic[T]):
         return known
 
     def start(self, at: Position) -> Pass[T]:
-        """Begins a pass at a position (None: the beginning); called by `start`."""
+        """Begins a pass at a position, or at the beginning if `at` is None; called by `start`."""
         raise NotImplementedError(f"{type(self).__name__} must define start(self, at)")
 
     def length(self) -> int | None:
@@ -106,11 +104,11 @@ class Node(Generic[T]):
         return None
 
     def plane(self) -> Plane | None:
-        """Where its samples are, for an op that does not look into them (`planes`); else None."""
+        """The index plane, for an op that only reorders or selects samples; else None."""
         return None
 
     def lookup(self) -> Callable[[int], T] | None:
-        """What finds the sample of an index without a pass, where its readers can; or None."""
+        """A function that finds a sample by its index, if its readers have one; else None."""
         return None
 
     def resolved(self, draws: Draws) -> Mapping[str, Any]:
@@ -131,12 +129,12 @@ class Node(Generic[T]):
         return copy
 
     def batches(self, size: int, at: Position) -> Pass[Sequence[T]] | None:
-        """A pass in runs of `size` samples, where that is cheaper than one by one; else None."""
+        """A pass over runs of `size` samples, if that is cheaper than one by one; else None."""
         plane = plane_of(self)
         return None if plane is None else plane.batches(size, at)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What the plan says travels; what a pass has gathered (a cache, open files) does not."""
+        """The arguments are pickled; what a pass has gathered (open files, say) is not."""
         kept = {name: getattr(self, name) for name in field_names(self)}
         if "__dataclass_fields__" not in vars(type(self)):  # it has attributes, not fields
             kept |= {name: value for name, value in vars(self).items() if not _made(self, name)}
@@ -151,13 +149,13 @@ class Node(Generic[T]):
         return table(self.drawn())
 
     def drawn(self) -> list[Line]:
-        """The plan op by op, in the order that samples pass through them."""
+        """The lines of a table of the plan: an op each, in the order that samples pass through."""
         ups = list(inputs(self))
         call = f"{type(self).__name__}({', '.join(self.written(*ups))})" if ups else repr(self)
         return under([drawn(up) for up in ups], Line(call, _known(self)))
 
     def written(self, *but: object) -> Iterator[str]:
-        """The arguments as they were written, but for some: functions by place, others by name."""
+        """The arguments but for some, as in a call: functions without names, others with them."""
         left_out = [*map(id, but)]
         for field in _fields(self):
             value = getattr(self, field.name)
@@ -173,7 +171,7 @@ class Node(Generic[T]):
 
 
 def _fields(node: Node[Any]) -> list[Field[Any]]:
-    """Those that it has: a subclass with an `__init__` of its own may set none of them."""
+    """The fields that are set: a subclass with an `__init__` of its own may set none."""
     return [field for field in declared(node) if hasattr(node, field.name)]
 
 
@@ -205,7 +203,7 @@ def _is_default(field: Field[Any], value: object) -> bool:
 
 
 def own_pass(reader: Reader[T]) -> Callable[[], Iterable[T]] | None:
-    """The `__iter__` or `__call__` of a subclass that knows more than the `start` it inherits."""
+    """The `__iter__` or `__call__` of a subclass that overrides it but not `start`; else None."""
     kind = type(reader)
     if not isinstance(reader, Node) or stands_for(kind, "start", "__call__", "__iter__"):
         return None
@@ -215,7 +213,7 @@ def own_pass(reader: Reader[T]) -> Callable[[], Iterable[T]] | None:
 
 
 def declares(reader: Node[Any], name: str) -> bool:
-    """Whether what a class says of itself by an attribute is still so: no pass was overridden."""
+    """Whether a class attribute, or a method, still holds: no subclass overrides the pass alone."""
     return stands_for(type(reader), name, "start", "__call__", "__iter__")
 
 
@@ -225,7 +223,7 @@ def plane_of(reader: Reader[Any]) -> Plane | None:
 
 
 def lookup_of(reader: Reader[T]) -> Callable[[int], T] | None:
-    """What finds the sample of an index; None where samples have to be read to be found.
+    """A function that finds a sample by its index; None if samples have to be read to be found.
 
     >>> from jreader import arrays, map_readers, shuffle
     >>> find = lookup_of(map_readers(float, shuffle(arrays([10, 20, 30]), seed=0)))
@@ -239,12 +237,12 @@ def lookup_of(reader: Reader[T]) -> Callable[[int], T] | None:
 
 
 def children(node: Node[Any]) -> Iterator[Node[Any]]:
-    """The ops that an op reads, in the order of its arguments; plain functions are left out."""
+    """The ops that an op reads, in the order of its arguments, without plain functions."""
     return (part for part in inputs(node) if isinstance(part, Node))
 
 
 def inputs(node: Node[Any]) -> Iterator[Reader[Any]]:
-    """What an op reads: the ops in its fields, and the functions in those named for readers."""
+    """The readers that an op reads: all ops in its fields, and functions in `reader`, `readers`."""
     for name in field_names(node):
         value = getattr(node, name)
         for part in value if isinstance(value, tuple) else (value,):
@@ -253,7 +251,7 @@ def inputs(node: Node[Any]) -> Iterator[Reader[Any]]:
 
 
 def drawn(reader: Reader[Any]) -> list[Line]:
-    """What a notebook shows of any reader."""
+    """The lines that a notebook shows of any reader."""
     if isinstance(reader, Node):
         return reader.drawn()
     return [Line(described(reader), _known(reader))]
@@ -286,7 +284,7 @@ def unread(reader: Reader[Any]) -> bool:
 
 
 def origin(reader: Reader[Any], *how: str) -> Reader[Any]:
-    """Where samples come from that ops only hand on, as `Node.from_reader` says.
+    """The reader whose samples some ops only hand on, as their `Node.from_reader` says.
 
     >>> from jreader import batch, firstn
     >>> origin(firstn(batch(lambda: "abc", 2), 1), "all", "some")
@@ -300,7 +298,7 @@ def origin(reader: Reader[Any], *how: str) -> Reader[Any]:
 
 
 def length(reader: Reader[Any]) -> int | None:
-    """The number of samples of a pass; None where it is not known.
+    """The number of samples of a pass; None if it is not known before it is read.
 
     >>> from jreader import filter, firstn
     >>> length(firstn(range(10).__iter__, 3)) is None, length(lambda: "abc") is None

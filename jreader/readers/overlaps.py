@@ -1,4 +1,4 @@
-"""Arrays whose rows overlap, as sliding windows do: what lies below is all that there is."""
+"""Arrays whose rows overlap in memory, as those of sliding windows do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jreader.staging import Array
 
 
 def below(array: Array) -> tuple[Array, int] | None:
-    """The bytes that an array lies over, and where among them it begins; None if it is no larger.
+    """The bytes below an array that is larger than its memory, and its offset there; else None.
 
     >>> windows = np.lib.stride_tricks.sliding_window_view(np.arange(9, dtype=np.uint8), 4)
     >>> below(windows), below(np.zeros((3, 4)).T)

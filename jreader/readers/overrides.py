@@ -1,15 +1,15 @@
-"""Which short cuts a class is read by: those that no method was overridden after.
+"""Which shortcuts of a class still hold in a subclass.
 
-A subclass that overrides `__getitem__`, `__iter__` or `start` alone inherits short cuts that know
-nothing of it (`__getitems__`, `plane`): they would go round what was written. This is the one place
-that decides, for data sets, samplers and ops.
+A subclass that overrides only `__getitem__`, `__iter__` or `start` inherits shortcuts such as
+`__getitems__` and `plane`, which would bypass what it overrides. This is the one place that decides
+whether to use them, for data sets, samplers and ops.
 """
 
 from __future__ import annotations
 
 
 def stands_for(kind: type, short: str, *spelled: str) -> bool:
-    """Whether a method, or an attribute, of a class is at least as new as others that it is for.
+    """Whether `short` is defined in the class that defines `spelled`, or in a subclass of it.
 
     >>> class Rows:
     ...     def __getitem__(self, index): ...

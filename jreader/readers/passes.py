@@ -1,4 +1,4 @@
-"""A pass: items, the position after them, and an end.
+"""`Pass`: one iteration over a reader, with its position and a way to close it.
 
 Counting at a leaf must not cost a Python frame a sample: `counted` counts in C (`compress` over a
 `repeat`, whose length hint says how far it is), which keeps the verbs at the speed of bare
@@ -29,9 +29,9 @@ class Pass(NamedTuple, Generic[T]):
     """One pass over a reader: its items, where it is, and how to end it early.
 
     Attributes:
-        items: The samples that are left.
-        position: Gives the place after the last item handed over (see `start`).
-        close: Ends the pass: threads, processes and files that it holds are let go.
+        items: An iterator of the samples that are left.
+        position: Returns the position after the last item that was handed over (see `start`).
+        close: Ends the pass, and the threads, processes and files that it holds.
     """
 
     items: Iterator[T]
@@ -39,7 +39,7 @@ class Pass(NamedTuple, Generic[T]):
     close: Callable[[], object]
 
     def mapped(self, fn: Callable[[T], U]) -> Pass[U]:
-        """The pass over `fn` of each item."""
+        """The pass with `fn` applied to each item."""
 
         def deal() -> Iterator[U]:
             # not `map`: it goes on after an error, and ends at a StopIteration of `fn`
@@ -51,11 +51,11 @@ class Pass(NamedTuple, Generic[T]):
         return Pass(deal(), self.position, self.close)
 
     def watched(self, node: Node[Any], held: int) -> Pass[T]:
-        """The same, for an op that holds so many items: it tells of a source that refills one."""
+        """The pass; it warns if its source refills one sample while `node` holds several."""
         return self._replace(items=watched(self.items, held, type(node).__name__, node.made_at))
 
     def in_runs(self, size: int) -> Pass[Sequence[T]]:
-        """The pass over lists of `size` items, the last one shorter."""
+        """The pass with its items in lists of `size`; the last list may be shorter."""
 
         def deal() -> Iterator[Sequence[T]]:
             # nothing here holds a run that was handed over: its memory is free for the next one
@@ -65,12 +65,12 @@ class Pass(NamedTuple, Generic[T]):
 
 
 def itself(item: T) -> T:
-    """The item, where a function of items is asked for, and nothing is to be done."""
+    """Returns its argument: a function of items that does nothing."""
     return item
 
 
 def counted(items: Iterable[T], before: int = 0) -> tuple[Iterator[T], Callable[[], int]]:
-    """The items, and a function that tells how many were handed over, `before` included.
+    """An iterator of the items, and a function that returns how many were handed over.
 
     >>> items, count = counted("abc", before=10)
     >>> next(items), count()

@@ -1,4 +1,7 @@
-"""The beginning of a pass over a plain function, whose mistakes would look like its end."""
+"""Passes over plain functions: mistakes that would look like the end of one, and their epochs.
+
+A function that returns the same iterator twice, say, would seem to be empty the second time.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,12 @@ T = TypeVar("T")
 
 
 def opened(reader: Callable[[], Iterable[T]]) -> tuple[Iterator[T], Callable[[], object]]:
-    """What a plain function gives, begun, and how to close it.
+    """The iterator that a plain function returns, and a function that closes it.
 
     Raises:
-        TypeError: It returned what cannot be iterated.
+        TypeError: The function returned something that cannot be iterated.
         RuntimeError: It raised StopIteration.
-        ReaderError: It returned a generator once more.
+        ReaderError: It returned a generator that it has returned before.
     """
     try:
         produced = reader()
@@ -61,7 +64,7 @@ def opened(reader: Callable[[], Iterable[T]]) -> tuple[Iterator[T], Callable[[],
 
 
 def _nothing() -> None:
-    """A pass that holds nothing is closed like this."""
+    """Closes a pass that holds nothing."""
 
 
 def _written_at(reader: Any) -> str:
@@ -70,7 +73,7 @@ def _written_at(reader: Any) -> str:
 
 
 def _at_least_one(source: Iterator[T], again: ReaderError) -> Iterator[T]:
-    """The first sample of an object that may begin again; there is one, if it does."""
+    """The first sample of an iterator that may have begun again; raises if there is none."""
     for sample in source:
         yield sample
         return
@@ -79,7 +82,7 @@ def _at_least_one(source: Iterator[T], again: ReaderError) -> Iterator[T]:
 
 @contextmanager
 def in_epoch(epoch: int) -> Iterator[None]:
-    """Says to the plain functions that are begun here which epoch it is."""
+    """Tells plain functions that are called inside the block which epoch it is."""
     before = _epoch.set(epoch)
     try:
         yield
@@ -88,14 +91,14 @@ def in_epoch(epoch: int) -> Iterator[None]:
 
 
 def note_epoch(source: object, epoch: int) -> None:
-    """Notes which epoch a generator is read for."""
+    """Records the epoch in which a generator is read."""
     if isinstance(source, GeneratorType):
         _given_before(source)
         _generators[id(source)] = epoch
 
 
 def epoch_of_caller() -> int:
-    """The epoch of the plain function's pass that asks; 0 where none does."""
+    """The epoch of the plain function that calls, directly or not; 0 if none does."""
     if _epoch.get():
         return _epoch.get()  # it is being called
     if not any(_generators.values()):
@@ -123,7 +126,7 @@ _given_unseen: deque[tuple[int, type]] = deque(maxlen=64)  # what no weak refere
 
 
 def _given_before(source: Iterator[Any]) -> bool:
-    """Whether a pass over this very iterator was begun before; nothing is kept alive for it."""
+    """Whether a pass over this iterator was begun before; weak references only."""
     number = id(source)
     known = _given.get(number)
     if known is not None and known() is source:
@@ -150,7 +153,7 @@ def _references(source: Iterator[Any]) -> int:
 
 
 def _alone() -> int:
-    """The references to an iterator that nobody holds but who asks, on this interpreter."""
+    """The references to an iterator that only its caller holds, on this interpreter."""
 
     def asked(source: Iterator[Any]) -> int:
         return _references(source)

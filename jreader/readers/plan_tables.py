@@ -1,6 +1,6 @@
-"""How a plan shows itself in a notebook: op by op, in the order that samples pass through them.
+"""Tables of plans, for notebooks: a line for each op, in the order that samples pass through.
 
-A table without colours of its own: it takes those of the page, light or dark, and stays legible
+A table has no colours of its own, so it takes those of the page, light or dark; it stays legible
 where a page strips every style, as GitHub does.
 """
 
@@ -16,7 +16,7 @@ class Line(NamedTuple):
 
     Attributes:
         text: The op, as it was written.
-        notes: What is known of it without reading anything.
+        notes: What is known about it before anything is read.
     """
 
     text: str
@@ -24,7 +24,7 @@ class Line(NamedTuple):
 
 
 def under(branches: Sequence[Sequence[Line]], line: Line) -> list[Line]:
-    """The lines of an op under those of what it reads, which side by side get a rail each.
+    """The line of an op under the lines of what it reads; several readers get a rail each.
 
     >>> one, two = [Line("images", ())], [Line("labels", ()), Line("↓ map", ())]
     >>> for line in under([one, two], Line("compose", ())):
@@ -38,8 +38,8 @@ def under(branches: Sequence[Sequence[Line]], line: Line) -> list[Line]:
         return [*branches[0], line._replace(text=f"↓ {line.text}")]
     lines = []
     for number, branch in enumerate(branches):
-        for place, each in enumerate(branch):
-            rail = "│" if place else "├" if number else "┌"
+        for row, each in enumerate(branch):
+            rail = "│" if row else "├" if number else "┌"
             lines.append(each._replace(text=f"{rail} {each.text}"))
     return [*lines, line._replace(text=f"└ {line.text}" if branches else line.text)]
 

@@ -1,8 +1,8 @@
 """Samples that change while they are held: a source that fills one array anew for each sample.
 
-Such a source is legal, and quick, as long as one sample is looked at before the next one is drawn.
-An op that holds several (a batch, a window, a cache, what is read ahead) would hold the last one
-many times. The first few samples of a pass tell: one that was drawn before is another one after.
+Such a source is legal and fast if each sample is used before the next one is read. An op that holds
+several (a batch, a window, a cache, read-ahead) would hold the last one many times. It shows in the
+first few samples of a pass: one that was read before changes when the next one is read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LONG = 64  # items of a list that is no sample, but a batch
 
 
 def watched(items: Iterator[T], held: int, by: str, made_at: str = "") -> Iterator[T]:
-    """The items, for who holds so many: the user is told where the first one changes meanwhile.
+    """The items, for an op that holds several of them: it warns if the first one is changed.
 
     >>> import warnings
     >>> from jreader import batch
@@ -39,9 +39,9 @@ def watched(items: Iterator[T], held: int, by: str, made_at: str = "") -> Iterat
 
     Args:
         items: An iterator of samples.
-        held: How many are held at once.
-        by: What holds them.
-        made_at: Where the user made that; "" for the line that is at work.
+        held: How many the op holds at once.
+        by: Its name.
+        made_at: The line where the user made it; "" for the line that is running.
     """
     if held < 2:
         return items
@@ -66,7 +66,7 @@ def _looked_at(items: Iterator[T], many: int, by: str, made_at: str) -> Iterator
 
 
 def _state(sample: Any) -> list[Any]:
-    """What a sample holds: some values of its arrays, and other leaves as they are."""
+    """The state of a sample: some values of its arrays, and its other leaves."""
     return [
         leaf.flat[:: leaf.size // _PICKED + 1].tobytes() if _is_array(leaf) else leaf
         for leaf in leaves(sample)

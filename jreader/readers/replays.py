@@ -18,7 +18,15 @@ T = TypeVar("T")
 
 
 def replayed(reader: Reader[T], done: int) -> Pass[T]:
-    """A pass over a plain function, which has to be read again up to the place."""
+    """A pass over a plain function, which is read again up to a position.
+
+    Args:
+        reader: A function that is no op, or the `__iter__` of an op.
+        done: The position: how many samples were handed over before.
+
+    Raises:
+        NotResumable: `done` is no int, or (while iterating) there are fewer samples.
+    """
     if not isinstance(done, int):
         raise NotResumable(
             f"{done!r} is no place in {described(reader)}, whose samples are counted: give a "
@@ -38,7 +46,7 @@ def replayed(reader: Reader[T], done: int) -> Pass[T]:
 def _judged(
     reader: Reader[Any], said: int, place: str, count: Callable[[], int]
 ) -> Iterator[NoReturn]:
-    """Comes after the last sample, and tells of a length that is not their number."""
+    """Yields nothing; after the last sample, warns if there were not as many as `__len__` says."""
     if count() != said:
         warn(
             f"{described(reader)} says that it has {said} samples, and gave {count()} in this "

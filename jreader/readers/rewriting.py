@@ -13,7 +13,13 @@ T = TypeVar("T")
 def rewritten(
     reader: Reader[T], change: Callable[[Node[Any]], Mapping[str, Any] | Node[Any]]
 ) -> Reader[T]:
-    """The same plan with some fields changed, or whole ops; unchanged parts are shared."""
+    """A plan with other fields, or other ops, that shares all parts that do not change.
+
+    Args:
+        reader: Any reader; a plain function stays as it is.
+        change: Takes an op of the plan, the topmost first. Returns the fields that change (an empty
+            mapping for none), or another op to put in its place.
+    """
     if not isinstance(reader, Node):
         return reader
     changed = change(reader)

@@ -1,7 +1,7 @@
-"""Which numbers random ops draw from: seeds, epochs, and what a pass over `seed=None` draws.
+"""Seeds of random ops, and the numbers that a pass draws for those without one.
 
-An unseeded plan is resolved when a pass over it starts: `Draws` fills in what its ops wait for, and
-is part of the position of that pass, so that it can be resumed.
+When a pass over a plan with `seed=None` starts, `Draws` fills in the missing seeds. The numbers
+drawn are part of the position, so that such a pass can be resumed too.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ T = TypeVar("T")
 
 
 class Draws:
-    """The random numbers of one pass: one for all its ops, and one for each that keeps its own.
+    """The random numbers of one pass: one for all ops, and one for each op that keeps its own.
 
     Args:
-        told: What a pass drew, as its position tells it; None to draw now.
-        keep: Whether ops that keep a draw are given theirs to keep; not where nothing is begun.
+        told: The numbers of an earlier pass, as its position tells them; None to draw new ones.
+        keep: Whether ops that keep a number are given it to keep; False if no pass starts.
     """
 
     def __init__(self, told: Position = None, *, keep: bool = True) -> None:
@@ -35,14 +35,14 @@ class Draws:
         self._as_told = told
 
     def seed(self) -> int:
-        """The seed of the next op that has none; each op gets another one."""
+        """A seed for the next op that has none; all are different."""
         return self._first + (next(self._turns) << 64)
 
     def kept(self, keep: Callable[[int], int]) -> int:
-        """The draw of the next op that keeps its first one, for all its passes.
+        """The number of the next op that keeps one for all passes, as `cache` does.
 
         Args:
-            keep: Takes a draw to keep, and gives the one that is kept: an earlier one, if any.
+            keep: Takes a number to keep, and returns the one that is kept, which may be an earlier.
         """
         if self._new:
             self._kept.append(keep(secrets.randbits(52)))
@@ -55,24 +55,24 @@ class Draws:
 
     @property
     def told(self) -> Position:
-        """What was drawn, for the position of the pass."""
+        """The numbers, as the position of the pass tells them."""
         if not self._new:
             return self._as_told
         return (self._first, *self._kept) if self._kept else self._first
 
 
 def resolved(reader: Reader[T], draws: Draws) -> Reader[T]:
-    """The plan with all that waits for a draw filled in, each op differently."""
+    """The plan with all missing seeds filled in."""
     return rewritten(reader, lambda node: node.resolved(draws))
 
 
 def seeded(reader: Reader[T], drawn: Position) -> Reader[T]:
-    """The plan with every `seed=None` resolved by what a pass drew; nothing is begun by it."""
+    """The plan with all missing seeds filled in from the numbers that a pass drew."""
     return resolved(reader, Draws(drawn, keep=False))
 
 
 def waits(reader: Reader[Any]) -> bool:
-    """Whether each pass draws anew: its position is then (what was drawn, position)."""
+    """Whether a seed is missing, so that each pass draws one; see `Draws`."""
     return isinstance(reader, Node) and _waits(reader, Draws(0, keep=False))
 
 
@@ -83,16 +83,16 @@ def _waits(node: Node[Any], draws: Draws) -> bool:
 
 
 def varies(node: Node[Any]) -> bool:
-    """Whether epochs would vary what a random op below does, and none has reached it."""
+    """Whether the plan has a random op that epochs would vary, and that is still in epoch 0."""
     if "seed" in field_names(node) and field_value(node, "epoch", 1) == 0:
         return True
     return not node.pinned and any(map(varies, children(node)))
 
 
 def seeded_below(node: Node[Any]) -> int:
-    """An op's place in its plan: the number of seeded ops from it down to its sources.
+    """The place of an op in its plan: the number of random ops from it down to the sources.
 
-    Counted from below, so that an op put on top of a plan does not change the order inside it.
+    It is counted from below, so that an op on top of a plan does not change the order inside it.
     """
     below = max(map(seeded_below, children(node)), default=0)
     return below + hasattr(node, "seed")

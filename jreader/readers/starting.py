@@ -19,7 +19,7 @@ T = TypeVar("T")
 def start(reader: Reader[T], at: Position = None) -> Pass[T]:
     """A pass over `reader`, from the beginning or from a position of an earlier pass.
 
-    A plain function keeps no place of its own: it is read again, from its beginning, up to there.
+    A plain function keeps no position: it is read again from its beginning, up to there.
 
     >>> from jreader import shuffle
     >>> reader = shuffle(lambda: "abcdef", buf_size=3, seed=7)
@@ -31,11 +31,11 @@ def start(reader: Reader[T], at: Position = None) -> Pass[T]:
 
     Args:
         reader: Any reader.
-        at: A position that `Pass.position` gave, also after JSON.
+        at: A position that `Pass.position` returned, also after JSON; None for the beginning.
 
     Raises:
-        NotResumable: The position lies in an op that hands samples over in order of arrival, or
-            the reader is shorter than it was.
+        NotResumable: The position is of an op that hands samples over in order of arrival, or the
+            reader is shorter than it was.
     """
     if isinstance(at, Refusal):
         raise NotResumable(at)
@@ -43,7 +43,7 @@ def start(reader: Reader[T], at: Position = None) -> Pass[T]:
 
 
 def called(reader: Node[T]) -> Iterator[T]:
-    """The items of a pass over an op: by its own `__iter__`, if a subclass has one, or `start`."""
+    """The items of a pass over an op, which starts by `start`, or by a subclass's `__iter__`."""
     own = own_pass(reader)
     if own is None or own.__name__ == "__call__":  # asked for by `super()`
         return native(reader)
@@ -51,9 +51,9 @@ def called(reader: Node[T]) -> Iterator[T]:
 
 
 def native(reader: Node[T]) -> Iterator[T]:
-    """The items of a pass by the `start` of an op, though a subclass overrides its `__iter__`.
+    """The items of a pass by the `start` of an op, even if a subclass overrides its `__iter__`.
 
-    It is what that subclass gets of `super().__iter__()`.
+    The subclass gets them from `super().__iter__()`.
     """
     if epoch_of_caller() and varies(reader):
         warn(
@@ -66,7 +66,7 @@ def native(reader: Node[T]) -> Iterator[T]:
 
 
 def in_batches(reader: Reader[T], size: int, at: Position) -> Pass[Sequence[T]] | None:
-    """A pass in runs of `size` samples, where that is cheaper than one by one; else None."""
+    """A pass over runs of `size` samples, if that is cheaper than one by one; else None."""
     if not isinstance(reader, Node):
         return None
     if declares(reader, "batches"):

@@ -1,7 +1,7 @@
-"""Sample to sample, and the order of samples: every op here is lazy, in one thread, and resumable.
+"""Ops that map, select, reorder and combine samples: lazy, in one thread, and resumable.
 
-Functions run inside `try`, so that an error names op, place and sample, and a `StopIteration` that
-a function raises cannot end a pass in silence (as C `map` and `filter` would let it).
+User functions run inside `try`, so that an error names the op, its line and the sample, and so that
+a `StopIteration` of a function cannot end a pass silently, as with the built-in `map`.
 """
 
 from jreader.transforms.caches import cache

@@ -1,9 +1,8 @@
-"""Read once, keep.
+"""`cache`: the samples of a reader, read once and kept.
 
-Paddle's `cache` reads everything when it is built. This one reads on the first pass, and several
-passes at once share one reading: whoever needs the next sample draws it for all. Only a reading
-that came to its end is kept; one that every pass walked away from is dropped with what it held
-open, because nobody but its passes holds it.
+Paddle's `cache` reads everything when it is built. This one reads in the first pass, and passes at
+the same time share one reading: the one that needs the next sample reads it for all. Only a reading
+that reached its end is kept. One that all its passes left is dropped, with what it held open.
 """
 
 from __future__ import annotations
@@ -40,11 +39,10 @@ T = TypeVar("T")
 class cache(Node[T]):
     """The samples of `reader`, read once and kept in memory.
 
-    The samples themselves are kept, not copies: changing one changes it for every later pass. A
-    reader that gives one array again and again, filled anew, is kept as so many times its last
-    state, which is told: cache `map_readers(np.copy, reader)` there. `epochs` and `seed=None` do
-    not reach what lies below a cache: the kept order stays. What was drawn for it is part of the
-    position of every pass over the plan.
+    The samples themselves are kept, not copies: a change of one is there in every later pass. If a
+    reader refills one array for all samples, the cache would hold its last state many times, and
+    warns: cache `map_readers(np.copy, reader)` then. The kept order stays: epochs and `seed=None`
+    vary nothing below a cache. The numbers drawn for it are part of the position of every pass.
 
     >>> reads = []
     >>> reader = cache(lambda: reads.append("read") or "abc")
@@ -52,7 +50,7 @@ class cache(Node[T]):
     (['a', 'b', 'c'], ['a', 'b', 'c'], ['read'])
 
     Args:
-        reader: Any reader with an end.
+        reader: Any reader that ends.
     """
 
     reader: Reader[T]
@@ -61,7 +59,7 @@ class cache(Node[T]):
     from_reader = "all"
 
     def start(self, at: Position) -> Pass[T]:
-        """The position is (where the reading began, how many are done)."""
+        """Begins a pass; its position is (where the reading began, samples handed over)."""
         origin, done = at or (None, 0)
         reading = self._shelf.reading(self, self._settled, origin)
         if reading.finished:
@@ -85,27 +83,27 @@ class cache(Node[T]):
         return Pass(deal(), lambda: (reading.origin, done), leave)
 
     def length(self) -> int | None:
-        """That of `reader`."""
+        """The length of `reader`."""
         return length(self.reader)
 
     def plane(self) -> Plane | None:
-        """That of `reader`: what is indexed need not be kept to be found again."""
+        """The plane of `reader`: indexed samples need not be kept to be found again."""
         return indexed(self._settled)
 
     def resolved(self, draws: Draws) -> Mapping[str, Any]:
-        """One draw for all below, which stays for all passes, as the samples do."""
+        """One drawn number for all ops below; it is kept for all passes, as the samples are."""
         if self.draw is not None or not any(map(waits, children(self))):
             return {}
         return {"draw": draws.kept(self._shelf.draw)}
 
     def changed(self, new: Mapping[str, Any]) -> Self:
-        """A copy that shares what was read."""
+        """A copy that shares the kept samples."""
         copy = super().changed(new)
         copy.__dict__["_shelf"] = self._shelf
         return copy
 
     def __getstate__(self) -> dict[str, Any]:
-        """What was read does not travel with the plan."""
+        """The kept samples are not pickled."""
         return {name: value for name, value in super().__getstate__().items() if name != "_shelf"}
 
     @property
@@ -119,7 +117,7 @@ class cache(Node[T]):
 
 
 class _Reading(Generic[T]):
-    """One pass over the source, shared by every pass over the cache that began meanwhile."""
+    """One pass over the source, shared by all passes over the cache that began in the meantime."""
 
     def __init__(
         self, up: Pass[T], keep: Callable[[_Reading[T]], object], drawn: int | None
@@ -153,7 +151,7 @@ class _Reading(Generic[T]):
             return len(self.samples) > index
 
     def leave(self) -> None:
-        """A pass was closed; the last to leave an unfinished reading ends it."""
+        """Called when a pass closes; the last one ends a reading that is not finished."""
         with self.turn:
             self.users -= 1
             if self.up and self.users == 0:
@@ -169,7 +167,7 @@ class _Reading(Generic[T]):
 
 
 class _Shelf(Generic[T]):
-    """The reading that a cache keeps, or the one under way."""
+    """The finished reading that a cache keeps, or the running one."""
 
     def __init__(self) -> None:
         self.turn = threading.RLock()
@@ -178,13 +176,13 @@ class _Shelf(Generic[T]):
         self.drawn: int | None = None  # what was drawn first stays, like the samples
 
     def draw(self, drawn: int) -> int:
-        """What was drawn first."""
+        """Keeps a drawn number, if it is the first; returns the one that is kept."""
         with self.turn:
             self.drawn = drawn if self.drawn is None else self.drawn
             return self.drawn
 
     def reading(self, node: cache[T], reader: Reader[T], origin: Position) -> _Reading[T]:
-        """The one of this draw that began at `origin`, begun now if need be."""
+        """The reading with the number of `node` that began at `origin`; begun if there is none."""
         with self.turn:
             known = self.kept or (self.latest and self.latest())
             alike = known and known.drawn == node.draw and known.failure is None
@@ -198,11 +196,11 @@ class _Shelf(Generic[T]):
             return new
 
     def keep(self, reading: _Reading[T]) -> None:
-        """The first reading that came to its end is the one that stays."""
+        """Keeps the first reading that reached its end."""
         with self.turn:
             self.kept = self.kept or reading
 
 
 def _same(origin: Position, known: Position) -> bool:
-    """Positions are equal as JSON: tuples become lists there."""
+    """Whether two positions are equal as JSON, where tuples are lists."""
     return origin is None or json.dumps(origin) == json.dumps(known)

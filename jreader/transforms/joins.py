@@ -30,15 +30,15 @@ T = TypeVar("T")
 class compose(Node[tuple[Any, ...]]):
     """The samples of several readers side by side, as one flat tuple.
 
-    Samples that are tuples are laid into it, one level deep; others (lists too) stay whole.
+    Samples that are tuples are flattened into it, one level deep; others (lists too) stay whole.
 
     >>> list(compose(lambda: [(1, 2), (3, 4)], lambda: "ab")())
     [(1, 2, 'a'), (3, 4, 'b')]
 
     Args:
         *readers: Any readers.
-        check_alignment: Whether readers of unequal length are an error, raised after the last full
-            row. `False` ends with the shortest: needed when one of them has no end.
+        check_alignment: Whether to raise an error after the last full row if readers have unequal
+            lengths. With False, it ends with the shortest; needed if one of them never ends.
 
     Raises:
         ComposeNotAligned: One reader ended before the others (while iterating).
@@ -48,14 +48,14 @@ class compose(Node[tuple[Any, ...]]):
     check_alignment: bool = True
 
     def __init__(self, *readers: Reader[Any], check_alignment: bool = True) -> None:
-        """Refuses what is no reader."""
+        """Raises TypeError if a reader cannot be called."""
         for reader in readers:
             errors.check_reader("compose(*readers)", reader)
         object.__setattr__(self, "readers", readers)
         object.__setattr__(self, "check_alignment", bool(check_alignment))
 
     def start(self, at: Position) -> Pass[tuple[Any, ...]]:
-        """The positions of all readers."""
+        """Begins a pass; its position is those of all readers."""
         ups = started(self.readers, at)
 
         def deal() -> Iterator[tuple[Any, ...]]:
@@ -87,11 +87,11 @@ class compose(Node[tuple[Any, ...]]):
         )
 
     def length(self) -> int | None:
-        """That of the shortest reader."""
+        """The length of the shortest reader."""
         return shortest(self.readers)
 
     def plane(self) -> Plane | None:
-        """The planes side by side, unless they are not aligned, which is told at their end."""
+        """The planes side by side; None if they are not aligned, which is an error at the end."""
         planes = [plane for plane in map(indexed, self.readers) if plane]
         unequal = len({plane.length for plane in planes}) != 1
         if len(planes) < len(self.readers) or (unequal and self.check_alignment) or not planes:
@@ -100,7 +100,7 @@ class compose(Node[tuple[Any, ...]]):
 
 
 def _unfinished(inputs: list[tuple[Iterator[Any], Any]], first: int) -> Iterator[int]:
-    """Which of the readers from `first` on still have a sample."""
+    """The numbers of the readers, from `first` on, that still have a sample."""
     for number, (items, _) in enumerate(inputs[first:], first):
         for _sample in items:
             yield number
@@ -109,7 +109,7 @@ def _unfinished(inputs: list[tuple[Iterator[Any], Any]], first: int) -> Iterator
 
 @op
 class chain(Node[T]):
-    """The samples of several readers, one reader after another; each is begun when its turn comes.
+    """The samples of several readers, one reader after another; each pass starts in its turn.
 
     >>> list(chain(lambda: "ab", lambda: "c")())
     ['a', 'b', 'c']
@@ -121,13 +121,13 @@ class chain(Node[T]):
     readers: tuple[Reader[T], ...]
 
     def __init__(self, *readers: Reader[T]) -> None:
-        """Refuses what is no reader."""
+        """Raises TypeError if a reader cannot be called."""
         for reader in readers:
             errors.check_reader("chain(*readers)", reader)
         object.__setattr__(self, "readers", readers)
 
     def start(self, at: Position) -> Pass[T]:
-        """The position is (which reader, position inside it)."""
+        """Begins a pass; its position is (which reader, position inside it)."""
         which, inner = at or (0, None)
         epoch = epoch_of_caller()
         up = self._opened(which, inner)
@@ -151,12 +151,12 @@ class chain(Node[T]):
         return start(self.readers[which], inner) if which < len(self.readers) else None
 
     def length(self) -> int | None:
-        """The sum of all, where all are known."""
+        """The sum of all lengths, if all are known."""
         known = [length(reader) for reader in self.readers]
         return None if None in known else sum(n for n in known if n is not None)
 
     def plane(self) -> Plane | None:
-        """The planes end to end, where their columns are alike."""
+        """The planes end to end, if their columns are alike."""
         planes = [plane for plane in map(indexed, self.readers) if plane]
         if len(planes) < len(self.readers) or not planes:
             return None

@@ -1,4 +1,4 @@
-"""As many samples as whole steps need, whatever there is."""
+"""`exactly`: as many samples as a number of whole steps needs."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ Short = Literal["wrap", "pad", "error"]
 
 @op
 class exactly(Node[T]):
-    """The samples of `steps` batches, begun again from the first one where there are fewer.
+    """As many samples of `reader` as `steps` batches need; it begins again if there are fewer.
 
-    A cursor goes on with other numbers: how long an epoch is orders nothing.
+    A cursor resumes with other numbers, because the length of an epoch does not change the order.
 
     >>> "".join(exactly(lambda: "abcde", 2)()), "".join(exactly(lambda: "abcde", 2, steps=2)())
     ('abcdea', 'abcd')
@@ -42,14 +42,14 @@ class exactly(Node[T]):
     Args:
         reader: Any reader.
         batch_size: Samples of a step.
-        steps: The number of steps; None for as many as `reader` begins.
-        short: What becomes of a `reader` that ends too soon: "wrap" begins it again, in the same
-            order; "pad" leaves the last step short, if only that is; "error" raises.
-        origin: The number of the sample that steps begin with: after a resume, that of a step of
-            another size.
+        steps: The number of steps; None for as many as the samples of `reader` begin.
+        short: What to do if `reader` ends too soon: "wrap" begins it again, in the same order;
+            "pad" leaves the last step short, if only that one is; "error" raises.
+        origin: The index of a sample with which a step begins: after a resume with another size,
+            that of the first one.
 
     Raises:
-        ShortEpoch: It ends too soon, or gives nothing.
+        ShortEpoch: `reader` ends too soon, or has no samples (while iterating).
     """
 
     reader: Reader[T]
@@ -69,7 +69,7 @@ class exactly(Node[T]):
             )
 
     def start(self, at: Position) -> Pass[T]:
-        """The position is (samples of the rounds before, of this one, position of `reader`)."""
+        """Begins a pass; its position is (samples before this round, in it, that of `reader`)."""
         before, done, inner = at or (0, 0, None)
         up = start(self.reader, inner)
 
@@ -102,22 +102,22 @@ class exactly(Node[T]):
         )
 
     def check(self) -> None:
-        """Refuses a reader that is known to end too soon.
+        """Checks the length of the reader, if it is known.
 
         Raises:
-            ShortEpoch: It does.
+            ShortEpoch: It ends too soon.
         """
         known = None if self.short == "wrap" else length(self.reader)
         if known is not None and known < self._least(known):
             raise self._too_short(known)
 
     def _wanted(self, given: int) -> int:
-        """How many samples there are to be, if `reader` ends after so many."""
+        """How many samples are needed if `reader` ends after `given`."""
         wanted = given if self.steps is None else self.steps * self.batch_size
         return self.origin - (self.origin - wanted) // self.batch_size * self.batch_size
 
     def _least(self, given: int) -> int:
-        """How many there have to be."""
+        """How many samples there must be."""
         wanted = self._wanted(given)
         return max(wanted - self.batch_size + 1, 0) if self.short == "pad" else wanted
 
@@ -132,7 +132,7 @@ class exactly(Node[T]):
         )
 
     def length(self) -> int | None:
-        """What the steps need, where their number or that of the samples is known."""
+        """As many as the steps need, if their number or that of the samples is known."""
         known = length(self.reader)
         if self.short == "pad":
             return None if known is None else min(known, self._wanted(known))
@@ -155,21 +155,21 @@ class exactly(Node[T]):
 
 
 class _Elastic(Plane):
-    """A plane of as many samples as steps need: an earlier pass may have been longer."""
+    """A plane of as many samples as steps need; a position may be of a longer pass."""
 
     @property
     def furthest(self) -> int:
-        """Any position: one beyond the end is the end."""
+        """No limit: a position beyond the end is the end."""
         return ENDLESS
 
     @property
     def extent(self) -> str:
-        """As cursors name it, which go on with another number of steps."""
+        """The same for all numbers of steps, so that a cursor resumes with another one."""
         return "as many as steps need"
 
 
 def may_not_end(reader: Reader[Any]) -> bool:
-    """Whether a pass may go on for ever: nothing below says how long it is, or cuts it off.
+    """Whether a pass may never end: no reader below has a length, and no op cuts it off.
 
     >>> may_not_end(lambda: "abc"), may_not_end(firstn(lambda: "abc", 2)), may_not_end(range(3))
     (True, False, False)

@@ -1,4 +1,4 @@
-"""Functions of samples: one for one, some of them, many for one."""
+"""`map_readers`, `filter` and `flat_map`: ops with a function of samples."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NONE: Any = object()
 
 @op
 class map_readers(Node[T]):
-    """`func` of the samples of one reader, or of the samples side by side of several.
+    """`func` of each sample of a reader, or of the samples of several readers side by side.
 
     It ends with the shortest reader.
 
@@ -37,7 +37,7 @@ class map_readers(Node[T]):
     [11, 22]
 
     Args:
-        func: Takes one sample of each reader, gives one sample.
+        func: Takes one sample of each reader, and returns one sample.
         *readers: At least one reader.
 
     Raises:
@@ -49,7 +49,7 @@ class map_readers(Node[T]):
     in_cursor = "never"
 
     def __init__(self, func: Callable[..., T], *readers: Reader[Any]) -> None:
-        """Refuses what cannot be called."""
+        """Raises TypeError if an argument cannot be called, or there is no reader."""
         errors.check_function("map_readers(func, *readers)", func)
         if not readers:
             raise TypeError("map_readers(func, *readers) needs at least one reader after func.")
@@ -59,7 +59,7 @@ class map_readers(Node[T]):
         object.__setattr__(self, "readers", readers)
 
     def start(self, at: Position) -> Pass[T]:
-        """The position of one reader, or those of all."""
+        """Begins a pass; its position is that of the reader, or those of several."""
         if len(self.readers) == 1:
             up = start(self.readers[0], at)
             return Pass(self._mapped(up.items), up.position, up.close)
@@ -88,11 +88,11 @@ class map_readers(Node[T]):
             yield result
 
     def length(self) -> int | None:
-        """That of the shortest reader."""
+        """The length of the shortest reader."""
         return shortest(self.readers)
 
     def lookup(self) -> Callable[[int], T] | None:
-        """`func` of what is at that index."""
+        """Applies `func` to the samples that `readers` find."""
         finds = [find for find in map(lookup_of, self.readers) if find]
         if len(finds) < len(self.readers):
             return None
@@ -107,7 +107,7 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
     [1, 3, 5]
 
     Args:
-        fn: Takes a sample, tells whether to keep it.
+        fn: Takes a sample, and returns whether to keep it.
         reader: Any reader.
     """
 
@@ -116,7 +116,7 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
     from_reader = "some"
 
     def start(self, at: Position) -> Pass[T]:
-        """The position of `reader`."""
+        """Begins a pass; its position is that of `reader`."""
         up = start(self.reader, at)
         return Pass(self._kept(up.items, resumed=at is not None), up.position, up.close)
 
@@ -142,15 +142,14 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
 
 @op
 class flat_map(Node[S]):
-    """All samples of all that `fn` makes of each sample of `reader`.
+    """The samples of each iterable that `fn` returns, for all samples of `reader`.
 
     >>> list(flat_map(str.split, lambda: ["one two", "", "three"])())
     ['one', 'two', 'three']
 
     Args:
-        fn: Takes a sample, gives an iterable of samples; equal samples must give equal ones, or a
-            pass cannot be resumed inside them. Epochs reach a plan that it gives, and shuffle that
-            anew.
+        fn: Takes a sample, and returns an iterable of samples; for equal samples an equal one, or a
+            pass cannot be resumed inside it. Each epoch shuffles a plan that it returns anew.
         reader: Any reader.
     """
 
@@ -159,7 +158,7 @@ class flat_map(Node[S]):
     epoch: int = field(default=0, init=False)
 
     def start(self, at: Position) -> Pass[S]:
-        """The position is (place before the sample, how many of its own are done)."""
+        """Begins a pass; its position is (that before a sample, samples of its iterable)."""
         before, done = at or (None, 0)
         up = start(self.reader, before)
         before = up.position()
@@ -184,23 +183,23 @@ class flat_map(Node[S]):
 
 
 def started(readers: tuple[Reader[Any], ...], at: Position) -> list[Pass[Any]]:
-    """A pass over each, side by side."""
+    """A pass over each of several readers."""
     inner = at or (None,) * len(readers)
     return [start(reader, where) for reader, where in zip(readers, inner, strict=True)]
 
 
 def positions(ups: list[Pass[Any]]) -> Position:
-    """Where passes side by side are."""
+    """The positions of several passes."""
     return tuple(up.position() for up in ups)
 
 
 def close(ups: list[Pass[Any]]) -> None:
-    """Ends passes side by side."""
+    """Closes several passes."""
     for up in ups:
         up.close()
 
 
 def shortest(readers: tuple[Reader[Any], ...]) -> int | None:
-    """The least length, where all are known."""
+    """The smallest length, if all are known."""
     known = [length(reader) for reader in readers]
     return None if None in known else min((n for n in known if n is not None), default=0)

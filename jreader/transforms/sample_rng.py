@@ -1,7 +1,7 @@
-"""Randomness for functions of samples: a key beside each sample, and what it draws from.
+"""Random functions of samples: a key beside each sample, and a generator for each key.
 
-A key is the seed, and (epoch, place in the plan, number of the sample). It depends on nothing else,
-so a sample draws the same numbers on any worker, in any order of work, and after resuming.
+A key is the seed and (epoch, place in the plan, index of the sample). It depends on nothing else,
+so a sample gets the same random numbers on any worker, in any order of work, and after a resume.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Keyed(NamedTuple):
-    """A sample, and the key of what is drawn for it."""
+    """A sample, and the key of its generator."""
 
     sample: Any
     seed: int
@@ -39,7 +39,7 @@ class Keyed(NamedTuple):
 
 @op
 class keyed(Node[Keyed]):
-    """The samples of `reader`, each beside a key: what `map(fn, rng=True)` is made of.
+    """The samples of `reader`, each with a key; `map(fn, rng=True)` makes generators of the keys.
 
     >>> [tuple(pair) for pair in keyed(lambda: "ab", seed=7)()]
     [('a', 7, (0, 1, 0)), ('b', 7, (0, 1, 1))]
@@ -60,7 +60,7 @@ class keyed(Node[Keyed]):
             object.__setattr__(self, "seed", as_seed(self.seed, "keyed(reader, seed)"))
 
     def start(self, at: Position) -> Pass[Keyed]:
-        """The position is (how many samples were numbered, position of `reader`)."""
+        """Begins a pass; its position is (index of the next sample, position of `reader`)."""
         done, inner = at or (0, None)
         up = start(self.reader, inner)
         seed, epoch, place = self.seed, self.epoch, seeded_below(self)
@@ -69,11 +69,11 @@ class keyed(Node[Keyed]):
         return Pass(items, lambda: (count(), up.position()), up.close)
 
     def length(self) -> int | None:
-        """That of `reader`."""
+        """The length of `reader`."""
         return length(self.reader)
 
     def lookup(self) -> Callable[[int], Keyed] | None:
-        """The sample of that index; an unseeded pass waits for a draw."""
+        """Finds samples as `reader` does; None if the seed is not drawn yet."""
         find, seed, epoch, place = lookup_of(self.reader), self.seed, self.epoch, seeded_below(self)
         if find is None or seed is None:
             return None
@@ -81,7 +81,7 @@ class keyed(Node[Keyed]):
 
 
 def generator(seed: int, path: tuple[int, int, int]) -> np.random.Generator:
-    """What a key draws from.
+    """The generator of a key.
 
     >>> generator(7, (0, 1, 5)).integers(100, size=3).tolist()
     [6, 11, 24]

@@ -1,4 +1,4 @@
-"""Other orders of the same samples."""
+"""`shuffle`: the same samples in a random order."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ T = TypeVar("T")
 
 @op
 class shuffle(Node[T]):
-    """The samples of `reader`, each dealt at random within its window of `buf_size`.
+    """The samples of `reader` in random order, within windows of `buf_size` samples.
 
-    A window is read whole, dealt out in random order, and only then is the next one read: memory is
-    `buf_size` samples, and no sample leaves its window. The order depends on places alone, not
-    on samples (`orders.permutation`), so equal seeds deal readers of equal length alike:
+    A window is read whole and handed over in random order before the next one is read: memory is
+    `buf_size` samples, and no sample leaves its window. The order depends on indices alone, not on
+    samples (`orders.permutation`), so readers of equal length and equal seeds have equal orders:
     `compose(shuffle(images, seed=7), shuffle(labels, seed=7))` keeps the pairs.
 
     >>> list(shuffle(lambda: "abcdef", buf_size=3, seed=7)())
@@ -42,13 +42,13 @@ class shuffle(Node[T]):
     Args:
         reader: Any reader.
         buf_size: Samples per window; None for the whole reader, whose length must be known. 0 and 1
-            keep the order, as in Paddle, with a warning.
+            keep the order, as in Paddle, and warn.
         seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws
             anew for each pass, which can be resumed all the same.
 
     Raises:
         ValueError: `buf_size` is negative, or None although the length of `reader` is unknown.
-        TypeError: `buf_size` is no whole number, or `seed` neither an int nor a jax key.
+        TypeError: `buf_size` is not a whole number, or `seed` is neither an int nor a jax key.
     """
 
     reader: Reader[T]
@@ -78,7 +78,7 @@ class shuffle(Node[T]):
             )
 
     def start(self, at: Position) -> Pass[T]:
-        """The position is (position before the window, window, how many of it were dealt)."""
+        """Begins a pass; its position is (that before a window, its number, samples of it)."""
         size = length(self.reader) if self.buf_size is None else self.buf_size
         if size is None or size < 2:
             return start(self.reader, at)
@@ -112,11 +112,11 @@ class shuffle(Node[T]):
         return Pass(items, position, up.close)
 
     def length(self) -> int | None:
-        """That of `reader`."""
+        """The length of `reader`."""
         return length(self.reader)
 
     def plane(self) -> Plane | None:
-        """The index that the order of its window says; an unseeded shuffle waits for a draw."""
+        """The plane of `reader` in the order of the windows; None if the seed is not drawn yet."""
         up = None if self.seed is None else indexed(self.reader)
         return up and up.reordered(up.length, lambda indices: self._order(indices, up.length))
 
@@ -142,7 +142,7 @@ class shuffle(Node[T]):
 
 
 def _keys(path: tuple[Any, ...], window: Indices) -> orders.Key:
-    """A key for each index; on the host, where indices come in runs, one for each window."""
+    """A key for each index; computed once for each window, on the host, where indices are runs."""
     if not isinstance(window, np.ndarray) or not window.size:
         return orders.key(*path, window)
     first, last = int(window.min()), int(window.max())

@@ -1,4 +1,4 @@
-"""Some of the samples, by index alone; `itertools.islice` does the work, at next to no cost."""
+"""`firstn`, `skip` and `shard`: some of the samples, by their index alone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class firstn(Node[T]):
 
     Args:
         reader: Any reader, also one without an end.
-        n: How many samples to give; fewer where there are fewer.
+        n: How many samples; fewer if `reader` ends before.
     """
 
     reader: Reader[T]
@@ -42,7 +42,7 @@ class firstn(Node[T]):
     from_reader = "some"
 
     def start(self, at: Position) -> Pass[T]:
-        """The position is (how many are done, position of `reader`, (n,))."""
+        """Begins a pass; its position is (samples handed over, position of `reader`, (n,))."""
         done, inner, of = at or (0, None, (self.n,))
         _check_same(self, of, (self.n,))
         up = start(self.reader, inner)
@@ -50,16 +50,16 @@ class firstn(Node[T]):
         return Pass(items, lambda: (count(), up.position(), (self.n,)), up.close)
 
     def length(self) -> int | None:
-        """At most `n`."""
+        """`n`, or the length of `reader` if that is less."""
         known = length(self.reader)
         return None if known is None else min(self.n, known)
 
     def lookup(self) -> Callable[[int], T] | None:
-        """That of `reader`."""
+        """Finds samples as `reader` does."""
         return lookup_of(self.reader)
 
     def plane(self) -> Plane | None:
-        """That of `reader`, up to `n`."""
+        """The plane of `reader`, up to `n`."""
         up = indexed(self.reader)
         return up and up.reordered(min(self.n, up.length), lambda indices: indices)
 
@@ -81,11 +81,11 @@ class skip(Node[T]):
     from_reader = "some"
 
     def start(self, at: Position) -> Pass[T]:
-        """The position is (whether the first was handed over, position of `reader`, (n,))."""
+        """Begins a pass; its position is (whether it has begun, position of `reader`, (n,))."""
         return _strided(self, at, (self.n,), first=self.n, step=1)
 
     def length(self) -> int | None:
-        """What is left after `n`."""
+        """The length of `reader` less `n`, but at least 0."""
         known = length(self.reader)
         return None if known is None else max(known - self.n, 0)
 
@@ -107,7 +107,7 @@ class skip(Node[T]):
 class shard(Node[T]):
     """Every `num_shards`-th sample of `reader`, from sample `index` on: one part of a partition.
 
-    Dealing the shards out again in turn gives `reader`.
+    One sample of each shard in turn gives the samples of `reader` again.
 
     >>> [list(shard(lambda: "abcde", 2, index)()) for index in range(2)]
     [['a', 'c', 'e'], ['b', 'd']]
@@ -135,12 +135,12 @@ class shard(Node[T]):
             )
 
     def start(self, at: Position) -> Pass[T]:
-        """The position is as that of `skip`, with (num_shards, index)."""
+        """Begins a pass; its position is as that of `skip`, with (num_shards, index)."""
         of = (self.num_shards, self.index)
         return _strided(self, at, of, first=self.index, step=self.num_shards)
 
     def length(self) -> int | None:
-        """The share of this part."""
+        """The number of samples of this part."""
         known = length(self.reader)
         return None if known is None else self._share(known)
 
@@ -170,7 +170,7 @@ def _strided(
 
 
 def _check_same(node: Node[Any], of: Any, numbers: tuple[int, ...]) -> None:
-    """Refuses a position of another part, which would give samples twice, or leave some out."""
+    """Raises NotResumable for a position of another part, which would repeat or lose samples."""
     if tuple(of) != numbers:
         kind = type(node).__name__
         raise NotResumable(
