@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import Any, NoReturn, TypeVar
@@ -15,6 +16,8 @@ from jreader.readers.passes import Pass, counted
 from jreader.readers.plain_functions import opened
 
 T = TypeVar("T")
+
+_QUIET = 1.0  # seconds of reading that show no bar
 
 
 def replayed(reader: Reader[T], done: int) -> Pass[T]:
@@ -59,8 +62,11 @@ def _judged(
 
 def _skipped(reader: Reader[T], source: Iterator[T], done: int) -> Iterator[NoReturn]:
     items, count = counted(islice(source, done))
-    for _ in tqdm(items, "reading up to the position", done, leave=False, delay=1):
-        pass
+    began = time.monotonic()
+    for _ in items:
+        if time.monotonic() - began >= _QUIET:  # not before: a bar has a thread, and a lock of tqdm
+            for _ in tqdm(items, "reading up to the position", done, initial=count(), leave=False):
+                pass
     if count() < done:
         raise NotResumable(
             f"cannot go on after sample {done} of {described(reader)}: it gave {count()} samples. "
