@@ -79,7 +79,7 @@ class Node(Generic[T]):
         check_fields(self)
 
     def __call__(self) -> Iterator[T]:
-        """Begins a pass and gives its items."""
+        """Begins a pass and returns its items."""
         from jreader.readers.starting import called  # noqa: PLC0415  # it starts what is defined here
 
         return called(self)
@@ -89,7 +89,7 @@ class Node(Generic[T]):
         return True
 
     def __len__(self) -> int:
-        """The number of samples of a pass, where it is known."""
+        """The number of samples of a pass, if it is known."""
         known = self.length()
         if known is None:
             raise TypeError(f"the length of {self!r} is not known before it is read")
@@ -100,7 +100,7 @@ class Node(Generic[T]):
         raise NotImplementedError(f"{type(self).__name__} must define start(self, at)")
 
     def length(self) -> int | None:
-        """The number of samples of a pass; None where it is not known or has no end."""
+        """The number of samples of a pass; None if it is not known or has no end."""
         return None
 
     def plane(self) -> Plane | None:
@@ -112,11 +112,11 @@ class Node(Generic[T]):
         return None
 
     def resolved(self, draws: Draws) -> Mapping[str, Any]:
-        """The fields that the draws of a pass fill in, for an op that waits for them; else none."""
+        """The fields that a pass fills in with numbers that it draws: a missing seed, say."""
         return {"seed": draws.seed()} if field_value(self, "seed", 0) is None else {}
 
     def changed(self, new: Mapping[str, Any]) -> Self:
-        """A copy with other values of some fields; the op itself where nothing differs.
+        """A copy with other values of some fields; the op itself if none differs.
 
         Not `dataclasses.replace`: it calls `__init__` by keyword, which `chain(*readers)` cannot
         take.
@@ -218,7 +218,7 @@ def declares(reader: Node[Any], name: str) -> bool:
 
 
 def plane_of(reader: Reader[Any]) -> Plane | None:
-    """The plane of a reader, as `planes.indexed` gives it."""
+    """The plane of a reader, as `planes.indexed` returns it; else None."""
     return reader.plane() if isinstance(reader, Node) and declares(reader, "plane") else None
 
 

@@ -26,7 +26,7 @@ Position: TypeAlias = Any
 
 
 class Pass(NamedTuple, Generic[T]):
-    """One pass over a reader: its items, where it is, and how to end it early.
+    """One pass over a reader: its items, its position, and a way to end it early.
 
     Attributes:
         items: An iterator of the samples that are left.

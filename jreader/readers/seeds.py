@@ -22,17 +22,23 @@ class Draws:
     """The random numbers of one pass: one for all ops, and one for each op that keeps its own.
 
     Args:
-        told: The numbers of an earlier pass, as its position tells them; None to draw new ones.
+        told: The numbers of an earlier pass, as its position tells them (`new` draws others).
         keep: Whether ops that keep a number are given it to keep; False if no pass starts.
     """
 
-    def __init__(self, told: Position = None, *, keep: bool = True) -> None:
-        first, *kept = told if isinstance(told, (tuple, list)) else (told,)
-        self._new, self._keep = first is None, keep
-        self._first: int = secrets.randbits(52) if first is None else first
-        self._kept: list[int] = kept
+    def __init__(self, told: Position, *, keep: bool = True) -> None:
+        self._first: int
+        self._kept: list[int]
+        self._first, *self._kept = told if isinstance(told, (tuple, list)) else (told,)
+        self._told, self._keep, self._is_new = told, keep, False
         self._unread, self._turns = iter(self._kept), count()
-        self._as_told = told
+
+    @classmethod
+    def new(cls) -> Draws:
+        """Draws the numbers of a new pass."""
+        draws = cls(secrets.randbits(52))
+        draws._is_new = True
+        return draws
 
     def seed(self) -> int:
         """A seed for the next op that has none; all are different."""
@@ -44,21 +50,21 @@ class Draws:
         Args:
             keep: Takes a number to keep, and returns the one that is kept, which may be an earlier.
         """
-        if self._new:
+        if self._is_new:
             self._kept.append(keep(secrets.randbits(52)))
             return self._kept[-1]
-        for draw in self._unread:
+        for number in self._unread:
             if self._keep:
-                keep(draw)
-            return draw
+                keep(number)
+            return number
         return self._first
 
     @property
     def told(self) -> Position:
         """The numbers, as the position of the pass tells them."""
-        if not self._new:
-            return self._as_told
-        return (self._first, *self._kept) if self._kept else self._first
+        if self._is_new and self._kept:
+            return (self._first, *self._kept)
+        return self._told
 
 
 def resolved(reader: Reader[T], draws: Draws) -> Reader[T]:

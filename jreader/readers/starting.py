@@ -1,4 +1,4 @@
-"""How a pass starts: at the beginning or at a position, drawing first where a plan has no seed."""
+"""Starting a pass: at the beginning or at a position; missing seeds are drawn first."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _begun(reader: Reader[T], at: Position, *, inherited: bool = False) -> Pass[
         return replayed(reader, at or 0)
     if waits(reader):
         told, inner = at or (None, None)
-        draws = Draws(told)
+        draws = Draws(told) if at else Draws.new()
         up = _begun(resolved(reader, draws), inner, inherited=inherited)
         return Pass(up.items, lambda: (draws.told, up.position()), up.close)
     own = None if inherited else own_pass(reader)
