@@ -195,9 +195,9 @@ class DistributedBatchSampler(Node[list[int]]):
     def set_epoch(self, epoch: int) -> NoReturn:
         """Raises TypeError: a sampler never changes, and a loader counts epochs by itself."""
         raise TypeError(
-            f"a sampler never changes, so set_epoch({epoch}) cannot be: `for feed in loader` takes "
-            f"the next epoch by itself, loader.epoch({epoch}) gives one of them, and without a "
-            f"loader there is jreader.at_epoch(sampler, {epoch})."
+            f"a sampler never changes, so it has no set_epoch({epoch}): each `for feed in loader` "
+            f"is the next epoch, loader.epoch({epoch}) is this one, and without a loader type "
+            f"jreader.at_epoch(sampler, {epoch})."
         )
 
 

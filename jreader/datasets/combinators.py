@@ -121,8 +121,8 @@ class ChainDataset(IterableDataset[T]):
         if None in lengths:
             silent = self.datasets[lengths.index(None)]
             raise TypeError(
-                f"the length of {self!r} is not known before it is read: {described(silent)} does "
-                f"not tell its own."
+                f"the length of {self!r} is not known, since {described(silent)} has none: define "
+                f"its __len__, or count the samples while you read them."
             )
         return sum(map(len, self.datasets))
 
@@ -199,7 +199,10 @@ class StackDataset(Dataset[Any]):
     def __init__(self, /, *datasets: Any, **named: Any) -> None:
         """Checks that all have indices, and the same length."""
         if datasets and named:
-            raise TypeError("StackDataset(...) takes positional or named data sets, not both.")
+            raise TypeError(
+                "StackDataset(...) takes positional or named data sets, not both: type "
+                "StackDataset(a, b) for tuples, StackDataset(x=a, y=b) for dicts."
+            )
         given = with_indices("StackDataset(...)", [*datasets, *named.values()])
         _one_length("StackDataset(...)", given)
         object.__setattr__(self, "datasets", given)

@@ -127,7 +127,10 @@ class TensorDataset(Dataset[tuple[Any, ...]]):
             listed = len(arrays) == 1 and isinstance(arrays[0], (list, tuple))
             tensors = arrays[0] if listed else arrays
         elif arrays:
-            raise TypeError("TensorDataset takes positional arrays, or tensors=[...], not both.")
+            raise TypeError(
+                "TensorDataset takes positional arrays, or tensors=[...], not both: type "
+                "TensorDataset(images, labels)."
+            )
         columns = tuple(map(np.asarray, tensors))
         if wrong := mismatch(columns):
             raise ValueError(f"TensorDataset(tensors) {wrong}")

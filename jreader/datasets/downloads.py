@@ -70,5 +70,6 @@ def _chunks(url: str, name: str, folders: list[Path]) -> Iterator[bytes]:
         looked = " nor in ".join(map(str, folders))
         raise FileNotFoundError(
             f"{name} is not in {looked}, and {url} could not be fetched: {error!r}. Connect to the "
-            f"network, name a mirror in JREADER_MNIST_MIRROR, or put the file into {folders[0]}."
+            f"network, set JREADER_MNIST_MIRROR to the address of a mirror, or put the file into "
+            f"{folders[0]}."
         ) from error

@@ -72,8 +72,8 @@ class Sampler(Node[T]):
         order, done, n = self.order(), at or 0, length(self) or 0
         if not 0 <= done <= n:
             raise errors.NotResumable(
-                f"cannot go on after index {done} of {self!r}: it has {n}. Start at the beginning "
-                f"(at=None), or give it the data set it had."
+                f"cannot go on after index {done} of {self!r}, which has {n} indices. Start at the "
+                f"beginning (at=None), or give it the data set that it had."
             )
         blocks = (
             order(np.arange(begin, min(begin + _BLOCK, n))).tolist()

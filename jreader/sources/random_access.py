@@ -69,7 +69,7 @@ class source(Table[Any]):
         rows = hasattr(self.data, "__len__") or getattr(self.data, "shape", None)
         if isinstance(self.data, dict) or not rows or not hasattr(self.data, "__getitem__"):
             raise TypeError(
-                f"source(data) needs __getitem__ by number and __len__, which "
+                f"source(data) needs __getitem__ that takes an index, and __len__, which "
                 f"{described(self.data)} lacks: give a list, an array or a map-style data set, or "
                 f"use a generator function as a reader."
             )
@@ -173,9 +173,9 @@ def _as_samples(given: Any, data: Any) -> Sequence[Any]:
         return given
     if hasattr(given, "columns"):  # a data frame, a table
         raise TypeError(
-            f"source(data, batched=True) got {described(given)} from {described(data)}, whose rows "
-            f"are not found by number: have it give arrays, as a data set of Hugging Face does "
-            f'after .with_format("numpy"), and arrays(...) takes frame.to_numpy().'
+            f"source(data, batched=True) got {described(given)} from {described(data)}, and needs "
+            f"arrays: a data set of Hugging Face gives them after "
+            f'.with_format("numpy"); for a data frame type arrays(frame.to_numpy()).'
         )
     seen: list[bool] = []
 

@@ -210,7 +210,7 @@ class TestRefusals:
             (lambda: WeightedRandomSampler([[1, 2]], 1), ValueError, "one finite number"),
             (lambda: WeightedRandomSampler([0, 0], 1), ValueError, "there are 0 indices"),
             (lambda: WeightedRandomSampler([1, 0], 2, replacement=False), ValueError, "most 1"),
-            (lambda: SubsetRandomSampler(["a"]), TypeError, "list of whole numbers"),
+            (lambda: SubsetRandomSampler(["a"]), TypeError, "list of ints"),
             (BatchSampler, TypeError, "a data set or a sampler, not neither"),
             (lambda: BatchSampler("ab", range(2)), TypeError, "not both"),
             (lambda: BatchSampler(sampler=range(2), shuffle=True), ValueError, "has an order"),
