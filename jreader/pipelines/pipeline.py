@@ -96,9 +96,9 @@ class Pipeline(Wrapped[T]):
         on_error: Literal["raise", "skip"] = "raise",
         max_errors: int = 100,
     ) -> Pipeline[S]:
-        """`fn` of each sample, in order, on this thread, or on threads, processes or a cluster.
+        """`fn` of each sample, in order: on this thread, other threads, processes or a cluster.
 
-        Whoever does the work, the stream is the same, and so are its positions. Threads suit NumPy,
+        The samples are the same whoever does the work, and so are positions. Threads suit NumPy,
         file and network calls; pure Python code needs processes. `help(jreader.map_samples)` says
         more.
 
@@ -109,29 +109,29 @@ class Pipeline(Wrapped[T]):
         True
 
         Args:
-            fn: Takes a sample, gives one. Several threads or processes call it at once.
-            threads: How many threads map; 0 maps on the thread that asks.
-            processes: How many worker processes map instead. They stay for the next pass.
-            executor: Who does the work instead.
-            concurrency: How many tasks the executor does side by side; 0 asks the executor.
-            window: How many samples may be in work or wait to be handed over, beyond those handed
-                over. None for 8 per thread or process, up to 4096 of samples that take next to no
-                time, but no more than 32 MiB of samples and results for each, or 2 samples of
-                larger ones.
-            timeout: The seconds that a sample may be waited for; 0 for any.
-            rng: Whether to call `fn(sample, rng)`, where `rng` is a `numpy.random.Generator` made
-                for that sample alone, from seed, epoch and the sample's number.
+            fn: Takes a sample, and returns one. Several threads or processes call it at once.
+            threads: The number of threads; 0 calls `fn` on the thread that iterates.
+            processes: The number of worker processes, instead of threads; the next pass uses the
+                same ones.
+            executor: An executor of `concurrent.futures`, instead of threads.
+            concurrency: How many tasks the executor runs at a time; 0 asks the executor.
+            window: How many samples may be ahead of the consumer, in work or waiting. None for 8
+                per thread or process, and up to 4096 if samples take next to no time, but at most
+                32 MiB of samples and results for each, or 2 samples if they are larger.
+            timeout: The seconds to wait for a sample; 0 for no limit.
+            rng: Whether to call `fn(sample, rng)`, where `rng` is a `numpy.random.Generator` for
+                that sample alone, made from seed, epoch and the sample's number.
             seed: For `rng`: an int, or a jax key; `at_epoch` and `epochs` vary it. None draws anew
                 for each pass, which can be resumed all the same.
-            on_error: "skip" leaves out samples for which `fn` raises, and tells of them with one
-                warning when the pass ends. "raise" is for clean data.
-            max_errors: How many samples "skip" may leave out of a pass: without a bound, a mistake
-                in `fn` would be an empty epoch. A resumed pass counts anew.
+            on_error: "raise" ends the pass with the error of `fn`. "skip" leaves out samples for
+                which `fn` raises, and warns of them when the pass ends.
+            max_errors: How many samples "skip" may leave out of a pass: without a limit, a mistake
+                in `fn` would be an empty epoch. A resumed pass counts from 0 again.
 
         Raises:
             TypeError: These are batches: `map_batches` maps them.
             WorkerDied: A sample lost its worker several times (while iterating).
-            TimeoutError: A sample was waited for longer than that (while iterating).
+            TimeoutError: A sample took longer than `timeout` (while iterating).
         """
         if isinstance(origin(self, "all", "some"), (batches.batch, batches.map_batches)):
             raise TypeError(
@@ -164,52 +164,52 @@ class Pipeline(Wrapped[T]):
         [1, 3, 5]
 
         Args:
-            fn: Takes a sample, tells whether to keep it.
+            fn: Takes a sample, and returns whether to keep it.
         """
         return Pipeline(transforms.filter(fn, self))
 
     def flat_map(self, fn: Callable[[T], Iterable[S]]) -> Pipeline[S]:
-        """All samples of all that `fn` makes of each sample.
+        """The samples of each iterable that `fn` returns, for all samples.
 
         >>> list(Pipeline(lambda: ["one two", "", "three"]).flat_map(str.split))
         ['one', 'two', 'three']
 
         Args:
-            fn: Takes a sample, gives an iterable of samples; equal samples must give equal ones, or
-                a pass cannot be resumed inside them. Epochs reach a plan that it gives, and shuffle
-                that anew.
+            fn: Takes a sample, and returns an iterable of samples; for equal samples an equal one,
+                or a pass cannot be resumed inside it. Each epoch shuffles a plan that it returns
+                anew.
         """
         return Pipeline(transforms.flat_map(fn, self))
 
     def shuffle(self, buf_size: int | None = None, seed: Any = None) -> Pipeline[T]:
-        """The samples in random order, each dealt within its window of `buf_size`.
+        """The samples in random order, within windows of `buf_size` samples.
 
-        Over arrays and files that are found by number, nothing is held, however large the window.
-        Of a stream, a window is read whole, and dealt out before the next one is read.
+        In an indexed pipeline only indices are shuffled, so a window of any size costs no memory.
+        Of a stream, a window is read whole and handed over before the next one is read.
 
         >>> list(Pipeline(lambda: "abcdef").shuffle(3, seed=7))
         ['a', 'c', 'b', 'e', 'd', 'f']
 
         Args:
             buf_size: Samples per window; None for the whole reader, whose length must be known. 0
-                and 1 keep the order, as in Paddle, with a warning.
+                and 1 keep the order, as in Paddle, and warn.
             seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws
                 anew for each pass, which can be resumed all the same.
 
         Raises:
             ValueError: `buf_size` is negative, or None although the length is unknown.
-            TypeError: `buf_size` is no whole number, or `seed` neither an int nor a jax key.
+            TypeError: `buf_size` is not a whole number, or `seed` is neither an int nor a jax key.
         """
         return Pipeline(transforms.shuffle(self, buf_size, seed))
 
     def firstn(self, n: int) -> Pipeline[T]:
-        """The first `n` samples; exactly `n` are pulled, and one more is never waited for.
+        """The first `n` samples; it pulls exactly `n`, and never waits for one more.
 
         >>> list(Pipeline(lambda: "abcdef").firstn(2))
         ['a', 'b']
 
         Args:
-            n: How many samples to give; fewer where there are fewer.
+            n: How many samples; fewer if there are fewer.
         """
         return Pipeline(transforms.firstn(self, n))
 
@@ -240,7 +240,7 @@ class Pipeline(Wrapped[T]):
         return Pipeline(transforms.shard(self, num_shards, index))
 
     def chain(self, *readers: Reader[T]) -> Pipeline[T]:
-        """These samples, then those of other readers, each begun when its turn comes.
+        """These samples, and then those of other readers, each of which starts in its turn.
 
         >>> list(Pipeline(lambda: "ab").chain(lambda: "c"))
         ['a', 'b', 'c']
@@ -260,8 +260,9 @@ class Pipeline(Wrapped[T]):
 
         Args:
             *readers: Any readers.
-            check_alignment: Whether readers of unequal length are an error, raised after the last
-                full row. `False` ends with the shortest: needed when one of them has no end.
+            check_alignment: Whether to raise an error after the last full row if readers have
+                unequal lengths. With False, it ends with the shortest; needed if one of them never
+                ends.
 
         Raises:
             ComposeNotAligned: One reader ended before the others (while iterating).
@@ -271,7 +272,7 @@ class Pipeline(Wrapped[T]):
     def cache(self) -> Pipeline[T]:
         """The samples, read once, in the first pass, and kept in memory.
 
-        What is random above stays as it was kept: neither epochs nor draws reach it.
+        The kept order stays: epochs and `seed=None` vary nothing before a cache.
 
         >>> reads = []
         >>> words = Pipeline(lambda: reads.append("read") or "abc").cache()
@@ -292,15 +293,15 @@ class Pipeline(Wrapped[T]):
             n: The number of passes; None for no end.
 
         Raises:
-            ReaderError: A pass of an endless one gave nothing (while iterating).
+            ReaderError: An epoch of an endless one had no samples (while iterating).
         """
         return Pipeline(readers.epochs(self, n))
 
     def prefetch(self, size: int) -> Pipeline[T]:
-        """The samples, at most `size` of them read ahead on a thread of their own.
+        """The samples, with up to `size` of them read ahead on a thread of their own.
 
-        Where a loader follows, its `capacity` does this for whole feeds. Nothing is read ahead of
-        what is found by its number: `batch` gathers it at once.
+        `load(capacity=n)` does so for whole feeds, so there is no need of it just before `load`. In
+        an indexed pipeline nothing is read ahead: `batch` gathers rows at once.
 
         >>> list(Pipeline(lambda: "abc").prefetch(2))
         ['a', 'b', 'c']
@@ -323,11 +324,11 @@ class Pipeline(Wrapped[T]):
         ['A', 'B', 'C']
 
         Args:
-            mapper: Takes a sample, gives one. Several threads call it at once.
+            mapper: Takes a sample, and returns one. Several threads call it at once.
             process_num: The number of threads.
             buffer_size: How many finished samples may wait.
-            order: Whether samples keep their order. Otherwise they come as they get ready, and such
-                a pass cannot be resumed.
+            order: Whether samples keep their order. Otherwise they come as soon as they are ready,
+                and the pass cannot be resumed.
         """
         return Pipeline(workers.xmap_readers(mapper, self, process_num, buffer_size, order))
 
@@ -339,8 +340,8 @@ class Pipeline(Wrapped[T]):
 
         Args:
             batch_size: Samples per batch.
-            drop_last: Whether a last batch with fewer samples is left out. It is handed over where
-                nothing is said; `load` pads it where False is, and else leaves it out.
+            drop_last: Whether to leave out a last batch with fewer samples. None hands it over too,
+                but `load` leaves it out then; with False, `load` pads it.
         """
         return Pipeline(batches.batch(self, batch_size, drop_last))
 
@@ -349,17 +350,18 @@ class Pipeline(Wrapped[T]):
     ) -> Pipeline[Sequence[Any]]:
         """`fn` of the stacked columns of each batch: one call for a whole batch, in NumPy.
 
-        `fn` takes the tree of the samples with a leading batch axis, and gives such a tree. Samples
-        that differ in shape cannot be stacked: with `stacked=False`, `fn` takes the list of them,
-        as a `collate_fn` does, and makes the arrays.
+        `fn` takes the tree of the samples with a leading batch axis, and returns such a tree.
+        Samples that differ in shape cannot be stacked: with `stacked=False`, `fn` takes the list of
+        them, as a `collate_fn` does, and makes the arrays.
 
         >>> pairs = Pipeline(lambda: [(1, 2), (3, 4)]).batch(2)
         >>> [list(batch) for batch in pairs.map_batches(lambda columns: columns[0] + columns[1])]
         [[np.int64(3), np.int64(7)]]
 
         Args:
-            fn: Gives a tree of arrays of equal length.
-            stacked: Whether `fn` takes such a tree too; otherwise it takes the list of the samples.
+            fn: Returns a tree of arrays of equal length.
+            stacked: Whether `fn` takes such a tree too; with False, it takes the list of the
+                samples.
         """
         made_of: Reader[Any] = self  # of sequences of samples, which its type need not say
         return Pipeline(batches.map_batches(fn, made_of, stacked))
@@ -380,12 +382,12 @@ class Pipeline(Wrapped[T]):
         ['a', 'a', 'b'] Pipeline(<lambda>).pipe(doubled, 2).firstn(n=3)
 
         Args:
-            op: Takes this pipeline, and what follows; gives a reader.
-            *args: Handed on.
-            **kwargs: Handed on.
+            op: Takes this pipeline and the other arguments, and returns a reader.
+            *args: Passed to `op`.
+            **kwargs: Passed to `op`.
 
         Raises:
-            TypeError: `op` cannot be called, or gives no reader.
+            TypeError: `op` cannot be called, or does not return a reader.
         """
         if not callable(op):
             raise TypeError(
@@ -406,9 +408,9 @@ class Pipeline(Wrapped[T]):
     @overload
     def __getitem__(self, index: slice) -> Pipeline[T]: ...
     def __getitem__(self, index: SupportsIndex | slice) -> T | Pipeline[T]:
-        """The sample (or batch) of an index, or the pipeline of a slice, found without a pass.
+        """The sample (or batch) at an index, or a pipeline of the samples of a slice.
 
-        It is that of a pass as the plan is written, so shuffles need a seed.
+        Nothing before it is read. The order is that of the first epoch, so shuffles need a seed.
 
         >>> from jreader import arrays
         >>> squares = Pipeline(arrays([0, 1, 2, 3])).map(lambda n: n * n)
@@ -416,9 +418,9 @@ class Pipeline(Wrapped[T]):
         (9, [[np.int64(1), np.int64(4)]], 2)
 
         Raises:
-            TypeError: Samples have to be read to be found, or `index` is no int and no slice.
+            TypeError: The pipeline is a stream, or `index` is neither an int nor a slice.
             IndexError: There is no such sample.
-            ValueError: The slice goes backwards, or counts from an end that is not there.
+            ValueError: The slice goes backwards, or counts from the end of an endless pipeline.
         """
         if not isinstance(index, slice):
             return found(self, index)
@@ -438,7 +440,7 @@ class Pipeline(Wrapped[T]):
         timeout: float = 300,
         resident: bool = False,
     ) -> DataLoader:
-        """A loader of feeds on devices, from a pipeline of batches (`DataLoader.over`).
+        """A loader that puts these batches on devices, ahead of the step.
 
         >>> import numpy as np
         >>> from jreader import arrays

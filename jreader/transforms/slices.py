@@ -34,7 +34,7 @@ class firstn(Node[T]):
 
     Args:
         reader: Any reader, also one without an end.
-        n: How many samples; fewer if `reader` ends before.
+        n: How many samples; fewer if there are fewer.
     """
 
     reader: Reader[T]

@@ -59,28 +59,29 @@ class map_samples(Node[T]):
     True
 
     Args:
-        fn: Takes a sample, gives one. Several threads or processes call it at once.
+        fn: Takes a sample, and returns one. Several threads or processes call it at once.
         reader: Any reader; it is read by one thread at a time.
-        threads: How many threads map; 0 maps on the thread that asks.
-        processes: How many worker processes map instead. They stay for the next pass.
-        executor: Who does the work instead.
-        concurrency: How many tasks the executor does side by side; 0 asks the executor.
-        window: How many samples may be in work or wait to be handed over, beyond those handed
-            over. None for 8 per thread or process, up to 4096 of samples that take next to no time,
-            but no more than 32 MiB of samples and results for each, or 2 samples of larger ones.
-        timeout: The seconds that a sample may be waited for; 0 for any.
-        rng: Whether to call `fn(sample, rng)`, where `rng` is a `numpy.random.Generator` made for
-            that sample alone, from seed, epoch and the sample's number.
+        threads: The number of threads; 0 calls `fn` on the thread that iterates.
+        processes: The number of worker processes, instead of threads; the next pass uses the same
+            ones.
+        executor: An executor of `concurrent.futures`, instead of threads.
+        concurrency: How many tasks the executor runs at a time; 0 asks the executor.
+        window: How many samples may be ahead of the consumer, in work or waiting. None for 8 per
+            thread or process, and up to 4096 if samples take next to no time, but at most 32 MiB of
+            samples and results for each, or 2 samples if they are larger.
+        timeout: The seconds to wait for a sample; 0 for no limit.
+        rng: Whether to call `fn(sample, rng)`, where `rng` is a `numpy.random.Generator` for that
+            sample alone, made from seed, epoch and the sample's number.
         seed: For `rng`: an int, or a jax key; `at_epoch` and `epochs` vary it. None draws anew for
             each pass, which can be resumed all the same.
-        on_error: "skip" leaves out samples for which `fn` raises, and tells of them with one
-            warning when the pass ends. "raise" is for clean data.
-        max_errors: How many samples "skip" may leave out of a pass: without a bound, a mistake in
-            `fn` would be an empty epoch. A resumed pass counts anew.
+        on_error: "raise" ends the pass with the error of `fn`. "skip" leaves out samples for which
+            `fn` raises, and warns of them when the pass ends.
+        max_errors: How many samples "skip" may leave out of a pass: without a limit, a mistake in
+            `fn` would be an empty epoch. A resumed pass counts from 0 again.
 
     Raises:
         WorkerDied: A sample lost its worker several times (while iterating).
-        TimeoutError: A sample was waited for longer than that (while iterating).
+        TimeoutError: A sample took longer than `timeout` (while iterating).
     """
 
     fn: Callable[..., T]

@@ -83,12 +83,12 @@ class xmap_readers(Node[T]):
     ['A', 'B', 'C']
 
     Args:
-        mapper: Takes a sample, gives one. Several threads call it at once.
+        mapper: Takes a sample, and returns one. Several threads call it at once.
         reader: Any reader; it is read by one thread at a time.
         process_num: The number of threads.
         buffer_size: How many finished samples may wait.
-        order: Whether samples keep their order. Otherwise they come as they get ready, and
-            such a pass cannot be resumed.
+        order: Whether samples keep their order. Otherwise they come as soon as they are ready, and
+            the pass cannot be resumed.
     """
 
     mapper: Callable[[Any], T]
