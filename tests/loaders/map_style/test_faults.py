@@ -18,6 +18,8 @@ from steps import stream, told
 from jreader import DataLoader, Dataset, FeedMismatch, Pipeline, ReaderError
 from jreader.datasets import BatchSampler, RandomSampler
 
+pytestmark = pytest.mark.usefixtures("by_value")
+
 WORKERS = pytest.mark.parametrize("workers", [0, 2])
 
 

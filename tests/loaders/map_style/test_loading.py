@@ -35,6 +35,8 @@ from jreader.datasets import (
     TensorDataset,
 )
 
+pytestmark = pytest.mark.usefixtures("by_value")
+
 EIGHT = jax.devices()[:8]
 THREE = jax.devices()[:3]
 

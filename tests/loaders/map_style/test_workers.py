@@ -24,6 +24,8 @@ import jreader
 from jreader import DataLoader, Dataset, FeedMismatch
 from jreader.datasets import TensorDataset
 
+pytestmark = pytest.mark.usefixtures("by_value")
+
 
 def pictures(n=24, side=80):
     """A data set whose samples are large enough to be put where they are sent from."""

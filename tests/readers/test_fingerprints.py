@@ -1,0 +1,111 @@
+"""What tells plans apart: a hash, the same in every process, of any parts, in milliseconds."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from changed_programs import Scaled
+
+from jreader import (
+    Pipeline,
+    arrays,
+)
+from jreader.readers import fingerprint
+from jreader.readers.hashing import identity
+
+
+def test_hashes_cost_milliseconds():
+    images, labels = np.zeros((60_000, 28, 28), np.uint8), np.zeros(60_000, np.int64)
+    plan = Pipeline(arrays(image=images, label=labels)).shuffle(seed=1).map(Scaled(images))
+    plan = plan.filter(lambda row: row["label"] >= 0 and Scaled(2)).batch(64).map_batches(dict)
+
+    def seconds():
+        began = time.thread_time()
+        fingerprint(plan)
+        return time.thread_time() - began
+
+    assert min(seconds() for _ in range(20)) < 0.03  # 2 ms where nobody else runs
+
+
+@pytest.mark.parametrize("make", [bytes, bytearray, lambda size: "x" * size])
+def test_long_texts_cost_milliseconds_too_and_their_ends_count(make):
+    long = make(1 << 26)
+
+    def seconds():
+        began = time.thread_time()
+        identity(long)
+        return time.thread_time() - began
+
+    assert min(seconds() for _ in range(5)) < 0.03  # 0.1 ms; 300 to 3,000 ms to write it out
+    assert identity(long) == identity(make(1 << 26)) != identity(make((1 << 26) + 1))
+    assert identity(long) != identity(long[:-1] + ("y" if make not in (bytes, bytearray) else b"y"))
+
+
+def test_what_refers_to_itself_or_has_no_end_is_hashed():
+    loop = [1]
+    loop.append(loop)
+    held = Scaled(None)
+    held.by = held
+    deep = []
+    for _ in range(10_000):
+        deep = [deep]
+    for value in (loop, held, deep, {n: [n] * 9 for n in range(10**5)}, globals()):
+        assert identity(value) == identity(value)
+
+
+def test_objects_in_sets_of_one_another_are_hashed_in_any_order():
+    class City:
+        def __init__(self, name):
+            self.name, self.near = name, set()
+
+    def cities(names, homes):
+        made = {name: City(name) for name in names}
+        for one in names:
+            made[one].near.update(made[other] for other in names if other != one)
+        made["a"].homes = [{City(home), City("x")} for home in homes]
+        return made["a"]
+
+    assert identity(cities("abcdef", range(300))) == identity(cities("fedcba", range(300)))
+    assert identity(cities("abc", "d")) != identity(cities("abc", "e"))
+
+
+def test_long_chains_have_one_hash_wherever_it_is_asked_for():
+    long = None
+    for number in range(400):
+        long = [number, long]
+
+    def asked(depth):
+        return asked(depth - 1) if depth else identity(long)
+
+    assert asked(0) == asked(7) == asked(50)
+
+
+def test_of_a_mapping_that_lies_in_files_only_what_is_looked_at_is_read():
+    class Stored(Mapping):
+        read = 0
+
+        def __len__(self):
+            return 5000
+
+        def __iter__(self):
+            return iter(range(5000))
+
+        def __getitem__(self, key):
+            Stored.read += 1
+            return key
+
+    assert identity(Stored()) == identity(Stored())
+    assert Stored.read < 1000
+
+
+def test_what_is_made_for_one_process_is_no_part_of_a_hash():
+    for make in (object, threading.Lock, lambda: iter([]), Path(__file__).open):
+        one, other = make(), make()
+        assert identity(one) == identity(other)
+        for each in (one, other):
+            getattr(each, "close", int)()
