@@ -166,7 +166,7 @@ def image_rows():
     return np.random.default_rng(0).integers(0, 256, (3000, 28, 28), dtype=np.uint8)
 
 
-REFUSED, WARNED, UNSEEN = "refused", "**warned**", "unseen"
+REFUSED, WARNED, UNSEEN = "refused", "**warned**", "not noticed"
 
 CHANGES = {
     "members of `compose`, `chain` or `map_readers` swapped": (
@@ -246,7 +246,7 @@ CHANGES = {
         ),
         lambda _: both(source, list(FIRST), list(SECOND)),
     ),
-    "what a data set holds changed": (
+    "the contents of a data set": (
         WARNED,
         lambda _: both(lambda values: DataLoader(Held(values), 4), FIRST, SECOND),
         lambda _: both(lambda values: DataLoader(Streamed(values), 4), FIRST, SECOND),
@@ -281,7 +281,7 @@ CHANGES = {
         lambda _: both(closed_over, jnp.arange(3), jnp.arange(1, 4)),
         lambda _: both(closed_over, dict.fromkeys(range(3000), 1), dict.fromkeys(range(3001), 1)),
     ),
-    "globals and helpers that it reads, and what it takes from modules of yours": (
+    "globals and functions that it uses, and what it uses of your own modules": (
         WARNED,
         lambda _: both(lambda k: written_as("def read(n): return n + k", k=k), 1, 2),
         lambda _: both(lambda k: written_as("def read(n): return sum(k for _ in [n])", k=k), 1, 2),
@@ -299,7 +299,7 @@ CHANGES = {
             2,
         ),
     ),
-    "what it falls back on, keyword-only too": (
+    "default values of its arguments": (
         WARNED,
         lambda _: both(defaulted, 1, 2),
         lambda _: both(lambda k: mapped(lambda n, k=k: n + k), 1, 2),
@@ -310,7 +310,7 @@ CHANGES = {
         lambda _: both(lambda k: mapped(functools.partial(round, ndigits=k)), 8, 10),
         lambda _: both(lambda k: mapped(functools.partial(Scaled.method, Scaled(k))), 8, 10),
     ),
-    "the object of a bound method, or one that is called; the function that is jitted": (
+    "the object of a bound method, or a callable object; the function inside a `jax.jit`": (
         WARNED,
         lambda _: both(lambda k: mapped(Scaled(k).method), 1, 2),
         lambda _: both(lambda k: mapped(Scaled(k)), 1, 2),
@@ -332,7 +332,7 @@ CHANGES = {
         lambda _: both(lambda k: loaded().chunk(k), 2, 3),
         lambda _: (loaded(), loaded().chunk(2)),
     ),
-    "the number of places, where each gets a batch of its own": (
+    "the number of places, if each gets a batch of its own": (
         WARNED,
         lambda _: both(in_places, 4, 2),
         lambda _: both(in_places, 2, 1),
@@ -351,11 +351,11 @@ CHANGES = {
         ),
         lambda folder: both(lambda place: npy(file_of(folder / place, "n.npy", FIRST)), "a", "b"),
     ),
-    "rows of an array of more than 256, where others changed than those that are looked at": (
+    "rows of an array with more than 256 rows, other than the 256 that are compared": (
         UNSEEN,
         lambda _: both(arrays, np.zeros(3000), changed_at(7, np.zeros(3000))),
     ),
-    "what a library's function does, in another release of it": (
+    "the code of a library's function, in another release of it": (
         UNSEEN,
         lambda _: both(mapped, np.sqrt, np.sqrt),
     ),

@@ -54,7 +54,7 @@ def test_a_change_is(verdict, make, tmp_path):
         other.load_state_dict(cursor)
 
 
-AHEAD = "the batch size, while steps that are left out lie ahead"
+AHEAD = "the batch size, if steps that are left out are still to come"
 
 
 def test_the_batch_size_while_steps_that_are_left_out_lie_ahead_is_refused():
@@ -65,7 +65,7 @@ def test_the_batch_size_while_steps_that_are_left_out_lie_ahead_is_refused():
 
 
 def test_the_page_has_every_row_and_no_other():
-    row = r"^\| (.+?) \| (refused|\*\*warned\*\*|unseen) \|"
+    row = r"^\| (.+?) \| (refused|\*\*warned\*\*|not noticed) \|"
     lines = re.findall(row, PAGE.read_text(), re.MULTILINE)
     assert sorted(lines) == sorted(
         [(row, verdict) for row, (verdict, *_) in CHANGES.items()] + [(AHEAD, REFUSED)]
