@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import FrozenInstanceError, dataclass, field
-from typing import Any, ClassVar, NoReturn, TypeVar
+from dataclasses import FrozenInstanceError, field
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -19,7 +19,16 @@ from jreader.datasets.samplers import (
     indices_of,
 )
 from jreader.orders import as_seed
-from jreader.readers import Node, Pass, Position, Reader, described, length, start
+from jreader.readers import (
+    Node,
+    Pass,
+    Position,
+    Reader,
+    described,
+    length,
+    op,
+    start,
+)
 from jreader.readers.starting import native
 
 T = TypeVar("T")
@@ -110,7 +119,7 @@ class BatchSampler(batch[int]):
         return native(self)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class DistributedBatchSampler(Node[list[int]]):
     """The share of one process in the batches of a data set, for processes that train together.
 
@@ -147,7 +156,7 @@ class DistributedBatchSampler(Node[list[int]]):
     drop_last: bool = False
     seed: Any = 0
     epoch: int = field(default=0, init=False)
-    cursor_ignores: ClassVar[tuple[str, ...]] = ("rank",)  # all processes share one cursor
+    cursor_ignores = ("rank",)  # all processes share one cursor
 
     def __post_init__(self) -> None:
         """Checks the arguments, and asks jax for the process if need be."""
@@ -201,7 +210,7 @@ class DistributedBatchSampler(Node[list[int]]):
         )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class _share(Sampler[int]):
     """The indices of one process, batch after batch."""
 
@@ -239,7 +248,7 @@ class _share(Sampler[int]):
         return whole * self.of.batch_size + rest
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class _again(Node[T]):
     """A reader of an iterable, iterated anew in every pass: samplers of other libraries, say."""
 

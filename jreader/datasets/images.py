@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from jreader.readers import Node
+from jreader.readers import (
+    Node,
+    op,
+)
 from jreader.sources import Table
 from jreader.transforms import map_readers
 
@@ -18,7 +20,7 @@ Mode: TypeAlias = Literal["train", "test"]
 Sample: TypeAlias = tuple[Array, np.int64]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class _stored(Table[tuple[Array, Any]]):
     """A reader of the rows of the arrays that `load(mode)` returns when the first pass begins.
 

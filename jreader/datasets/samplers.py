@@ -9,7 +9,7 @@ its epochs to the sampler; `at_epoch` gives the order of a single epoch. `Random
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Sized
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 from jreader import errors, orders
 from jreader.datasets.subsets import int_array
 from jreader.orders import as_seed
-from jreader.readers import Node, Pass, Position, counted, length
+from jreader.readers import (
+    Node,
+    Pass,
+    Position,
+    counted,
+    length,
+    op,
+)
 from jreader.readers.starting import native
 
 T = TypeVar("T")
@@ -46,7 +53,8 @@ class Sampler(Node[T]):
     without computing the indices before it. If it has the fields `seed` and `epoch`, each epoch
     gets an order of its own.
 
-    >>> @dataclass(frozen=True, eq=False, repr=False)
+    >>> from jreader.readers import op
+    >>> @op
     ... class backwards(Sampler):
     ...     n: int
     ...     def order(self):
@@ -87,7 +95,7 @@ class Sampler(Node[T]):
         return native(self)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class SequenceSampler(Sampler[int]):
     """The indices of a data set in order, from 0 to its length - 1.
 
@@ -113,7 +121,7 @@ class SequenceSampler(Sampler[int]):
         return len(self.data_source)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class RandomSampler(Sampler[int]):
     """The indices of a data set in random order.
 
@@ -161,7 +169,7 @@ class RandomSampler(Sampler[int]):
         return len(self.data_source) if self.num_samples is None else self.num_samples
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class WeightedRandomSampler(Sampler[int]):
     """Indices drawn at random, each with a probability in proportion to its weight.
 
@@ -225,7 +233,7 @@ class WeightedRandomSampler(Sampler[int]):
         return self.num_samples
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class SubsetRandomSampler(Sampler[int]):
     """A list of indices, in random order.
 

@@ -19,7 +19,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from jreader.errors import DamagedData
-from jreader.readers import leaves
+from jreader.readers import (
+    leaves,
+    op,
+)
 from jreader.readers.excerpts import is_mapped
 from jreader.sources.columns import Table, mismatch
 from jreader.sources.file_checks import (
@@ -84,7 +87,7 @@ class npy(_ArrayFiles):
             return np.asarray(np.lib.format.open_memmap(path, mode="r"))
 
 
-@dataclass(frozen=True, eq=False, repr=False, init=False)
+@op
 class npz(FileNode[Any], Table[Any]):
     """A reader of the rows of the arrays in an `.npz` archive, side by side.
 
@@ -203,7 +206,7 @@ class idx(_ArrayFiles):
             return numbers.astype(dtype.newbyteorder("="), copy=False)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class mnist_json(FileNode[tuple[Array, np.int64]], Table[tuple[Array, np.int64]]):
     """A reader of the digits in the `mnist.json.gz` of Paddle's tutorials.
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
-from jreader.readers import Node, Pass, Plane, Position, described, leaves, map_tree
+from jreader.readers import (
+    Node,
+    Pass,
+    Plane,
+    Position,
+    described,
+    leaves,
+    map_tree,
+    op,
+)
 from jreader.readers.planes import Indices
 from jreader.sources.file_checks import check_map
 
@@ -54,7 +63,7 @@ def _straight(columns: int) -> Callable[[Indices], list[Indices]]:
     return lambda indices: [indices] * columns
 
 
-@dataclass(frozen=True, eq=False, repr=False, init=False)
+@op
 class arrays(Table[Any]):
     """A reader of the rows of arrays, side by side.
 

@@ -14,7 +14,6 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -22,7 +21,10 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from jreader.errors import DamagedData
-from jreader.readers import Node
+from jreader.readers import (
+    Node,
+    op,
+)
 
 T = TypeVar("T")
 
@@ -58,7 +60,7 @@ class FileNode(Node[T]):
                 raise changed(path, "was replaced by another file")
 
 
-@dataclass(frozen=True, eq=False, repr=False, init=False)
+@op
 class FilesNode(FileNode[T]):
     """A reader of one or more files, which are its positional arguments."""
 

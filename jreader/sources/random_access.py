@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from weakref import WeakValueDictionary
@@ -16,7 +15,15 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from jreader.errors import MissingSample, missing
-from jreader.readers import Columns, Node, branches, described, joined, length
+from jreader.readers import (
+    Columns,
+    Node,
+    branches,
+    described,
+    joined,
+    length,
+    op,
+)
 from jreader.readers.planes import Array, Gathers
 from jreader.readers.refills import watched
 from jreader.sources.columns import Table
@@ -25,7 +32,7 @@ from jreader.sources.file_checks import check_map
 _AT_ONCE = 64  # rows that are asked for at once where samples are wanted one by one
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class source(Table[Any]):
     """A reader of the samples `data[0]`, `data[1]`, ... of any object that has indices.
 

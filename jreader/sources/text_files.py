@@ -17,7 +17,11 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from jreader.errors import NotResumable
-from jreader.readers import Pass, Position
+from jreader.readers import (
+    Pass,
+    Position,
+    op,
+)
 from jreader.sources.file_checks import FilesNode, called, changed, damaged, reading
 
 T = TypeVar("T")
@@ -73,7 +77,7 @@ class _TextFiles(FilesNode[T]):
             raise changed(path, f"had {whole:,} bytes, and ended at byte {file.tell():,}")
 
 
-@dataclass(frozen=True, eq=False, repr=False, init=False)
+@op
 class text(_TextFiles[str]):
     r"""A reader of the lines of text files, one file after another.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, partial
 from itertools import count
 from math import inf
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, TypeVar
 
 from jreader._worker.shared_memory import AHEAD
 from jreader._worker.stacking import WorkerInfo, get_worker_info, informed
@@ -23,6 +23,7 @@ from jreader.readers import (
     itself,
     leaves,
     length,
+    op,
     start,
 )
 from jreader.readers.plain_functions import in_epoch
@@ -40,7 +41,7 @@ _LOADERS = count()
 _WEIGHT = 2e9  # bytes of an item that count like a second of work
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class fetch_batches(Node[T]):
     """`mapper` of the items of `reader`, in their order, in any number of processes.
 
@@ -79,10 +80,10 @@ class fetch_batches(Node[T]):
     epoch: int = field(default=0, init=False)
     pool: Processes | None = field(default=None, init=False)
     task: _Fetch | None = field(default=None, init=False)
-    unit: ClassVar[str] = "batches"
-    from_reader: ClassVar[Literal["", "all", "some", "each"]] = "each"
-    in_cursor: ClassVar[Literal["always", "counted", "never"]] = "never"
-    cursor_ignores: ClassVar[tuple[str, ...]] = ("worker_init_fn",)
+    unit = "batches"
+    from_reader = "each"
+    in_cursor = "never"
+    cursor_ignores = ("worker_init_fn",)
 
     def __post_init__(self) -> None:
         """Finds the processes; they begin when there is something to do."""
@@ -254,7 +255,7 @@ def _begin(init: Callable[[int], object]) -> bool:
         raise
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class _begun(Node[T]):
     """A reader that begins with the user's function."""
 

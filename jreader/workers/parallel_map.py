@@ -6,11 +6,11 @@ import copy
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from math import inf
 from os import cpu_count
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from jreader import errors
 from jreader._worker.shared_memory import AHEAD
@@ -25,6 +25,7 @@ from jreader.readers import (
     indexed,
     length,
     lookup_of,
+    op,
     start,
 )
 from jreader.readers.seeds import seeded_below
@@ -40,7 +41,7 @@ T = TypeVar("T")
 _LEAST, _MOST = 8, 4096  # samples per worker that the window has, and may have if they cost nothing
 
 
-@dataclass(frozen=True, eq=False, repr=False, init=False)
+@op
 class map_samples(Node[T]):
     """`fn` of the samples of `reader`, in their order, on threads, processes or a cluster.
 
@@ -96,7 +97,7 @@ class map_samples(Node[T]):
     on_error: Literal["raise", "skip"] = "raise"
     max_errors: int = 100
     pool: Processes | None = field(default=None, init=False)  # held as long as there is a plan
-    in_cursor: ClassVar[Literal["always", "counted", "never"]] = "never"
+    in_cursor = "never"
 
     def __init__(
         self,

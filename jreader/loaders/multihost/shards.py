@@ -9,14 +9,22 @@ batch is short, is computed from the global length, the same everywhere.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jreader.batches import as_batch, sized
 from jreader.devices import Share
-from jreader.readers import Node, Pass, Position, Reader, indexed, origin, start
+from jreader.readers import (
+    Node,
+    Pass,
+    Position,
+    Reader,
+    indexed,
+    op,
+    origin,
+    start,
+)
 from jreader.readers.planes import Array, Gathering, Plane
 from jreader.readers.seeds import seeded
 
@@ -38,7 +46,7 @@ class Part(NamedTuple):
     stands_in: bool = False
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class _parts(Node[Part]):
     """The batches of an indexed reader, of which only the rows of `share` are gathered.
 
@@ -51,7 +59,7 @@ class _parts(Node[Part]):
     reader: Reader[Any]
     share: Share
     drop_last: bool = False
-    in_cursor: ClassVar[Literal["always", "counted", "never"]] = "counted"
+    in_cursor = "counted"
 
     def start(self, at: Position) -> Pass[Part]:
         """The position of a `batch`: how many samples are done, on all processes."""

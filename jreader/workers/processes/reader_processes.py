@@ -10,13 +10,20 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from jreader import errors
 from jreader._worker.pickling import packed, sent_function, unpickled_error
 from jreader._worker.reader_worker import Report
-from jreader.readers import Node, Pass, Position, Reader, length, refused
+from jreader.readers import (
+    Node,
+    Pass,
+    Position,
+    Reader,
+    length,
+    op,
+    refused,
+)
 from jreader.staging import Array
 from jreader.workers.processes.worker_process import Launched, ended, unpickled
 from jreader.workers.threads import ForkGuard, stop_at_exit
@@ -24,7 +31,7 @@ from jreader.workers.threads import ForkGuard, stop_at_exit
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class multiprocess_reader(Node[T]):
     """The samples of several readers, each read in a process of its own.
 
@@ -53,7 +60,7 @@ class multiprocess_reader(Node[T]):
     readers: tuple[Reader[T], ...]
     use_pipe: bool = True
     queue_size: int = 1000
-    cursor_ignores: ClassVar[tuple[str, ...]] = ("use_pipe", "queue_size")
+    cursor_ignores = ("use_pipe", "queue_size")
 
     def __post_init__(self) -> None:
         """Refuses what is no list of readers, and no size."""

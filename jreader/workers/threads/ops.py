@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, TypeVar
 
 from jreader import errors
 from jreader.readers import (
@@ -18,15 +17,17 @@ from jreader.readers import (
     itself,
     length,
     lookup_of,
+    op,
     refused,
     start,
+    whole,
 )
 from jreader.workers.threads.thread_map import ahead
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class buffered(Node[T]):
     """The samples of `reader`, read ahead on a thread of their own, at most `size` of them.
 
@@ -42,14 +43,9 @@ class buffered(Node[T]):
     """
 
     reader: Reader[T]
-    size: int
-    from_reader: ClassVar[Literal["", "all", "some", "each"]] = "all"
-    in_cursor: ClassVar[Literal["always", "counted", "never"]] = "never"
-
-    def __post_init__(self) -> None:
-        """Refuses what is no reader, and no size."""
-        errors.check_reader("buffered(reader, size)", self.reader)
-        object.__setattr__(self, "size", errors.check_number("buffered(reader, size)", self.size))
+    size: int = whole()
+    from_reader = "all"
+    in_cursor = "never"
 
     def start(self, at: Position) -> Pass[T]:
         """The position of `reader` after the sample handed over, not after those read ahead."""
@@ -72,7 +68,7 @@ class buffered(Node[T]):
         return indexed(self.reader)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@op
 class xmap_readers(Node[T]):
     """`mapper` of the samples of `reader`, on `process_num` threads (threads, as in Paddle).
 
@@ -96,7 +92,7 @@ class xmap_readers(Node[T]):
     process_num: int
     buffer_size: int
     order: bool = False
-    in_cursor: ClassVar[Literal["always", "counted", "never"]] = "never"
+    in_cursor = "never"
 
     def __post_init__(self) -> None:
         """Refuses what cannot be called, and numbers below one."""
