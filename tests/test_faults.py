@@ -215,7 +215,7 @@ class TestPasses:
         script = f"""
             import gc, threading
             from jreader import start
-            from test_faults import UNDER, failing
+            from tests.test_faults import UNDER, failing
             gc.disable()
             def close(reader):
                 here = start(reader)
@@ -249,7 +249,7 @@ class TestPasses:
     def test_a_thousand_abandoned_passes_leave_nothing(self, python, op):
         script = f"""
             import gc, os, threading
-            from test_faults import UNDER
+            from tests.test_faults import UNDER
             gc.disable()
             closed = []
             def source():
@@ -280,7 +280,7 @@ class TestPasses:
 
 BLOCKED = """
     import sys, threading
-    from test_faults import UNDER
+    from tests.test_faults import UNDER
     def source():
         yield 0
         print("waiting\\n", end="", flush=True)

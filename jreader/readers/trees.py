@@ -193,6 +193,11 @@ class Columns(Sequence[T], Generic[T]):
             )
         self.columns, self.arrays, self.made_of = columns, arrays, made_of
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the arrays, as NumPy says them."""
+        return sum(array.nbytes for array in self.arrays)
+
     def __len__(self) -> int:
         """The number of samples."""
         return len(self.arrays[0])
