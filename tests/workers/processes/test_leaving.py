@@ -71,8 +71,13 @@ class TestLeaving:
         ],
     )
     def test_work_that_never_ends_does_not_keep_the_program(self, leave):
-        with program(PROGRAM, WAITING, leave) as running:
-            watch = running.watch(2)
+        told = """
+            go = threading.Event()
+            signal.signal(signal.SIGUSR1, lambda *_: go.set())
+        """
+        with program(PROGRAM, told, WAITING, "go.wait()", leave) as running:
+            watch = running.watch(2)  # both are stuck by now
+            os.kill(running.process.pid, signal.SIGUSR1)
             code, errors = running.ends()
             assert watch.all_gone()
         assert (code, errors) == (7, "")
