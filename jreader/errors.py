@@ -1,14 +1,14 @@
-"""What can go wrong, and the checks that say so where the mistake was written.
+"""The exceptions, and the checks of arguments, which raise where the mistake was written.
 
     ReaderError
     ├── ComposeNotAligned   the readers of a `compose` differ in length (also a ValueError)
-    ├── NotResumable        a position that no pass can go on from
-    ├── WorkerDied          a process ended before its reader did
+    ├── NotResumable        no pass can be resumed from a position, or from a cursor
+    ├── WorkerDied          a worker process died, and its work could not be repeated
     ├── FeedMismatch        samples do not fit the feed_list (also a ValueError)
-    ├── MissingSample       a data set has no sample of that number (also an IndexError)
+    ├── MissingSample       a data set has no sample of that index (also an IndexError)
     ├── BatchNotDivisible   a batch cannot be split evenly over the devices (also a ValueError)
-    ├── ShortEpoch          an epoch ends before its steps do, or on one of several processes
-    └── DamagedData         a file is truncated, of another format or not the one that was expected
+    ├── ShortEpoch          an epoch has fewer steps than it should, or than on other processes
+    └── DamagedData         a file is truncated, or its format or checksum is not the expected one
     EOFException            `loader.next()` after the last batch, as in Paddle
 
 A wrong argument is a plain `TypeError` or `ValueError`. An error that a user's own function raises
@@ -30,19 +30,19 @@ import numpy as np
 
 
 class ReaderError(Exception):
-    """Everything that jreader itself finds wrong while data flow."""
+    """The base class of the errors that jreader itself raises while it reads."""
 
 
 class ComposeNotAligned(ReaderError, ValueError):
-    """One reader of a `compose` ended before the others."""
+    """One reader of a `compose` ended before the others; the message says which."""
 
 
 class NotResumable(ReaderError):
-    """A position that no pass can go on from."""
+    """No pass can be resumed from this position or cursor; the message says why."""
 
 
 class WorkerDied(ReaderError):
-    """A worker process ended before its reader did."""
+    """A worker process died, and what it worked on could not be done again."""
 
 
 class FeedMismatch(ReaderError, ValueError):
@@ -50,27 +50,27 @@ class FeedMismatch(ReaderError, ValueError):
 
 
 class MissingSample(ReaderError, IndexError):
-    """A data set has no sample of that number: it shrank, or a sampler counts another one."""
+    """A data set has no sample of that index: it shrank, or the sampler is of another data set."""
 
 
 class BatchNotDivisible(ReaderError, ValueError):
-    """A batch cannot be split evenly over the devices."""
+    """A batch cannot be split evenly over the devices; the message says which sizes can be."""
 
 
 class ShortEpoch(ReaderError):
-    """An epoch ends before its steps do, or on one of several processes before the others."""
+    """An epoch has fewer steps than it should, or than on the other processes."""
 
 
 class DamagedData(ReaderError):
-    """A file is truncated, of another format, or not the one that was expected."""
+    """A file is truncated, or its format or checksum is not the expected one."""
 
 
 class EOFException(Exception):
-    """There is no next batch: `reset()` the loader, then `start()` it again."""
+    """`loader.next()` was called after the last batch: `reset()` the loader, and `start()` it."""
 
 
 def noted(error: BaseException, note: str) -> None:
-    """Adds a note to an error that a user's code raised; its class may refuse (a frozen one does).
+    """Adds a note to an error of a user's code, if its class allows it (a frozen one does not).
 
     >>> error = ValueError("bad")
     >>> noted(error, "raised here")
@@ -82,7 +82,7 @@ def noted(error: BaseException, note: str) -> None:
 
 
 def place_of_caller() -> str:
-    """The user's line that called: file and line, or the cell of a notebook, as its tracebacks say.
+    """The file and line of the user's code that called jreader, or the cell of a notebook.
 
     >>> place_of_caller().rpartition(":")[2].isdigit()
     True
@@ -99,7 +99,7 @@ def place_of_caller() -> str:
 
 
 def warn(text: str, made_at: str = "") -> None:
-    """Warns the user, at the line that called, or at the one where an op was made.
+    """Warns at the user's line that called jreader, or at the line that made an op.
 
     Python shows it once for each such line, and filters it like any UserWarning.
     """
@@ -112,7 +112,7 @@ _warned: dict[str, dict[Any, Any]] = {}  # what Python asks whether it has shown
 
 
 def missing(what: str, index: int, n: int) -> MissingSample:
-    """The error of a sample that is not among the `n` that there are.
+    """The error for an index of a data set that has only `n` samples.
 
     >>> missing("list", 7, 3)
     MissingSample('sample 7 of list was asked for, out of 3: a data set may grow or shrink between \
@@ -125,7 +125,7 @@ epochs, not within one, and a sampler has to count the data set that is read.')
 
 
 def check_number(call: str, value: object, least: int = 0) -> int:
-    """`value` as an int of at least `least`; `call` shows the argument as its user wrote it.
+    """Returns `value` as an int, or raises an error that shows the `call` if it is not one.
 
     >>> check_number("firstn(reader, n)", 3)
     3
@@ -146,7 +146,7 @@ def check_number(call: str, value: object, least: int = 0) -> int:
 
 
 def tell_of_many(number: int, kind: str, each: int) -> None:
-    """Warns of more workers than this machine has any use for: some `each` for a core."""
+    """Warns of more threads or processes than this machine can use: more than `each` per core."""
     cores = os.cpu_count() or 1
     most = each * max(cores, 8)
     if number > most:
@@ -157,7 +157,7 @@ def tell_of_many(number: int, kind: str, each: int) -> None:
 
 
 def check_flag(call: str, value: object) -> bool:
-    """`value` as a bool.
+    """Returns `value` as a bool, or raises TypeError if it is not one.
 
     >>> check_flag("shuffle", [1, 2])
     Traceback (most recent call last):
@@ -169,7 +169,7 @@ def check_flag(call: str, value: object) -> bool:
 
 
 def check_seconds(call: str, value: Any) -> float:
-    """`value` as the seconds of a clock; 0, which is also what infinity becomes, for none.
+    """Returns `value` as seconds; 0, which infinity becomes too, means no limit.
 
     >>> check_seconds("timeout", 2.5), check_seconds("timeout", float("inf"))
     (2.5, 0)
@@ -184,7 +184,7 @@ def check_seconds(call: str, value: Any) -> float:
 
 
 def check_function(call: str, value: object) -> None:
-    """Refuses what cannot be called.
+    """Raises TypeError if `value` cannot be called.
 
     >>> check_function("filter(fn, reader)", 3)
     Traceback (most recent call last):
@@ -196,7 +196,7 @@ def check_function(call: str, value: object) -> None:
 
 
 def check_reader(call: str, value: object) -> None:
-    """Refuses what is not a reader: a function without arguments that returns an iterable.
+    """Raises TypeError if `value` is not a reader: a function without arguments.
 
     >>> check_reader("batch(reader, batch_size)", [1, 2])
     Traceback (most recent call last):

@@ -144,7 +144,7 @@ def missing_method(kind: type, name: str) -> str:
 
 
 def check_keywords(call: str, fn: Callable[..., Any], given: Collection[str]) -> None:
-    """Refuses keywords that a function does not take, and says what to type instead.
+    """Raises TypeError if a function does not take a keyword, and says what to type instead.
 
     >>> check_keywords("Pipeline.shuffle", lambda buf_size, seed: None, ["buffer_size"])
     Traceback (most recent call last):

@@ -449,32 +449,33 @@ class Pipeline(Wrapped[T]):
         ([(4,), (4,)], 2)
 
         Args:
-            feed_list: The fields, as `data`; a mapping from names to places; None for feeds with
-                the tree of the samples.
-            capacity: How many feeds are on the devices before they are asked for; 0 for none.
+            feed_list: The fields: a list of `data`, or a mapping from names to indices or keys of a
+                sample. None for feeds with the tree of the samples.
+            capacity: How many feeds to prefetch to the devices; 0 prefetches none.
             sharding: A Sharding, a Mesh (its only axis, or the one called "data" or "batch"), a
-                PartitionSpec over the mesh of `jax.set_mesh`, a Device, a tree of them for the
-                fields; None for the default device; "host" for NumPy feeds.
+                PartitionSpec over the mesh of `jax.set_mesh`, a Device, or a tree of them for the
+                fields. None for the default device; "host" for NumPy feeds.
             pmap: True (the local devices) or a list of D devices, for feeds of [D, n / D, ...].
-            drop_last: Whether a short last batch is left out, as it is where nothing is said, here
-                or in `batch(n, drop_last=False)`. Otherwise it is padded with zeros, and every feed
-                carries a `mask`.
-            last: In other words: "drop", "pad"; or "wrap", which fills up with the first samples of
-                the epoch, in their order; or "error".
-            steps_per_epoch: How many feeds an epoch has, where the pipeline does not say. What is
-                behind them is left out; where there are fewer, that is an error, or with
-                `last="wrap"` begun again. A stream that may have no end goes on where it was:
-                `.firstn(n)` begins it anew in each epoch.
-            timeout: Seconds that other processes of `jax.distributed` are waited for, where each
-                reads a stream; 0 for any.
-            resident: Whether the data go to the devices once, as a whole, and feeds are gathered
-                there (`as_function`): for what fits, on devices that are far from the host.
+            drop_last: Whether to leave out a short last batch. With False, it is padded with zeros,
+                and every feed carries a `mask`. None leaves it out, unless `.batch(n,
+                drop_last=False)` made it.
+            last: What to do with a short last batch, instead of `drop_last`: "drop" or "pad" it,
+                "wrap" (fill it up with the first samples of the epoch) or raise an "error".
+            steps_per_epoch: How many feeds an epoch has; None for all. If there are more, they are
+                left out; if there are fewer, that is an error, or with `last="wrap"` the epoch
+                begins again. A stream that may be endless goes on where the epoch before ended;
+                with `.firstn(n)` it begins again in each epoch.
+            timeout: The seconds to wait for other processes of `jax.distributed`, where each reads
+                a stream; 0 for no limit.
+            resident: Whether to put all data on the devices once, and to gather feeds there, as
+                `as_function` does: for data that fit, on devices that are far from the host.
 
         Raises:
-            BatchNotDivisible: The devices cannot divide the batch; it says which sizes they can.
-            ValueError: `batch` says `drop_last=False`, and `last` or `drop_last` contradict that.
-            FeedMismatch: While iterating: a short batch comes, and it is not the last.
-            ShortEpoch: While iterating: an epoch ends as `last`, or `steps_per_epoch`, forbids.
+            BatchNotDivisible: The batch cannot be split evenly over the devices.
+            ValueError: `drop_last` or `last` contradicts `drop_last=False` of `batch`.
+            FeedMismatch: The samples are not in batches, do not fit the feed_list, or a short batch
+                is not the last one (while iterating).
+            ShortEpoch: An epoch has fewer steps than `last` or `steps_per_epoch` allows.
         """
         # jax is loaded where feeds are made, not before
         from jreader.loaders import DataLoader  # noqa: PLC0415  # as said

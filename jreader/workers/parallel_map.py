@@ -115,7 +115,7 @@ class map_samples(Node[T]):
         on_error: Literal["raise", "skip"] = "raise",
         max_errors: int = 100,
     ) -> None:
-        """Refuses what cannot be called, workers of two kinds, and a seed that nothing draws from.
+        """Raises if `fn` cannot be called, two say who does the work, or nothing draws from a seed.
 
         The seed is that of an op below: a map that draws nothing must not count as a seeded op.
         """
