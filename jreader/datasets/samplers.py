@@ -49,7 +49,7 @@ class Sampler(Node[T]):
     >>> list(Evens(5)), len(Evens(5))
     ([0, 2, 4], 3)
 
-    A frozen dataclass that defines `order` and `length` instead can be resumed at any position
+    A sampler made by `@op` that defines `order` and `length` instead can be resumed at any position
     without computing the indices before it. If it has the fields `seed` and `epoch`, each epoch
     gets an order of its own.
 
