@@ -439,6 +439,19 @@ class TestPrinting:
         for plan in (inside, both, inside.batch(2), Pipeline(batch(shuffle(ten, 4, seed=1), 3))):
             assert list(eval(repr(plan), NAMED)) == list(plan)
 
+    def test_so_is_one_whose_own_op_does_not_begin_with_the_reader(self):
+        @dataclass(frozen=True, eq=False, repr=False)
+        class swapped(Node):
+            fn: object
+            reader: object
+
+            def start(self, at):
+                return start(self.reader, at).mapped(self.fn)
+
+        plan = Pipeline(swapped(half, Pipeline(ten).skip(1))).firstn(2)
+        assert repr(plan) == "Pipeline(swapped(half, Pipeline(ten).skip(n=1))).firstn(n=2)"
+        assert list(eval(repr(plan), {**NAMED, "swapped": swapped})) == list(plan) == [0.5, 1]
+
     def test_a_plan_of_another_epoch_prints_as_it_was_written(self):
         plan = Pipeline(ten).pipe(again, 2).shuffle(4, seed=1)
         assert repr(jreader.at_epoch(plan, 3)) == repr(plan)

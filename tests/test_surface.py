@@ -277,6 +277,7 @@ class TestElementSpec:
             (rows.batch(4).map_batches(dict).prefetch(2).epochs(2), None),
             (rows.firstn(8).batch(4).map_batches(dict), 4),
             (rows.filter(bool).batch(5), None),
+            (rows.batch(5).chain(rows.batch(4)), None),
         ],
     )
     def test_a_batch_has_an_axis_for_its_samples_none_where_the_last_may_be_short(
@@ -305,6 +306,10 @@ class TestElementSpec:
         assert plan.element_spec == jreader.ArraySpec((), np.dtype(float))
         assert [*under_way] == [1, 2, 3, 4]
         assert drawn == [*range(5)]
+
+    def test_an_error_of_a_function_is_told_as_it_is(self):
+        with pytest.raises(AttributeError, match="'int' object has no attribute 'image'"):
+            _ = Pipeline(ten).map(lambda sample: sample.image).element_spec
 
     def test_jax_takes_it(self):
         made = jax.eval_shape(lambda feed: feed["image"] / 255, self.rows.batch(5).element_spec)

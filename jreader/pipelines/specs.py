@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jreader.batches import as_batch, stack
-from jreader.readers import Reader, length, map_tree, origin
+from jreader.readers import Columns, Reader, length, map_tree, origin
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class ArraySpec:
 
 def spec_of(reader: Reader[Any], first: Any) -> Any:
     """The tree of `ArraySpec` of what a reader gives, of which this is the first."""
-    if getattr(origin(reader, "all", "some"), "unit", "samples") != "batches":
+    unit = getattr(origin(reader, "all", "some"), "unit", "samples")
+    if unit != "batches" and not isinstance(first, Columns):
         return map_tree(_spec, first)
     columns = stack(first)
     even = _even(reader)

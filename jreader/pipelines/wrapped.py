@@ -23,7 +23,7 @@ from jreader.readers import (
     op,
     start,
 )
-from jreader.readers.nodes import drawn, inputs
+from jreader.readers.nodes import arguments, drawn, inputs
 from jreader.readers.plan_tables import Line
 from jreader.readers.starting import in_batches, native
 from jreader.transforms import firstn, map_readers
@@ -144,16 +144,8 @@ class Wrapped(Node[T]):
         """The plan as it was written: what is printed can be typed."""
         if self._piped:
             return self._piped
-        last = self.reader
-        ups = [up.reader if isinstance(up, keyed) else up for up in _inputs(last)]
-        if not ups or not isinstance(ups[0], Wrapped) or not isinstance(last, Node):
-            return f"{type(self).__name__}({described(last)})"
-        name, arguments = METHODS.get(type(last), "pipe"), list(last.written(ups[0]))
-        if name == "pipe":
-            arguments = [type(last).__name__, *arguments]
-        elif name == "map" and len(ups) > 1:  # of samples side by side
-            return f"{type(self).__name__}({described(last)})"
-        return f"{ups[0]!r}.{name}({', '.join(arguments)})"
+        chained = _chained(self.reader) if isinstance(self.reader, Node) else ""
+        return chained or f"{type(self).__name__}({described(self.reader)})"
 
     def __dir__(self) -> list[str]:
         """What a user calls, without what the author of an op defines (`Node`)."""
@@ -164,8 +156,22 @@ class Wrapped(Node[T]):
 
         def __getattr__(self, name: str) -> NoReturn:
             """Says what to type instead of what other libraries call a method."""
+            if hasattr(type(self), name):  # a property, whose own error this is
+                object.__getattribute__(self, name)
             raise AttributeError(hints.missing_method(type(self), name), name=name, obj=self)
 
 
-def _inputs(reader: Reader[Any]) -> list[Reader[Any]]:
-    return list(inputs(reader)) if isinstance(reader, Node) else []
+def _chained(op: Node[Any]) -> str:
+    """An op as a method of the pipeline that it reads; "" where it is none, or reads none."""
+    ups = [up.reader if isinstance(up, keyed) else up for up in inputs(op)]
+    if not ups or not isinstance(ups[0], Wrapped):
+        return ""
+    before, name = ups[0], METHODS.get(type(op), "pipe")
+    written = list(op.written(before))
+    if name == "pipe":
+        if next(arguments(op))[1] is not before:
+            return ""
+        written.insert(0, type(op).__name__)
+    elif name == "map" and len(ups) > 1:  # of samples side by side
+        return ""
+    return f"{before!r}.{name}({', '.join(written)})"
