@@ -18,6 +18,7 @@ import pytest
 from programs import PATIENCE
 
 HERE = Path(__file__).parent
+collect_ignore = ["typed"]  # is for type checkers: what it says need not run
 
 for name, examples in {"quick": 50, "ci": 500}.items():
     hypothesis.settings.register_profile(
