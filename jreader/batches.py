@@ -30,14 +30,11 @@ from jreader.readers import (
     lookup_of,
     map_tree,
     op,
-    origin,
     same_structure,
     start,
     whole,
 )
-from jreader.readers.nodes import declares, inputs, own_pass
 from jreader.readers.starting import in_batches
-from jreader.transforms import chain
 
 T = TypeVar("T")
 
@@ -193,53 +190,6 @@ class map_batches(Node[Sequence[Any]]):
         """Applies `fn` to the batch that `reader` finds."""
         find = lookup_of(self.reader)
         return find and (lambda index: self._mapped(find(index)))
-
-
-def sized(reader: Reader[Any]) -> batch[Any] | None:
-    """The `batch` that makes the batches of a reader, if its position counts samples; else None.
-
-    Then a position resumes at the same sample with another batch size.
-
-    >>> from jreader import buffered, firstn
-    >>> sized(buffered(batch(lambda: "abc", 2), 1)), sized(firstn(batch(lambda: "abc", 2), 1))
-    (batch(<lambda>, batch_size=2), None)
-    """
-    while isinstance(reader, Node) and not isinstance(reader, batch):
-        ups = list(inputs(reader))
-        if reader.in_cursor != "never" or not declares(reader, "in_cursor") or len(ups) != 1:
-            return None
-        (reader,) = ups
-    return as_batch(reader)
-
-
-def as_batch(reader: Reader[Any]) -> batch[Any] | None:
-    """The reader, if it is a `batch` and no subclass makes the batches in its own way; else None.
-
-    >>> as_batch(batch(lambda: "abc", 2)), as_batch(lambda: ["ab", "c"])
-    (batch(<lambda>, batch_size=2), None)
-    """
-    plain = isinstance(reader, batch) and type(reader).start is batch.start
-    return reader if plain and own_pass(reader) is None else None  # type: ignore[return-value]  # as just seen
-
-
-def declared(reader: Reader[Any], *how: str) -> int | None:
-    """The size of all batches of a reader, except short ones at its end; None if not known.
-
-    >>> from jreader import epochs
-    >>> fours = map_batches(abs, batch(lambda: range(6), 4))
-    >>> declared(epochs(fours, 2), "all", "some", "each"), declared(fours, "all", "some")
-    (4, None)
-
-    Args:
-        reader: Any reader.
-        how: What the ops above `batch` may do, as `Node.from_reader` says.
-    """
-    reader = origin(reader, *how)
-    if type(reader) is chain:
-        sizes = {declared(part, *how) for part in inputs(reader)}
-        return sizes.pop() if len(sizes) == 1 else None
-    op = as_batch(reader)
-    return op.batch_size if op else None
 
 
 def samples_in(batch: Any) -> int:

@@ -168,6 +168,13 @@ class Placement:
         share = Share.over(size, spans)
         return None if len(share) == size else share
 
+    def under_modes(self) -> Placement:
+        """The same, under the modes of jax that are on here, on this thread."""
+        x64, default = _x64(), _default()
+        if x64 == self.x64 and default is self.default:
+            return self
+        return replace(self, x64=x64, default=default)
+
     def modes(self) -> ExitStack | nullcontext[None]:
         """A context in which the modes of jax are those that were on when this was made."""
         if _x64() == self.x64 and (self.target is not None or _default() is self.default):

@@ -17,13 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Sharding
 
-from jreader.batches import as_batch, map_batches
+from jreader.batches import map_batches
+from jreader.batching import batching
 from jreader.devices import Placement, sharding_placement
 from jreader.errors import ShortEpoch, warn
 from jreader.feeds import FeedList, Feeds, cast, with_mask
-from jreader.loaders.remainders import Ends, Last
+from jreader.loaders.remainders import Last, Remainder
 from jreader.loaders.strided import Windows, stored
 from jreader.readers import (
+    Node,
     Reader,
     at_epoch,
     branches,
@@ -31,7 +33,6 @@ from jreader.readers import (
     indexed,
     leaves,
     map_tree,
-    origin,
     rebuilt,
 )
 from jreader.readers.overlaps import below
@@ -153,23 +154,20 @@ def as_function(
         ValueError: It has no end, more than 2**31 samples, or makes its rows when asked for.
         FeedMismatch: The columns do not fit the feed_list.
     """
-    ends = Ends.checked(drop_last, last).of_batches(pipeline)
-    functions: list[Callable[[Any], Any]] = []
-    above = origin(ends.of(pipeline, 1), "all")
-    while isinstance(above, map_batches):
-        if not above.stacked:
-            raise TypeError(
-                f"{_CALL} gathers stacked columns, and map_batches({described(above.fn)}, "
-                f"stacked=False) takes a list of samples: give it columns, or use .load(...)."
-            )
-        functions.insert(0, above.fn)
-        above = origin(above.reader, "all")
-    op = as_batch(above)
-    if op is None:
+    remainder = Remainder.checked(drop_last, last).of_batches(pipeline)
+    found = batching(remainder.of(pipeline, 1))
+    op = found.op
+    if op is None or not found.whole:
         raise TypeError(
-            f"{_CALL} needs batches, and {described(pipeline)} gives samples: end it with "
-            f".batch(n), and .map_batches(fn) behind it."
+            f"{_CALL} needs batches, and {described(pipeline)} gives samples, or some of its "
+            f"batches: end it with .batch(n), and .map_batches(fn) behind it."
         )
+    if not found.ordered:
+        raise TypeError(
+            f"{_CALL} finds each batch by its number, and {described(pipeline)} gives whole "
+            f"batches in another order: shuffle samples, before .batch(n)."
+        )
+    functions = tuple(map(_function, found.functions))
     drawn = rewritten(op.reader, lambda op: {"seed": 0} if getattr(op, "seed", 0) is None else {})
     plane = indexed(drawn)
     if plane is None:
@@ -184,12 +182,12 @@ def as_function(
             f"leave .epochs() out, since batch_at takes the epoch."
         )
     rest = plane.length % op.batch_size
-    if rest and ends.last == "error":
+    if rest and remainder.last == "error":
         raise ShortEpoch(
             f"{_CALL}: the last step of an epoch would have {rest} samples, not {op.batch_size}. "
             f"Give last='drop', 'pad' or 'wrap'."
         )
-    masked = ends.last == "pad"
+    masked = remainder.last == "pad"
     placement = sharding_placement(sharding)
     feeds = Feeds(feed_list, placement.canonical)
     columns = [_stored(column, placement) for column in leaves(plane.columns)]
@@ -199,8 +197,23 @@ def as_function(
         rows = (array if each is None else each.over(array) for array, each in columns)
         _check_values(feeds, rebuilt(plane.columns, rows))
     samples = plane.length if masked and not op.drop_last else plane.length - rest
-    batch_at = BatchAt(op.reader, op.batch_size, tuple(functions), feeds, masked, samples, windows)
+    batch_at = BatchAt(op.reader, op.batch_size, functions, feeds, masked, samples, windows)
     return placement.put(whole), batch_at
+
+
+def _function(op: Node[Any]) -> Callable[[Any], Any]:
+    """What an op does to the columns of a batch."""
+    if not isinstance(op, map_batches):
+        raise TypeError(
+            f"{_CALL} knows no function of stacked columns for {described(op)}: use "
+            f".map_batches(fn) behind .batch(n), or .load(...)."
+        )
+    if not op.stacked:
+        raise TypeError(
+            f"{_CALL} gathers stacked columns, and map_batches({described(op.fn)}, "
+            f"stacked=False) takes a list of samples: give it columns, or use .load(...)."
+        )
+    return op.fn
 
 
 def _or_zeros(there: Any, rows: Any) -> Any:

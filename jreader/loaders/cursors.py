@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from jreader.errors import NotResumable, warn
 from jreader.orders import STREAM_VERSION
@@ -37,47 +37,106 @@ def beginning(epoch: int) -> Cursor:
     )
 
 
-class Trail:
-    """What a pass hands over of its epoch, and a hash of it.
-
-    Places that follow one another are one run, whatever batches they came in: the hash is of where
-    runs begin, beside where the last one ends. So it does not depend on batch sizes, hosts or
-    devices, and costs a comparison a step.
-
-    >>> small, large = (Trail(beginning(0), drawn=None) for _ in range(2))
-    >>> small.add(32), small.add(32), large.add(64)
-    (None, None, None)
-    >>> small.digest == large.digest, small.samples
-    (True, 64)
+class EpochPosition(NamedTuple):
+    """Where the source of an epoch is: what a cursor has as its position.
 
     Attributes:
-        samples: How many samples of the epoch lie behind.
+        rows: The rows of a full batch; None before the first one.
+        size: The samples of a batch, if the position counts samples; else None.
+        batches: The position of the batches (`Pass.position`).
+        steps: How many steps of the epoch lie before.
     """
 
-    def __init__(self, cursor: Cursor, drawn: int | None) -> None:
-        """Goes on where a cursor says; `drawn` is what an unseeded plan drew for this epoch."""
-        self.samples = cursor["samples"]
-        runs, _, end = cursor["digest"].rpartition(":")
-        self._runs, self._end = runs or text_hash(STREAM_VERSION, cursor["plan"]["ops"]), int(end)
-        self._about = (cursor["epoch"], drawn)
-        if cursor["position"] is None or (not self.samples and self._end >= 0):
-            self._runs, self._end = text_hash(self._runs, self._end), -1
+    rows: int | None
+    size: int | None
+    batches: Position
+    steps: int
+
+    @classmethod
+    def of(cls, position: Position) -> EpochPosition | None:
+        """The position that a cursor has; None at the beginning of an epoch.
+
+        >>> EpochPosition.of([64, 64, 640, 10]).steps
+        10
+
+        Raises:
+            NotResumable: It is not one of a loader.
+        """
+        if position is None:
+            return None
+        if not isinstance(position, (list, tuple)) or len(position) != len(cls._fields):
+            raise foreign(position)
+        return cls(*position)
+
+    @classmethod
+    def steps_of(cls, cursor: Cursor) -> int:
+        """How many steps of its epoch lie before a cursor."""
+        position = cls.of(cursor["position"])
+        return position.steps if position and _is_number(position.steps) else 0
+
+
+class Progress(NamedTuple):
+    """Where a pass is in its epoch, as it notes it for each feed.
+
+    Attributes:
+        began: The cursor that it began at.
+        samples: How many samples of the epoch lie before.
+        runs: A hash of the runs of samples that were handed over.
+        end: Where the last of them ends.
+        rows: As in `EpochPosition`, like those that follow.
+        size: As there.
+        batches: As there.
+        steps: As there.
+    """
+
+    began: Cursor
+    samples: int
+    runs: str
+    end: int
+    rows: int | None
+    size: int | None
+    batches: Position
+    steps: int
+
+    def cursor(self) -> Cursor:
+        """The cursor of this place."""
+        began = self.began
+        return {
+            **began,
+            "step": began["step"] + self.steps - EpochPosition.steps_of(began),
+            "samples": self.samples,
+            "position": (self.rows, self.size, self.batches, self.steps),
+            "digest": f"{self.runs}:{self.end}",
+            "check": "",  # made when it is handed out
+        }
+
+
+class RunPosition:
+    """Where a run is; a loader keeps it when its iterator is gone, with all that it holds.
+
+    Attributes:
+        progress: The fields of a `Progress`, which a pass sets after each feed; None before it
+            began.
+    """
+
+    def __init__(self, cursor: Cursor) -> None:
+        """Stands at a cursor."""
+        self.stand(cursor)
+
+    def stand(self, cursor: Cursor) -> None:
+        """Goes to a cursor that no pass has begun at."""
+        self._cursor: Cursor = cursor
+        self.progress: tuple[Any, ...] | None = None
 
     @property
-    def digest(self) -> str:
-        """The hash of the runs, and where the last one ends."""
-        return f"{self._runs}:{self._end}"
+    def cursor(self) -> Cursor:
+        """The cursor, made now: a loop asks for a few of them."""
+        return self._cursor if self.progress is None else Progress(*self.progress).cursor()
 
-    def add(self, count: int) -> None:
-        """Hands over the next samples."""
-        if self.samples != self._end:
-            self._runs = text_hash(self._runs, self._end, *self._about, self.samples)
-        self.samples += count
-        self._end = self.samples
-
-    def leave_out(self, count: int) -> None:
-        """Passes over the next samples."""
-        self.samples += count
+    @property
+    def began(self) -> Cursor:
+        """Where its epoch was begun, or resumed."""
+        return self._cursor if self.progress is None else Progress(*self.progress).began
 
 
 def skipping(cursor: Cursor, steps: Any, size: int) -> Cursor:
@@ -214,6 +273,15 @@ def _check_parts(cursor: Any) -> None:
     for name, well in right.items():
         if not well:
             raise _damaged(cursor, name)
+
+
+def foreign(position: Position) -> NotResumable:
+    """The error of a position that no pass of this pipeline has given."""
+    return NotResumable(
+        f"the position of this cursor, {position!r}, is not one of this pipeline: it was changed, "
+        f"or written by another one. Give an earlier cursor as it was written, or begin anew, "
+        f"without at=."
+    )
 
 
 def _damaged(cursor: Any, name: str) -> ValueError:

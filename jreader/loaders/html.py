@@ -2,47 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from jax.sharding import Sharding
 
 from jreader.devices import Placement
-from jreader.loaders.assembling import Grouping
-from jreader.loaders.sources import Source
+from jreader.loaders.assembling import FeedShape
+from jreader.loaders.loading import Loading
 from jreader.readers import described
 from jreader.readers.nodes import drawn, unread
 from jreader.readers.plan_tables import Line, under
 
 
-def picture(
-    reads: tuple[Source, Grouping] | None, capacity: int, count: Callable[[], int]
-) -> list[Line]:
+def picture(loading: Loading | None, capacity: int) -> list[Line]:
     """The lines of a loader; nothing is read for it.
 
     Args:
-        reads: What it reads, and what turns that into feeds; None for a loader without a source.
+        loading: What it loads; None for a loader without a source.
         capacity: How many feeds are ready before they are asked for.
-        count: Tells how many there are in an epoch, or raises TypeError.
     """
     text = f"DataLoader(capacity={capacity})"
-    if reads is None:
+    if loading is None:
         return [Line(text, ("no source",))]
-    source, grouping = reads
-    try:
-        feeds = "length unknown" if unread(source.batches) else f"{count():,} feeds"
-    except TypeError:
-        feeds = "length unknown"
-    loader = Line(text, (feeds, where(grouping.placement)))
-    return [*under([drawn(source.batches)], loader), *_fields(grouping)]
+    batches = loading.batches()
+    known = None if unread(batches) else loading.count()
+    feeds = "length unknown" if known is None else f"{known:,} feeds"
+    loader = Line(text, (feeds, where(loading.placement)))
+    return [*under([drawn(batches)], loader), *_fields(loading.shape)]
 
 
-def _fields(grouping: Grouping) -> list[Line]:
-    rows, parts = grouping.rows, grouping.placement.parts
-    specs = grouping.feeds.specs(rows) if rows else None
+def _fields(shape: FeedShape) -> list[Line]:
+    rows, parts = shape.rows, shape.placement.parts
+    specs = shape.feeds.specs(rows) if rows else None
     if rows is None or specs is None:
-        return [Line(f"· {name}", ("", "")) for name in grouping.feeds.names or ()]
-    split = (rows,) if parts is None else (parts, rows if grouping.beside else rows // parts)
+        return [Line(f"· {name}", ("", "")) for name in shape.feeds.names or ()]
+    split = (rows,) if parts is None else (parts, rows if shape.beside else rows // parts)
     shapes = {name: (*split, *shape[1:]) for name, (shape, _) in specs.items()}
     return [
         Line(f"· {name}", (f"{dtype}[{', '.join(map(str, shapes[name]))}]", ""))

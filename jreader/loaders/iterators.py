@@ -1,40 +1,18 @@
-"""What a loader's iterator knows: its feeds, its step, and where it is."""
+"""A loader's iterator: its feeds, its step, and where it is."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
-from jreader.errors import ReaderError, check_number
-from jreader.loaders.cursors import sealed
-from jreader.readers import Cursor, Pass, Position
-
-SKIPPED: Any = object()
-"""What stands for the feed of a step that is left out: its place counts all the same."""
-
-
-class Here(NamedTuple):
-    """Where a pass of feeds is in its epoch: what a cursor has of it."""
-
-    samples: int
-    position: Position
-    digest: str
-
-
-@dataclass
-class Place:
-    """A cursor that moves; a loader keeps it when its iterator, with all it holds, is gone.
-
-    Attributes:
-        cursor: Where it is.
-        began: Where it was when its epoch was begun, or resumed; None if it was not.
-    """
-
-    cursor: Cursor
-    began: Cursor | None = None
+from jreader.errors import check_number
+from jreader.loaders.cursors import RunPosition, sealed
+from jreader.loaders.host_feeds import SKIPPED, check_fed, next_epoch
+from jreader.loaders.loading import Loading, Shared
+from jreader.loaders.seeking import found, too_few
+from jreader.readers import Cursor, Pass, described
 
 
 class FeedIterator(Iterator[Any]):
@@ -56,37 +34,35 @@ class FeedIterator(Iterator[Any]):
 
     def __init__(
         self,
-        begin: Callable[[Cursor, int], Pass[Any]],
-        place: Place,
-        steps: int | None = None,
-        turned: Callable[[Position], Position] = lambda _: None,
+        loading: Loading,
+        shared: Shared,
+        position: RunPosition,
         *,
-        endless: bool = False,
         start: int = 0,
-        find: Callable[[int], Cursor | None] = lambda _: None,
+        until: int | None = None,
+        endless: bool = False,
     ) -> None:
-        """Begins at a place, and goes on to step `start`.
+        """Begins at a position, and goes on to step `start`.
 
         Args:
-            begin: Gives what is left of an epoch after a cursor, and passes over so many feeds.
-            place: The place.
-            steps: How many steps of the run there are at most.
-            turned: Gives the position of the next epoch at the end of one.
-            endless: Whether the next epoch follows.
+            loading: What is loaded.
+            shared: What the passes of the loader share.
+            position: Where to begin; it moves on with the feeds.
             start: The first step that is handed over.
-            find: Gives the cursor of a step, where it is known without reading up to there.
+            until: The step to stop before; None for no such step.
+            endless: Whether the next epoch follows.
         """
         self.waited = 0.0
-        self._place, self._begin, self._steps, self._endless = place, begin, steps, endless
-        self._turned = turned
-        self._start, self._find, self._first = start, find, place.cursor
+        self._loading, self._shared, self._position = loading, shared, position
+        self._start, self._until, self._endless = start, until, endless
+        self._first = position.cursor
         self._pass: Pass[Any] | None = None
         self._enter()
 
     @property
     def cursor(self) -> Cursor:
         """Where it is: a small dict, exact through JSON."""
-        return sealed(self._place.cursor)
+        return sealed(self._position.cursor)
 
     @property
     def step(self) -> int:
@@ -94,44 +70,36 @@ class FeedIterator(Iterator[Any]):
 
         Steps that are left out count.
         """
-        return self._place.cursor["step"]
+        return self._position.cursor["step"]
 
     @property
     def epoch(self) -> int:
         """The epoch of the feed handed over last; once it has ended, the next one."""
-        return self._place.cursor["epoch"]
+        return self._position.cursor["epoch"]
+
+    def __repr__(self) -> str:
+        """Where it is, and what it reads."""
+        reads = described(self._loading.source.batches)
+        return f"FeedIterator({reads}, epoch={self.epoch}, step={self.step})"
 
     def _enter(self) -> None:
-        self._place.began = self._place.cursor
+        cursor = self._position.cursor
+        if not cursor["samples"]:  # data sets may have grown since the last epoch
+            cursor = {**cursor, "plan": self._loading.plan()}
         try:
-            self._pass = self._begin(self._place.cursor, max(self._start - self.step, 0))
+            self._pass = self._loading.open(
+                cursor, self._shared, self._start, self._until, endless=self._endless
+            )
         except StopIteration as stopped:  # which would be the end of all epochs
             raise RuntimeError(
-                f"raised StopIteration when epoch {self.epoch} was begun"
+                f"raised StopIteration when epoch {cursor['epoch']} was begun"
             ) from stopped
-        self._fresh = not self._place.cursor["samples"]
-        self._move(self.epoch, self.step, self._pass.position())
-
-    def _move(self, epoch: int, step: int, here: Here) -> None:
-        samples, position, digest = here
-        before = self._place.cursor
-        self._place.cursor = Cursor(
-            epoch=epoch,
-            step=step,
-            samples=samples,
-            position=position,
-            digest=digest,
-            skipped=before["skipped"],
-            plan=before["plan"],
-            format=before["format"],
-            stream_version=before["stream_version"],
-            check="",  # made when it is asked for
-        )
+        self._position.progress = self._pass.position()
 
     def __next__(self) -> Any:
         """The next feed."""
         came = time.perf_counter()
-        while (here := self._pass) and (self._steps is None or self.step < self._steps):
+        while here := self._pass:
             try:
                 feed = next(here.items)
             except StopIteration:
@@ -141,32 +109,29 @@ class FeedIterator(Iterator[Any]):
             except BaseException:
                 self.close()
                 raise
-            self._fresh = False
-            self._move(self.epoch, self.step + 1, here.position())
+            self._position.progress = here.position()
             if feed is SKIPPED:
                 continue
             self.waited += time.perf_counter() - came
             return feed
-        self.close()
         raise StopIteration
 
     def _turn(self) -> None:
-        """The epoch is over: the next one follows, or nothing."""
+        """The pass is over: the next epoch follows, or nothing."""
+        ended = self._position.cursor
         self.close()
-        if self._endless and self._fresh:
-            raise ReaderError(
-                f"epoch {self.epoch} gave no feed, and steps(...) would go round for ever: check "
-                f"that the data hold at least one full batch, or give drop_last=False"
-            )
-        if not self._endless and self.step < self._start:
-            raise too_few(self.epoch, self.step, self._start)
-        before = self._place.cursor
-        step, at = self.step if self._endless else 0, self._turned(before["position"])
-        self._move(self.epoch + 1, step, Here(0, at, before["digest"]))
+        if self._until is not None and ended["step"] >= self._until:
+            return
         if not self._endless:
-            self._place.cursor["skipped"] = []  # those were steps of this epoch
-        else:
-            self._enter()
+            if ended["step"] < self._start:
+                raise too_few(ended["epoch"], ended["step"], self._start)
+            # steps that are left out were some of this epoch
+            self._position.stand({**next_epoch(ended, self._loading.remainder), "skipped": []})
+            return
+        check_fed(ended)
+        after = next_epoch(ended, self._loading.remainder)
+        self._position.stand({**after, "step": ended["step"]})
+        self._enter()
 
     def seek(self, step: int) -> None:
         """Goes to a step, forward or back, as `feeds.step` counts: its feed is the next one.
@@ -186,29 +151,34 @@ class FeedIterator(Iterator[Any]):
         """
         start, first = check_number("feeds.seek(step)", step), self._first
         try:
-            cursor = self._find(start)
+            cursor = self._found(start)
         except ValueError:
             if not self._reaches(start):
                 raise
             cursor = None  # what this pass has drawn, it goes on with
         if cursor is None:
-            cursor = self._place.cursor if self._reaches(start) else first
+            cursor = self._position.cursor if self._reaches(start) else first
             if start < first["step"]:
                 raise ValueError(
                     f"feeds.seek({start}) asks for a step before this pass, which began at step "
                     f"{first['step']}, and its source has to be read: begin a pass with "
                     f"loader.steps(start={start})."
                 )
-        elif (there := self._find(first["step"])) and _where(there) != _where(first):
+        elif (there := self._found(first["step"])) and _where(there) != _where(first):
             raise ValueError(
                 f"feeds.seek({start}) counts steps of one size, and those before the cursor that "
                 f"this pass began at were of another size: it stands at sample {first['samples']} "
                 f"of epoch {first['epoch']} after {first['step']} steps. Begin a pass without at=."
             )
         self.close()
-        self._place.cursor = {**cursor, "skipped": first["skipped"]}
+        self._position.stand({**cursor, "skipped": first["skipped"]})
         self._start = start
         self._enter()
+
+    def _found(self, step: int) -> Cursor | None:
+        """The cursor of a step, if it is found without reading up to there."""
+        epoch = 0 if self._endless else self._first["epoch"]
+        return found(self._loading, epoch, step, endless=self._endless)
 
     def _reaches(self, step: int) -> bool:
         """Whether a step lies ahead, in the epoch that is under way or, in a run, a later one."""
@@ -236,11 +206,3 @@ class FeedIterator(Iterator[Any]):
 
 def _where(cursor: Cursor) -> tuple[int, int]:
     return cursor["epoch"], cursor["samples"]
-
-
-def too_few(epoch: int, steps: int, start: int) -> ValueError:
-    """The error of a start beyond an epoch."""
-    return ValueError(
-        f"epoch {epoch} has {steps} steps, and start={start} lies beyond: steps of an epoch count "
-        f"from 0; loader.steps(start=...) counts on through later ones."
-    )

@@ -1,31 +1,40 @@
-"""`DataLoader`: the doors, and what every feed goes through on its way."""
+"""`DataLoader`: the doors, and the state of a run."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
 from weakref import WeakSet
 
 from jreader import errors
-from jreader.batches import batch, declared
+from jreader.batches import batch
+from jreader.batching import batching
 from jreader.datasets.batch_samplers import BatchSampler
-from jreader.feeds import FeedList
+from jreader.devices import where_written
+from jreader.feeds import FeedList, Feeds
 from jreader.feeds.collations import Collation
 from jreader.loaders.arguments import CAPACITY, Given, ahead, check_order, names_given
-from jreader.loaders.cursors import beginning
-from jreader.loaders.feeding import Feeding
-from jreader.loaders.iterators import Place
+from jreader.loaders.cursors import RunPosition, beginning, check_plan, checked, sealed, skipping
+from jreader.loaders.host_feeds import next_epoch
+from jreader.loaders.html import picture
+from jreader.loaders.iterators import FeedIterator
+from jreader.loaders.loading import Loading, Options, Shared
 from jreader.loaders.map_style import in_processes, indices, sampler_of
 from jreader.loaders.multihost.agreement import TIMEOUT
 from jreader.loaders.on_device import Randomness, Stage, Stages
-from jreader.loaders.remainders import Ends, Last
+from jreader.loaders.provenance import Samples, samples_of
+from jreader.loaders.remainders import Last, Remainder
 from jreader.loaders.resident import Resident
-from jreader.loaders.sources import Kept, Source, foresee
-from jreader.readers import Reader
+from jreader.loaders.seeking import found
+from jreader.loaders.source import Source
+from jreader.readers import Cursor, Reader
+from jreader.readers.plan_tables import table
 
 
-class DataLoader(Feeding):
+class DataLoader:
     """Feeds on devices, prepared ahead of the step.
 
     >>> import numpy as np
@@ -132,7 +141,7 @@ class DataLoader(Feeding):
         said = drop_last
         if last is None and said is None and getattr(batch_sampler, "drop_last", False):
             said = True
-        self._configure(feed_list, capacity, ends=Ends.checked(said, last))
+        self._begin(Options(feed_list, capacity, remainder=Remainder.checked(said, last)))
         batched = batch_size is not None or batch_sampler is not None
         fetch = Collation(dataset, batched, collate_fn, feed_list, return_list)
         drops = bool(drop_last)
@@ -173,7 +182,7 @@ class DataLoader(Feeding):
         drop_last: bool | None = None,
         last: Last | None = None,
         steps_per_epoch: int | None = None,
-        timeout: float = TIMEOUT,
+        peer_timeout: float = TIMEOUT,
     ) -> DataLoader:
         """A loader without a source: give it one with `set_sample_generator` or its siblings.
 
@@ -197,8 +206,8 @@ class DataLoader(Feeding):
                 behind them is left out; where there are fewer, that is an error, or with
                 `last="wrap"` begun again. A stream that may have no end goes on where it was:
                 `firstn(reader, n)` begins it anew in each epoch.
-            timeout: Seconds that other processes of `jax.distributed` are waited for, where each
-                reads a stream; 0 for any.
+            peer_timeout: Seconds that other processes of `jax.distributed` are waited for, where
+                each reads a stream; 0 for any.
 
         Raises:
             TypeError: `feed_list` or `capacity` are of the wrong kind.
@@ -212,11 +221,16 @@ class DataLoader(Feeding):
                 "processes=2) what takes long. (The sixth argument is Paddle's use_multiprocess; "
                 "drop_last is given by its name.)"
             )
-        ends = Ends.checked(drop_last, last, steps_per_epoch)
-        loader = object.__new__(cls)
-        loader._configure(
-            feed_list, capacity, use_double_buffer, iterable, return_list, ends, timeout
+        options = Options(
+            feed_list,
+            errors.check_number("from_generator(feed_list, capacity)", capacity),
+            bool(use_double_buffer),
+            bool(return_list),
+            Remainder.checked(drop_last, last, steps_per_epoch),
+            errors.check_seconds("peer_timeout of a loader", peer_timeout),
         )
+        loader = object.__new__(cls)
+        loader._begin(options, iterable=bool(iterable))
         return loader
 
     @classmethod
@@ -225,33 +239,23 @@ class DataLoader(Feeding):
         batches: Reader[Any],
         feed_list: FeedList | None = None,
         *,
-        capacity: int = 2,
         sharding: Any = None,
         pmap: Any = None,
-        drop_last: bool | None = None,
-        last: Last | None = None,
-        steps_per_epoch: int | None = None,
-        timeout: float = TIMEOUT,
         resident: bool = False,
+        **options: Any,
     ) -> DataLoader:
-        """A loader whose batches are each split over the devices: what `Pipeline.load` gives."""
-        loader = cls.from_generator(
-            feed_list,
-            capacity,
-            drop_last=drop_last,
-            last=last,
-            steps_per_epoch=steps_per_epoch,
-            timeout=timeout,
-        )
-        rows = declared(batches, "all", "some")
-        source = Source(
-            batches, "sample lists", sharding, beside=False, pmap=pmap, rows=rows, resident=resident
-        )
-        loader._set(source)  # noqa: SLF001  # its own class
+        """A loader whose batches are each split over the devices: what `Pipeline.load` gives.
+
+        Its arguments are those of `load`; `options` are also those of `from_generator`.
+        """
+        loader = cls.from_generator(feed_list, **options)
+        rows = batching(batches).rows
+        loader._set(Source(batches, "sample lists", sharding, beside=False, pmap=pmap, rows=rows))  # noqa: SLF001  # its own class
         if resident:
-            source, grouping = loader._grouping()  # noqa: SLF001  # likewise
-            foresee(source, grouping)
-            loader._resident = Resident(source, feed_list, grouping)  # noqa: SLF001  # likewise
+            loading = loader._loaded  # noqa: SLF001  # likewise
+            loading.check()
+            there = Resident(loading.batches(), feed_list, loading.shape)
+            loader._loading = replace(loading, resident=there)  # noqa: SLF001  # likewise
         return loader
 
     def set_sample_generator(
@@ -268,14 +272,14 @@ class DataLoader(Feeding):
                 as pmap takes it); a Sharding (the global array).
         """
         drops = errors.check_flag("drop_last of set_sample_generator", drop_last)
-        keeps = self._ends.last in ("pad", "wrap", "error")
+        keeps = self._options.remainder.last in ("pad", "wrap", "error")
         batches = batch(reader, batch_size, None if keeps else drops)
         return self._set(Source(batches, "samples", places, beside=True, rows=batches.batch_size))
 
     def set_sample_list_generator(self, reader: Reader[Any], places: Any = None) -> DataLoader:
         """Feeds from a reader of batches: lists of samples, each sample a tuple or a dict."""
         errors.check_reader("set_sample_list_generator(reader)", reader)
-        rows = declared(reader, "all", "some")
+        rows = batching(reader).rows
         return self._set(Source(reader, "sample lists", places, beside=True, rows=rows))
 
     def set_batch_generator(self, reader: Reader[Any], places: Any = None) -> DataLoader:
@@ -307,12 +311,12 @@ class DataLoader(Feeding):
             ValueError: `rng` is something else, or feeds stay on the host.
         """
         stage = Stage(fn, rng, seed)
-        if self._source and self._grouping()[1].placement.target == "host":
+        if self._loading and self._loading.placement.target == "host":
             raise ValueError(
                 "on_device(fn) needs feeds on a device, and these stay on the host: load without "
                 'sharding="host", or map them with map_batches(fn).'
             )
-        return self._with(_stages=Stages(*self._stages.stages, stage))
+        return self._with(stages=Stages(*self._options.stages.stages, stage))
 
     def chunk(self, k: int) -> DataLoader:
         """The same loader, with `k` steps in each feed: [k, B, ...], as `lax.scan` takes them.
@@ -327,16 +331,321 @@ class DataLoader(Feeding):
         [[[0.0, 1.0], [2.0, 3.0]], [[4.0, 5.0], [6.0, 7.0]]]
         """
         steps = errors.check_number("loader.chunk(k)", k, 1)
-        if self._resident:
+        if self._loading and self._loading.resident:
             raise ValueError(
                 "chunk(k) is for streamed feeds, and this loader is resident: scan over "
                 "jreader.as_function(pipeline), or load without resident=True."
             )
-        return self._with(_chunk=steps)
+        return self._with(chunk=steps)
+
+    def _begin(self, options: Options, *, iterable: bool = True) -> None:
+        Feeds(options.feed_list)  # refuses a wrong one here, where it was written
+        self._options = replace(options, made_at=errors.place_of_caller())
+        self._iterable = iterable
+        self._given: dict[str, Any] = {
+            "dataset": None,
+            "feed_list": options.feed_list,
+            "capacity": options.capacity,
+            "return_list": options.return_list,
+            "drop_last": options.remainder.drop_last,
+            "peer_timeout": options.timeout,
+            "places": None,
+        }
+        self._resumed: Cursor | None = None
+        self._load(None)
+        self.next_epoch = 0
+
+    def _set(self, source: Source) -> Self:
+        source = replace(source, places=where_written(source.places))
+        self._load(Loading(source, self._options))
+        self._given = {**self._given, "places": source.places}
+        return self
+
+    def _load(self, loading: Loading | None) -> None:
+        """Begins a run anew."""
+        self._loading, self._shared = loading, Shared()
+        self._passes: WeakSet[FeedIterator] = WeakSet()
+        self._position = RunPosition(beginning(0))
+        self._latest: RunPosition | None = None  # that of the latest iter(loader)
+        self._started: FeedIterator | None = None
 
     def _with(self, **changed: Any) -> DataLoader:
-        """A copy with passes of its own."""
-        loader = copy.copy(self)
-        anew = {"_passes": WeakSet(), "_place": Place(beginning(0)), "_stream": Kept()}
-        vars(loader).update(anew, _known=None, _going=None, _started=None, **changed)
+        """A copy with other options, and passes of its own."""
+        loader, options = copy.copy(self), replace(self._options, **changed)
+        vars(loader)["_options"] = options
+        loader._load(self._loading and replace(self._loading, options=options))  # noqa: SLF001  # its own class
         return loader
+
+    @property
+    def _loaded(self) -> Loading:
+        if self._loading is None:
+            raise RuntimeError(
+                "this loader has no source: call set_sample_generator(reader, batch_size), "
+                "set_sample_list_generator(reader) or set_batch_generator(reader) first"
+            )
+        return self._loading
+
+    def __call__(self) -> FeedIterator:
+        """The next epoch, as `iter(loader)`."""
+        return iter(self)
+
+    def __iter__(self) -> FeedIterator:
+        """The next epoch: an independent pass."""
+        if not self._iterable:
+            raise TypeError(
+                "this loader is not iterable (iterable=False): call start(), then next() until "
+                "EOFException, then reset(); or make it with iterable=True"
+            )
+        return self._next_pass()
+
+    def _next_pass(self) -> FeedIterator:
+        cursor, self._resumed = self._resumed or self._next(), None
+        self.next_epoch = cursor["epoch"] + 1
+        if cursor["plan"]["ops"]:
+            check_plan(cursor["plan"], self._loaded.plan())
+        feeds = self._pass(self._skipping(cursor))
+        self._latest = self._position
+        return feeds
+
+    def _next(self) -> Cursor:
+        """The beginning of the next epoch: of a stream that goes on, where the one before is."""
+        cursor, remainder = beginning(self.next_epoch), self._loaded.remainder
+        if self._latest is None or not self.next_epoch or not remainder.onward:
+            return cursor
+        latest = self._latest.cursor
+        if latest["position"] is None:
+            return cursor
+        return {**next_epoch(latest, remainder), "epoch": self.next_epoch, "skipped": []}
+
+    def epoch(
+        self,
+        epoch: int,
+        at: Cursor | None = None,
+        *,
+        start: int = 0,
+        skip_steps: range | None = None,
+    ) -> FeedIterator:
+        """The feeds of one epoch, or what is left of it after a cursor, or from a step on.
+
+        Args:
+            epoch: The number of the epoch.
+            at: A cursor of it.
+            start: The step to begin with, without a cursor: at once where the plan is indexed, else
+                what lies before it is read, and dropped.
+            skip_steps: Steps that are left out, as range(300, 310): their feeds are not placed, and
+                `step` counts them. Cursors remember them.
+
+        Raises:
+            ValueError: The cursor is damaged, or of another epoch; the epoch has fewer steps.
+            NotResumable: It is of another pipeline or release.
+        """
+        number = errors.check_number("loader.epoch(epoch)", epoch)
+        begun = errors.check_number("start of loader.epoch(epoch)", start)
+        cursor = self._first(number, at, begun)
+        if cursor["epoch"] != number:
+            raise ValueError(
+                f"the cursor is of epoch {cursor['epoch']}, not {number}: use "
+                f"loader.epoch({cursor['epoch']}, at=cursor), or loader.steps(at=cursor)"
+            )
+        return self._pass(self._skipping(cursor, skip_steps), begun)
+
+    def steps(
+        self,
+        n: int | None = None,
+        at: Cursor | None = None,
+        *,
+        start: int = 0,
+        skip_steps: range | None = None,
+    ) -> FeedIterator:
+        """Feeds of epoch after epoch, until step `n` of the run; without `n`, for ever.
+
+        Steps count from the beginning of the run: after a restart at a cursor of step 300,
+        `steps(1000, at=cursor)` gives the 700 that are left, and so does `steps(1000, start=300)`,
+        where only the step was kept. `start` and `skip_steps` are those of `epoch`, in steps of the
+        run.
+        """
+        until = None if n is None else errors.check_number("loader.steps(n)", n)
+        begun = errors.check_number("start of loader.steps(n)", start)
+        cursor = self._first(0, at, begun)
+        return self._pass(self._skipping(cursor, skip_steps), begun, until, endless=True)
+
+    def samples(self, step: int, epoch: int | None = None) -> Samples:
+        """Which samples a step sees, past or to come, where the plan is indexed; nothing is read.
+
+        >>> import numpy as np
+        >>> from jreader import Pipeline, arrays
+        >>> loader = Pipeline(arrays(x=np.arange(6) * 10)).shuffle(seed=1).batch(2).load()
+        >>> loader.samples(1), [feed["x"].tolist() for feed in loader.epoch(0)][1]
+        (Samples(epoch=0, step=1, rows={'x': array([5, 0])}), [50, 0])
+
+        Args:
+            step: What `feeds.step` is when the feed is asked for.
+            epoch: An epoch, whose steps count from 0; None for that of the latest pass, whose steps
+                count as that pass counts them.
+
+        Raises:
+            TypeError: The plan is not indexed.
+            ValueError: The epoch has no such step, or draws anew; or the data have another length
+                than when it began.
+        """
+        number = errors.check_number("loader.samples(step)", step)
+        loading, cursor, began = self._loaded, self._position.cursor, self._position.began
+        known = cursor["plan"]["ops"]
+        if epoch is None and known and known != loading.plan()["ops"]:
+            raise ValueError(
+                f"the data have grown or shrunk since epoch {cursor['epoch']} began, and the order "
+                f"that it is read in was that of before: ask for one to come, as in "
+                f"loader.samples({number}, epoch={cursor['epoch'] + 1})."
+            )
+        loading.check()
+        if epoch is not None:
+            began = beginning(errors.check_number("epoch of loader.samples(step)", epoch))
+        return samples_of(loading, began, cursor, number, other=epoch is not None)
+
+    def _skipping(self, cursor: Cursor, steps: range | None = None) -> Cursor:
+        """The cursor with steps that are left out; refused where they would be other ones here."""
+        if steps is None and not cursor["skipped"]:
+            return cursor
+        return skipping(cursor, steps, self._loaded.step_size())
+
+    def _first(self, epoch: int, at: Cursor | None, start: int) -> Cursor:
+        """Where a pass begins."""
+        if at is not None and start:
+            raise ValueError(
+                f"a pass begins at a cursor or at a step: give at=cursor or start={start}, not both"
+            )
+        return beginning(epoch) if at is None else self._checked(at)
+
+    def _pass(
+        self, cursor: Cursor, start: int = 0, until: int | None = None, *, endless: bool = False
+    ) -> FeedIterator:
+        loading = self._loaded
+        if start and (there := found(loading, cursor["epoch"], start, endless=endless)):
+            cursor = {**there, "skipped": cursor["skipped"]}
+        self._position = RunPosition({**cursor, "plan": loading.plan()})
+        feeds = FeedIterator(
+            loading, self._shared, self._position, start=start, until=until, endless=endless
+        )
+        self._passes.add(feeds)
+        return feeds
+
+    def state_dict(self) -> dict[str, Any]:
+        """The cursor of the latest pass; json and orbax keep it."""
+        cursor = self._position.cursor
+        if not cursor["plan"]["ops"] and self._loading:  # else that of when its epoch began
+            cursor = {**cursor, "plan": self._loading.plan()}
+        return dict(sealed(cursor))
+
+    def load_state_dict(self, state: Cursor) -> None:
+        """Has the next `iter(loader)` go on where a cursor says."""
+        cursor = self._checked(state) if self._loading else checked(state)
+        if self._loading:  # whoever was warned of another plan, is not warned again
+            cursor = self._skipping({**cursor, "plan": self._loading.plan()})
+        self._resumed, self._position = cursor, RunPosition(cursor)
+        self.next_epoch = cursor["epoch"]
+
+    def _checked(self, cursor: Cursor) -> Cursor:
+        """A cursor of this loader; others are refused."""
+        whole = checked(cursor)
+        check_plan(whole["plan"], self._loaded.plan())
+        return whole
+
+    def peek(self) -> Any:
+        """The first feed of the next epoch; nothing that iterates notices."""
+        loading = self._loaded
+        return loading.finish(loading.shape)(loading.first(self._next()))
+
+    @property
+    def element_spec(self) -> Any:
+        """The feeds' tree of `jax.ShapeDtypeStruct`, sharded: what `jax.eval_shape` takes."""
+        return self._loaded.element_spec(self._next())
+
+    def replicate(self, tree: Any, axis_name: str = "data") -> Any:
+        """A tree (parameters, say) on every device of the feeds, so that a step compiles once.
+
+        Args:
+            tree: Arrays.
+            axis_name: That of your pmap, which needs `in_axes=(None, 0)` and `out_axes=None`: with
+                another one than here, the second step is compiled again.
+        """
+        return self._loaded.shape.placement.replicated(tree, axis_name)
+
+    @property
+    def batch_axes(self) -> int:
+        """How many leading axes of a feed count samples: more than 1 for devices and chunks."""
+        return self._loaded.shape.axes
+
+    def _repr_html_(self) -> str:
+        """The plan, the fields and where they go, as a notebook shows them."""
+        return table(picture(self._loading, self._options.capacity))
+
+    def __repr__(self) -> str:
+        """What it reads."""
+        reads = repr(self._loading.source.batches) if self._loading else "no source"
+        return f"{type(self).__name__}({reads}, capacity={self._options.capacity})"
+
+    def __bool__(self) -> bool:
+        """A loader is true, also one whose length is not known, or nothing."""
+        return True
+
+    def __len__(self) -> int:
+        """The number of feeds of an epoch, where it is known."""
+        known = self._loaded.count()
+        if known is None:
+            raise TypeError(
+                f"the length of {self!r} is not known before it is read: what it reads does not "
+                f"tell it. Readers with a length, as jreader.arrays(...), do, and data sets with "
+                f"indices; an IterableDataset has none. Or give steps_per_epoch."
+            )
+        return known
+
+    def __enter__(self) -> Self:
+        """Is closed when the block is left."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Ends the passes that are still open."""
+        for feeds in list(self._passes):
+            feeds.close()
+        self._shared.kept.close()
+        self._started = None
+
+    def start(self) -> None:
+        """Begins an epoch of a loader with `iterable=False`."""
+        self._not_iterable("start")
+        if self._started:
+            raise RuntimeError("this loader was started already: call reset() before start()")
+        self._started = self._next_pass()
+
+    def next(self) -> Any:
+        """The next feed of a loader with `iterable=False`.
+
+        Raises:
+            EOFException: There is none: `reset()`, then `start()` the next epoch.
+        """
+        self._not_iterable("next")
+        if not self._started:
+            raise RuntimeError("this loader was not started: call start() before next()")
+        for feed in self._started:
+            return feed
+        raise errors.EOFException("there is no next feed: reset() the loader, then start() it")
+
+    def reset(self) -> None:
+        """Ends the epoch of a loader with `iterable=False`, wherever it is."""
+        self._not_iterable("reset")
+        if not self._started:
+            raise RuntimeError("this loader was not started: reset() follows start()")
+        self._started.close()
+        self._started = None
+
+    def _not_iterable(self, verb: str) -> None:
+        if self._iterable:
+            raise TypeError(
+                f"{verb}() is for loaders with iterable=False: iterate this one (`for feed in "
+                f"loader`), or make it with from_generator(..., iterable=False)"
+            )

@@ -8,7 +8,6 @@ feed may hold: strings, and whatever else no device holds, stay in its tree on t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from jreader import errors
@@ -19,7 +18,7 @@ from jreader.datasets.samplers import RandomSampler, SequenceSampler
 from jreader.devices import placeable
 from jreader.feeds import cast, with_mask
 from jreader.feeds.collations import Collated, Collation, check_optional
-from jreader.loaders.assembling import Grouping
+from jreader.loaders.assembling import Assembler
 from jreader.orders import as_seed
 from jreader.readers import Reader, branches, described, joined, leaves
 from jreader.workers import fetch_batches
@@ -144,24 +143,24 @@ def in_processes(
     )
 
 
-@dataclass
-class Collating(Grouping):
-    """What turns a group of feeds of a data set into one: side by side, padded, or as it is."""
+class CollatedAssembler(Assembler):
+    """What makes one feed of a group of feeds of a data set: side by side, padded, or as it is."""
 
     def feed(self, group: Sequence[Collated]) -> Any | None:
         """The host feed of a group; None where it is left out."""
-        trees = [_cast(each.feed, self.placement.canonical) for each in group]
+        shape = self.shape
+        trees = [_cast(each.feed, shape.placement.canonical) for each in group]
         columns = [[leaf for leaf in leaves(tree) if placeable(leaf)] for tree in trees]
         samples = [each.samples for each in group]
-        if self.ends.last == "keep":
+        if shape.remainder.last == "keep":
             rows = [len(each[0]) for each in columns if each and each[0].ndim]
             self._count(samples, rows)
-            return self._joined(trees, iter(self._laid_out(columns)))
+            return self._joined(trees, iter(shape.laid_out(columns)))
         _check_rows(columns)
         arrays = self.fed_by(columns, samples, [len(each[0]) for each in columns])
         if arrays is None:
             return None
-        mask = arrays.pop() if self.masked else None
+        mask = arrays.pop() if shape.masked else None
         feed = self._joined(trees, iter(arrays))
         return feed if mask is None else with_mask(feed, mask)
 
@@ -176,9 +175,9 @@ class Collating(Grouping):
             return joined(
                 first, {key: self._joined([part[key] for part in inner], arrays) for key in parts}
             )
-        if self.placement.parts is None and self.chunk is None:
+        if self.shape.placement.parts is None and self.shape.chunk is None:
             return first
-        return [*trees, *([] for _ in range(self.batches - len(trees)))]
+        return [*trees, *([] for _ in range(self.shape.per_feed - len(trees)))]
 
 
 def _cast(tree: Any, canonical: Callable[[Any], Any], path: tuple[Any, ...] = ()) -> Any:

@@ -21,9 +21,9 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from jreader import errors, orders
-from jreader.devices import Placement, guarded, placeable
+from jreader.devices import Placement, placeable
 from jreader.orders import as_seed
-from jreader.readers import described, itself, leaves
+from jreader.readers import described, leaves
 from jreader.readers.hashing import hashed
 
 Randomness: TypeAlias = Literal["batch", "sample"] | None
@@ -144,26 +144,17 @@ class Stages:
         made = jax.vmap(step, (axis, 0))(feed, firsts)
         return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, min(axis, leaf.ndim - 1)), made)
 
-    def on(self, placement: Placement, layout: Layout) -> Callable[[Any, int, int], Any]:
-        """What takes a host feed, its epoch and the number of its first sample."""
-        target = placement.target
+    def on(self, placement: Placement, layout: Layout) -> Callable[..., Any]:
+        """What takes a host feed; to draw keys, also the number of its first row, and its epoch."""
         if layout not in self._jitted:
             self._jitted[layout] = jax.jit(
                 lambda feed, epoch=_ZERO, first=_ZERO: self.traced(feed, layout, epoch, first)
             )
-        jitted = self._jitted[layout]
-        takes = itself if target is None and not guarded() else placement.put
+        put, random = placement.putter(self._jitted[layout]), self.random
 
-        def staged(feed: Any, epoch: int, first: int) -> Any:
-            with placement.modes():
-                placed = takes(feed)
-                if not self.random:
-                    return jitted(placed)
-                return jitted(placed, *jax.device_put((words(epoch), words(first))))
-
-        def told(feed: Any, epoch: int, first: int) -> Any:
+        def staged(feed: Any, first: int = 0, epoch: int = 0) -> Any:
             try:
-                return staged(feed, epoch, first)
+                return put(feed, words(epoch), words(first)) if random else put(feed)
             except TypeError as error:
                 if odd := [leaf for leaf in leaves(feed) if not placeable(leaf)]:
                     raise errors.FeedMismatch(
@@ -173,7 +164,7 @@ class Stages:
                     ) from error
                 raise
 
-        return told
+        return staged
 
 
 def _kept(target: NamedSharding, shape: tuple[int, ...], leaf: jax.Array) -> jax.Array:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from jreader import errors
 from jreader.feeds import FeedList
 from jreader.loaders.loader import DataLoader
+from jreader.loaders.loading import Options
 from jreader.readers import Reader
 
 
@@ -27,7 +29,9 @@ class PyReader(DataLoader):
         return_list: bool = False,
     ) -> None:
         """Takes what `from_generator` takes."""
-        self._configure(feed_list, capacity, use_double_buffer, iterable, return_list)
+        capacity = errors.check_number("PyReader(feed_list, capacity)", capacity)
+        options = Options(feed_list, capacity, bool(use_double_buffer), bool(return_list))
+        self._begin(options, iterable=bool(iterable))
 
     def decorate_sample_generator(
         self,

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jreader.batches import sized
-from jreader.loaders.assembling import Grouping
-from jreader.loaders.sources import Source
+from jreader.loaders.cursors import EpochPosition
+from jreader.loaders.loading import Loading
 from jreader.readers import Cursor, at_epoch, described, indexed, leaves, rebuilt
 from jreader.readers.planes import Array, Joined, Plane, SideBySide
 from jreader.readers.seeds import seeded, waits
@@ -55,24 +54,25 @@ class Samples:
 
 
 def samples_of(
-    source: Source, grouping: Grouping, began: Cursor, cursor: Cursor, step: int
+    loading: Loading, began: Cursor, cursor: Cursor, step: int, *, other: bool = False
 ) -> Samples:
     """The samples of a step of an epoch; nothing is read but the columns' own lengths.
 
     Args:
-        source: What the loader reads.
-        grouping: What makes feeds of it.
+        loading: What the loader loads.
         began: Where the numbers of steps and those of samples are known together.
-        cursor: A cursor of that epoch, which knows what an unseeded plan drew.
+        cursor: Where the loader is: it tells what an unseeded plan drew for this epoch.
         step: The step, counted as `began` counts.
+        other: Whether the epoch is one that was asked for, rather than the one under way.
 
     Raises:
         TypeError: The plan is not indexed.
         ValueError: Another pass of the plan would draw anew, or the epoch has no such step.
     """
-    batches = source.batches
-    op = sized(batches)
-    if op is None or indexed(seeded(op.reader, 0)) is None:
+    shape, batches = loading.shape, loading.batches()
+    found = loading.batching(None if other else cursor)
+    op = found.counted
+    if op is None or not found.indexed:
         raise TypeError(
             f"{_CALL} needs an indexed plan, one that finds samples by their place, and "
             f"{described(batches)} reads them: begin with jreader.arrays(...), npy or source, and "
@@ -80,25 +80,26 @@ def samples_of(
         )
     reader, epoch = op.reader, began["epoch"]
     if waits(reader):
-        position = cursor["position"] if cursor["epoch"] == epoch else None
-        if not position:
+        position = EpochPosition.of(cursor["position"]) if cursor["epoch"] == epoch else None
+        if position is None:
             raise ValueError(
                 f"{described(batches)} draws anew for each pass, and epoch {epoch} is not under "
                 f"way: give its shuffles a seed, and every step of every epoch is known."
             )
-        reader = seeded(reader, position[2][0])
+        reader = seeded(reader, position.batches[0])
     plane = indexed(at_epoch(reader, epoch))
     assert plane is not None  # noqa: S101  # it was, above
-    size = op.batch_size * grouping.batches
-    if step < began["step"] and began["position"] and began["position"][1] != op.batch_size:
+    size = op.batch_size * shape.per_feed
+    before = EpochPosition.of(began["position"])
+    if before and step < began["step"] and before.size != op.batch_size:
         raise ValueError(
-            f"{_CALL}: step {step} was one of batches of {began['position'][1]} samples, and here "
-            f"they have {op.batch_size}, from step {began['step']} on: ask a loader with that size."
+            f"{_CALL}: step {step} was one of batches of {before.size} samples, and here they have "
+            f"{op.batch_size}, from step {began['step']} on: ask a loader with that size."
         )
     first = began["samples"] + (step - began["step"]) * size
     end = plane.length - ((plane.length - began["samples"]) % op.batch_size if op.drop_last else 0)
     rest = (end - began["samples"]) % size
-    if rest and not grouping.gives(rest):
+    if rest and not shape.gives(rest):
         end -= rest
     return _samples(plane, first, min(first + size, end), size, epoch, step)
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 from jreader import errors
-from jreader.batches import batch, sized
-from jreader.readers import Node, Reader, described, origin
+from jreader.batches import batch
+from jreader.batching import batching
+from jreader.readers import Node, Reader, described
 from jreader.readers.planes import ENDLESS
 from jreader.readers.rewriting import rewritten
 from jreader.transforms import exactly
@@ -27,7 +28,7 @@ Last: TypeAlias = Literal["drop", "pad", "wrap", "error"]
 
 
 @dataclass(frozen=True)
-class Ends:
+class Remainder:
     """How epochs end.
 
     Attributes:
@@ -51,7 +52,7 @@ class Ends:
 
     def __str__(self) -> str:
         """What processes have to agree on."""
-        return f"Ends(last={self.last!r}, steps={self.steps})"
+        return f"Remainder(last={self.last!r}, steps={self.steps})"
 
     @classmethod
     def checked(
@@ -59,10 +60,10 @@ class Ends:
         drop_last: bool | None = None,
         last: Last | None = None,
         steps_per_epoch: int | None = None,
-    ) -> Ends:
+    ) -> Remainder:
         """What the arguments of a loader say.
 
-        >>> Ends.checked(last="pad").last, Ends.checked(drop_last=False).drop_last
+        >>> Remainder.checked(last="pad").last, Remainder.checked(drop_last=False).drop_last
         ('pad', False)
 
         Raises:
@@ -86,12 +87,12 @@ class Ends:
             steps_per_epoch = errors.check_number("steps_per_epoch", steps_per_epoch, 1)
         return cls(last, steps_per_epoch, drop_last)
 
-    def of_batches(self, batches: Reader[Any]) -> Ends:
+    def of_batches(self, batches: Reader[Any]) -> Remainder:
         """What they mean for steps of one size, each of the same number of batches.
 
-        >>> Ends().of_batches(batch(lambda: "abc", 2)).last
+        >>> Remainder().of_batches(batch(lambda: "abc", 2)).last
         'drop'
-        >>> Ends().of_batches(batch(lambda: "abc", 2, drop_last=False)).last
+        >>> Remainder().of_batches(batch(lambda: "abc", 2, drop_last=False)).last
         'pad'
 
         Raises:
@@ -101,12 +102,12 @@ class Ends:
         drops = not kept if self.drop_last is None else self.drop_last
         return self._meant(batches, last=self.last or ("drop" if drops else "pad"))
 
-    def of_places(self, batches: Reader[Any], *, equal: bool) -> Ends:
+    def of_places(self, batches: Reader[Any], *, equal: bool) -> Remainder:
         """What they mean where each place gets a batch, as it comes.
 
-        >>> Ends().of_places(batch(lambda: "abc", 2), equal=False).last
+        >>> Remainder().of_places(batch(lambda: "abc", 2), equal=False).last
         'keep'
-        >>> Ends().of_places(batch(lambda: "abc", 2), equal=True).tells
+        >>> Remainder().of_places(batch(lambda: "abc", 2), equal=True).tells
         True
 
         Args:
@@ -125,14 +126,14 @@ class Ends:
             return self._meant(batches, last="pad", varies=True)
         return self._meant(batches, last="drop", varies=True, tells=self.drop_last is None)
 
-    def _meant(self, batches: Reader[Any], **said: Any) -> Ends:
-        op = sized(batches)
+    def _meant(self, batches: Reader[Any], **said: Any) -> Remainder:
+        op = batching(batches).counted
         endless = may_not_end(op.reader if op else batches)
         return replace(self, onward=self.steps is not None and endless, **said)
 
     def _kept(self, batches: Reader[Any]) -> bool:
         """Whether `batch` says that it keeps a short one; refused where that is contradicted."""
-        op = origin(batches, "all", "some", "each")
+        op = batching(batches).op
         kept = type(op) is batch and op.drop_last is False
         if kept and (self.last == "drop" or (self.last is None and self.drop_last)):
             word = "last='drop'" if self.last else "drop_last=True"
@@ -150,14 +151,14 @@ class Ends:
         """
         if self.steps is None:
             return self.last == "error"
-        return self.last not in ("pad", "keep") and sized(batches) is None
+        return self.last not in ("pad", "keep") and batching(batches).counted is None
 
     def of(
         self, batches: Reader[Any], per_step: int, samples: int = 0, steps: int = 0
     ) -> Reader[Any]:
         """The batches of epochs that end so.
 
-        >>> wrapped = Ends("wrap").of(batch(lambda: "abc", 2), per_step=1)
+        >>> wrapped = Remainder("wrap").of(batch(lambda: "abc", 2), per_step=1)
         >>> list(wrapped())
         [['a', 'b'], ['c', 'a']]
 
@@ -172,7 +173,7 @@ class Ends:
         """
         if self.steps is None and self.last in ("drop", "pad", "keep"):
             return batches
-        op = sized(batches)
+        op = batching(batches).counted
         if self.last == "wrap" and op is None:
             raise ValueError(
                 f"last='wrap' fills up the last batch, and {described(batches)} gives batches to "

@@ -13,81 +13,76 @@ from jreader.devices import Placement
 from jreader.errors import NotResumable
 from jreader.feeds import FeedList
 from jreader.loaders.as_function import as_function
-from jreader.loaders.assembling import Grouping
-from jreader.loaders.cursors import Trail
-from jreader.loaders.iterators import SKIPPED, Here
+from jreader.loaders.assembling import FeedShape
+from jreader.loaders.cursors import EpochPosition
+from jreader.loaders.host_feeds import SKIPPED, Trail, steps_left_out
 from jreader.loaders.on_device import Layout, Stages, words
-from jreader.loaders.sources import Source, left_out, steps_done
-from jreader.readers import Cursor, Pass, Position
+from jreader.readers import Cursor, Pass, Reader
 
 
 class Resident:
     """The data of a loader on its devices, and what gathers feeds from them there."""
 
-    def __init__(self, source: Source, feed_list: FeedList | None, grouping: Grouping) -> None:
+    def __init__(self, batches: Reader[Any], feed_list: FeedList | None, shape: FeedShape) -> None:
         """Places the data."""
-        self.placement, self.axes = grouping.placement, grouping.axes
+        self.placement, self.axes = shape.placement, shape.axes
         if self.placement.target == "host":
             raise ValueError(
                 "load(resident=True) keeps data on devices: leave sharding='host' out."
             )
         self.data, self.batch_at = as_function(
-            source.batches,
+            batches,
             feed_list,
             sharding=_everywhere(self.placement),
-            last="pad" if grouping.masked else None,
+            last="pad" if shape.masked else None,
         )
         self._jitted: dict[Stages, Callable[..., Any]] = {}
 
-    def steps(self, cursor: Cursor) -> Pass[Any]:
-        """The number of the first sample of each feed; the position is that of a streaming one."""
-        if cursor["epoch"] >> 32:
+    def steps(
+        self, cursor: Cursor, start: int, until: int | None, finish: Callable[[Any], Any]
+    ) -> Pass[Any]:
+        """What is left of an epoch, as `host_feeds` gives it, with None for each feed."""
+        epoch = cursor["epoch"]
+        if epoch >> 32:
             raise ValueError(
-                f"load(resident=True) counts epochs in 32 bits, and {cursor['epoch']} has more: "
-                f"leave resident=True out, or begin at an epoch below 2**32."
+                f"load(resident=True) counts epochs in 32 bits, and {epoch} has more: leave "
+                f"resident=True out, or begin at an epoch below 2**32."
             )
         size, end = self.batch_at.batch_size, self.batch_at.samples
-        done, made = self._done(cursor["position"]), steps_done(cursor)
-        trail, steps = Trail(cursor, None), left_out(cursor)
+        done, made = _samples_done(cursor), EpochPosition.steps_of(cursor)
+        before = made + start - cursor["step"]
+        last = None if until is None else made + until - cursor["step"]
+        trail, skips = Trail(cursor, None), steps_left_out(cursor)
         least = 1 if self.batch_at.masked else size
 
         def deal() -> Iterator[Any]:
             nonlocal done, made
-            while done + least <= end:
-                first, many = done, min(size, end - done)
-                done, made = done + many, made + 1
-                if next(steps):
+            while done + least <= end and made != last:
+                row, many = done, min(size, end - done)
+                done, made, feed = done + many, made + 1, None
+                if next(skips):
                     trail.leave_out(many)
-                    yield SKIPPED
+                    feed = SKIPPED
                 else:
                     trail.add(many)
-                    yield None, first
+                yield finish((SKIPPED if made <= before else feed, row, epoch))
 
-        def here() -> Here:
-            return Here(trail.samples, (size, size, done, made), trail.digest)
+        def progress() -> tuple[Any, ...]:
+            return cursor, trail.samples, trail.runs, trail.end, size, size, done, made
 
-        return Pass(deal(), here, lambda: None)
+        return Pass(deal(), progress, lambda: None)
 
-    def _done(self, position: Position) -> int:
-        done = position[2] if isinstance(position, (list, tuple)) and len(position) > 2 else None
-        if position is not None and not isinstance(done, int):
-            raise NotResumable(
-                f"this cursor, of position {position!r}, is of a loader that is not resident, over "
-                f"an unseeded plan or one that is not indexed: resume it with such a loader."
-            )
-        return done or 0
-
-    def placing(self, stages: Stages, epoch: int) -> Callable[[tuple[None, int]], Any]:
-        """What makes a feed of the number of its first sample."""
+    def placing(self, stages: Stages) -> Callable[[None, int, int], Any]:
+        """What makes a feed of the number of its first sample, and of its epoch."""
         if stages not in self._jitted:
             self._jitted[stages] = jax.jit(
                 lambda data, epoch, first: self._feed(data, epoch, first, stages)
             )
         jitted, data = self._jitted[stages], self.data
 
-        def placed(numbered: tuple[None, int]) -> Any:
+        def placed(_feed: None, first: int, epoch: int) -> Any:
             with self.placement.modes():
-                return jitted(data, *jax.device_put((np.uint32(epoch), np.int32(numbered[1]))))
+                return jitted(data, *jax.device_put((np.uint32(epoch), np.int32(first))))
 
         return placed
 
@@ -97,6 +92,18 @@ class Resident:
         if parts:
             feed = jax.tree.map(lambda leaf: leaf.reshape(parts, -1, *leaf.shape[1:]), feed)
         return stages.traced(feed, Layout(self.axes, None, target), words(epoch), words(first))
+
+
+def _samples_done(cursor: Cursor) -> int:
+    position = EpochPosition.of(cursor["position"])
+    done = position.batches if position else 0
+    if not isinstance(done, int):
+        raise NotResumable(
+            f"this cursor, of position {cursor['position']!r}, is of a loader that is not "
+            f"resident, over an unseeded plan or one that is not indexed: resume it with such a "
+            f"loader."
+        )
+    return done
 
 
 def _everywhere(placement: Placement) -> Sharding | None:

@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-from jreader.batches import sized
 from jreader.datasets.samplers import Sampler
-from jreader.loaders.assembling import Grouping
-from jreader.loaders.cursors import Trail
-from jreader.loaders.iterators import too_few
-from jreader.loaders.sources import Source, feeds_of
+from jreader.loaders.cursors import EpochPosition, beginning
+from jreader.loaders.host_feeds import Trail
+from jreader.loaders.loading import Loading
 from jreader.readers import Cursor, described, indexed, length
 from jreader.readers.planes import ENDLESS
 from jreader.readers.seeds import waits
 
 
-def found(
-    source: Source, grouping: Grouping, cursor: Cursor, start: int, *, endless: bool
-) -> Cursor | None:
+def found(loading: Loading, epoch: int, start: int, *, endless: bool) -> Cursor | None:
     """The cursor of a step; None where what lies before it has to be read.
 
     Args:
-        source: What is read, and to where.
-        grouping: What makes feeds of it.
-        cursor: Where steps begin: that of an epoch of which nothing was read.
-        start: How many steps lie between.
+        loading: What the loader loads.
+        epoch: The epoch that steps are counted from.
+        start: The step.
         endless: Whether steps go on in later epochs.
 
     Raises:
         ValueError: The plan draws anew for each pass, or the epoch has fewer steps.
     """
-    if waits(source.batches):
+    loading.check()
+    shape, batches = loading.shape, loading.batches()
+    cursor: Cursor = {**beginning(epoch), "plan": loading.plan()}
+    if waits(batches):
         raise ValueError(
-            f"{described(source.batches)} draws anew for each pass, and step {start} of another "
+            f"{described(batches)} draws anew for each pass, and step {start} of another "
             f"run is not to be found: give its shuffles and random maps a seed, or at=cursor."
         )
-    op, each = sized(source.batches), feeds_of(source, grouping)
-    if op is None or each == 0 or grouping.ends.onward:
+    op, each = loading.batching().counted, loading.count()
+    if op is None or each == 0 or loading.remainder.onward:
         return None
     plane = indexed(op.reader)
     samples = plane.length if plane else length(op.reader)
@@ -42,7 +40,7 @@ def found(
         return None
     if each is None and samples < ENDLESS:
         return None
-    size, left = op.batch_size * grouping.batches, start
+    size, left = op.batch_size * shape.per_feed, start
     samples -= samples % op.batch_size if op.drop_last and each is not None else 0
     while endless and each is not None and left >= each:
         cursor = {**_after(cursor, min(each * size, samples)), "epoch": cursor["epoch"] + 1}
@@ -52,8 +50,8 @@ def found(
     done = min(left * size, samples)
     if not done:
         return {**cursor, "step": start}
-    position = (grouping.rows, op.batch_size, done, left)
-    return {**_after(cursor, done), "step": start, "samples": done, "position": position}
+    position = EpochPosition(shape.rows, op.batch_size, done, left)
+    return {**_after(cursor, done), "step": start, "samples": done, "position": tuple(position)}
 
 
 def _after(cursor: Cursor, samples: int) -> Cursor:
@@ -61,3 +59,11 @@ def _after(cursor: Cursor, samples: int) -> Cursor:
     trail = Trail(cursor, drawn=None)
     trail.add(samples)
     return {**cursor, "digest": trail.digest}
+
+
+def too_few(epoch: int, steps: int, start: int) -> ValueError:
+    """The error of a start beyond an epoch."""
+    return ValueError(
+        f"epoch {epoch} has {steps} steps, and start={start} lies beyond: steps of an epoch count "
+        f"from 0; loader.steps(start=...) counts on through later ones."
+    )

@@ -18,9 +18,10 @@ from typing import (
 import numpy as np
 
 from jreader import batches, hints, readers, transforms, workers
+from jreader.batching import gives_batches
 from jreader.pipelines.indexing import found, sliced
 from jreader.pipelines.wrapped import Wrapped
-from jreader.readers import Node, Reader, described, origin
+from jreader.readers import Node, Reader, described
 
 if TYPE_CHECKING:
     from jreader.feeds import FeedList
@@ -133,7 +134,7 @@ class Pipeline(Wrapped[T]):
             WorkerDied: A sample lost its worker several times (while iterating).
             TimeoutError: A sample took longer than `timeout` (while iterating).
         """
-        if isinstance(origin(self, "all", "some"), (batches.batch, batches.map_batches)):
+        if gives_batches(self):
             raise TypeError(
                 f"{self!r}.map(...) would map whole batches: use .map_batches(fn), where fn takes "
                 f"and gives stacked columns, or .map(fn) before .batch(...)."
@@ -437,7 +438,7 @@ class Pipeline(Wrapped[T]):
         drop_last: bool | None = None,
         last: Last | None = None,
         steps_per_epoch: int | None = None,
-        timeout: float = 300,
+        peer_timeout: float = 300,
         resident: bool = False,
     ) -> DataLoader:
         """A loader that puts these batches on devices, ahead of the step.
@@ -465,8 +466,8 @@ class Pipeline(Wrapped[T]):
                 left out; if there are fewer, that is an error, or with `last="wrap"` the epoch
                 begins again. A stream that may be endless goes on where the epoch before ended;
                 with `.firstn(n)` it begins again in each epoch.
-            timeout: The seconds to wait for other processes of `jax.distributed`, where each reads
-                a stream; 0 for no limit.
+            peer_timeout: The seconds to wait for other processes of `jax.distributed`, where each
+                reads a stream; 0 for no limit.
             resident: Whether to put all data on the devices once, and to gather feeds there, as
                 `as_function` does: for data that fit, on devices that are far from the host.
 
@@ -489,7 +490,7 @@ class Pipeline(Wrapped[T]):
             drop_last=drop_last,
             last=last,
             steps_per_epoch=steps_per_epoch,
-            timeout=timeout,
+            peer_timeout=peer_timeout,
             resident=resident,
         )
 

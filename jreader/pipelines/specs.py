@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from jreader.batches import as_batch, stack
+from jreader.batches import stack
+from jreader.batching import batching
 from jreader.readers import Columns, Reader, length, map_tree, origin
 
 
@@ -48,8 +49,8 @@ def _spec(value: Any, *, even: bool = True) -> ArraySpec:
 
 def _even(reader: Reader[Any]) -> bool:
     """Whether every batch has as many samples as the first one."""
-    op = as_batch(origin(reader, "all", "some", "each"))
-    if op is None:
+    found = batching(reader)
+    if found.op is None or found.size is None:
         return False
-    known = length(op.reader)
-    return bool(op.drop_last) or (known is not None and known % op.batch_size == 0)
+    known = length(found.op.reader)
+    return bool(found.op.drop_last) or (known is not None and known % found.size == 0)

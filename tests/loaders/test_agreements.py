@@ -100,7 +100,7 @@ found = {}
 for how, capacity in given:
     options = {"steps_per_epoch": 4 + me} if how == "another end" else {}
     batches = plans[how].batch(8 + 8 * me if "batch size" in how else 8)
-    options |= {"timeout": 10 if how == "stuck" else 300, "drop_last": False}
+    options |= {"peer_timeout": 10 if how == "stuck" else 300, "drop_last": False}
     loader = batches.load(sharding=mesh, capacity=capacity, **options)
     store.wait_at_barrier(f"{how} {capacity}", 300_000)
     sums, error, began = [], None, time.monotonic()
@@ -201,7 +201,7 @@ mesh = jax.sharding.Mesh(devices, ("data", "model"))
 indexed = Pipeline(arrays(n=np.arange(32))).batch(8)
 if me == 0:
     looked = next(iter(indexed.load(sharding=mesh)))
-loader = indexed.load(sharding=mesh, timeout=300)
+loader = indexed.load(sharding=mesh, peer_timeout=300)
 rows = [
     sorted({int(shard.data[0]) for shard in feed["n"].addressable_shards})
     for epoch in range(2) for feed in loader

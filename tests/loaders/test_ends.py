@@ -316,7 +316,7 @@ def test_other_ends_are_refused():
         plan.load(steps_per_epoch=2.5)
     for timeout in (-1, None, True, "3", float("nan")):
         with pytest.raises(ValueError, match="timeout of a loader needs seconds, 0 or more"):
-            plan.load(timeout=timeout)
+            plan.load(peer_timeout=timeout)
 
 
 def test_what_batch_leaves_out_itself_is_not_padded():

@@ -14,9 +14,9 @@ from widths import examples
 
 from jreader import Pipeline, arrays, at_epoch, epochs, firstn, source
 from jreader.devices import Share
-from jreader.loaders.cursors import beginning, sealed
+from jreader.loaders.cursors import Progress, beginning, sealed
+from jreader.loaders.host_feeds import host_feeds
 from jreader.loaders.multihost.shards import dealt_to
-from jreader.loaders.sources import hosted
 from jreader.readers import leaves, map_tree
 
 COUNT = 44
@@ -40,14 +40,13 @@ def feeds_of(pipeline, share, cursor=None, drop_last=True, chunk=None):
     """What one of the hosts makes, and its cursors."""
     loader = pipeline.load(sharding="host", drop_last=drop_last)
     loader = loader.chunk(chunk) if chunk else loader
-    kind, grouping = loader._grouping()
-    grouping = replace(grouping, share=share)
-    cursor = loader._named(cursor or beginning(0))
-    host = hosted(kind, grouping, cursor)
-    for step, (feed, first) in enumerate(host.items, cursor["step"] + 1):
-        samples, position, digest = host.position()
-        moved = {"step": step, "samples": samples, "position": position, "digest": digest}
-        yield feed, first, json.loads(json.dumps(sealed({**cursor, **moved})))
+    loading = loader._loading
+    cursor = {**(cursor or beginning(0)), "plan": loading.plan()}
+    source = replace(loading.source, batches=loading.batches(cursor))
+    host = host_feeds(source, replace(loading.shape, share=share), cursor)
+    for feed, first, _ in host.items:
+        moved = Progress(*host.position()).cursor()
+        yield feed, first, json.loads(json.dumps(sealed(moved)))
 
 
 def joined(hosts, shares, chunk=None):

@@ -18,7 +18,7 @@ def numbers():
         yield {"n": np.int32(n)}
 mesh = jax.make_mesh((many,), ("data",))
 plan = Pipeline(numbers) if given["streamed"] else Pipeline(arrays(n=np.arange(10**6)))
-loader = plan.batch(8).load(sharding=mesh, capacity=4, timeout=1000)
+loader = plan.batch(8).load(sharding=mesh, capacity=4, peer_timeout=1000)
 total = jax.jit(lambda feed: feed["n"].sum())
 def step(feed):
     if given["together"]:

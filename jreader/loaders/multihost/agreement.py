@@ -312,7 +312,7 @@ class Agreement:
         return TimeoutError(
             f"this process is at feed {given} of a pass, and process {process} has {far}, and "
             f"of nothing else for {self._timeout:g} s: it hangs, is gone, or does not iterate this "
-            f"loader. If it only takes longer, give the loader a longer timeout=."
+            f"loader. If it only takes longer, give the loader a longer peer_timeout=."
         )
 
 

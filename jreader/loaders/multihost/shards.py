@@ -13,20 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jreader.batches import as_batch, sized
+from jreader.batching import batching
 from jreader.devices import Share
-from jreader.readers import (
-    Node,
-    Pass,
-    Position,
-    Reader,
-    indexed,
-    op,
-    origin,
-    start,
-)
+from jreader.readers import Node, Pass, Position, Reader, indexed, op, start
 from jreader.readers.planes import Array, Gathering, Plane
-from jreader.readers.seeds import seeded
 
 _AT_ONCE = 16384  # places that are routed in one go, as in `readers/planes.py`
 
@@ -114,20 +104,8 @@ def dealt_to(reader: Reader[Any], share: Share) -> Reader[Part] | None:
     >>> [(part.samples.columns.tolist(), part.total) for part in digits()]
     [([0, 3], 4), ([4], 3)]
     """
-    op = as_batch(origin(reader, "all"))
-    if op is None or sized(reader) is not op or op.batch_size != share.size:
-        return None
-    if not found_by_place(op):
+    found = batching(reader)
+    op = found.counted
+    if op is None or found.rows != share.size or not found.indexed:
         return None
     return _parts(op.reader, share, bool(op.drop_last))
-
-
-def found_by_place(reader: Reader[Any]) -> bool:
-    """Whether the samples of batches are found by their place: each process has as many then.
-
-    >>> from jreader import arrays, batch
-    >>> found_by_place(batch(arrays(np.arange(7)), 4)), found_by_place(batch(lambda: "abc", 4))
-    (True, False)
-    """
-    op = sized(reader)
-    return op is not None and indexed(seeded(op.reader, 0)) is not None

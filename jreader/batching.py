@@ -1,0 +1,131 @@
+"""What is known of a plan's batches before one is read: the one place that looks below them.
+
+A plan that gives batches ends in `batch`, with ops behind it that hand batches on, leave some out,
+or make one of each. What a loader has to know of that (how large batches are, how many there are,
+what a position counts) follows from two traits of these ops, `Node.from_reader` and
+`Node.in_cursor`, so that a new op says it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jreader.batches import batch, map_batches
+from jreader.readers import Node, Reader, indexed, length
+from jreader.readers.nodes import declares, inputs, own_pass
+from jreader.readers.seeds import seeded
+from jreader.transforms import cache, chain
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How the batches of a plan are made.
+
+    Attributes:
+        op: The `batch` that makes them; None if they come from anything else.
+        size: How many samples a full batch has; None if that is not known before it is read.
+        rows: How many rows: as many, unless a function of whole batches may change that (None).
+        whole: Whether every batch of `op` is there.
+        ordered: Whether they come in its order.
+        by_sample: Whether a position counts samples: then a pass goes on at any of them, also in
+            batches of another size.
+        functions: The ops that make a batch of each, in the order that they are called.
+    """
+
+    op: batch[Any] | None = None
+    size: int | None = None
+    rows: int | None = None
+    whole: bool = False
+    ordered: bool = False
+    by_sample: bool = False
+    functions: tuple[Node[Any], ...] = ()
+
+    @property
+    def counted(self) -> batch[Any] | None:
+        """The `batch`, if positions count its samples."""
+        return self.op if self.by_sample else None
+
+    @property
+    def samples(self) -> int | None:
+        """How many samples the batches are made of, now; None if that is not known."""
+        return length(self.op.reader) if self.op and self.whole else None
+
+    @property
+    def indexed(self) -> bool:
+        """Whether samples are found by their index, so that every process has as many."""
+        op = self.counted
+        return op is not None and indexed(seeded(op.reader, 0)) is not None
+
+
+def batching(reader: Reader[Any]) -> Batching:
+    """How the batches of a plan are made.
+
+    >>> from jreader import firstn
+    >>> pairs = map_batches(abs, batch(lambda: range(5), 2))
+    >>> found = batching(pairs)
+    >>> found.op, found.size, found.rows, found.whole, found.by_sample
+    (batch(<lambda>, batch_size=2), 2, None, True, True)
+    >>> found = batching(firstn(batch(lambda: range(5), 2), 1))
+    >>> found.rows, found.whole, found.by_sample
+    (2, False, False)
+
+    Args:
+        reader: Any reader, also one that gives no batches.
+    """
+    traits, by_sample, ordered = set[str](), True, True
+    functions = list[Node[Any]]()
+    while isinstance(reader, Node) and not isinstance(reader, batch):
+        ups = list(inputs(reader))
+        how = reader.from_reader if declares(reader, "from_reader") else ""
+        one_for_one = declares(reader, "in_cursor") and reader.in_cursor == "never"
+        if len(ups) != 1 or not (how or one_for_one):
+            break
+        traits.add(how)
+        by_sample = by_sample and one_for_one
+        ordered = ordered and (one_for_one or isinstance(reader, cache))
+        if how == "each":
+            functions.insert(0, reader)
+        (reader,) = ups
+    op = plain_batch(reader)
+    by_sample = by_sample and op is not None
+    if "" in traits:  # what they make of a batch, they do not say
+        return Batching(op if by_sample else None, by_sample=by_sample)
+    parts = [batching(part) for part in inputs(reader)] if type(reader) is chain else []
+    rows = op.batch_size if op else _common([part.rows for part in parts])
+    return Batching(
+        op,
+        op.batch_size if op else _common([part.size for part in parts]),
+        None if functions else rows,
+        whole=op is not None and "some" not in traits,
+        ordered=op is not None and "some" not in traits and ordered,
+        by_sample=by_sample,
+        functions=tuple(functions),
+    )
+
+
+def plain_batch(reader: Reader[Any]) -> batch[Any] | None:
+    """The `batch` that a reader is, unless it is of a subclass that makes batches in its own way.
+
+    >>> plain_batch(batch(lambda: "abc", 2)), plain_batch(lambda: ["ab", "c"])
+    (batch(<lambda>, batch_size=2), None)
+    """
+    if not isinstance(reader, batch) or type(reader).start is not batch.start:
+        return None
+    return reader if own_pass(reader) is None else None
+
+
+def gives_batches(reader: Reader[Any]) -> bool:
+    """Whether a reader gives batches, as far as its plan tells.
+
+    >>> from jreader import firstn
+    >>> gives_batches(firstn(batch(lambda: "abc", 2), 1)), gives_batches(lambda: ["ab", "c"])
+    (True, False)
+    """
+    found = batching(reader)
+    return found.rows is not None or any(isinstance(op, map_batches) for op in found.functions)
+
+
+def _common(sizes: Sequence[int | None]) -> int | None:
+    return sizes[0] if len(set(sizes)) == 1 else None

@@ -1,0 +1,351 @@
+"""Feeds on the host: an epoch of them, or epoch after epoch, with the position after each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import count, islice, repeat
+from typing import TYPE_CHECKING, Any
+
+from jreader.batching import batching
+from jreader.errors import ReaderError, ShortEpoch, warn
+from jreader.loaders.assembling import Assembler, FeedShape
+from jreader.loaders.cursors import EpochPosition, Progress
+from jreader.loaders.map_style import CollatedAssembler
+from jreader.loaders.remainders import Remainder
+from jreader.loaders.source import Opened, Source
+from jreader.orders import STREAM_VERSION
+from jreader.readers import Columns, Cursor, Pass, Position, Reader, described, itself, start
+from jreader.readers.hashing import text_hash
+
+if TYPE_CHECKING:
+    from jreader.readers import Plan
+
+SKIPPED: Any = object()
+"""What stands for the feed of a step that is left out: its position counts all the same."""
+
+
+class Trail:
+    """What a pass hands over of its epoch, and a hash of it.
+
+    Samples that follow one another are one run, whatever batches they came in: the hash is of where
+    runs begin, beside where the last one ends. So it does not depend on batch sizes, hosts or
+    devices, and costs a comparison a step.
+
+    >>> from jreader.loaders.cursors import beginning
+    >>> small, large = (Trail(beginning(0), drawn=None) for _ in range(2))
+    >>> small.add(32), small.add(32), large.add(64)
+    (None, None, None)
+    >>> small.digest == large.digest, small.samples
+    (True, 64)
+
+    Attributes:
+        samples: How many samples of the epoch lie behind.
+        runs: The hash of where runs begin.
+        end: Where the last one ends.
+    """
+
+    def __init__(self, cursor: Cursor, drawn: int | None) -> None:
+        """Goes on where a cursor says; `drawn` is what an unseeded plan drew for this epoch."""
+        self.samples = cursor["samples"]
+        runs, _, end = cursor["digest"].rpartition(":")
+        self.runs, self.end = runs or text_hash(STREAM_VERSION, cursor["plan"]["ops"]), int(end)
+        self._about = (cursor["epoch"], drawn)
+        if cursor["position"] is None or (not self.samples and self.end >= 0):
+            self.runs, self.end = text_hash(self.runs, self.end), -1
+
+    @property
+    def digest(self) -> str:
+        """The hash of the runs, and where the last one ends."""
+        return f"{self.runs}:{self.end}"
+
+    def add(self, count: int) -> None:
+        """Hands over the next samples."""
+        if self.samples != self.end:
+            self.runs = text_hash(self.runs, self.end, *self._about, self.samples)
+        self.samples += count
+        self.end = self.samples
+
+    def leave_out(self, count: int) -> None:
+        """Passes over the next samples."""
+        self.samples += count
+
+
+class Kept:
+    """The pass of a stream between two epochs of it, which the next one goes on with."""
+
+    def __init__(self) -> None:
+        self._at: Position = None
+        self._pass: Pass[Any] | None = None
+
+    def keep(self, up: Pass[Any]) -> None:
+        """Keeps what is left of a pass."""
+        self._at, self._pass = up.position(), up
+
+    def taken(self, at: Position) -> Pass[Any] | None:
+        """What was kept at that position, once; anything else is closed."""
+        if at == self._at:
+            up, self._pass = self._pass, None
+            return up
+        self.close()
+        return None
+
+    def close(self) -> None:
+        """Ends what was kept."""
+        up, self._pass = self._pass, None
+        if up:
+            up.close()
+
+
+@dataclass
+class Lost:
+    """What an epoch leaves out, since it makes no whole feed.
+
+    Attributes:
+        batches: How many batches.
+        samples: How many samples they have.
+    """
+
+    batches: int = 0
+    samples: int = 0
+
+    def add(self, batches: int, samples: int) -> None:
+        """Counts some more."""
+        self.batches += batches
+        self.samples += samples
+
+    def tell(self, reader: Reader[Any], remainder: Remainder, epoch: int, *, empty: bool) -> None:
+        """Warns, once for an epoch, where nobody asked for that, or nothing else is there."""
+        empty = empty and (self.batches > 0 or _has_short_batch_only(reader))
+        if not empty and not (remainder.tells and self.batches):
+            return
+        some = f"{self.batches} batch{'es' * (self.batches > 1)} ({self.samples} samples)"
+        begins = "this epoch is empty: " if empty else f"epoch {epoch}: "
+        warn(
+            f"{begins}{some if self.batches else 'all'} left out, since they make no whole feed of "
+            f"equal parts. last='pad' (or drop_last=False) fills them up with zeros, under a mask; "
+            f"drop_last=True leaves them out without this warning; and so none are left out, use a "
+            f"smaller batch size or fewer places.",
+            getattr(reader, "made_at", ""),
+        )
+
+
+def _has_short_batch_only(reader: Reader[Any]) -> bool:
+    """Whether the only batch of a reader is a short one, which it leaves out itself."""
+    found = batching(reader)
+    if not found.whole or found.op is None or not found.op.drop_last:
+        return False
+    samples = start(found.op.reader)
+    try:
+        return any(True for _ in samples.items)
+    finally:
+        samples.close()
+
+
+def host_feeds(
+    source: Source,
+    shape: FeedShape,
+    cursor: Cursor,
+    kept: Kept | None = None,
+    first: int = 0,
+    until: int | None = None,
+    finish: Callable[[Any], Any] = itself,
+    *,
+    numbered: bool = True,
+) -> Pass[Any]:
+    """The feeds of what is left of an epoch.
+
+    The position is that of a `Progress`, as a plain tuple: it is noted for every feed.
+
+    Args:
+        source: What is read.
+        shape: How batches become feeds.
+        cursor: Where to begin.
+        kept: Where the pass of a stream stays, when an epoch of so many steps of it is over.
+        first: The first step that is handed over, as the cursor counts; those before it are read,
+            and passed over.
+        until: The step to stop before, as the cursor counts; None for the end of the epoch.
+        finish: A function of what is given, done here.
+        numbered: Whether (host feed, number of its first row in the epoch, epoch) is given;
+            otherwise the host feed alone.
+
+    Raises:
+        NotResumable: The cursor is not of this source.
+    """
+    here = _Epoch(source, shape, cursor, kept, first, until)
+    return Pass(here.feeds(finish, numbered=numbered), here.progress, here.close)
+
+
+class _Epoch:
+    """What is left of an epoch, under way."""
+
+    def __init__(
+        self,
+        source: Source,
+        shape: FeedShape,
+        cursor: Cursor,
+        kept: Kept | None,
+        first: int,
+        until: int | None,
+    ) -> None:
+        self.source, self.shape, self.cursor, self.kept = source, shape, cursor, kept
+        position = EpochPosition.of(cursor["position"])
+        at = position.batches if position else None
+        self.opened = opened = Opened(source, shape, cursor, kept.taken(at) if kept else None)
+        self.up = opened.up
+        known = position and opened.size is None and shape.size is None
+        kind = CollatedAssembler if shape.kind == "collated" else Assembler
+        self.assembler = kind(shape, position.rows if position and known else None)
+        self.trail, self.lost = Trail(cursor, opened.drawn), Lost()
+        self.steps = EpochPosition.steps_of(cursor)
+        ahead = self.steps - cursor["step"]  # a cursor counts the steps of a run
+        self.first, self.end = first + ahead, None if until is None else until + ahead
+        self.stays = False
+
+    def feeds(self, finish: Callable[[Any], Any], *, numbered: bool) -> Generator[Any, None, None]:
+        """The feeds; nothing here holds one that was handed over: its memory is free sooner."""
+        shape, assembler, opened, trail = self.shape, self.assembler, self.opened, self.trail
+        alone, epoch, skips = shape.per_feed == 1, self.cursor["epoch"], steps_left_out(self.cursor)
+        named = partial(shape.feeds.from_samples, lists=shape.kind == "samples")
+        for group in self._groups():
+            usual = type(group) is Columns and group.made_of is None
+            if usual and len(group.arrays[0]) == assembler.usual:
+                made = [named(group)]
+            else:
+                made = [assembler.feed([group] if alone else group)]
+            if opened.unchecked:
+                opened.check_sizes(self.source, self.cursor["samples"], assembler.fed)
+            if made[0] is None:
+                self.lost.add(1 if alone else len(group), assembler.fed)
+                continue
+            self.steps += 1
+            row, skipped = trail.samples * assembler.spread, next(skips)
+            if skipped:
+                trail.leave_out(assembler.fed)
+            else:
+                trail.add(assembler.fed)
+            if skipped or self.steps <= self.first:
+                made = [SKIPPED]
+            del group
+            yield finish((made.pop(), row, epoch) if numbered else made.pop())
+            if self.steps == self.end:
+                return
+        self._ended()
+
+    def _groups(self) -> Iterator[Any]:
+        """The batches, or groups of them, up to where an epoch of a stream is cut off."""
+        if self.steps == self.end:
+            return iter(())
+        remainder = self.shape.remainder
+        if not remainder.onward:
+            return self.up.items
+        return islice(self.up.items, (remainder.steps or 0) - self.steps)
+
+    def _ended(self) -> None:
+        """Tells of what was left out; what a stream still has stays for the next epoch."""
+        remainder, epoch = self.shape.remainder, self.cursor["epoch"]
+        if self.steps == self.end:
+            return
+        if remainder.onward and self.steps < (remainder.steps or 0):
+            samples = self.trail.samples + self.lost.samples
+            raise _too_short(self.source, self.shape, epoch, samples)
+        self.stays = remainder.onward
+        self.lost.tell(self.source.batches, remainder, epoch, empty=self.steps == 0)
+
+    def progress(self) -> tuple[Any, ...]:
+        """The fields of a `Progress`."""
+        trail = self.trail
+        return (
+            *(self.cursor, trail.samples, trail.runs, trail.end),
+            *(self.assembler.rows, self.opened.size, self.up.position(), self.steps),
+        )
+
+    def close(self) -> None:
+        """Ends it."""
+        if self.stays and self.kept:
+            self.kept.keep(self.up)
+        else:
+            self.up.close()
+
+
+def epoch_after_epoch(
+    begin: Callable[[Cursor], Pass[Any]],
+    cursor: Cursor,
+    remainder: Remainder,
+    plan: Callable[[], Plan],
+    until: int | None,
+) -> Pass[Any]:
+    """The feeds of a run: those of an epoch, of the next one, and so on.
+
+    Who looks ahead does so across the end of an epoch, too: the first feed of the next one is there
+    when the last one of this has been used.
+
+    Args:
+        begin: Gives the pass of an epoch, from a cursor of it on.
+        cursor: Where the run begins.
+        remainder: How epochs end.
+        plan: Gives what a cursor says of the source: it may grow between two epochs.
+        until: The step to stop before; None for no end.
+
+    Raises:
+        ReaderError: An epoch gives nothing: it would go round for ever.
+    """
+    here = begin(cursor)
+
+    def deal() -> Generator[Any, None, None]:
+        nonlocal here
+        while True:
+            yield from here.items
+            ended = Progress(*here.position()).cursor()
+            if until is not None and ended["step"] >= until:
+                return
+            check_fed(ended)
+            here.close()
+            here = begin({**next_epoch(ended, remainder), "step": ended["step"], "plan": plan()})
+
+    return Pass(deal(), lambda: here.position(), lambda: here.close())  # noqa: PLW0108  # that of then
+
+
+def check_fed(ended: Cursor) -> None:
+    """Refuses a run whose epochs give nothing.
+
+    Raises:
+        ReaderError: This one, which has ended, gave nothing.
+    """
+    if not EpochPosition.steps_of(ended):
+        raise ReaderError(
+            f"epoch {ended['epoch']} gave no feed, and steps(...) would go round for ever: "
+            f"check that the data hold at least one full batch, or give drop_last=False"
+        )
+
+
+def next_epoch(ended: Cursor, remainder: Remainder) -> Cursor:
+    """The cursor of the beginning of the next epoch, at the end of one; its steps begin at 0."""
+    position = EpochPosition.of(ended["position"]) if remainder.onward else None
+    return {
+        **ended,
+        "epoch": ended["epoch"] + 1,
+        "step": 0,
+        "samples": 0,
+        "position": position and tuple(position._replace(steps=0)),
+    }
+
+
+def steps_left_out(cursor: Cursor) -> Iterator[bool]:
+    """For step after step, whether it is left out."""
+    spans, step = cursor["skipped"], cursor["step"]
+    if not spans:
+        return repeat(False)  # noqa: FBT003  # what is repeated
+    return (any(low <= each < high for low, high, _ in spans) for each in count(step))
+
+
+def _too_short(source: Source, shape: FeedShape, epoch: int, samples: int) -> ShortEpoch:
+    steps, size = shape.remainder.steps or 0, (shape.size or shape.rows or 0) * shape.per_feed
+    needs = f"{steps * size}: {steps} steps of {size}" if size else f"{steps} steps"
+    return ShortEpoch(
+        f"{described(source.batches)} ended after {samples}, and epoch {epoch}, which goes on "
+        f"where the one before ended, needs {needs}. Give a steps_per_epoch that it can fill; or, "
+        f"below the batches, .epochs() to go round, .firstn(n) to begin anew in each epoch; or "
+        f"last='wrap', which begins it again."
+    )

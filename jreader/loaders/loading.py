@@ -1,0 +1,333 @@
+"""What a loader loads, as one frozen value: what is read, how it becomes feeds, and where to.
+
+It is resolved once, when the loader gets its source. A pass of it is `open(cursor)`; what passes of
+one loader share (a stream that goes on, the word of other processes) is `Shared`, which the loader
+holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+
+from jreader.batching import Batching, batching
+from jreader.devices import Placement, placeable
+from jreader.feeds import FeedList, Feeds
+from jreader.loaders.assembling import FeedShape
+from jreader.loaders.cursors import EpochPosition
+from jreader.loaders.host_feeds import SKIPPED, Kept, epoch_after_epoch, host_feeds
+from jreader.loaders.multihost.agreement import TIMEOUT, Agreement
+from jreader.loaders.multihost.board import Board
+from jreader.loaders.multihost.shards import dealt_to
+from jreader.loaders.on_device import Stages
+from jreader.loaders.remainders import Remainder
+from jreader.loaders.resident import Resident
+from jreader.loaders.source import Source
+from jreader.readers import Cursor, Pass, Plan, Reader, fingerprint, itself, leaves, length, rebuilt
+from jreader.readers.seeds import waits
+from jreader.transforms import exactly
+from jreader.workers import lookahead
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a loader feeds, whatever it reads.
+
+    Attributes:
+        feed_list: The fields of a feed.
+        capacity: How many feeds are ready before they are asked for.
+        double_buffer: Whether they are on the devices by then.
+        return_list: Whether a feed is a list, not a dict.
+        remainder: What was said of the end of an epoch.
+        timeout: Seconds that other processes are waited for; 0 for any.
+        stages: What is done to feeds on the devices.
+        chunk: How many steps make one feed; None for feeds without an axis of steps.
+        made_at: The line that made the loader.
+    """
+
+    feed_list: FeedList | None = None
+    capacity: int = 2
+    double_buffer: bool = True
+    return_list: bool = False
+    remainder: Remainder = field(default_factory=Remainder)
+    timeout: float = TIMEOUT
+    stages: Stages = field(default_factory=Stages)
+    chunk: int | None = None
+    made_at: str = ""
+
+
+class Shared:
+    """What the passes of one loader share.
+
+    Attributes:
+        kept: The pass of a stream that goes on in the next epoch.
+        board: Where processes leave word for one another; None until a pass needs it.
+    """
+
+    def __init__(self) -> None:
+        self.kept = Kept()
+        self.board: Board | None = None
+
+
+@dataclass(frozen=True)
+class Loading:
+    """What a loader loads.
+
+    Attributes:
+        source: What is read, and where to.
+        options: How.
+        resident: The data, if they are on the devices already.
+        placement: Where feeds go.
+        remainder: What was said of the end of an epoch, as it is meant for this source.
+    """
+
+    source: Source
+    options: Options
+    resident: Resident | None = None
+    placement: Placement = field(init=False, repr=False)
+    remainder: Remainder = field(init=False, repr=False)
+    _shapes: dict[tuple[bool, Any], FeedShape] = field(default_factory=dict, init=False, repr=False)
+    _plans: dict[int | None, Plan] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Resolves what the arguments mean, so that a wrong one is refused where it was written."""
+        source, said = self.source, self.options.remainder
+        placement = source.placement()
+        if source.rows and not (source.beside and placement.parts):
+            placement.check(source.rows)
+        if source.beside:
+            cut = placement.splits or self.options.chunk is not None
+            remainder = said.of_places(source.batches, equal=cut)
+        else:
+            remainder = said.of_batches(source.batches)
+        object.__setattr__(self, "placement", placement)
+        object.__setattr__(self, "remainder", remainder)
+
+    @property
+    def shape(self) -> FeedShape:
+        """How batches become feeds, under the modes of jax on this thread."""
+        placement = self.placement.under_modes()
+        modes = placement.x64, placement.default
+        if modes not in self._shapes:
+            self._shapes[modes] = self._shaped(placement)
+        return self._shapes[modes]
+
+    def _shaped(self, placement: Placement) -> FeedShape:
+        source, options, remainder = self.source, self.options, self.remainder
+        shape = FeedShape(
+            Feeds(options.feed_list, placement.canonical),
+            source.kind,
+            placement,
+            beside=source.beside and placement.parts is not None,
+            remainder=remainder,
+            per_feed=self.per_feed,
+            size=source.batching.size,
+            rows=source.rows,
+            return_list=options.return_list,
+            chunk=options.chunk,
+            strict=remainder.strict(source.batches),
+        )
+        share = placement.here(source.rows) if source.rows else None
+        dealt = share and dealt_to(self.batches(), share)
+        return replace(shape, share=share) if dealt else shape
+
+    @property
+    def per_feed(self) -> int:
+        """How many batches make a feed."""
+        beside = (self.placement.parts or 1) if self.source.beside else 1
+        return beside * (self.options.chunk or 1)
+
+    def batches(self, cursor: Cursor | None = None) -> Reader[Any]:
+        """The batches of an epoch that ends as it was said, from a cursor on."""
+        done = (cursor["samples"], EpochPosition.steps_of(cursor)) if cursor else (0, 0)
+        return self.remainder.of(self.source.batches, self.per_feed, *done)
+
+    def batching(self, cursor: Cursor | None = None) -> Batching:
+        """How the batches of an epoch are made, from a cursor on."""
+        return batching(self.batches(cursor))
+
+    def step_size(self) -> int:
+        """How many samples a step has; 0 if positions are not counted in samples."""
+        op = self.batching().counted
+        return op.batch_size * self.per_feed if op else 0
+
+    def count(self) -> int | None:
+        """How many feeds an epoch has; None if that is not known before it is read."""
+        shape, remainder, found = self.shape, self.remainder, self.batching()
+        if remainder.steps is not None:
+            return remainder.steps
+        samples = found.samples
+        if found.op is None or samples is None:
+            many = length(self.batches())
+            if many is None or remainder.last == "keep":
+                return many
+            return -(-many // shape.per_feed) if remainder.last == "pad" else None
+        size = found.op.batch_size
+        full, rest = divmod(samples, size)
+        if found.op.drop_last:
+            rest = 0
+        rest += full % shape.per_feed * size
+        equal = not remainder.varies or shape.masked or shape.takes(size)
+        return samples // (shape.per_feed * size) * equal + bool(rest and shape.gives(rest))
+
+    def check(self) -> None:
+        """Refuses epochs that are known to end too soon, before the first step of one.
+
+        Raises:
+            ShortEpoch: They do.
+        """
+        shape, op = self.shape, self.batching().counted
+        if op and isinstance(op.reader, exactly):
+            op.reader.check()
+        samples = length(op.reader) if op and shape.strict else None
+        size = (op.batch_size if op else 1) * shape.per_feed
+        if samples is not None and samples % size:
+            raise shape.short(samples % size, size)
+
+    def plan(self) -> Plan:
+        """What a cursor says of the source, as it is now: data sets grow and shrink."""
+        batches = self.batches()
+        op = batching(batches).counted
+        samples = length(op.reader if op else batches)
+        if samples not in self._plans:
+            self._plans.clear()
+            self._plans[samples] = fingerprint(batches, list(self._feeds_in_plan()))
+        return self._plans[samples]
+
+    def _feeds_in_plan(self) -> Iterator[str]:
+        """What a cursor says of how feeds are made."""
+        options = self.options
+        mapper = getattr(self.source.batches, "mapper", None)
+        fields = options.feed_list or getattr(mapper, "feed_list", None)
+        if fields is not None:
+            yield f"fields {Feeds(fields).places}"
+        yield from map(str, options.stages.stages)
+        if options.chunk:
+            yield f"chunk({options.chunk})"
+        if (side_by_side := self.per_feed // (options.chunk or 1)) > 1:
+            yield f"{side_by_side} places, a batch each"
+
+    def open(
+        self,
+        cursor: Cursor,
+        shared: Shared,
+        first: int = 0,
+        until: int | None = None,
+        *,
+        endless: bool = False,
+    ) -> Pass[Any]:
+        """Feeds from a cursor on, prepared, placed and looked ahead for.
+
+        Args:
+            cursor: Where to begin.
+            shared: What passes share.
+            first: The first step that is handed over; those before it are read.
+            until: The step to stop before; None for the end.
+            endless: Whether later epochs follow, where processes need not agree on each.
+        """
+        shape = self.shape
+        if shape.placement.spans and waits(self.source.batches):
+            raise ValueError(
+                f"{self.source.batches!r} draws anew for each pass, and each process would draw "
+                f"another order: give its shuffles and random maps a seed, the same on all "
+                f"processes."
+            )
+        finish, capacity, spans = self.finish(shape), self.options.capacity, shape.placement.spans
+        at_once = finish if not capacity and not spans else itself
+
+        def epoch(cursor: Cursor) -> Pass[Any]:
+            if not cursor["samples"]:
+                self.check()
+            if self.resident:
+                return self.resident.steps(cursor, first, until, at_once)
+            source = replace(self.source, batches=self.batches(cursor))
+            return host_feeds(
+                source, shape, cursor, shared.kept, first, until, at_once, numbered=self.numbered
+            )
+
+        if endless and not spans:
+            host = epoch_after_epoch(epoch, cursor, self.remainder, self.plan, until)
+        else:
+            host = epoch(cursor)
+        if at_once is finish:
+            return host
+        if not spans:
+            return self._ahead(host, finish)
+        if shared.board is None:
+            shared.board = Board(shape.placement.processes, self.options.made_at)
+        feeds = f"feeds of {self.per_feed} batches of {self.source.rows} samples"
+        agreement = Agreement(
+            shared.board, cursor, self.options.timeout, (feeds, f"{shape.remainder}")
+        )
+        if self.resident or self.batching(cursor).indexed:
+            return agreement.heeding(self._ahead(host, finish), streamed=False)
+        told = agreement.telling(host, max(capacity, 1))
+        return agreement.heeding(self._ahead(told, finish))
+
+    def _ahead(self, host: Pass[Any], finish: Callable[[Any], Any]) -> Pass[Any]:
+        """Host feeds placed, and looked ahead for."""
+        if self.options.double_buffer:
+            return lookahead(host, self.options.capacity, finish)
+        return lookahead(host, self.options.capacity, itself).mapped(finish)
+
+    @property
+    def numbered(self) -> bool:
+        """Whether what is done to a feed depends on its number in the epoch."""
+        return self.resident is not None or self.options.stages.random
+
+    def finish(self, shape: FeedShape) -> Callable[[Any], Any]:
+        """What places a host feed, and does on the devices what is to be done there.
+
+        It takes the host feed, or, `numbered`, (host feed, number of its first row, epoch). Feeds
+        that are left out it hands on.
+        """
+        stages = self.options.stages
+        if self.resident:
+            made: Callable[..., Any] = self.resident.placing(stages)
+        elif not stages.stages:
+            return shape.placed.putter()
+        else:
+            made = stages.on(shape.placed, shape.layout)
+        if self.numbered:
+            return lambda item: SKIPPED if item[0] is SKIPPED else made(*item)
+        return lambda feed: SKIPPED if feed is SKIPPED else made(feed)
+
+    def first(self, cursor: Cursor) -> Any:
+        """The first host feed from a cursor on, as `finish` takes it.
+
+        Raises:
+            ValueError: There is none.
+        """
+        shape = self.shape
+        source = replace(self.source, batches=self.batches())
+        host = host_feeds(source, shape, cursor, numbered=self.numbered)
+        try:
+            for item in host.items:
+                return item
+        finally:
+            host.close()
+        raise ValueError("the source of this loader gives no full batch: there is no feed to see")
+
+    def element_spec(self, cursor: Cursor) -> Any:
+        """The tree of `jax.ShapeDtypeStruct` of the first feed from a cursor on."""
+        shape, item = self.shape, self.first(cursor)
+        if self.options.stages.stages:
+            return jax.tree.map(_spec, self.finish(shape)(item))
+        feed, placed = item[0] if self.numbered else item, shape.placed
+        specs = [
+            jax.ShapeDtypeStruct(
+                placed.shape(array.shape), placed.canonical(array.dtype), sharding=sharding
+            )
+            if placeable(array)
+            else array
+            for array, sharding in zip(leaves(feed), placed.shardings(feed), strict=True)
+        ]
+        return rebuilt(feed, iter(specs))
+
+
+def _spec(array: jax.Array) -> jax.ShapeDtypeStruct:
+    sharding = array.sharding if len(array.sharding.device_set) > 1 else None
+    return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding)
