@@ -147,7 +147,7 @@ def test_another_batch_size_on_other_hosts_goes_on_at_the_same_sample():
 
 def test_a_place_between_batches_ends_alike_on_every_host():
     (*_, last) = joined([feeds_of(rows(size=3), Share(3, ((0, 3),)))], [Share(3, ((0, 3),))])
-    cursor = {**last[1], "samples": 15, "step": 5, "position": [3, 3, 15]}
+    cursor = {**last[1], "samples": 15, "step": 5, "position": [3, 3, 15, 5]}
     shares = even(8, 4)
     made = [feeds_of(rows(drop_last=True), share, cursor, drop_last=False) for share in shares]
     steps = [feed["n"] for feed, _ in joined(made, shares)]
