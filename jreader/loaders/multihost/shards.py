@@ -105,7 +105,7 @@ def dealt_to(reader: Reader[Any], share: Share) -> Reader[Part] | None:
     [([0, 3], 4), ([4], 3)]
     """
     found = batching(reader)
-    op = found.counted
-    if op is None or found.rows != share.size or not found.indexed:
+    batches = found.counted
+    if batches is None or found.rows != share.size or not found.indexed:
         return None
-    return _parts(op.reader, share, bool(op.drop_last))
+    return _parts(batches.reader, share, bool(batches.drop_last))
