@@ -1,4 +1,4 @@
-"""`pipeline[index]` and `pipeline[first:last]`: samples found by their number, without a pass."""
+"""`pipeline[index]` and `pipeline[first:last]`: samples found by their index, without a pass."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def found(reader: Reader[T], index: SupportsIndex) -> T:
     """
     find = _lookup(reader)
     try:
-        place, known = operator.index(index), length(reader)
+        number, known = operator.index(index), length(reader)
     except TypeError:
         raise TypeError(
             f"{reader!r}[...] needs an int or a slice, not {described(index)}: for several "
             f"samples type [pipeline[index] for index in indices]."
         ) from None
-    if place < 0 and known is not None:
-        place += known
-    if place < 0 or (known is not None and place >= known):
+    if number < 0 and known is not None:
+        number += known
+    if number < 0 or (known is not None and number >= known):
         unit = getattr(origin(reader, "all", "some"), "unit", "samples")
         seen = "has no end to count from" if known is None else f"has {known:,} {unit}"
         raise IndexError(f"{reader!r}[{index}]: the pipeline {seen}.")
-    return find(place)
+    return find(number)
 
 
 def sliced(reader: Reader[Any], index: slice) -> Reader[Any]:
