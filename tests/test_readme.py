@@ -45,7 +45,13 @@ def test_the_rooms_are_those_that_there_are():
     assert listed == there
 
 
-@pytest.mark.parametrize("options", ["", "--devices 8", "--devices 8 --jit"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("", "--devices 8")),
+        "--devices 8 --jit",
+    ],
+)
 def test_the_demo_learns_the_digits(options, python, tmp_path):
     script = f"""
         from jreader.__main__ import main

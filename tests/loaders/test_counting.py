@@ -44,23 +44,22 @@ MADE = {
     ),
 }
 of_every_kind = pytest.mark.parametrize("make", MADE.values(), ids=MADE)
+FEW = ("collate_fn", "workers", "pipeline")
+of_few_kinds = pytest.mark.parametrize(  # and in CI of every one
+    "make",
+    [pytest.param(MADE[kind], marks=[pytest.mark.slow] * (kind not in FEW)) for kind in MADE],
+    ids=MADE,
+)
 
 
-@of_every_kind
+@of_few_kinds
 def test_every_sample_has_a_key_of_its_own(make):
     keys = keys_of(make(2))
     assert len(set(keys.values())) == len(keys) == 12
     assert keys == keys_of(MADE["plain"](2))
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        pytest.param(make, marks=[pytest.mark.slow] * (kind in ("lists", "both", "batch_sampler")))
-        for kind, make in MADE.items()
-    ],
-    ids=MADE,
-)
+@of_few_kinds
 def test_keys_are_the_same_in_other_batches_on_two_devices_and_after_a_resume(make):
     keys = keys_of(make(2))
     assert keys_of(make(4)) == keys

@@ -61,7 +61,9 @@ def dealt(order, host, batches, at=None, hosts=HOSTS):
         yield mine, part.total, here.position()
 
 
-@pytest.mark.parametrize("count", [10**6, 10**12, 2**48])
+@pytest.mark.parametrize(
+    "count", [10**12, *(pytest.param(each, marks=pytest.mark.slow) for each in (10**6, 2**48))]
+)
 def test_a_trillion_indices_are_dealt_to_four_thousand_hosts(count):
     """Every place is somebody's once, and takes no memory before it is asked for."""
     order = shuffle(source(Numbers(count), batched=True), seed=0)

@@ -60,7 +60,7 @@ def test_a_program_exits_with_live_prefetch(python):
         assert len(list(pool.map(leaves, range(EXITS)))) == EXITS
 
 
-@pytest.mark.parametrize("how", ["end", "raise"])
+@pytest.mark.parametrize("how", ["end", pytest.param("raise", marks=pytest.mark.slow)])
 def test_a_program_exits_though_its_source_blocks(python, how):
     check_leaves(python, how, here="number > 6 and threading.Event().wait()")
 
@@ -103,7 +103,7 @@ def interrupted(python, source="pass", step="pass", capacity=2):
     return python(script.replace("CAPACITY", str(capacity))).stdout
 
 
-@pytest.mark.parametrize("capacity", [0, 2])
+@pytest.mark.parametrize("capacity", [pytest.param(0, marks=pytest.mark.slow), 2])
 class TestInterrupts:
     def test_ctrl_c_in_the_step_ends_the_loop_once(self, python, capacity):
         assert interrupted(python, step="time.sleep(20)", capacity=capacity) == "interrupted 1\n"

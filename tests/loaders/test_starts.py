@@ -53,9 +53,13 @@ READ = {
 }
 ALL = FOUND | READ
 of_all = pytest.mark.parametrize("name", ALL)
+FEW = ("rows", "counted", "no end", "chunks", "resident", "a data set", "a stream", "workers")
+of_few = pytest.mark.parametrize(  # and in CI of all
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in FEW)) for name in ALL]
+)
 
 
-@of_all
+@of_few
 def test_a_run_begins_at_any_step(name):
     loader = ALL[name]()
     whole, cursors = [], []
@@ -92,7 +96,7 @@ def told_of(feeds, most=30):
     return [told(feed) for feed in islice(feeds, most)]
 
 
-@of_all
+@of_few
 def test_a_pass_goes_to_any_step_and_back(name):
     whole = told_of(ALL[name]().steps(STEPS), STEPS)
     feeds = ALL[name]().steps(STEPS)

@@ -49,7 +49,13 @@ def same(one, other):
 
 
 class TestStream:
-    @pytest.mark.parametrize("options", [{"batch_size": 4}, {"batch_size": 5, "drop_last": True}])
+    @pytest.mark.parametrize(
+        "options",
+        [
+            pytest.param({"batch_size": 4}, marks=pytest.mark.slow),
+            {"batch_size": 5, "drop_last": True},
+        ],
+    )
     def test_it_is_the_same_for_0_1_2_4_and_7(self, options):
         streams = [
             list(DataLoader(pictures(), shuffle=True, seed=3, num_workers=workers, **options))
