@@ -210,7 +210,7 @@ class Pipeline(Wrapped[T]):
         ['a', 'b']
 
         Args:
-            n: How many samples; fewer if there are fewer.
+            n: How many samples; fewer if the reader ends before.
         """
         return Pipeline(transforms.firstn(self, n))
 

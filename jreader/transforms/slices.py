@@ -34,7 +34,7 @@ class firstn(Node[T]):
 
     Args:
         reader: Any reader, also one without an end.
-        n: How many samples; fewer if there are fewer.
+        n: How many samples; fewer if the reader ends before.
     """
 
     reader: Reader[T]
