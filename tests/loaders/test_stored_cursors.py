@@ -58,6 +58,7 @@ from jreader.readers.hashing import _module
 
 DEVICES = jax.devices()
 EPOCH = 1
+OTHER_PYTHON = sys.version_info[:2] != (3, 11)
 SIDES = np.arange(COUNT), np.arange(COUNT) + 50
 KEPT = Path(__file__).parent / "stored_cursors.jsonl"
 
@@ -317,10 +318,16 @@ def stored(kind):
 def _other_pythons_are_told_of_functions():
     """Python compiles functions to other code in other versions: only those may warn."""
     with warnings.catch_warnings():
-        if sys.version_info[:2] != (3, 11):
+        if OTHER_PYTHON:
             told = "(a function|the data|the feeds) of this .* another Python version"
             warnings.filterwarnings("ignore", told, UserWarning)
         yield
+
+
+def comparable(cursor):
+    """The cursor, without the hashes of functions where Python compiles them otherwise."""
+    unlike = {"plan", "check"} if OTHER_PYTHON else set()
+    return {name: part for name, part in through_json(cursor).items() if name not in unlike}
 
 
 def rests(kind, name):
@@ -363,7 +370,8 @@ def test_cursors_behind_a_stored_one_are_those_that_were_stored(name, tmp_path):
     loader, many, _ = RUNS[name]
     first, *others = stored("run")[name]["cursors"]
     feeds = LOADERS[loader](tmp_path).steps(many, at=first)
-    later = [through_json(feeds.cursor) for _ in feeds]
+    later = [comparable(feeds.cursor) for _ in feeds]
+    others = list(map(comparable, others))
     assert [cursor for cursor in later if cursor in others] == others
 
 
