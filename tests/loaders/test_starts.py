@@ -48,7 +48,7 @@ READ = {
     "a stream": lambda: Pipeline(numbers).shuffle(9, seed=1).batch(4).load(),
     "a padded stream": lambda: Pipeline(numbers).shuffle(9, seed=1).batch(4).load(last="pad"),
     "a filter": lambda: rows().filter(lambda row: row["n"] % 3).batch(4).load(),
-    "workers": lambda: rows().map(dict, threads=2).batch(4).load(capacity=0),
+    "threads": lambda: rows().map(dict, threads=2).batch(4).load(capacity=0),
     "lists": lambda: DataLoader(range(COUNT), batch_sampler=[[0, 1], [2], [3, 4]] * 5),
 }
 ALL = FOUND | READ
