@@ -1,9 +1,13 @@
-"""What runs in a worker process: a reader, read to the parent, or tasks that the parent sends.
+"""What runs inside a worker process.
 
-`main` is started by `workers/processes`. SIGINT is the parent's to handle. When the connection
-ends, the parent has closed it or is gone; when the parent itself ends, it is gone though somebody
-else (a process that it forked) may hold the connection: either way the process ends within a
-second, whatever it is doing.
+`workers/processes/worker_process.py` starts an interpreter that calls `main` here. The worker
+either runs tasks that the parent sends (`task_worker.py`) or reads one reader and sends its samples
+(`reader_worker.py`). Messages are frames over a socket (`connection.py`), values are pickled
+(`pickling.py`), and large arrays lie in memory that both processes share (`shared_memory.py`).
+
+Ctrl-C is the parent's to handle: workers ignore SIGINT. A worker ends within a second, whatever it
+is doing, once its connection ends (the parent closed it or is gone) or the parent itself ends
+(though a process that the parent forked may still hold the connection).
 """
 
 from __future__ import annotations
@@ -16,36 +20,36 @@ import socket
 import sys
 import threading
 
-from jreader._worker.pickling import Arrivals
-from jreader._worker.reader_worker import read
-from jreader._worker.stacking import WorkerInfo, informed
-from jreader._worker.task_worker import work
+from jreader._worker.connection import FrameReceiver
+from jreader._worker.reader_worker import run_reader
+from jreader._worker.task_worker import run_tasks
+from jreader._worker.worker_info import WorkerInfo, set_worker_info
 
 _GRACE = 1.0  # seconds to clean up once nobody listens
 _GONE = getattr(select, "POLLRDHUP", 0)  # POLLHUP is told without being asked for
 
 
 def main(descriptor: int, parent: int) -> None:
-    """Takes the job from the connection, and does it.
+    """Receives the job of this worker, and does it until the connection ends.
 
     Args:
-        descriptor: That of the connection.
-        parent: The process that started this one.
+        descriptor: The file descriptor of the socket to the parent.
+        parent: The process id of the parent.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # held back until here
     connection = socket.socket(fileno=descriptor)
-    threading.Thread(target=_watch, args=(connection, parent), daemon=True).start()
-    arrivals = Arrivals(connection)
-    job = arrivals.next()
+    threading.Thread(target=_exit_with_parent, args=(connection, parent), daemon=True).start()
+    receiver = FrameReceiver(connection)
+    job = receiver.next_frame()
     if job is not None:  # else it was closed before it began
         kind, info, rest = job
-        informed(WorkerInfo(*info))
-        (work if kind == "tasks" else read)(connection, arrivals, rest)
+        set_worker_info(WorkerInfo(*info))
+        (run_tasks if kind == "tasks" else run_reader)(connection, receiver, rest)
 
 
-def _watch(connection: socket.socket, parent: int) -> None:
-    """Ends the process, with some grace, when nobody listens any more."""
+def _exit_with_parent(connection: socket.socket, parent: int) -> None:
+    """Ends this process, with some grace, when the connection or the parent ends."""
     events = select.poll()
     events.register(connection, _GONE)
     with contextlib.suppress(OSError, AttributeError):  # where there are none, or it is gone

@@ -1,4 +1,4 @@
-"""What functions hold on to, and what of it means something else where it is a copy."""
+"""What a function captures that must not be copied to workers: iterators, files, generators."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ from jreader.readers.messages import described
 _MOST = 10_000  # objects that are looked into for a name
 
 
-def moving(value: object) -> str:
-    """What a value is, if it moves on as it is read, so that copies go apart; else nothing.
+def stateful_kind(value: object) -> str:
+    """Names the kind of a value that moves on as it is read; "" for any other value.
 
-    >>> moving(iter([1, 2])), moving([1, 2])
+    Copies of an iterator or of an open file would each go on by themselves.
+
+    >>> stateful_kind(iter([1, 2])), stateful_kind([1, 2])
     ('an iterator (list_iterator)', '')
     """
     kind = type(value)
@@ -37,16 +39,16 @@ def moving(value: object) -> str:
     return f"an iterator ({kind.__name__})"
 
 
-def draws(value: object) -> bool:
+def is_random_generator(value: object) -> bool:
     """Whether a value is a generator of random numbers."""
     return isinstance(value, (np.random.Generator, np.random.RandomState, random.Random))
 
 
-def held_as(root: object, wanted: object) -> str:
-    """How `root` holds a value: by which name, and who does.
+def captured_as(root: object, wanted: object) -> str:
+    """Tells where an object captures a value: the name, and the function or object that has it.
 
     >>> numbers = iter([1, 2])
-    >>> held_as(lambda sample: next(numbers) + sample, numbers)
+    >>> captured_as(lambda sample: next(numbers) + sample, numbers)
     '`numbers` of <lambda>'
     """
     seen, queue = {id(root)}, deque([(root, _named(root), "")])
@@ -67,7 +69,7 @@ def _named(value: object) -> str:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """What a value holds, by name."""
+    """What a value refers to, each with its name."""
     if isinstance(value, FunctionType):
         yield from _captured(value)
     elif isinstance(value, MethodType):
@@ -75,12 +77,12 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         yield from _captured(value.__func__)
     elif isinstance(value, functools.partial):
         yield "func", value.func
-        yield from ((f"args[{place}]", part) for place, part in enumerate(value.args))
+        yield from ((f"args[{index}]", part) for index, part in enumerate(value.args))
         yield from value.keywords.items()
     elif isinstance(value, dict):
         yield from ((f"[{key!r}]", part) for key, part in value.items())
     elif isinstance(value, (list, tuple, set, frozenset, deque)):
-        yield from ((f"[{place}]", part) for place, part in enumerate(value))
+        yield from ((f"[{index}]", part) for index, part in enumerate(value))
     elif not isinstance(value, (type, ModuleType)):
         if hasattr(value, "__self__"):  # a method of C
             yield "self", value.__self__
@@ -97,6 +99,6 @@ def _captured(function: Any) -> Iterator[tuple[str, Any]]:
         if name in function.__globals__:
             yield name, function.__globals__[name]
     yield from (
-        (f"default {place}", each) for place, each in enumerate(function.__defaults__ or ())
+        (f"default {index}", each) for index, each in enumerate(function.__defaults__ or ())
     )
     yield from (function.__kwdefaults__ or {}).items()

@@ -1,9 +1,10 @@
-"""Memory that two processes share: a worker writes arrays there, and its parent reads them there.
+"""Shared memory: a worker writes large arrays there, and its parent reads them without a copy.
 
-It has no name that could stay behind (a memfd; where there are none, a `shm_open` that is unlinked
-at once), and goes when the last process lets go of it. Its pages are asked for when it is made: to
-run out of them later would be a SIGBUS. Fresh pages cost six times what warm ones do, so a block is
-used again: the parent gives it back when the last array over it is gone.
+It comes in blocks. A block has no name that could stay behind (it is a memfd; where there are none,
+a `shm_open` that is unlinked at once), and goes when the last process lets go of it. Its pages are
+allocated when it is made: to run out of them later would be a SIGBUS. Fresh pages cost six times
+what warm ones do, so blocks are used again: the parent gives one back when the last array over it
+is gone.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jreader._worker.pickling import WORTH, pickled
+from jreader._worker.pickling import LARGE, pickled_from_worker
 from jreader.staging import Array, Memory, leased
 
-AHEAD = 32 << 20  # bytes that each worker may be ahead, where nobody says how many items
+MAX_BYTES_AHEAD = 32 << 20  # bytes that each worker may be ahead, where nobody says how many items
 
 _ALIGNED = 64
 _PAGE = mmap.PAGESIZE
@@ -34,8 +35,8 @@ _STALE = 64  # results after which a block that nobody used is let go
 _ROOMY = 4  # times its bytes, what a value may take of a block
 
 
-def anonymous(size: int) -> int:
-    """A descriptor of so many bytes of shared memory, all of which are there.
+def anonymous_memory(size: int) -> int:
+    """Allocates shared memory without a name, and returns its file descriptor.
 
     Raises:
         OSError: There is not so much, or no descriptor is left.
@@ -58,40 +59,40 @@ def anonymous(size: int) -> int:
     return descriptor
 
 
-def mapped(descriptor: int, size: int, *, private: bool = False) -> Memory:
-    """What lies behind a descriptor, which may be closed then; private writes are not shared."""
+def map_memory(descriptor: int, size: int, *, private: bool = False) -> Memory:
+    """Maps the memory of a descriptor, which may be closed then; private writes stay here."""
     owner = mmap.mmap(descriptor, size, mmap.MAP_PRIVATE if private else mmap.MAP_SHARED)
     return Memory(owner, np.frombuffer(owner, np.uint8).ctypes.data)
 
 
-def share(processes: int) -> int:
-    """How many blocks each of so many processes may have.
+def blocks_for_each(processes: int) -> int:
+    """How many blocks each of so many worker processes may have.
 
-    >>> share(2), share(16), share(100)
+    >>> blocks_for_each(2), blocks_for_each(16), blocks_for_each(100)
     (64, 16, 8)
     """
     return max(_LEAST, min(_MOST, _ALL // processes))
 
 
 def aligned(size: int, to: int = _ALIGNED) -> int:
-    """The size, rounded up."""
+    """A size in bytes, rounded up to a multiple."""
     return size + -size % to
 
 
-class Told(NamedTuple):
-    """A user's value on its way: what pickle made of it, and where the arrays in it lie.
+class SharedPickle(NamedTuple):
+    """A pickled value whose large arrays lie in shared memory.
 
     Attributes:
         data: The pickled value, without those arrays.
-        places: Of each array the block, the first byte in it, and the bytes.
+        buffers: Of each array the block, the first byte in it, and the bytes.
     """
 
     data: bytes
-    places: tuple[tuple[int, int, int], ...] = ()
+    buffers: tuple[tuple[int, int, int], ...] = ()
 
 
-class News(NamedTuple):
-    """What the parent has to know of blocks: it goes with the next frame.
+class BlockUpdates(NamedTuple):
+    """What changed of a worker's blocks since the parent was last told.
 
     Attributes:
         made: Numbers and sizes of new ones, whose descriptors are sent along.
@@ -118,7 +119,7 @@ class _Block:
 
 @dataclass(eq=False)
 class Blocks:
-    """The blocks of one process, and what becomes of the arrays that it sends.
+    """The blocks of one worker, and the arrays that it puts there to send them.
 
     Args:
         room: The least bytes of a block. Values are put into one until it is full where it is more
@@ -140,16 +141,16 @@ class Blocks:
     dropped: deque[_Block] = field(default_factory=deque)  # by finalizers here, likewise
     numbers: Iterator[int] = field(default_factory=count)
 
-    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
-        """An array in a block of its own: when it is sent it is where it has to be.
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
+        """An uninitialised array in a block of its own, from where it is sent without a copy.
 
-        None where it is too small to be worth it, or there is no block to be had.
+        None if it is too small to be worth it, or no block can be had.
         """
         size = prod(shape) * dtype.itemsize
-        if size < WORTH or dtype.hasobject:
+        if size < LARGE or dtype.hasobject:
             return None
-        self._settle()
-        block = self._taken(size)
+        self._reclaim()
+        block = self._acquired(size)
         if block is None:
             return None
         block.used = size
@@ -159,49 +160,53 @@ class Blocks:
         raw = leased(block.memory, give_back, (size,), np.dtype(np.uint8))
         return raw.view(dtype).reshape(shape)
 
-    def told(self, value: object, what: str) -> Told:
-        """The value, with its large arrays in shared memory.
+    def pickled(self, value: object, what: str) -> SharedPickle:
+        """Pickles a value, and puts its large arrays into shared memory.
 
         Raises:
             TypeError: It cannot be pickled.
         """
         self.results += 1
-        self._settle()
+        self._reclaim()
         taken: list[pickle.PickleBuffer] = []
-        data = pickled(value, what, taken)
+        data = pickled_from_worker(value, what, taken)
         if not taken:
-            return Told(data)
-        places = self._placed([np.frombuffer(buffer.raw(), np.uint8) for buffer in taken])
-        return Told(pickled(value, what)) if places is None else Told(data, tuple(places))
+            return SharedPickle(data)
+        buffers = self._buffers_of([np.frombuffer(buffer.raw(), np.uint8) for buffer in taken])
+        return (
+            SharedPickle(pickled_from_worker(value, what))
+            if buffers is None
+            else SharedPickle(data, tuple(buffers))
+        )
 
-    def _placed(self, arrays: list[Array]) -> list[tuple[int, int, int]] | None:
-        """Where the arrays lie, or are written now; None where there is no room."""
-        there = [self._there(array) for array in arrays]
+    def _buffers_of(self, arrays: list[Array]) -> list[tuple[int, int, int]] | None:
+        """Where the arrays lie, copied to a block if they are in none; None if there is no room."""
+        there = [self._block_holding(array) for array in arrays]
         missing = [aligned(a.nbytes) for a, at in zip(arrays, there, strict=True) if at is None]
-        block = self._with_room(sum(missing)) if missing else None
+        block = self._block_with_room(sum(missing)) if missing else None
         if missing and block is None:
             return None
-        places = []
+        buffers = []
         for array, at in zip(arrays, there, strict=True):
-            owner, first = at or self._written(block, array)
+            owner, first = at or self._copied_to(block, array)
             owner.sent, owner.last = True, self.results
-            places.append((owner.number, first, array.nbytes))
+            buffers.append((owner.number, first, array.nbytes))
         owners = {at[0].number for at in there if at}
         if block is not None and not self.room:
             owners.add(block.number)
         self.full.extend(owners)
-        return places
+        return buffers
 
     @staticmethod
-    def _written(block: _Block | None, array: Array) -> tuple[_Block, int]:
+    def _copied_to(block: _Block | None, array: Array) -> tuple[_Block, int]:
         assert block is not None  # noqa: S101  # for the type checker: it was looked for
         first = block.used
         block.whole[first : first + array.nbytes] = array
         block.used = aligned(first + array.nbytes)
         return block, first
 
-    def _there(self, array: Array) -> tuple[_Block, int] | None:
-        """The block that holds the array already, if any, and where in it."""
+    def _block_holding(self, array: Array) -> tuple[_Block, int] | None:
+        """The block in which the array was made, if any, and its first byte there."""
         address = array.ctypes.data
         for block in self.blocks.values():
             first = address - block.memory.address
@@ -209,19 +214,19 @@ class Blocks:
                 return block, first
         return None
 
-    def _with_room(self, size: int) -> _Block | None:
-        """A block to write so many bytes to."""
+    def _block_with_room(self, size: int) -> _Block | None:
+        """A block with room for so many bytes."""
         if self.open is not None and self.open.size - self.open.used >= size:
             return self.open
         if not self.room:
-            return self._taken(size)
+            return self._acquired(size)
         if self.open is not None:
             self.full.append(self.open.number)
-        self.open = self._taken(max(size, self.room))
+        self.open = self._acquired(max(size, self.room))
         return self.open
 
-    def _taken(self, size: int) -> _Block | None:
-        """A block that nobody uses: the free one that fits best, or a new one.
+    def _acquired(self, size: int) -> _Block | None:
+        """A block that nobody uses: the free one that fits best, or else a new one.
 
         One that is far too large would be held, as a whole, for as long as what is put there.
         """
@@ -231,22 +236,22 @@ class Blocks:
             block = min(reversed(fitting), key=lambda each: each.size)
             self.free.remove(block)
         else:
-            made = self._new(aligned(size + size // 8, _PAGE))
+            made = self._allocated(aligned(size + size // 8, _PAGE))
             if made is None:
                 return None
             block = made
         block.used, block.last, block.sent = 0, self.results, False
         return block
 
-    def _new(self, size: int) -> _Block | None:
-        if len(self.blocks) >= self.most and not self._let_go(self.free[:1]):
+    def _allocated(self, size: int) -> _Block | None:
+        if len(self.blocks) >= self.most and not self._release(self.free[:1]):
             return None
         try:
-            descriptor = anonymous(size)
+            descriptor = anonymous_memory(size)
         except OSError:
             return None
         try:
-            memory = mapped(descriptor, size)
+            memory = map_memory(descriptor, size)
         except (OSError, ValueError):
             os.close(descriptor)
             return None
@@ -257,8 +262,8 @@ class Blocks:
         self.descriptors.append(descriptor)
         return block
 
-    def _settle(self) -> None:
-        """Takes back what nobody uses any longer, and lets go what was free for long."""
+    def _reclaim(self) -> None:
+        """Takes back blocks that nobody uses any longer, and frees those unused for long."""
         while self.returned:
             block = self.blocks[self.returned.popleft()]
             block.sent = False
@@ -269,18 +274,21 @@ class Blocks:
             block.held -= 1
             if not block.held and not block.sent:
                 self.free.append(block)
-        self._let_go([block for block in self.free if self.results - block.last > _STALE])
+        self._release([block for block in self.free if self.results - block.last > _STALE])
 
-    def _let_go(self, blocks: Sequence[_Block]) -> bool:
+    def _release(self, blocks: Sequence[_Block]) -> bool:
         for block in blocks:
             self.free.remove(block)
             del self.blocks[block.number]
             self.gone.append(block.number)
         return bool(blocks)
 
-    def news(self) -> tuple[News, list[int]]:
-        """What the parent has to know, and descriptors to send along, and to close then."""
+    def updates(self) -> tuple[BlockUpdates, list[int]]:
+        """What to tell the parent, and the descriptors of new blocks to send along and close."""
         made = tuple((block.number, block.size) for block in self.made)
-        news, descriptors = News(made, tuple(self.full), tuple(self.gone)), self.descriptors
+        updates, descriptors = (
+            BlockUpdates(made, tuple(self.full), tuple(self.gone)),
+            self.descriptors,
+        )
         self.made, self.full, self.gone, self.descriptors = [], [], [], []
-        return news, descriptors
+        return updates, descriptors

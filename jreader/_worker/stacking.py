@@ -1,9 +1,8 @@
-"""Where this code runs: in which worker, if in one, and where arrays belong that will be sent."""
+"""Stacking samples into batches; a worker stacks them in shared memory, and sends from there."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,60 +15,24 @@ from jreader.staging import Array
 _LARGE = 4096  # bytes of a leaf; smaller ones are quicker stacked all at once
 
 
-@dataclass(frozen=True)
-class WorkerInfo:
-    """What a worker process knows of itself, as in torch and Paddle.
-
-    Attributes:
-        id: Its number, from 0.
-        num_workers: How many there are.
-        seed: A number that no other worker has: the `seed` of its `DataLoader` and `id`; without
-            one it differs in every run. What a data set draws of NumPy's and Python's global
-            generators follows the seed of its loader by itself; elsewhere, let the op hand
-            generators out: `Pipeline.map(fn, rng=True)`.
-        dataset: This process's copy of the data set, in a loader over one.
-    """
-
-    id: int
-    num_workers: int
-    seed: int
-    dataset: Any = None
-
-
 blocks: Blocks | None = None  # of this process, where it is a worker
-_info: WorkerInfo | None = None
 
 
-def get_worker_info() -> WorkerInfo | None:
-    """What this worker process is, or None where the program itself runs.
-
-    >>> get_worker_info() is None
-    True
-    """
-    return _info
-
-
-def informed(info: WorkerInfo) -> None:
-    """Says what this process is."""
-    global _info  # noqa: PLW0603  # a process is one worker
-    _info = info
-
-
-def array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """An array with anything in it; in a worker one that need not be copied to be sent."""
-    room = blocks.array(shape, dtype) if blocks is not None else None
+def empty_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """An uninitialised array; in a worker, one that is sent without a copy if it is large."""
+    room = blocks.empty(shape, dtype) if blocks is not None else None
     return np.empty(shape, dtype) if room is None else room
 
 
 def stacked_in_shared_memory(values: Sequence[Any]) -> Array | None:
-    """The stacked arrays of one shape and dtype, in a worker, where they are sent from.
+    """Stacks arrays of one shape and dtype where a worker sends them from.
 
-    None where they are no such arrays, or few, or this is no worker: stack them elsewhere then.
+    None if this is no worker, or they are no such arrays, or few: stack them elsewhere then.
     """
     first = values[0]
     if blocks is None or type(first) is not np.ndarray:
         return None
-    room = blocks.array((len(values), *first.shape), first.dtype)
+    room = blocks.empty((len(values), *first.shape), first.dtype)
     if room is None:
         return None
     try:
@@ -83,9 +46,9 @@ def map_and_stack(
     items: Sequence[Any],
     column: Callable[[Sequence[Any], str], Any] | None = None,
 ) -> tuple[Any, list[Any] | None]:
-    """What `make` gives for each item, stacked: each large array is copied once, when it is made.
+    """Maps items to samples and stacks those, copying each large array once, when it is made.
 
-    In a worker its place is in shared memory, so that it is never copied again.
+    A worker stacks in shared memory, from where the arrays are sent without another copy.
 
     >>> (image, label), samples = map_and_stack(lambda n: (np.full(9999, n), n), range(3))
     >>> image.shape, label.tolist(), samples
@@ -107,21 +70,21 @@ def map_and_stack(
         The tree of stacked arrays and None; or None and the list of samples.
     """
     first = make(items[0])
-    slots = _Slots(first, len(items))
-    if not (slots.large and restores(first)):
+    columns = _Columns(first, len(items))
+    if not (columns.large and restores(first)):
         return None, [first, *map(make, items[1:])]
     for row, item in enumerate(items[1:], 1):
         sample = make(item)
-        if not slots.put(row, sample):
-            return None, [*map(slots.sample, range(row)), sample, *map(make, items[row + 1 :])]
+        if not columns.put(row, sample):
+            return None, [*map(columns.sample, range(row)), sample, *map(make, items[row + 1 :])]
     try:
-        return slots.stacked(column or _numbers), None
+        return columns.stacked(column or _numbers), None
     except NotAlikeError:
-        return None, [*map(slots.sample, range(len(items)))]
+        return None, [*map(columns.sample, range(len(items)))]
 
 
 class NotAlikeError(Exception):
-    """Values that make no column of numbers."""
+    """Values do not make a column of numbers."""
 
 
 def _numbers(values: Sequence[Any], _name: str) -> Array:
@@ -134,17 +97,17 @@ def _numbers(values: Sequence[Any], _name: str) -> Array:
     return made
 
 
-class _Slots:
-    """The leaves of samples: large arrays in one with a row for each sample, others in lists."""
+class _Columns:
+    """The leaves of samples, as columns: stacked where they are large arrays, else in lists."""
 
     def __init__(self, first: Any, rows: int) -> None:
-        self.first, self.columns = first, [_slot(leaf, rows) for leaf in leaves(first)]
+        self.first, self.columns = first, [_column(leaf, rows) for leaf in leaves(first)]
         self.large = any(isinstance(column, np.ndarray) for column in self.columns)
         if self.large:
             self.put(0, first)
 
     def put(self, row: int, sample: Any) -> bool:
-        """Takes a sample; false, and nothing taken, where it is not like the first."""
+        """Stores a sample; stores nothing and gives false if it is not like the first."""
         if not same_structure(self.first, sample):
             return False
         pairs = list(zip(self.columns, leaves(sample), strict=True))
@@ -158,22 +121,22 @@ class _Slots:
         return True
 
     def sample(self, row: int) -> Any:
-        """One that was taken."""
+        """The stored sample of that number."""
         return rebuilt(self.first, (column[row] for column in self.columns))
 
     def stacked(self, column: Callable[[Sequence[Any], str], Any]) -> Any:
-        """The tree of all."""
+        """The tree of all columns, those in lists stacked by `column`."""
         made = (
-            column(slot, name) if isinstance(slot, list) else slot
-            for slot, name in zip(self.columns, _names(self.first, "a sample"), strict=True)
+            column(values, name) if isinstance(values, list) else values
+            for values, name in zip(self.columns, _names(self.first, "a sample"), strict=True)
         )
         return rebuilt(self.first, made)
 
 
-def _slot(leaf: Any, rows: int) -> Any:
+def _column(leaf: Any, rows: int) -> Any:
     if type(leaf) is not np.ndarray or leaf.nbytes < _LARGE or leaf.dtype.hasobject:
         return []
-    return array((rows, *leaf.shape), leaf.dtype)
+    return empty_array((rows, *leaf.shape), leaf.dtype)
 
 
 def _fits(column: Any, leaf: Any) -> bool:

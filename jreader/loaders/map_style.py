@@ -128,8 +128,8 @@ def in_processes(
                 f"{call} counts batches for each worker, and num_workers is 0: give capacity=, "
                 f"which counts feeds, or leave it out."
             )
-    apart = is_stream(collation.dataset)
-    noise = None if seed is None else as_seed(seed, _CALL)
+    read_in_worker = is_stream(collation.dataset)
+    global_seed = None if seed is None else as_seed(seed, _CALL)
     return fetch_batches(
         collation,
         asked,
@@ -137,9 +137,9 @@ def in_processes(
         timeout,
         worker_init_fn,
         persistent_workers,
-        apart,
+        read_in_worker,
         prefetch_factor,
-        noise if workers else None,
+        global_seed if workers else None,
     )
 
 

@@ -43,7 +43,7 @@ Rules that every op keeps, and that tests/test_laws.py checks on random plans:
 from jreader.readers.declarations import op, whole
 from jreader.readers.epochs import at_epoch, epochs
 from jreader.readers.fingerprints import Cursor, Plan, fingerprint
-from jreader.readers.messages import described, explain, refused
+from jreader.readers.messages import described, explain, explained, refused
 from jreader.readers.nodes import Node, Reader, length, lookup_of, origin
 from jreader.readers.passes import Pass, Position, counted, itself
 from jreader.readers.planes import Plane, indexed
@@ -73,6 +73,7 @@ __all__ = [
     "described",
     "epochs",
     "explain",
+    "explained",
     "fingerprint",
     "indexed",
     "itself",

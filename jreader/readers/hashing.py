@@ -46,7 +46,7 @@ _LIBRARIES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}"
 _STANDARD = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120  # a prefix of texts
 _OPTIONS = ("argparse.Namespace", "types.SimpleNamespace")
 _NAMED = {  # modules that have another name since cursors of this format were first written
-    "jreader._worker.stacking": "jreader._worker.rooms",
+    "jreader._worker.worker_info": "jreader._worker.rooms",
     "jreader.datasets.batch_samplers": "jreader.datasets.batchsamplers",
     "jreader.datasets.combinators": "jreader.datasets.combined",
     "jreader.datasets.dataset": "jreader.datasets.mapped",

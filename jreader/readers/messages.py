@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -10,6 +11,8 @@ from jreader.errors import noted
 
 if TYPE_CHECKING:
     from jreader.readers.nodes import Node
+
+T = TypeVar("T")
 
 
 def described(value: object, most: int = 80) -> str:
@@ -55,6 +58,19 @@ def explain(error: Exception, node: Node[Any], fn: object, sample: object) -> No
         stopped.add_note(note)
         raise stopped from error
     noted(error, note)
+
+
+def explained(node: Node[Any], fn: Callable[[Any], T]) -> Callable[[Any], T]:
+    """A user's function of a sample, whose errors say where they were raised (see `explain`)."""
+
+    def called(sample: Any) -> T:
+        try:
+            return fn(sample)
+        except Exception as error:
+            explain(error, node, fn, sample)
+            raise
+
+    return called
 
 
 class Refusal(str):

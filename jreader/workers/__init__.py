@@ -1,12 +1,24 @@
-"""The same samples, on other threads and processes.
+"""Threads, worker processes and clusters that do the work; the samples and their order stay.
+
+- `parallel_map.py` is the op behind `Pipeline.map(fn, threads=, processes=, executor=)`;
+  `worker_batches.py` has it stack whole batches in the workers.
+- `threads/` maps on threads and keeps the order (`thread_map.py`); `executor_map.py` does so on any
+  executor: it sends chunks of samples as tasks (`map_tasks.py`), sends lost ones again, and hands
+  the results over in order. `limits.py` bounds how far either is ahead.
+- `processes/` starts worker processes, and is an executor over a pool of them. What runs inside
+  them is in `jreader/_worker`, which also sends large arrays through shared memory.
+- `loader_workers.py` maps for a loader's `num_workers`; `global_rng.py` seeds the global generators
+  there. `lookahead.py` prefetches a loader's feeds on threads, where that pays.
+- `clusters.py` makes an executor of a Ray cluster.
 
 Threads are daemons with a bounded hand-over, not executors: an executor's threads are joined at
 exit, so one source that never answers would keep the process alive. At exit they are asked to stop
-and waited for, at most two seconds. Processes are started by jreader itself (`_worker/`), never
-forked from a process that runs JAX (the child hangs), and never re-run the user's main script.
+and waited for, at most two seconds. Processes are started afresh, never forked from a process that
+runs JAX (the child hangs), and never run the user's main script again.
 """
 
-from jreader._worker.stacking import get_worker_info, map_and_stack
+from jreader._worker.stacking import map_and_stack
+from jreader._worker.worker_info import get_worker_info
 from jreader.workers.loader_workers import fetch_batches
 from jreader.workers.lookahead import lookahead
 from jreader.workers.parallel_map import map_samples

@@ -1,6 +1,6 @@
-"""Clusters as executors: what an engine lacks to be given to `map(fn, executor=...)`.
+"""Clusters as executors, for `map(fn, executor=...)`: Ray.
 
-Dask gives an executor of its own: `distributed.Client(...).get_executor()`. Ray has none.
+Dask has an executor of its own: `distributed.Client(...).get_executor()`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _RayExecutor(Executor):
         self.sent: weakref.WeakKeyDictionary[Callable[..., Any], Any] = weakref.WeakKeyDictionary()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """A task."""
+        """Has `fn(*args, **kwargs)` called on the cluster."""
         if fn not in self.sent:
             self.sent[fn] = self.ray.put(fn)
         reference = self.call.remote(self.sent[fn], args, kwargs)

@@ -1,8 +1,8 @@
-"""The global generators of worker processes, NumPy's and Python's, for data sets that draw of them.
+"""Seeds the global random generators of worker processes, for data sets that draw from them.
 
-An item is sent with the words to seed them by: a hash of the loader's seed, the epoch, and the
-place of the item. So it draws the same in any worker, in every run, and after resuming. Afterwards
-they are what they were: other loaders share the process.
+These are NumPy's and Python's. An item is sent with a seed: a hash of the loader's seed, the epoch,
+and the position of the item. So a data set draws the same in any worker, in every run, and after
+resuming. Afterwards the generators are as they were: other loaders share the process.
 """
 
 from __future__ import annotations
@@ -19,70 +19,72 @@ import numpy as np
 from jreader.readers import Pass, described
 
 
-class Seeded:
-    """An item, and the words that the generators are seeded by for it."""
+class SeededItem:
+    """An item, and the seed of the global generators for it."""
 
-    __slots__ = ("item", "words")
+    __slots__ = ("item", "seed")
 
-    def __init__(self, item: Any, words: bytes) -> None:
-        self.item, self.words = item, words
+    def __init__(self, item: Any, seed: bytes) -> None:
+        self.item, self.seed = item, seed
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Seeded, (self.item, self.words)
+        return SeededItem, (self.item, self.seed)
 
     def __repr__(self) -> str:
         """What an error calls the item."""
         return described(self.item)
 
 
-def seeded_items(up: Pass[Any], seed: int, epoch: int) -> Pass[Seeded]:
-    """The items of a pass, each with its words."""
+def seeded_items(up: Pass[Any], seed: int, epoch: int) -> Pass[SeededItem]:
+    """The items of a pass, each with its seed."""
 
-    def deal() -> Iterator[Seeded]:
-        place = up.position()
+    def deal() -> Iterator[SeededItem]:
+        position = up.position()
         for item in up.items:
-            # processes of one training are at one place, with other items
+            # processes of one training are at one position, with other items
             first = item[0] if isinstance(item, list) and item else item
-            yield Seeded(item, words(seed, epoch, place, repr(first)))
-            place = up.position()
+            yield SeededItem(item, seed_bytes(seed, epoch, position, repr(first)))
+            position = up.position()
 
     return Pass(deal(), up.position, up.close)
 
 
-def words(*path: Any) -> bytes:
-    """A hash of what JSON can write, or shows.
+def seed_bytes(*path: Any) -> bytes:
+    """Hashes what JSON can write, or else its repr, to 16 bytes.
 
-    >>> words(7, 0, (1, None)) == words(7, 0, [1, None]), words(7, 0, 1) == words(7, 1, 1)
-    (True, False)
+    >>> seed_bytes(7, 0, (1, None)) == seed_bytes(7, 0, [1, None])
+    True
+    >>> seed_bytes(7, 0, 1) == seed_bytes(7, 1, 1)
+    False
     """
     return blake2b(json.dumps(path, default=repr).encode(), digest_size=16).digest()
 
 
-def seed_generators(by: bytes) -> None:
-    """Seeds both."""
+def seed_global_generators(by: bytes) -> None:
+    """Seeds NumPy's and Python's global generators."""
     np.random.seed(np.frombuffer(by, np.uint32))  # noqa: NPY002  # what data sets draw of
     random.seed(by)
 
 
-def states() -> tuple[Any, ...]:
-    """What both would draw next."""
+def generator_states() -> tuple[Any, ...]:
+    """The states of both generators."""
     return np.random.get_state(), random.getstate()  # noqa: NPY002  # likewise
 
 
-def seeds_itself(begin: Callable[[], object]) -> bool:
-    """Whether a function leaves the generators in another state, once it was called."""
-    (_, before, *at), others = states()
+def changes_generators(begin: Callable[[], object]) -> bool:
+    """Calls a function, and tells whether that changed the state of the generators."""
+    (_, before, *at), others = generator_states()
     begin()
-    (_, after, *now), others_now = states()
+    (_, after, *now), others_now = generator_states()
     return bool(at != now or others != others_now or (before != after).any())
 
 
-class Seeding:
-    """A function of items, for each of which the generators are seeded.
+class SeededFunction:
+    """A function of items that seeds the global generators for each of them.
 
     Attributes:
         dataset: That of the function.
-        left_alone: Whether they are not, since the user's function of a worker did that.
+        left_alone: Whether it does not, because the user's `worker_init_fn` seeded them.
     """
 
     def __init__(self, fn: Callable[[Any], Any]) -> None:
@@ -90,15 +92,15 @@ class Seeding:
         self.dataset = getattr(fn, "dataset", None)
         self.left_alone = False
 
-    def __call__(self, seeded: Seeded) -> Any:
-        """What the function gives."""
+    def __call__(self, seeded: SeededItem) -> Any:
+        """Calls the function for an item, under the item's seed."""
         if self.left_alone:
             return self.fn(seeded.item)
         # not np.random.get_state, which takes ten times as long
         swap: Any = np.random  # its stubs lack both functions
         numpys, pythons = swap.get_bit_generator(), random.getstate()
         swap.set_bit_generator(self.generator)
-        seed_generators(seeded.words)
+        seed_global_generators(seeded.seed)
         try:
             return self.fn(seeded.item)
         finally:
@@ -111,7 +113,7 @@ class Seeding:
         return np.random.MT19937()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Seeding, (self.fn,)
+        return SeededFunction, (self.fn,)
 
     def __repr__(self) -> str:
         """What an error calls it."""

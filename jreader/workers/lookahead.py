@@ -1,4 +1,4 @@
-"""Looking ahead only where it pays: the loader's engine.
+"""Prefetching a loader's feeds on threads, only where that pays: the look-ahead.
 
 Moving a cheap host loop behind a queue costs 25 to 40 % on two cores, while a jitted step returns
 at once anyway. So whoever is free draws: a consumer that comes back quickly draws for itself, as if
@@ -17,14 +17,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from operator import getitem
 from typing import Any, Generic, TypeVar
 
 from jreader.readers import Pass, Position
-from jreader.workers.threads import ForkGuard, stop_at_exit
+from jreader.workers.threads import ForkGuard, stop_at_exit, stoppable_pass
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -54,18 +53,12 @@ def lookahead(
         return up.mapped(finish)
     state = _Lookahead(up, capacity, finish, name)
     latest = [up.position()]
-    items = _handed_over(state, latest)
-
-    def close() -> None:
-        state.stop()
-        with suppress(ValueError):  # another thread waits in it, and has been told
-            items.close()
-
-    return Pass(items, partial(getitem, latest, 0), close)
+    position = partial(getitem, latest, 0)  # no function of Python, since it is asked at every item
+    return stoppable_pass(_handed_over(state, latest), position, state.stop)
 
 
 def _handed_over(state: _Lookahead[S, T], latest: list[Position]) -> Generator[T, None, None]:
-    """The finished items, in order; `latest[0]` is the position after the last one.
+    """The finished items, in order; `latest[0]` becomes the position after each.
 
     What a consumer draws for itself is drawn right here: every call would count in a fast loop.
     """

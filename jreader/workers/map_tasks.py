@@ -1,8 +1,8 @@
-"""What goes to a worker and comes back: a task, samples, and what was made of them.
+"""The tasks that executors are given: a function and samples go out, results come back.
 
-Engines read what they carry where an error of that is theirs: it ends a worker, breaks a pool, or
-is taken for a lost worker. So samples and results travel as bytes, and are read by a task, and by
-who waits for its outcome.
+Executors unpickle what they carry where an error of that ends a worker, breaks the pool, or is
+taken for a lost worker. So samples and results travel as bytes: the task unpickles its samples, and
+whoever waits for the result unpickles that.
 """
 
 from __future__ import annotations
@@ -16,23 +16,22 @@ from math import inf
 from typing import Any, NamedTuple
 
 from jreader._worker.pickling import (
-    large,
-    pickled,
-    pickled_error,
-    sent,
-    sent_function,
-    unpickled_error,
+    collect_large,
+    pickled_for_worker,
+    pickled_from_worker,
+    pickled_function,
 )
+from jreader._worker.remote_errors import pickled_error, unpickled_error
 from jreader.errors import noted
 from jreader.readers import described
-from jreader.workers.memory_estimates import SPARSE, weight
+from jreader.workers.memory_estimates import ESTIMATE_EVERY, estimated_bytes
 
 _OUT_OF_BAND = 5  # the protocol of pickle that knows buffers
 
 UNKNOWN = ...  # the sample of a failure that only who sent it knows
 
 
-class Shown:
+class ShownAs:
     """Stands for an object where a message or a plan shows it."""
 
     def __init__(self, text: str) -> None:
@@ -43,7 +42,7 @@ class Shown:
 
 
 class Failure:
-    """What came of a sample whose function raised; the sample is None where no function did."""
+    """The result of a sample whose function raised; its sample is None if no function did."""
 
     def __init__(self, error: BaseException, sample: Any = UNKNOWN) -> None:
         self.error, self.sample = error, sample
@@ -53,7 +52,7 @@ class Failure:
         """Any error travels, with its traceback as text; of the sample what a message shows."""
         sample = self.sample
         if sample is not UNKNOWN and sample is not None:
-            sample = Shown(described(sample))
+            sample = ShownAs(described(sample))
         return _failure, (pickled_error(self.error), sample, self.fatal)
 
 
@@ -63,32 +62,32 @@ def _failure(data: bytes, sample: Any, fatal: bool) -> Failure:
     return failure
 
 
-class Packed:
-    """A value on its way: its pickle, and the memory of its large arrays.
+class Pickled:
+    """A pickled value, with the memory of its large arrays beside the pickle.
 
     Args:
         data: What pickle made of it.
-        buffers: The memory of its arrays, which engines carry without a copy where they can.
-        most: As of `Samples`.
+        buffers: The memory of its arrays, which executors carry without a copy if they can.
+        most: As of `TaskInput`.
     """
 
     def __init__(self, data: bytes, buffers: list[Any], most: float = inf) -> None:
         self.data, self.buffers, self.most = data, buffers, most
 
-    def opened(self) -> Any:
+    def unpickled(self) -> Any:
         """The value."""
         return pickle.loads(self.data, buffers=self.buffers)  # noqa: S301  # of this program
 
     def __repr__(self) -> str:
         """What an error says that a worker died of."""
         try:
-            return repr(Samples(self.opened()))
+            return repr(TaskInput(self.unpickled()))
         except Exception:  # what users wrote; it is only to be told
             return "samples that cannot be read here"
 
 
-class Samples:
-    """What a task is sent; an engine looks neither into it, nor for another one like it.
+class TaskInput:
+    """The samples that a task is given; executors do not look into it.
 
     Args:
         items: The samples.
@@ -99,10 +98,12 @@ class Samples:
         self.items, self.most = items, most
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        """As what a task opens."""
+        """Pickles the samples apart, for the task to unpickle."""
         taken: list[pickle.PickleBuffer] = []
-        data = sent(self.items, large(taken) if protocol >= _OUT_OF_BAND else None)
-        return Packed, (data, taken, self.most)
+        data = pickled_for_worker(
+            self.items, collect_large(taken) if protocol >= _OUT_OF_BAND else None
+        )
+        return Pickled, (data, taken, self.most)
 
     def __repr__(self) -> str:
         """What an error says that a worker died of."""
@@ -112,8 +113,8 @@ class Samples:
         return uuid.uuid4().hex
 
 
-class Outcome(NamedTuple):
-    """What a task gives.
+class TaskResult(NamedTuple):
+    """The results of a task.
 
     Attributes:
         results: One for each sample, or a `Failure` the last one.
@@ -128,78 +129,80 @@ class Outcome(NamedTuple):
     more: bool = False
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        """As what who waits for it opens; a result that cannot be pickled is a `Failure`."""
+        """Pickles the results apart; one that cannot be pickled becomes a `Failure`."""
         taken: list[pickle.PickleBuffer] = []
         room = taken if protocol >= _OUT_OF_BAND else None
         try:
-            data = pickled(self[:], "results", room)
+            data = pickled_from_worker(self[:], "results", room)
         except TypeError:
             taken.clear()
-            data = pickled((list(map(_sendable, self.results)), *self[1:]), "results", room)
-        return Packed, (data, taken)
+            data = pickled_from_worker(
+                (list(map(_sendable, self.results)), *self[1:]), "results", room
+            )
+        return Pickled, (data, taken)
 
 
 def _sendable(result: Any) -> Any:
     try:
-        pickled(result, "result")
+        pickled_from_worker(result, "result")
     except TypeError as error:
         return Failure(error)
     return result
 
 
-class Task:
-    """`fn` of each of some samples; pickled once, and unpickled once in each worker.
+class MapTask:
+    """Calls a function for each of some samples; pickled once, unpickled once in each worker.
 
-    >>> Task(len)(Samples(["a", "bb"])).results
+    >>> MapTask(len)(TaskInput(["a", "bb"])).results
     [1, 2]
 
     Args:
         fn: A function of a sample.
-        on: Whether to go on after an error.
+        keep_going: Whether to go on after an error.
     """
 
-    def __init__(self, fn: Callable[[Any], Any] | None, *, on: bool = False) -> None:
+    def __init__(self, fn: Callable[[Any], Any] | None, *, keep_going: bool = False) -> None:
         self.fn: Any = fn
-        self.on, self.packed = on, b""
+        self.keep_going, self.function_pickle = keep_going, b""
 
-    def __call__(self, samples: Samples | Packed) -> Outcome:
-        """Does it."""
+    def __call__(self, samples: TaskInput | Pickled) -> TaskResult:
+        """Gives the results; an error of the function is the last one."""
         began = time.perf_counter()
         results: list[Any] = []
         try:
-            fn = self.fn or _function(self.packed)
+            fn = self.fn or _function(self.function_pickle)
         except Exception as error:
             noted(error, "raised while a worker read the function: what it imports must be there")
-            return Outcome([Failure(error, None)], 0.0)
+            return TaskResult([Failure(error, None)], 0.0)
         try:
-            items = samples.opened() if isinstance(samples, Packed) else samples.items
+            items = samples.unpickled() if isinstance(samples, Pickled) else samples.items
         except Exception as error:
             noted(error, "raised while a worker read the samples: their classes must be there")
-            return Outcome([Failure(error, None)], 0.0)
+            return TaskResult([Failure(error, None)], 0.0)
         size, left, each = 0.0, len(items), 0.0
         for sample in items:
             try:
                 results.append(fn(sample))
             except BaseException as error:
                 results.append(Failure(error))
-                if not self.on or results[-1].fatal:
+                if not self.keep_going or results[-1].fatal:
                     left = 0
                     break
-            if left % SPARSE == 0 or not each:
-                each = weight(results[-1])
+            if left % ESTIMATE_EVERY == 0 or not each:
+                each = estimated_bytes(results[-1])
             size += each
             left -= 1
             if size > samples.most:
                 break
-        return Outcome(results, time.perf_counter() - began, size, more=left > 0)
+        return TaskResult(results, time.perf_counter() - began, size, more=left > 0)
 
     def pack(self) -> None:
-        """Pickles the function: on the thread that asks, what is told of it is at its line."""
-        self.packed = self.packed or sent_function(self.fn)
+        """Pickles the function; called by the consumer, so that warnings show its line."""
+        self.function_pickle = self.function_pickle or pickled_function(self.fn)
 
     def __reduce__(self) -> tuple[Any, ...]:
         self.pack()
-        return _task, (self.packed, self.on)
+        return _unpickled_task, (self.function_pickle, self.keep_going)
 
     def __repr__(self) -> str:
         """What an error calls it."""
@@ -209,26 +212,26 @@ class Task:
         return uuid.uuid4().hex
 
 
-def _task(packed: bytes, on: bool) -> Task:
-    """Its function is read when it is called: an error of that is a result, not the engine's."""
-    task = Task(None, on=on)
-    task.packed = packed
+def _unpickled_task(function_pickle: bytes, keep_going: bool) -> MapTask:
+    """A task that unpickles its function when it is called: an error of that is a result."""
+    task = MapTask(None, keep_going=keep_going)
+    task.function_pickle = function_pickle
     return task
 
 
 @lru_cache(8)
-def _function(packed: bytes) -> Any:
+def _function(function_pickle: bytes) -> Any:
     """One object for equal bytes: what a function keeps (an open file) lasts from task to task."""
-    return pickle.loads(packed)  # noqa: S301  # from the program that gave the task
+    return pickle.loads(function_pickle)  # noqa: S301  # from the program that gave the task
 
 
-class OnceSent(Task):
-    """A task for `Processes`, which send it once, its arrays through shared memory."""
+class MapTaskSentOnce(MapTask):
+    """A task for `Processes`, which send it once, with its arrays in shared memory."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """As it is."""
-        return _once_sent, (self.fn, self.on)
+        return _unpickled_once_sent, (self.fn, self.keep_going)
 
 
-def _once_sent(fn: Callable[[Any], Any], on: bool) -> OnceSent:
-    return OnceSent(fn, on=on)
+def _unpickled_once_sent(fn: Callable[[Any], Any], keep_going: bool) -> MapTaskSentOnce:
+    return MapTaskSentOnce(fn, keep_going=keep_going)

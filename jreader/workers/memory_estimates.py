@@ -1,4 +1,4 @@
-"""What values weigh: bytes of memory, told quickly rather than exactly."""
+"""Estimates of how many bytes of memory a value takes: quick rather than exact."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-EACH = 2  # items for each worker that may be ahead whatever they weigh: one in work, one behind it
-SPARSE = 8  # of items side by side, one of so many is weighed
+ESTIMATE_EVERY = 8  # of items side by side, one of so many is weighed
 
 _SMALL = 64
 _NUMBERS = frozenset({bool, int, float, complex, type(None), np.float32, np.int64})
@@ -18,11 +17,13 @@ _ALIKE = 16  # parts of one value that are looked at: where there are more, they
 _MOST = 256  # parts of parts
 
 
-def weight(value: Any) -> float:
-    """The bytes that a value holds, as far as that is quick to tell.
+def estimated_bytes(value: Any) -> float:
+    """Estimates the bytes of memory that a value takes.
 
-    >>> weight(np.zeros(1000)), weight((np.zeros(1000), 3)), weight([b"x" * 967] * 100)
-    (8000, 8064.0, 100000.0)
+    >>> estimated_bytes(np.zeros(1000)), estimated_bytes((np.zeros(1000), 3))
+    (8000, 8064.0)
+    >>> estimated_bytes([b"x" * 967] * 100)
+    100000.0
 
     Args:
         value: Anything: a sample, or what a function made of one.
@@ -34,8 +35,8 @@ def weight(value: Any) -> float:
         return _SMALL
 
 
-def risen(smoothed: float, seen: float) -> float:
-    """What is heavy is believed at once, what is light not before it was seen again."""
+def raised_average(smoothed: float, seen: float) -> float:
+    """A moving average that rises at once to a larger value, and falls slowly to smaller ones."""
     return max(seen, smoothed + (seen - smoothed) / 4)
 
 

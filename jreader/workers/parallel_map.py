@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import field
 from functools import partial
-from math import inf
 from os import cpu_count
 from typing import Any, Literal, TypeVar
 
 from jreader import errors
-from jreader._worker.shared_memory import AHEAD
+from jreader._worker.shared_memory import MAX_BYTES_AHEAD
 from jreader.orders import as_seed
 from jreader.readers import (
     Node,
@@ -30,15 +29,17 @@ from jreader.readers import (
 )
 from jreader.readers.seeds import seeded_below
 from jreader.transforms.sample_rng import Keyed, generator, keyed
-from jreader.workers.executor_map import submitted
-from jreader.workers.map_tasks import Failure, OnceSent, Shown, Task
+from jreader.workers.executor_map import map_on_executor
+from jreader.workers.limits import Limits
+from jreader.workers.map_tasks import Failure, MapTask, MapTaskSentOnce, ShownAs
 from jreader.workers.processes.executors import Processes
-from jreader.workers.threads import ahead
-from jreader.workers.worker_batches import Mapped, in_places, is_small
+from jreader.workers.threads import map_on_threads
+from jreader.workers.worker_batches import BatchMap, index_ranges, is_cheap_to_send
 
 T = TypeVar("T")
 
-_LEAST, _MOST = 8, 4096  # samples per worker that the window has, and may have if they cost nothing
+_WINDOW = 8  # samples per worker that may be ahead
+_MAX_WINDOW = 4096  # and if they take next to no time
 
 
 @op
@@ -145,33 +146,29 @@ class map_samples(Node[T]):
             "on_error": on_error,
             "max_errors": errors.check_number(f"max_errors of {call}", max_errors),
         }
-        _check_engine(threads, processes, executor, concurrency)
+        _check_workers(threads, processes, executor, concurrency)
         errors.tell_of_many(threads, "threads", each=64)
         given["pool"] = Processes(processes) if processes else None
         for name, value in given.items():
             object.__setattr__(self, name, value)
 
     def start(self, at: Position) -> Pass[T]:
-        """The position of `reader`; of what is `keyed`, with `rng`."""
+        """Positions are those of `reader`; with `rng`, of what is `keyed`."""
         up = start(self.reader, at)
-        if self._engine is not None:
-            up = up.watched(self, self.window or _LEAST)
-            return self._judged(self._on_executor(up, self._function(), 1))
+        if self._executor is not None:
+            up = up.watched(self, self.window or _WINDOW)
+            return self._without_failures(self._on_executor(up, self._function(), 1))
         mapped = self._mapping()
         if threads := max(self.threads, self.timeout > 0):
-            window, most = self._window(threads)
-            up = up.watched(self, window + 1)
-            clock, heaviest = self.timeout, self._most_bytes(threads)
-            here = ahead(
-                self, up, mapped, threads, window, timeout=clock, most=most, most_bytes=heaviest
-            )
+            limits = self._limits(threads)
+            here = map_on_threads(self, up.watched(self, limits.window + 1), mapped, limits)
         else:
             here = up.mapped(mapped)
-        return here if self.on_error == "raise" else self._judged(here)
+        return here if self.on_error == "raise" else self._without_failures(here)
 
     def batches(self, size: int, at: Position) -> Pass[Sequence[T]] | None:
-        """Runs of samples that workers stack where they make them, if no sample is left out."""
-        if self._engine is None or self.on_error == "skip":
+        """Batches that workers stack themselves; None if they cannot."""
+        if self._executor is None or self.on_error == "skip":
             return None
         if self.window is not None and self.window < 2 * size:
             return None  # a run waits whole
@@ -179,50 +176,45 @@ class map_samples(Node[T]):
         plane = indexed(source)
         fn = self._function()
         up: Pass[Any]
-        if plane is None or not is_small(source, plane):
-            up, mapped = start(self.reader, at).watched(self, size).in_runs(size), Mapped(fn)
+        if plane is None or not is_cheap_to_send(source, plane):
+            up, mapped = start(self.reader, at).watched(self, size).in_runs(size), BatchMap(fn)
         else:
-            here = start(self.reader, at).position()  # refused where there is no such place
-            done, place = (here[0], _twice) if self.rng else (here, int)
-            up = in_places(plane.length, done, size, place)
-            mapped = Mapped(fn, source, self._numbered())
-        return self._judged(self._on_executor(up, mapped, size))
+            here = start(self.reader, at).position()  # refused where there is no such position
+            done, position = (here[0], _both) if self.rng else (here, int)
+            up = index_ranges(plane.length, done, size, position)
+            mapped = BatchMap(fn, source, self._numbered())
+        return self._without_failures(self._on_executor(up, mapped, size))
 
     @property
-    def _engine(self) -> Executor | None:
+    def _executor(self) -> Executor | None:
         return self.pool if self.executor is None else self.executor
 
     def _on_executor(self, up: Pass[Any], fn: Callable[[Any], Any], size: int) -> Pass[Any]:
-        executor: Any = self._engine
-        kind = OnceSent if isinstance(executor, Processes) else Task
-        task = kind(fn, on=self.on_error == "skip")
-        workers = self.concurrency or _workers_of(executor)
-        window, most = self._window(workers)
-        if self.window is None:
-            window = max(window, 2 * size * workers)
-        window, most = window // size, max(window, most) // size
-        clock, heaviest = self.timeout, self._most_bytes(workers)
-        return submitted(self, up, task, executor, workers, window, most, clock, heaviest)
+        executor: Any = self._executor
+        kind = MapTaskSentOnce if isinstance(executor, Processes) else MapTask
+        task = kind(fn, keep_going=self.on_error == "skip")
+        limits = self._limits(self.concurrency or _workers_of(executor), size)
+        return map_on_executor(self, up, task, executor, limits)
 
     def _numbered(self) -> Callable[[Any, int], Keyed] | None:
-        """What `keyed` makes of a sample, from its number."""
+        """A function that gives a sample and its number the key that `keyed` does."""
         if not (isinstance(self.reader, keyed) and self.rng):
             return None
         return partial(_keyed, self.reader.seed, self.reader.epoch, seeded_below(self.reader))
 
-    def _window(self, workers: int) -> tuple[int, int]:
-        """How many samples may be ahead, and how many if they take next to no time."""
-        return (self.window or _LEAST * workers), (self.window or _MOST * workers)
-
-    def _most_bytes(self, workers: int) -> float:
-        """What may be ahead, in bytes; a window that was given is taken at its word."""
-        return inf if self.window else AHEAD * workers
+    def _limits(self, workers: int, size: int = 1) -> Limits:
+        """How many batches of `size` may be ahead; a window that was given is kept to."""
+        if self.window:
+            return Limits(workers, self.window // size, timeout=self.timeout)
+        window, widest = max(_WINDOW, 2 * size) * workers, _MAX_WINDOW * workers
+        max_bytes = MAX_BYTES_AHEAD * workers
+        return Limits(workers, window // size, widest // size, max_bytes, self.timeout)
 
     def _function(self) -> Callable[[Any], T]:
-        return _Drawing(self.fn) if self.rng else self.fn
+        return _WithGenerator(self.fn) if self.rng else self.fn
 
     def _mapping(self) -> Callable[[Any], Any]:
-        """What this process makes of a sample: an error is explained, or kept to be judged."""
+        """The function of a sample as it is called here; an error is explained, or a `Failure`."""
         fn = self._function()
 
         def mapped(sample: Any) -> T:
@@ -240,8 +232,8 @@ class map_samples(Node[T]):
 
         return mapped if self.on_error == "raise" else attempted
 
-    def _judged(self, here: Pass[Any]) -> Pass[Any]:
-        """The results that are none of an error; the errors are raised, or counted."""
+    def _without_failures(self, here: Pass[Any]) -> Pass[Any]:
+        """The results without failures, which are raised, or counted and left out."""
         most = self.max_errors if self.on_error == "skip" else 0
 
         def deal() -> Iterator[T]:
@@ -292,11 +284,11 @@ class map_samples(Node[T]):
         return length(self.reader) if self.on_error == "raise" else None
 
     def lookup(self) -> Callable[[int], T] | None:
-        """`fn` of what is at that place, here; not known where samples may be left out."""
+        """`fn` of the sample of an index, called here; None if samples may be left out."""
         find, mapped = lookup_of(self.reader), self._mapping()
         if find is None or self.on_error != "raise":
             return None
-        return lambda place: mapped(find(place))
+        return lambda index: mapped(find(index))
 
     def written(self, *but: object) -> Iterator[str]:
         """As it was given: the reader below the keys, the seed, an executor by its kind."""
@@ -306,13 +298,13 @@ class map_samples(Node[T]):
             object.__setattr__(shown, "reader", below.reader)
             seed = below.seed
         if self.executor is not None:
-            object.__setattr__(shown, "executor", Shown(f"<{type(self.executor).__name__}>"))
+            object.__setattr__(shown, "executor", ShownAs(f"<{type(self.executor).__name__}>"))
         yield from Node.written(shown, *but)
         if seed is not None:
             yield f"seed={seed}"
 
 
-class _Drawing:
+class _WithGenerator:
     """A function of a sample and a generator, as one of a sample and its key."""
 
     def __init__(self, fn: Callable[[Any, Any], Any]) -> None:
@@ -322,11 +314,11 @@ class _Drawing:
         return self.fn(pair.sample, generator(pair.seed, pair.path))
 
 
-def _keyed(seed: int, epoch: int, place: int, sample: Any, number: int) -> Keyed:
-    return Keyed(sample, seed, (epoch, place, number))
+def _keyed(seed: int, epoch: int, op: int, sample: Any, number: int) -> Keyed:
+    return Keyed(sample, seed, (epoch, op, number))
 
 
-def _twice(done: int) -> Position:
+def _both(done: int) -> Position:
     return done, done
 
 
@@ -335,7 +327,7 @@ def _some(told: list[str]) -> str:
     return ", ".join(told[:20]) + more
 
 
-def _check_engine(threads: int, processes: int, executor: object, concurrency: int) -> None:
+def _check_workers(threads: int, processes: int, executor: object, concurrency: int) -> None:
     if bool(threads) + bool(processes) + (executor is not None) > 1:
         raise TypeError(
             "map_samples(fn, reader) is done by threads (threads=n), by processes (processes=n) or "

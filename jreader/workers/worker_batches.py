@@ -1,7 +1,7 @@
-"""Whole batches made by workers: a task maps a run of samples and stacks them where they are made.
+"""Whole batches made by workers: a task maps the samples of a batch, and stacks the results.
 
-Over an indexed reader whose plan is small to send (files, memory maps), a task is sent places, and
-the worker reads the samples itself. What is in memory here is not sent with the plan.
+Over an indexed reader whose plan is small to send (files, memory maps), a task is sent a range of
+indices, and the worker reads the samples itself; otherwise it is sent the samples.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from jreader._worker.pickling import Sender
+from jreader._worker.pickling import WorkerPickler
 from jreader._worker.stacking import NotAlikeError, map_and_stack
 from jreader.errors import noted
 from jreader.readers import (
@@ -41,28 +41,28 @@ _SMALL = 1 << 16  # bytes of a plan that is sent to every worker
 _PLAIN = (bool, int, float, complex)  # what an array gives back as it was
 
 
-class Rows(Columns[T]):
-    """Columns of samples that had Python's numbers in them, and give them back as such.
+class ScalarColumns(Columns[T]):
+    """Columns of samples that give Python's numbers back as such, not as NumPy's.
 
-    >>> rows = Rows((np.zeros((2, 3)), np.array([5, 6])), [None, int])
+    >>> rows = ScalarColumns((np.zeros((2, 3)), np.array([5, 6])), [None, int])
     >>> rows[1], [label for _, label in rows]
     ((array([0., 0., 0.]), 6), [5, 6])
 
     Args:
         columns: A tree of stacked arrays.
-        kinds: For each of its leaves the type of the numbers, or None for rows of the array.
+        number_types: For each of its leaves the type of the numbers, or None for rows of the array.
     """
 
-    __slots__ = ("kinds",)
+    __slots__ = ("number_types",)
 
-    def __init__(self, columns: Any, kinds: Sequence[type | None]) -> None:
-        """Takes both as they are."""
+    def __init__(self, columns: Any, number_types: Sequence[type | None]) -> None:
+        """Keeps both as they are."""
         super().__init__(columns)
-        self.kinds = kinds
+        self.number_types = number_types
 
     def __iter__(self) -> Iterator[T]:
         """The samples, one after another."""
-        parts = zip(leaves(self.columns), self.kinds, strict=True)
+        parts = zip(leaves(self.columns), self.number_types, strict=True)
         return zipped(self.columns, [part.tolist() if kind else part for part, kind in parts])
 
     @overload
@@ -72,20 +72,20 @@ class Rows(Columns[T]):
     def __getitem__(self, index: int | slice) -> T | Columns[T]:
         """One sample, or the columns of several."""
         if isinstance(index, slice):
-            return Rows(super().__getitem__(index).columns, self.kinds)
-        parts = zip(leaves(self.columns), self.kinds, strict=True)
+            return ScalarColumns(super().__getitem__(index).columns, self.number_types)
+        parts = zip(leaves(self.columns), self.number_types, strict=True)
         row = (part[index].item() if kind else part[index] for part, kind in parts)
         picked: T = rebuilt(self.columns, row)
         return picked
 
 
-class Mapped:
-    """What a task makes of a run of samples: `fn` of each, stacked if that loses nothing.
+class BatchMap:
+    """Maps the samples of a batch, and stacks the results if that loses nothing.
 
     Args:
         fn: A function of a sample.
-        source: The reader of the samples, where a run is sent as (first, one beyond the last).
-        numbered: Gives what `fn` takes, of a sample and its number.
+        source: The reader of the samples, if the range of their indices is sent instead.
+        numbered: Gives what `fn` takes, from a sample and its index.
         origins: Tells this source from an equal one, whose files may be others by now.
     """
 
@@ -100,7 +100,7 @@ class Mapped:
         self.origins = origins or tuple(_origins(source))
 
     def __call__(self, run: Any) -> Any:
-        """A sequence of samples, or a `Failure` with the sample that made it."""
+        """The results, stacked or in a list; or a `Failure` with the sample that made it."""
         try:
             samples = run if self.source is None else self._read(*run)
         except Exception as error:
@@ -117,13 +117,13 @@ class Mapped:
             return result
 
         try:
-            tree, several = map_and_stack(made, samples, _column)
+            tree, several = map_and_stack(made, samples, _exact_column)
         except Exception as error:
             sample = samples[min(at, len(samples) - 1)]
             return Failure(error, sample.sample if isinstance(sample, Keyed) else sample)
         if several is not None:
             return several
-        return Rows(tree, [_kind(leaf) for leaf in leaves(results[0])])
+        return ScalarColumns(tree, [_number_type(leaf) for leaf in leaves(results[0])])
 
     def _read(self, low: int, high: int) -> list[Any]:
         samples = list(islice(self.plane.samples(low).items, high - low))
@@ -138,31 +138,31 @@ class Mapped:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Without the plane."""
-        return Mapped, (self.fn, self.source, self.numbered, self.origins)
+        return BatchMap, (self.fn, self.source, self.numbered, self.origins)
 
     def __repr__(self) -> str:
         """What an error calls it."""
         return described(self.fn)
 
 
-_NUMBERS: WeakKeyDictionary[Node[Any], int] = WeakKeyDictionary()
-_next = count()
+_ORIGINS: WeakKeyDictionary[Node[Any], int] = WeakKeyDictionary()
+_numbers = count()
 
 
 def _origins(source: Reader[Any] | None) -> Iterator[int]:
-    """The numbers of the ops that a plan begins with; each one that is made has its own."""
+    """The numbers of the sources of a plan; each source that is made has its own."""
     if isinstance(source, Node):
         below = list(children(source))
         for child in below:
             yield from _origins(child)
         if not below:
-            yield _NUMBERS.setdefault(source, next(_next))
+            yield _ORIGINS.setdefault(source, next(_numbers))
 
 
-def in_places(
+def index_ranges(
     length: int, done: int, size: int, position: Callable[[int], Position]
 ) -> Pass[tuple[int, int]]:
-    """The places from `done` on, `size` at a time, each as the first and one beyond the last."""
+    """The ranges of `size` indices from `done` on, each as (first, one beyond the last)."""
 
     def deal() -> Iterator[tuple[int, int]]:
         nonlocal done
@@ -173,21 +173,21 @@ def in_places(
     return Pass(deal(), lambda: position(done), lambda: None)
 
 
-def is_small(reader: Reader[Any], plane: Plane) -> bool:
-    """Whether a plan is worth sending to where its samples are needed: their data is not in it."""
+def is_cheap_to_send(reader: Reader[Any], plane: Plane) -> bool:
+    """Whether a plan is small to send to workers, because the data of its samples is not in it."""
     for column in leaves(plane.columns):
         if type(column) is np.ndarray and not column.flags.forc and column.nbytes > _SMALL:
             return False  # to pickle it would copy it
-    room = _Little()
+    room = _SizeLimit()
     try:
-        Sender(room, room.take, reader).dump(reader)
+        WorkerPickler(room, room.take, reader).dump(reader)
     except Exception:  # it is too large, or cannot travel: its samples may
         return False
     return True
 
 
-class _Little:
-    """A file that takes no more than is little."""
+class _SizeLimit:
+    """A file that raises OverflowError once more is written than is small to send."""
 
     def __init__(self) -> None:
         self.left = _SMALL
@@ -204,12 +204,16 @@ class _Little:
             self.write(view)
 
 
-def _kind(leaf: Any) -> type | None:
+def _number_type(leaf: Any) -> type | None:
     return type(leaf) if type(leaf) in _PLAIN else None
 
 
-def _column(values: Sequence[Any], _name: str) -> Any:
-    """An array that gives back these values, type by type, or an error if there is none."""
+def _exact_column(values: Sequence[Any], _name: str) -> Any:
+    """An array that gives these values back with their types.
+
+    Raises:
+        NotAlikeError: There is none.
+    """
     kind, first = type(values[0]), np.asarray(values[0])
     alike = all(type(value) is kind for value in values)
     if kind is np.ndarray:

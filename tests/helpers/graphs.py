@@ -104,9 +104,9 @@ ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "timeout": st.sampled_from([0, 60]),
     "worker_init_fn": st.none(),
     "persistent": st.just(False),  # noqa: FBT003  # likewise
-    "apart": st.just(False),  # noqa: FBT003  # likewise
+    "read_in_worker": st.just(False),  # noqa: FBT003  # likewise
     "prefetch": st.one_of(st.none(), small),
-    "noise": st.one_of(st.none(), small),
+    "global_seed": st.one_of(st.none(), small),
     "threads": st.integers(0, 3),
     "processes": st.just(0),
     "executor": st.none(),

@@ -16,7 +16,7 @@ PROGRAM = """
     from jreader import Processes
     from jreader.workers.processes import worker_pool
     from programs import children
-    worker_pool._IDLE = 0.1  # what nobody uses ends at once
+    worker_pool._STAY = 0.1  # what nobody uses ends at once
 
     def seen():
         gc.collect()
@@ -30,6 +30,18 @@ PROGRAM = """
         while seen() != before and time.monotonic() < limit:
             time.sleep(0.05)
         print("clean" if seen() == before else (before, seen()), flush=True)
+
+    def interrupted(place, fn):
+        # as Ctrl-C does, when the first function of that name returns
+        def at_return(frame, event, _):
+            if event == "return" and frame.f_code.co_qualname.endswith(place):
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+        sys.setprofile(at_return)
+        try:
+            fn()
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
 
     def once(path):
         # true the first time that it is asked

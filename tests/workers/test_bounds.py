@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from widths import examples
 
 from jreader import WorkerDied, batch, map_samples, start
-from jreader.workers.map_tasks import Samples, Task
-from jreader.workers.threads.thread_map import Ahead
+from jreader.workers.limits import Limits
+from jreader.workers.map_tasks import MapTask, TaskInput
+from jreader.workers.threads.thread_map import ThreadMap
 
 
 class TestBounds:
@@ -70,9 +71,10 @@ class TestBounds:
         assert executor.tasks == [1] * 30
 
     def test_tiny_samples_are_mapped_in_groups_by_threads(self):
-        state = Ahead("map", "here", start(numbers(20_000)), same, 2, window=16, most=8192)
+        limits = Limits(2, window=16, widest=8192)
+        state = ThreadMap("map", "here", start(numbers(20_000)), same, limits)
         state.begin()
-        turns = [state.give(len(done.items)) or done.items for done in state.in_order()]
+        turns = [state.give_slots(len(done.items)) or done.items for done in state.in_order()]
         assert [item for items in turns for item in items] == list(range(20_000))
         assert len(turns) < 5_000
 
@@ -201,9 +203,9 @@ class TestEndings:
 
     def test_a_task_and_its_samples_have_names_of_their_own_for_an_engine_that_merges_equals(self):
         """Dask takes tasks of equal names for one, also those of two programs."""
-        names = {Samples([1]).__dask_tokenize__() for _ in range(9)}
+        names = {TaskInput([1]).__dask_tokenize__() for _ in range(9)}
         assert len(names) == 9
-        assert Task(same).__dask_tokenize__() != Task(same).__dask_tokenize__()
+        assert MapTask(same).__dask_tokenize__() != MapTask(same).__dask_tokenize__()
 
 
 def resident():

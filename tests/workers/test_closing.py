@@ -12,8 +12,9 @@ from programs import PATIENCE, program
 
 from jreader import buffered, map_samples, multiprocess_reader, start, xmap_readers
 from jreader.readers import Pass, itself
+from jreader.workers.limits import Limits
 from jreader.workers.loader_workers import fetch_batches
-from jreader.workers.threads import ahead
+from jreader.workers.threads import map_on_threads
 
 others = set()  # threads that were there before a test: they are not its own
 
@@ -59,7 +60,7 @@ class TestClosedOnce:
         for _ in range(100):
             closed = []
             up = Pass(iter(()), lambda: None, lambda closed=closed: closed.append(True))
-            here = ahead(buffered(numbers(), 1), up, itself, threads=4, window=8)
+            here = map_on_threads(buffered(numbers(), 1), up, itself, Limits(workers=4, window=8))
             assert list(here.items) == []
             wait_for_threads()
             assert closed == [True]
@@ -67,7 +68,7 @@ class TestClosedOnce:
     def test_also_by_hand_and_if_nothing_was_asked_for(self):
         closed = []
         up = Pass(iter("ab"), lambda: None, lambda: closed.append(True))
-        here = ahead(buffered(numbers(), 1), up, itself, threads=2, window=8)
+        here = map_on_threads(buffered(numbers(), 1), up, itself, Limits(workers=2, window=8))
         here.close()
         here.close()
         assert (closed, list(here.items)) == ([True], [])
@@ -111,7 +112,7 @@ class TestClosedElsewhere:
             return map_samples(gated, numbers(), executor=executor, concurrency=1)
         if kind == "processes":
             return map_samples(gated, numbers(), processes=2)
-        if kind == "fetch":
+        if kind == "fetch_batches":
             return fetch_batches(gated, numbers(), process_num=2)
         return multiprocess_reader([map_samples(gated, numbers())])
 

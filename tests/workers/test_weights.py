@@ -13,10 +13,11 @@ import pytest
 from engines import Here, numbers, same
 
 from jreader import map_samples, start
-from jreader.workers.map_tasks import Outcome, Samples, Task
-from jreader.workers.memory_estimates import weight
-from jreader.workers.threads.thread_map import Ahead
-from jreader.workers.worker_batches import Rows
+from jreader.workers.limits import Limits
+from jreader.workers.map_tasks import MapTask, TaskInput, TaskResult
+from jreader.workers.memory_estimates import estimated_bytes
+from jreader.workers.threads.thread_map import ThreadMap
+from jreader.workers.worker_batches import ScalarColumns
 
 MIB = 1 << 20
 PER_WORKER = 32 * MIB
@@ -73,11 +74,11 @@ class TestOneSlowItem:
         for number, _ in here.items:
             if number == slow:
                 break
-        ahead = source.drawn - slow
+        map_on_threads = source.drawn - slow
         here.close()
         os.close(source.gate)
-        assert ahead >= 2
-        assert ahead * MIB <= 2 * PER_WORKER
+        assert map_on_threads >= 2
+        assert map_on_threads * MIB <= 2 * PER_WORKER
 
     def test_results_that_are_heavier_than_any_before_come_in_parts(self):
         """Samples are small and tasks large when results of 1 MiB begin."""
@@ -109,7 +110,7 @@ class Later(Executor):
         self.held = self.most = 0
 
     def submit(self, fn, /, samples):
-        future: Future[Outcome] = Future()
+        future: Future[TaskResult] = Future()
         outcome = fn(samples)
         size = sum(result.nbytes for result in outcome.results)
         self.held += size
@@ -120,23 +121,22 @@ class Later(Executor):
 
 class TestTasks:
     def test_one_leaves_what_is_too_much_to_another(self):
-        task = Task(lambda n: np.empty(MIB, np.uint8))
-        done = task(Samples(list(range(10)), 3 * MIB))
+        task = MapTask(lambda n: np.empty(MIB, np.uint8))
+        done = task(TaskInput(list(range(10)), 3 * MIB))
         assert (len(done.results), done.more, done.bytes) == (4, True, 4 * MIB)
-        assert not task(Samples(list(range(3)), 3 * MIB)).more
+        assert not task(TaskInput(list(range(3)), 3 * MIB)).more
 
     def test_a_whole_one_leaves_nothing(self):
-        done = Task(same)(Samples(list(range(9))))
+        done = MapTask(same)(TaskInput(list(range(9))))
         assert (done.results, done.more) == ([*range(9)], False)
 
     def test_threads_have_fewer_ahead_of_heavy_items(self):
-        state = Ahead(
-            "map", "here", start(numbers(200)), lambda n: np.empty(8 * MIB, np.uint8), 2, 16,
-            most=8192, most_bytes=2 * PER_WORKER,
-        )  # fmt: skip
+        limits = Limits(2, window=16, widest=8192, max_bytes=2 * PER_WORKER)
+        large = lambda n: np.empty(8 * MIB, np.uint8)  # noqa: E731
+        state = ThreadMap("map", "here", start(numbers(200)), large, limits)
         state.begin()
         for done in state.in_order():
-            state.give(len(done.items))
+            state.give_slots(len(done.items))
         assert state.window == 8
 
 
@@ -155,11 +155,11 @@ class TestWeights:
             ([row] * 100, 800_000),
             ([[[row] * 50] * 50] * 50, 1_000_000_000),
             (Noted(row, "a"), 8000),
-            (Rows({"image": row}, [None]), 8000),
+            (ScalarColumns({"image": row}, [None]), 8000),
             (b"a" * 5000, 5000),
             ("a" * 5000, 5000),
         ]:
-            assert least <= weight(value) < 1.5 * least + 1000
+            assert least <= estimated_bytes(value) < 1.5 * least + 1000
 
     def test_a_value_that_holds_itself_or_does_not_say(self):
         endless: list[Any] = []
@@ -170,5 +170,5 @@ class TestWeights:
             def nbytes(self):
                 raise OSError
 
-        assert weight(endless) > 0
-        assert weight(Silent()) > 0
+        assert estimated_bytes(endless) > 0
+        assert estimated_bytes(Silent()) > 0

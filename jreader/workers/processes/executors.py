@@ -9,9 +9,9 @@ from concurrent.futures import Executor, Future, wait
 from typing import Any, ParamSpec, TypeVar
 
 from jreader import errors
-from jreader._worker.pickling import sent
+from jreader._worker.pickling import pickled_for_worker
 from jreader.readers import described
-from jreader.workers.processes.worker_pool import Crew, joined
+from jreader.workers.processes.worker_pool import WorkerPool, join_pool
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -54,7 +54,7 @@ class Processes(Executor):
             )
         errors.tell_of_many(self.workers, "worker processes", each=4)
         self.init = init
-        self._crew: Crew | None = None
+        self._pool: WorkerPool | None = None
         self._release: Callable[[], object] | None = None
         self._tasks: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
         self._shut = False
@@ -67,29 +67,29 @@ class Processes(Executor):
         """
         if self._shut:
             raise RuntimeError("cannot schedule new futures after shutdown")
-        crew = self._joined()
-        parcel = crew.parcels.of(fn)
+        pool = self._current_pool()
+        function = pool.functions.of(fn)
         try:
-            arguments = sent((args, kwargs))
+            arguments = pickled_for_worker((args, kwargs))
         except Exception as error:
             errors.noted(
                 error, f"the arguments of {described(fn)} cannot be sent to a worker process"
             )
             raise
-        task = crew.submit(parcel, arguments)
+        task = pool.submit(function, arguments)
         while task is None:  # its `init` failed meanwhile, say
-            crew = self._joined()
-            task = crew.submit(crew.parcels.of(fn), arguments)
+            pool = self._current_pool()
+            task = pool.submit(pool.functions.of(fn), arguments)
         self._tasks.add(task)
         return task
 
-    def _joined(self) -> Crew:
-        if self._crew is None or self._crew.over or self._crew.fork_guard.forked:
+    def _current_pool(self) -> WorkerPool:
+        if self._pool is None or self._pool.over or self._pool.fork_guard.forked:
             if self._release is not None:
                 self._release()
-            self._crew = joined(self.workers, self.init)
-            self._release = weakref.finalize(self, self._crew.leave)
-        return self._crew
+            self._pool = join_pool(self.workers, self.init)
+            self._release = weakref.finalize(self, self._pool.leave)
+        return self._pool
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Takes no more; the workers end when no other `Processes` of that size is left."""
@@ -102,7 +102,7 @@ class Processes(Executor):
             _waited_for(tasks)
         if self._release is not None:
             self._release()
-        self._crew = None
+        self._pool = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """As it was written: elsewhere it has workers of its own."""

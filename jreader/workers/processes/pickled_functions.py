@@ -1,6 +1,6 @@
-"""Functions on their way to workers: each is pickled once, and sent to each worker once.
+"""The functions that workers are sent: each is pickled once, and sent to each worker once.
 
-Large ones (a data set that holds arrays) are put into shared memory, which every worker maps for
+A large one (a data set that holds arrays) is put into shared memory, which every worker maps for
 itself: what a worker writes to such an array is its own, what nobody writes to is there once.
 """
 
@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from jreader._worker.pickling import large, packed, sent, sent_function
-from jreader._worker.shared_memory import Told, aligned, anonymous, mapped
+from jreader._worker.connection import to_frame
+from jreader._worker.pickling import collect_large, pickled_for_worker, pickled_function
+from jreader._worker.shared_memory import SharedPickle, aligned, anonymous_memory, map_memory
 from jreader.errors import noted
 from jreader.readers import described
 from jreader.staging import Array
@@ -30,15 +31,15 @@ _RECENT = 4  # functions that are kept though nobody does: the next pass may sen
 _numbers = count()
 
 
-class Parcel:
-    """A function as it is sent."""
+class PickledFunction:
+    """A function that is pickled, and its number among all."""
 
     def __init__(self, fn: Any) -> None:
-        """Pickles it."""
+        """Raises TypeError if the function cannot be pickled, or holds what must not be copied."""
         self.number, self.name = next(_numbers), described(fn)
         taken: list[pickle.PickleBuffer] = []
         try:
-            data = sent_function(fn, large(taken))
+            data = pickled_function(fn, collect_large(taken))
         except Exception as error:
             noted(
                 error,
@@ -53,69 +54,75 @@ class Parcel:
         for part in parts:
             hashed.update(part.data)
         self.digest = hashed.digest()
-        self.told, self.size, self.descriptor = Told(data), 0, -1
+        self.shared, self.size, self.descriptor = SharedPickle(data), 0, -1
         self._parts: list[Array] = parts
 
-    def wrap(self, fn: Any) -> None:
-        """Makes it ready to be sent."""
+    def prepare(self, fn: Any) -> None:
+        """Makes it ready to be sent, in shared memory if it is large."""
         parts, self._parts = self._parts, []
         if sum(part.nbytes for part in parts) >= _WORTH:
             self._share(parts)
         if len(parts) > 1 and not self.size:
-            self.told = Told(sent(fn))
+            self.shared = SharedPickle(pickled_for_worker(fn))
 
     def _share(self, parts: list[Array]) -> None:
-        """Puts all of it into shared memory, where there is some."""
+        """Puts it into shared memory, if there is enough."""
         ends = list(accumulate((aligned(part.nbytes) for part in parts), initial=0))
         try:
-            descriptor = anonymous(ends[-1])
+            descriptor = anonymous_memory(ends[-1])
         except OSError:
             return
         weakref.finalize(self, os.close, descriptor)
-        room = np.frombuffer(mapped(descriptor, ends[-1]).owner, np.uint8)
-        places = []
+        room = np.frombuffer(map_memory(descriptor, ends[-1]).owner, np.uint8)
+        buffers = []
         for first, part in zip(ends, parts, strict=False):
             room[first : first + part.nbytes] = part
-            places.append((0, first, part.nbytes))
-        self.told, self.size, self.descriptor = Told(b"", tuple(places)), ends[-1], descriptor
+            buffers.append((0, first, part.nbytes))
+        self.shared, self.size, self.descriptor = (
+            SharedPickle(b"", tuple(buffers)),
+            ends[-1],
+            descriptor,
+        )
 
     def frame(self) -> tuple[bytes, list[int]]:
-        """What is sent to a worker, with the descriptors that go along."""
+        """The message to a worker, and the descriptors that go along."""
         descriptors = [self.descriptor] if self.size else []
-        return packed(("function", self.number, self.told, self.size)), descriptors
+        return to_frame(("function", self.number, self.shared, self.size)), descriptors
 
 
-class Parcels:
-    """The functions that are known to be pickled already: by identity, or else by content.
+class PickledFunctions:
+    """Finds the pickle of a function that was sent before: by identity, or else by content.
 
-    So a function that changes what it holds is sent as it was, until another object comes.
+    A function that changes what it holds is sent as it was, until another object comes.
     """
 
     def __init__(self) -> None:
-        """Knows none."""
+        """Knows no function yet."""
         self.forgotten: deque[int] = deque()  # numbers of those that are gone; by finalizers
-        self._known: dict[int, tuple[Callable[[], Any], Parcel]] = {}
-        self._alike: weakref.WeakValueDictionary[bytes, Parcel] = weakref.WeakValueDictionary()
-        self._recent: OrderedDict[object, Parcel] = OrderedDict()
+        self._known: dict[int, tuple[Callable[[], Any], PickledFunction]] = {}
+        self._alike: weakref.WeakValueDictionary[bytes, PickledFunction] = (
+            weakref.WeakValueDictionary()
+        )
+        self._latest: OrderedDict[object, PickledFunction] = OrderedDict()
 
-    def of(self, fn: Any) -> Parcel:
-        """The parcel of a function; one with a `number` takes the place of others with it."""
+    def of(self, fn: Any) -> PickledFunction:
+        """The pickle of a function; one with a `number` replaces those with the same number."""
         known = self._known.get(id(fn))
         if known and known[0]() is fn:
             return known[1]
-        parcel = Parcel(fn)
-        alike = self._alike.setdefault(parcel.digest, parcel)
-        if alike is parcel:
-            parcel.wrap(fn)
-            weakref.finalize(parcel, self.forgotten.append, parcel.number)
-        self._keep(getattr(fn, "number", parcel.digest), alike)
+        function = PickledFunction(fn)
+        alike = self._alike.setdefault(function.digest, function)
+        if alike is function:
+            function.prepare(fn)
+            weakref.finalize(function, self.forgotten.append, function.number)
+        self._keep(getattr(fn, "number", function.digest), alike)
         key, entries = id(fn), self._known
         with contextlib.suppress(TypeError):  # it cannot be waited for: found by content next time
             entries[key] = weakref.ref(fn, lambda _: entries.pop(key, None)), alike
         return alike
 
-    def _keep(self, key: object, parcel: Parcel) -> None:
-        self._recent.pop(key, None)
-        self._recent[key] = parcel
-        while len(self._recent) > _RECENT:
-            self._recent.popitem(last=False)
+    def _keep(self, key: object, function: PickledFunction) -> None:
+        self._latest.pop(key, None)
+        self._latest[key] = function
+        while len(self._latest) > _RECENT:
+            self._latest.popitem(last=False)

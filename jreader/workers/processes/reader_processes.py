@@ -1,4 +1,4 @@
-"""Readers in processes of their own, one each."""
+"""`multiprocess_reader`: several readers, each read by a worker process of its own."""
 
 from __future__ import annotations
 
@@ -13,19 +13,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from jreader import errors
-from jreader._worker.pickling import packed, sent_function, unpickled_error
+from jreader._worker.connection import to_frame
+from jreader._worker.pickling import pickled_function
 from jreader._worker.reader_worker import Report
-from jreader.readers import (
-    Node,
-    Pass,
-    Position,
-    Reader,
-    length,
-    op,
-    refused,
-)
+from jreader._worker.remote_errors import unpickled_error
+from jreader.readers import Node, Pass, Position, Reader, length, op, refused
 from jreader.staging import Array
-from jreader.workers.processes.worker_process import Launched, ended, unpickled
+from jreader.workers.processes.worker_process import WorkerProcess, end_all, unpickled
 from jreader.workers.threads import ForkGuard, stop_at_exit
 
 T = TypeVar("T")
@@ -35,9 +29,9 @@ T = TypeVar("T")
 class multiprocess_reader(Node[T]):
     """The samples of several readers, each read in a process of its own.
 
-    Readers travel by cloudpickle, so lambdas and notebook cells work; the main script is not run
-    again. Samples come back with their types, and large arrays
-    without a copy, through shared memory. A process that dies is noticed at once.
+    Readers are sent by cloudpickle, so lambdas and notebook cells work; the main script is not run
+    again. Samples come back with their types, and large arrays without a copy, through shared
+    memory. A process that dies is noticed at once.
 
     >>> readers = [lambda: range(0, 3), lambda: range(10, 12)]
     >>> list(multiprocess_reader(readers)())
@@ -63,7 +57,7 @@ class multiprocess_reader(Node[T]):
     cursor_ignores = ("use_pipe", "queue_size")
 
     def __post_init__(self) -> None:
-        """Refuses what is no list of readers, and no size."""
+        """Raises TypeError for what is no list of readers, ValueError for a size below one."""
         call = "multiprocess_reader(readers)"
         if not isinstance(self.readers, (list, tuple)) or not self.readers:
             raise TypeError(f"{call} needs a list of readers, at least one, not {self.readers!r}.")
@@ -79,65 +73,66 @@ class multiprocess_reader(Node[T]):
         object.__setattr__(self, "use_pipe", bool(self.use_pipe))
 
     def start(self, at: Position) -> Pass[T]:
-        """The position is (whose turn it is, (whether it ended, position) of each reader)."""
+        """Positions are (the reader whose turn it is, (whether it ended, position) of each)."""
         if isinstance(at, str):
             raise errors.NotResumable(at)  # which has been through JSON
-        turn, places = at or (0, [(False, None)] * len(self.readers))
-        crew = _Crew([_Child(self, k, *place) for k, place in enumerate(places)])
+        turn, begun_at = at or (0, [(False, None)] * len(self.readers))
+        processes = _ReaderProcesses([_Child(self, k, *begun) for k, begun in enumerate(begun_at)])
 
         def in_turn() -> Iterator[T]:
             nonlocal turn
-            with contextlib.closing(crew):
-                while not all(child.ended for child in crew.children):
-                    child = crew.children[turn]
-                    found = crew.wait_for([child])
-                    if crew.closed:
+            with contextlib.closing(processes):
+                while not all(child.ended for child in processes.children):
+                    child = processes.children[turn]
+                    found = processes.wait_for([child])
+                    if processes.closed:
                         return
-                    turn = (turn + 1) % len(crew.children)
+                    turn = (turn + 1) % len(processes.children)
                     if found:
                         yield child.pop()
 
         def as_ready() -> Iterator[T]:
-            with contextlib.closing(crew):
-                while child := crew.wait_for(crew.children):
+            with contextlib.closing(processes):
+                while child := processes.wait_for(processes.children):
                     yield child.pop()
 
         def position() -> Position:
-            crew.wait_for_places()
-            return turn, tuple((child.ended, child.position) for child in crew.children)
+            processes.wait_for_positions()
+            return turn, tuple((child.ended, child.position) for child in processes.children)
 
         if self.use_pipe:
-            return Pass(in_turn(), position, crew.close)
+            return Pass(in_turn(), position, processes.close)
         lost = refused(self, "use_pipe=True")
-        return Pass(as_ready(), lambda: lost, crew.close)
+        return Pass(as_ready(), lambda: lost, processes.close)
 
     def length(self) -> int | None:
-        """The sum of all, where all are known."""
+        """The sum of all lengths, if all are known."""
         known = [length(reader) for reader in self.readers]
         return None if None in known else sum(n for n in known if n is not None)
 
 
 class _Child(Generic[T]):
-    """One process: what it has sent, and where it is."""
+    """The process of one reader: the samples that it sent, and the position after them."""
 
     def __init__(
-        self, node: multiprocess_reader[T], place: int, ended: bool, position: Position
+        self, node: multiprocess_reader[T], index: int, ended: bool, position: Position
     ) -> None:
-        self.name = f"reader {place} ({node.readers[place]!r}) of multiprocess_reader"
+        self.name = f"reader {index} ({node.readers[index]!r}) of multiprocess_reader"
         self.made_at = node.made_at
-        self.number = place, len(node.readers)
-        self.job: Any = (node.readers[place], position, node.queue_size)
+        self.number = index, len(node.readers)
+        self.worker: WorkerProcess
+        self.job: Any = (node.readers[index], position, node.queue_size)
         self.ended, self.position = ended, position
-        self.placed = ended or position is not None
+        self.has_position = ended or position is not None
         self.ready: deque[tuple[bytes, list[Array], Position]] = deque()
         self.unacknowledged = 0
         self.last: Report | None = None
         self.dead = False
 
-    def begin(self) -> None:
-        """Starts the process."""
+    def pickle_job(self) -> None:
+        """Pickles the reader, to be sent once all processes are started."""
         try:
-            self.job = sent_function(self.job)
+            self.job = pickled_function(self.job)
         except Exception as error:
             errors.noted(
                 error,
@@ -145,48 +140,53 @@ class _Child(Generic[T]):
                 f"locks and connections inside the reader, when it is called",
             )
             raise
-        self.worker = Launched("reader", *self.number)
+
+    def start(self, started: list[WorkerProcess]) -> None:
+        """Starts the process, which is added to `started` before."""
+        started.append(WorkerProcess("reader", *self.number))
+        self.worker = started[-1]
+        self.worker.start()
 
     def send_job(self) -> None:
-        """Sends the reader, once every process is on its way."""
+        """Sends the reader to the process."""
         job, self.job = self.job, None
-        with contextlib.suppress(OSError):  # it died already: `_Crew` notices
-            self.worker.connection.sendall(self.worker.first(job))
+        with contextlib.suppress(OSError):  # it died already: `_ReaderProcesses` notices
+            self.worker.connection.sendall(self.worker.job_frame(job))
 
     def receive(self, *, everything: bool) -> None:
-        """Takes what has arrived, or one frame of it, without waiting.
+        """Receives what has arrived, all or one frame, without waiting.
 
         One frame at a time keeps the rest with the process that reads ahead, and memory small.
         """
         unpacked = False
-        while (everything or not unpacked) and self.worker.arrivals.read(wait=False):
-            for report in self.worker.arrivals.whole():
+        while (everything or not unpacked) and self.worker.receiver.receive(wait=False):
+            for report in self.worker.receiver.frames():
                 unpacked = True
                 self._take(Report(*report))
 
     def _take(self, report: Report) -> None:
-        shared = self.worker.memory
-        shared.learn(report.news, self.worker.arrivals)
-        if not self.placed and not report.samples and report.positions:
+        memory = self.worker.memory
+        memory.update(report.updates, self.worker.receiver)
+        if not self.has_position and not report.samples and report.positions:
             (self.position,) = report.positions
-            self.placed = True
-        for told, position in zip(report.samples, report.positions, strict=False):
-            self.ready.append((told.data, shared.buffers(told), position))
-        shared.leave(report.news)
+            self.has_position = True
+        for shared, position in zip(report.samples, report.positions, strict=False):
+            self.ready.append((shared.data, memory.arrays(shared), position))
+        memory.release(report.updates)
         if report.end:
             self.last = report
 
     def pop(self) -> T:
-        """The next sample; its position is now the child's."""
-        data, buffers, self.position = self.ready.popleft()
+        """The next sample; `position` is then the one after it."""
+        data, arrays, self.position = self.ready.popleft()
         self.unacknowledged += 1
         if not self.ready:
             number, self.unacknowledged = self.unacknowledged, 0
             with contextlib.suppress(OSError):
-                returned = self.worker.memory.given_back()
-                self.worker.connection.sendall(packed((number, returned)))
+                returned = self.worker.memory.take_returned()
+                self.worker.connection.sendall(to_frame((number, returned)))
         try:
-            sample: T = unpickled(data, buffers)
+            sample: T = unpickled(data, arrays)
         except Exception as error:
             errors.noted(
                 error,
@@ -197,23 +197,23 @@ class _Child(Generic[T]):
         return sample
 
     def finish(self) -> None:
-        """The reader has ended, well or with an error."""
+        """Notes that the reader has ended, and raises the error that it ended with."""
         self.ended = True
         if self.last and self.last.error:
             error = unpickled_error(self.last.error)
             errors.noted(error, f"raised by {self.name}, made at {self.made_at}")
             raise error
 
-    def died(self) -> errors.WorkerDied:
-        """The error for a process that ended before its reader."""
+    def death_error(self) -> errors.WorkerDied:
+        """The error of a process that ended before its reader did."""
         how = self.worker.how_it_ended()
         return errors.WorkerDied(
             f"the process of {self.name}, made at {self.made_at}, {how} before its reader did."
         )
 
 
-class _Crew(Generic[T]):
-    """The processes of one pass; begun when first needed, ended when nobody holds the pass."""
+class _ReaderProcesses(Generic[T]):
+    """The processes of one pass; started with its first sample, ended when nobody holds it."""
 
     def __init__(self, children: list[_Child[T]]) -> None:
         self.children = children
@@ -226,37 +226,37 @@ class _Crew(Generic[T]):
         self.fork_guard = ForkGuard()
 
     def begin(self) -> selectors.BaseSelector:
-        """Starts the processes, once."""
+        """Starts the processes, at the first call."""
         if self.events is None:
             self.events = selectors.DefaultSelector()
             self.wakers = socket.socketpair()
             self.events.register(self.wakers[1], selectors.EVENT_READ)
-            living: list[Launched] = []
+            living: list[WorkerProcess] = []
             self.finish = weakref.finalize(
                 self, _end, living, self.events, self.wakers, ForkGuard()
             )
             stop_at_exit(self)
             begun = [child for child in self.children if not child.ended]
             for child in begun:
-                child.begin()
-                living.append(child.worker)
+                child.pickle_job()
+                child.start(living)
                 self.events.register(child.worker.connection, selectors.EVENT_READ, child)
-                self.events.register(child.worker.death, selectors.EVENT_READ, child)
+                self.events.register(child.worker.sentinel, selectors.EVENT_READ, child)
             for child in begun:
                 child.send_job()
         return self.events
 
-    def wait_for_places(self) -> None:
-        """Waits until every child has told where it begins."""
+    def wait_for_positions(self) -> None:
+        """Waits until every process has told the position where it begins."""
         for child in self.children:
-            while not child.placed and self.listen():
-                if child.last and not child.placed:
+            while not child.has_position and self.listen():
+                if child.last and not child.has_position:
                     child.finish()
 
     def wait_for(self, wanted: list[_Child[T]]) -> _Child[T] | None:
-        """The one of the wanted that has a sample; None once all of them have ended.
+        """Waits until one of the wanted has a sample, and gives it; None once all have ended.
 
-        Also where another thread closes the pass meanwhile.
+        Also None if another thread closes the pass meanwhile.
         """
         self.fork_guard.check("this pass")
         while True:
@@ -272,7 +272,7 @@ class _Crew(Generic[T]):
                 return None
 
     def listen(self) -> bool:
-        """Waits until something arrives; false where the pass is closed.
+        """Waits until something arrives; false if the pass is closed.
 
         Raises:
             WorkerDied: A process died before its reader ended.
@@ -297,16 +297,16 @@ class _Crew(Generic[T]):
             return
         for child in self.children:
             if child.dead and not child.last:
-                raise child.died()
+                raise child.death_error()
         for key, _ in events.select():
             child = key.data
             if child is None:
                 return
-            child.receive(everything=key.fileobj is child.worker.death)
-            if key.fileobj is child.worker.death:
+            child.receive(everything=key.fileobj is child.worker.sentinel)
+            if key.fileobj is child.worker.sentinel:
                 child.dead = True
-                events.unregister(child.worker.death)
-            elif not child.worker.arrivals.open:
+                events.unregister(child.worker.sentinel)
+            elif not child.worker.receiver.open:
                 events.unregister(child.worker.connection)
 
     def close(self) -> None:
@@ -326,7 +326,7 @@ class _Crew(Generic[T]):
 
 
 def _end(
-    workers: list[Launched],
+    workers: list[WorkerProcess],
     events: selectors.BaseSelector,
     wakers: Sequence[socket.socket],
     fork_guard: ForkGuard,
@@ -336,4 +336,4 @@ def _end(
     events.close()
     for waker in wakers:
         waker.close()
-    ended(workers)
+    end_all(workers)

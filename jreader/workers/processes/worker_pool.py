@@ -1,4 +1,4 @@
-"""A crew of worker processes, and who gives them what: one for each size, shared by all that ask.
+"""A pool of worker processes, shared by all executors of its size, and its queue of tasks.
 
 One thread listens to all of them. What users' threads do here is quick: they pickle, and send what
 fits the connection of a worker that is free. A worker has one task: a second one behind it was not
@@ -20,207 +20,228 @@ from itertools import count
 from typing import Any
 
 from jreader import errors
-from jreader._worker.pickling import sent_function, unpickled_error
-from jreader._worker.shared_memory import News, Told
+from jreader._worker.pickling import pickled_function
+from jreader._worker.remote_errors import unpickled_error
+from jreader._worker.shared_memory import BlockUpdates, SharedPickle
 from jreader._worker.task_worker import READY
 from jreader.staging import Array
-from jreader.workers.processes.pickled_functions import Parcel, Parcels
-from jreader.workers.processes.pool_worker import Member, Task
-from jreader.workers.processes.worker_process import reaped, unpickled
+from jreader.workers.processes.pickled_functions import PickledFunction, PickledFunctions
+from jreader.workers.processes.pool_worker import PoolWorker, TaskFuture
+from jreader.workers.processes.worker_process import reap, unpickled
 from jreader.workers.threads import ForkGuard, stop_at_exit
 
 _TRIES = 3  # of one task whose worker died
 _STARTS = 3  # of workers in a row that died before they began
-_IDLE = 2.0  # seconds that workers stay though nobody uses them: the next loader may
+_STAY = 2.0  # seconds that workers stay though nobody uses them: the next loader may
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
-class Crew:
-    """At most `size` workers, begun when there is something to do for them.
+class WorkerPool:
+    """At most `size` workers, started when there are tasks for them.
 
     Args:
         size: How many.
-        init: A function of its number that each worker calls first, or None.
+        init: A function that each worker calls first with its number, or None.
     """
 
     def __init__(self, size: int, init: Callable[[int], object] | None) -> None:
-        self.size, self.init = size, sent_function(init)
-        self.key = init  # kept alive: crews are told apart by the identity of what they begin with
+        self.size, self.init = size, pickled_function(init)
+        self.key = init  # kept alive: pools are told apart by the identity of what they begin with
         self.fork_guard = ForkGuard()
         self.lock = threading.RLock()  # reentrant: gc may run what a user wrote anywhere
-        self.queue: deque[Task] = deque()
-        self.members: list[Member] = []
-        self.parcels = Parcels()
+        self.queue: deque[TaskFuture] = deque()
+        self.workers: list[PoolWorker] = []
+        self.functions = PickledFunctions()
         self.numbers = count()
-        self.lost = 0  # workers in a row that died before they began
+        self.failed_starts = 0  # workers in a row that died before they began
         self.over = False
         self.users = 0
-        self.idle: float | None = None  # when the workers end, if nobody uses them until then
-        self.gone: deque[None] = deque()  # users that are no more; by finalizers, without a lock
+        self.idle_until: float | None = None  # when the workers end, if nobody uses them until then
+        self.departed: deque[None] = (
+            deque()
+        )  # users that are no more; by finalizers, without a lock
         self.events = selectors.DefaultSelector()
         self.waker, self.woken = socket.socketpair()
         self.waker.setblocking(False)  # noqa: FBT003  # by place only
         self.events.register(self.woken, _READ)
-        self.threads = [threading.Thread(target=self._serve, name="jreader processes", daemon=True)]
+        self.threads = [threading.Thread(target=self._run, name="jreader processes", daemon=True)]
         stop_at_exit(self)
         self.threads[0].start()
 
-    def submit(self, parcel: Parcel, arguments: bytes) -> Task | None:
-        """Has a task done by the worker that is free first; None where the crew is no more."""
-        failed: list[tuple[Task, BaseException]] = []
+    def submit(self, function: PickledFunction, arguments: bytes) -> TaskFuture | None:
+        """Queues a task for the worker that is free first; None if the pool has ended."""
+        failed: list[tuple[TaskFuture, BaseException]] = []
         with self.lock:
             if self.over:
                 return None
-            task = Task(self, next(self.numbers), parcel, arguments)
-            self.queue.append(task)
-            self._deal(failed)
+            task = TaskFuture(self, next(self.numbers), function, arguments)
+            try:
+                self.queue.append(task)
+                self._dispatch(failed)
+            except BaseException:  # an interrupt: nobody will ask for the result
+                with contextlib.suppress(ValueError):
+                    self.queue.remove(task)
+                raise
         _fail(failed)
         return task
 
     def busy(self) -> bool:
         """Whether somebody may still wait for a result."""
         with self.lock:
-            return bool(self.queue) or any(each.task for each in self.members)
+            return bool(self.queue) or any(each.task for each in self.workers)
 
     def wake(self) -> None:
-        """Has the thread look around; takes no lock."""
+        """Wakes the pool's thread; takes no lock."""
         if self.fork_guard.forked:
             return
         with contextlib.suppress(OSError):  # it is awake, or gone
             self.waker.send(b"!")
 
     def leave(self) -> None:
-        """One user less; called by finalizers."""
-        self.gone.append(None)
+        """Counts one user less; finalizers call it."""
+        self.departed.append(None)
         self.wake()
 
     def stop(self) -> None:
-        """Ends the workers, and fails what they have not done."""
+        """Ends the workers; tasks that are not done fail."""
         self.over = True
         self.wake()
 
-    def _deal(self, failed: list[tuple[Task, BaseException]]) -> None:
-        """Gives tasks to workers, as long as there are some for them."""
+    def _dispatch(self, failed: list[tuple[TaskFuture, BaseException]]) -> None:
+        """Sends queued tasks to free workers."""
         while self.queue:
             try:
-                member = self._free()
+                worker = self._free_worker()
             except OSError as error:
                 errors.noted(error, _advice(error))
                 failed += [(task, error) for task in self.queue if not task.done()]
                 self.queue.clear()
                 return
-            if member is None:
+            if worker is None:
                 return
             task = self.queue.popleft()
             if not task.running() and not task.set_running_or_notify_cancel():
                 continue
-            while self.parcels.forgotten:
-                number = self.parcels.forgotten.popleft()
-                for each in self.members:
-                    if number in each.known:
-                        each.known.remove(number)
+            while self.functions.forgotten:
+                number = self.functions.forgotten.popleft()
+                for each in self.workers:
+                    if number in each.known_functions:
+                        each.known_functions.remove(number)
                         each.forgotten.append(number)
-            member.give(task)
-            self._listen(member)
+            worker.assign(task)
+            self._watch_for_writing(worker)
 
-    def _free(self) -> Member | None:
-        """A worker that can take a task now; one more, where there may be."""
-        free = next((each for each in self.members if each.task is None), None)
-        if free is not None or len(self.members) >= self.size:
+    def _free_worker(self) -> PoolWorker | None:
+        """A worker without a task, started if there may be one more; else None."""
+        free = next((each for each in self.workers if each.task is None), None)
+        if free is not None or len(self.workers) >= self.size:
             return free
-        taken = {each.number for each in self.members}
+        taken = {each.number for each in self.workers}
         number = next(number for number in count() if number not in taken)
-        member = Member(number, self.size, self.init)
+        worker = PoolWorker(number, self.size)
         try:
-            self.members.append(member)
-            self.events.register(member.connection, _READ, member)
-            self.events.register(member.death, _READ, member)
+            self.workers.append(worker)
+            worker.begin(self.init)
+            self.events.register(worker.connection, _READ, worker)
+            self.events.register(worker.sentinel, _READ, worker)
         except BaseException:  # an interrupt: a worker that nobody hears would keep its task
-            self.members.remove(member)
-            for end in (member.connection, member.death):
-                with contextlib.suppress(KeyError):
-                    self.events.unregister(end)
-            member.process.kill()
+            self.workers.remove(worker)
+            self._ignore(worker)
+            worker.end()
+            worker.kill()
             raise
-        return member
+        return worker
 
-    def _listen(self, member: Member) -> None:
-        wanted = _READ | _WRITE if member.outgoing else _READ
-        key = self.events.get_map().get(member.connection)
+    def _ignore(self, worker: PoolWorker) -> None:
+        """Stops listening to a worker."""
+        for end in [worker.connection, *([worker.sentinel] if worker.started else [])]:
+            with contextlib.suppress(KeyError, ValueError):  # not heard, and closed, if not started
+                self.events.unregister(end)
+
+    def _watch_for_writing(self, worker: PoolWorker) -> None:
+        wanted = _READ | _WRITE if worker.outgoing else _READ
+        key = self.events.get_map().get(worker.connection)
         if key is not None and key.events != wanted:
-            self.events.modify(member.connection, wanted, member)
+            self.events.modify(worker.connection, wanted, worker)
 
-    def _serve(self) -> None:
+    def _run(self) -> None:
         try:
-            while not self.over and not retired(self):
-                for key, what in self.events.select(self._patience()):
+            while not self.over and not end_if_idle(self):
+                for key, what in self.events.select(self._time_left()):
                     if key.data is None:
                         self.woken.recv(1 << 12)
                     else:
-                        self._hear(key, what)
-                self._end_of_patience()
+                        self._handle(key, what)
+                self._kill_overdue()
         except BaseException as error:
             self._give_up(error)
             raise
         finally:
-            self._close()
+            self._end()
 
-    def _hear(self, key: selectors.SelectorKey, what: int) -> None:
-        """Takes what a worker has to say, and what it can take; the last of it, where it died."""
-        member: Member = key.data
-        if member not in self.members:
+    def _handle(self, key: selectors.SelectorKey, what: int) -> None:
+        """Receives from a worker, and sends what it can take; of a dead one, all that is left."""
+        worker: PoolWorker = key.data
+        if worker not in self.workers:
             return  # it died, as an event before this one said
-        dead = key.fileobj is member.death
+        dead = key.fileobj is worker.sentinel
         if what & _WRITE:
             with self.lock:
-                member.flush()
-                self._listen(member)
-        while member.arrivals.open and member.arrivals.read(wait=False):
-            for answer in member.arrivals.whole():
-                self._answered(member, *answer)
+                worker.flush()
+                self._watch_for_writing(worker)
+        while worker.receiver.open and worker.receiver.receive(wait=False):
+            for answer in worker.receiver.frames():
+                self._finish_task(worker, *answer)
             if not dead:
                 break
         if dead:
-            self._died(member)
-        elif not member.arrivals.open:
+            self._worker_died(worker)
+        elif not worker.receiver.open:
             with contextlib.suppress(KeyError):  # its death says the rest
-                self.events.unregister(member.connection)
+                self.events.unregister(worker.connection)
 
-    def _answered(self, member: Member, number: int, good: bool, told: Told, news: News) -> None:
+    def _finish_task(
+        self,
+        worker: PoolWorker,
+        number: int,
+        good: bool,
+        shared: SharedPickle,
+        updates: BlockUpdates,
+    ) -> None:
         if number == READY:
-            self._begun(member, None if good else unpickled_error(told.data))
+            self._worker_began(worker, None if good else unpickled_error(shared.data))
             return
-        told, value = Told(*told), None
+        shared, value = SharedPickle(*shared), None
         error: Exception | None = None
         try:
-            member.memory.learn(News(*news), member.arrivals)
-            buffers = member.memory.buffers(told)
+            worker.memory.update(BlockUpdates(*updates), worker.receiver)
+            arrays = worker.memory.arrays(shared)
         except OSError as reason:  # no descriptor is left: what it has there is not to be had here
             error = reason
-            member.process.kill()
+            worker.kill()
         else:
             if good:
-                value, error = _read(told.data, buffers)
+                value, error = _unpickled(shared.data, arrays)
             else:
-                error = unpickled_error(told.data)
-        member.memory.leave(News(*news))
-        failed: list[tuple[Task, BaseException]] = []
+                error = unpickled_error(shared.data)
+        worker.memory.release(BlockUpdates(*updates))
+        failed: list[tuple[TaskFuture, BaseException]] = []
         with self.lock:
-            task, member.task = member.task, None
-            self._deal(failed)
+            task, worker.task = worker.task, None
+            self._dispatch(failed)
         if task is None:
             return  # it was given up
-        del task.parcel, task.arguments  # the future may be kept for long
+        del task.function, task.arguments  # the future may be kept for long
         if error is None:
             task.set_result(value)
         else:
             failed.append((task, error))
         _fail(failed)
 
-    def _begun(self, member: Member, error: BaseException | None) -> None:
-        """Notes that a worker is there; where it could not begin, nothing can."""
-        member.ready = True
-        self.lost = 0
+    def _worker_began(self, worker: PoolWorker, error: BaseException | None) -> None:
+        """Notes that a worker is ready; if its `init` raised, the pool ends."""
+        worker.ready = True
+        self.failed_starts = 0
         if error is not None:
             errors.noted(error, f"raised by the init of Processes({self.size}, init), in a worker")
             self._give_up(error)
@@ -228,89 +249,87 @@ class Crew:
     def _give_up(self, error: BaseException) -> None:
         with self.lock:
             self.over = True
-            tasks = [*(each.task for each in self.members if each.task), *self.queue]
+            tasks = [*(each.task for each in self.workers if each.task), *self.queue]
             self.queue.clear()
-            for each in self.members:
+            for each in self.workers:
                 each.task = None
         _fail([(task, error) for task in tasks])
 
-    def _died(self, member: Member) -> None:
-        """Has others do what a worker leaves; what several died of is an error."""
-        failed: list[tuple[Task, BaseException]] = []
-        for end in (member.connection, member.death):
-            with contextlib.suppress(KeyError):
-                self.events.unregister(end)
-        how = member.how_it_ended()
+    def _worker_died(self, worker: PoolWorker) -> None:
+        """Queues a dead worker's task again; what several workers died of is an error."""
+        failed: list[tuple[TaskFuture, BaseException]] = []
+        self._ignore(worker)
+        how = worker.how_it_ended()
         with self.lock:
-            self.members.remove(member)
-            task, member.task = member.task, None
-            self.lost += not member.ready
+            self.workers.remove(worker)
+            task, worker.task = worker.task, None
+            self.failed_starts += not worker.ready
             if task is not None:
-                task.tries += member.ready
-                if task.tries < _TRIES and task.left is None:
+                task.tries += worker.ready
+                if task.tries < _TRIES and task.kill_at is None:
                     self.queue.appendleft(task)
                 else:
-                    failed.append((task, _death(task, how)))
-            if self.lost < _STARTS:
-                self._deal(failed)
-        member.end()
-        member.death.close()
+                    failed.append((task, _death_error(task, how)))
+            if self.failed_starts < _STARTS:
+                self._dispatch(failed)
+        worker.end()
+        worker.sentinel.close()
         _fail(failed)
-        if self.lost >= _STARTS:
+        if self.failed_starts >= _STARTS:
             self._give_up(
                 errors.WorkerDied(
-                    f"{self.lost} worker processes {how} before they began: does "
+                    f"{self.failed_starts} worker processes {how} before they began: does "
                     f'`python -c "import jreader"` work here?'
                 )
             )
 
-    def _patience(self) -> float | None:
-        """Seconds until something has to be looked at, though nothing was heard."""
+    def _time_left(self) -> float | None:
+        """The seconds until a worker is killed or the pool ends, if nothing is heard before."""
         with self.lock:
-            ends = [each.task.left for each in self.members if each.task]
-        known = [end for end in (*ends, self.idle) if end is not None]
-        return max(0.0, min(known) - time.monotonic()) if known else None
+            ends = [each.task.kill_at for each in self.workers if each.task]
+        known_functions = [end for end in (*ends, self.idle_until) if end is not None]
+        return max(0.0, min(known_functions) - time.monotonic()) if known_functions else None
 
-    def _end_of_patience(self) -> None:
-        """Kills workers that go on with what nobody waits for."""
+    def _kill_overdue(self) -> None:
+        """Kills workers whose cancelled task goes on for too long."""
         with self.lock:
-            for each in self.members:
-                left = each.task.left if each.task else None
-                if left is not None and left <= time.monotonic():
-                    each.process.kill()
+            for each in self.workers:
+                kill_at = each.task.kill_at if each.task else None
+                if kill_at is not None and kill_at <= time.monotonic():
+                    each.kill()
 
-    def _close(self) -> None:
+    def _end(self) -> None:
         self._give_up(RuntimeError("the worker processes were shut down"))
-        with _choosing:
-            for key in [key for key, crew in _crews.items() if crew is self]:
-                del _crews[key]
+        with _pools_lock:
+            for key in [key for key, pool in _pools.items() if pool is self]:
+                del _pools[key]
         with self.lock:
-            members, self.members = self.members, []
+            workers, self.workers = self.workers, []
         self.events.close()
         self.waker.close()
         self.woken.close()
-        for each in members:
+        for each in workers:
             each.end()
-        reaped(members)
+        reap(workers)
 
 
-def _read(data: bytes, buffers: list[Array]) -> tuple[Any, Exception | None]:
-    """A result; or what its classes raised, which a user wrote."""
+def _unpickled(data: bytes, arrays: list[Array]) -> tuple[Any, Exception | None]:
+    """The result of a task, or what its classes raised as they were unpickled."""
     try:
-        return unpickled(data, buffers), None
+        return unpickled(data, arrays), None
     except Exception as error:
         errors.noted(error, "raised while the result of a worker process was read")
         return None, error
 
 
-def _fail(failed: list[tuple[Task, BaseException]]) -> None:
+def _fail(failed: list[tuple[TaskFuture, BaseException]]) -> None:
     for task, error in failed:
         if not task.done() and (task.running() or task.set_running_or_notify_cancel()):
             task.set_exception(error)
 
 
-def _death(task: Task, how: str) -> errors.WorkerDied:
-    if task.left is not None:
+def _death_error(task: TaskFuture, how: str) -> errors.WorkerDied:
+    if task.kill_at is not None:
         return errors.WorkerDied(f"a worker process was ended: nobody waited for {task} any more.")
     return errors.WorkerDied(
         f"{task.tries} worker processes died one after another while they worked on {task}; the "
@@ -323,41 +342,41 @@ def _advice(error: OSError) -> str:
     return f"raised when a worker process was to be started{few}"
 
 
-_crews: dict[tuple[int, int], Crew] = {}
-_choosing = threading.RLock()
+_pools: dict[tuple[int, int], WorkerPool] = {}
+_pools_lock = threading.RLock()
 
 
-def _afresh() -> None:
-    """Forgets the parent's crews in a process that it forked: a lock may be held there for ever."""
-    global _choosing  # noqa: PLW0603  # as said
-    _choosing = threading.RLock()
-    _crews.clear()
+def _forget_pools() -> None:
+    """Forgets the parent's pools in a process that it forked: a lock may be held there for ever."""
+    global _pools_lock  # noqa: PLW0603  # as said
+    _pools_lock = threading.RLock()
+    _pools.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_afresh)
+    os.register_at_fork(after_in_child=_forget_pools)
 
 
-def joined(size: int, init: Callable[[int], object] | None) -> Crew:
-    """The crew of that size and function, with one user more."""
-    with _choosing:
-        crew = _crews.get((size, id(init)))
-        if crew is None or crew.over or crew.fork_guard.forked:
-            crew = _crews[size, id(init)] = Crew(size, init)
-        crew.users += 1
-        return crew
+def join_pool(size: int, init: Callable[[int], object] | None) -> WorkerPool:
+    """The pool of that size and `init`, with one user more."""
+    with _pools_lock:
+        pool = _pools.get((size, id(init)))
+        if pool is None or pool.over or pool.fork_guard.forked:
+            pool = _pools[size, id(init)] = WorkerPool(size, init)
+        pool.users += 1
+        return pool
 
 
-def retired(crew: Crew) -> bool:
-    """Whether nobody has used a crew for some time; nobody can from now on."""
-    with _choosing:
-        while crew.gone:
-            crew.gone.popleft()
-            crew.users -= 1
-        if crew.users or crew.busy():
-            crew.idle = None
-        elif crew.idle is None:
-            crew.idle = time.monotonic() + _IDLE
-        elif crew.idle <= time.monotonic():
-            crew.over = True
-        return crew.over
+def end_if_idle(pool: WorkerPool) -> bool:
+    """Whether a pool ends, as nobody has used it for some time; nobody can from now on."""
+    with _pools_lock:
+        while pool.departed:
+            pool.departed.popleft()
+            pool.users -= 1
+        if pool.users or pool.busy():
+            pool.idle_until = None
+        elif pool.idle_until is None:
+            pool.idle_until = time.monotonic() + _STAY
+        elif pool.idle_until <= time.monotonic():
+            pool.over = True
+        return pool.over

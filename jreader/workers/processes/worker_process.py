@@ -1,8 +1,8 @@
-"""How a worker process begins and ends, and how its death is seen.
+"""One worker process: how it is started and ended, and how its death is noticed.
 
-It is seen through the process itself (a pidfd), not only through the end of its connection, which a
-process that it started may hold open. The parent never waits for bytes: half a frame of a killed
-process must not block it.
+Its death is noticed through the process itself (a pidfd), not only through the end of its
+connection, which a process that it started may hold open. The parent never waits for bytes: half a
+frame of a killed process must not block it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from jreader._worker.pickling import Arrivals, packed
-from jreader._worker.shared_memory import News, Told, mapped
+from jreader._worker.connection import FrameReceiver, to_frame
+from jreader._worker.shared_memory import BlockUpdates, SharedPickle, map_memory
 from jreader.staging import Array, Memory, leased
 
 _BOOT = (
@@ -38,54 +38,77 @@ _RUN = secrets.randbits(48)
 _BYTES = np.dtype(np.uint8)
 
 
-class Launched:
+class WorkerProcess:
     """A worker process: its connection, its end, and the memory that it shares.
+
+    Whoever will end it takes note of it before it is started: so an interrupt leaves none behind.
 
     Args:
         kind: What it does: "tasks" or "reader".
         number: Its own, from 0.
         of: How many there are.
+
+    Attributes:
+        connection: A socket to it.
+        process: The process, once it is started.
+        sentinel: Becomes readable when the process ends, once it is started.
+        started: Whether it is.
+        receiver: The frames that it sends.
+        memory: The blocks that it shares.
     """
 
+    process: subprocess.Popen[bytes]
+    sentinel: Any
+
     def __init__(self, kind: str, number: int, of: int) -> None:
-        """Starts it."""
-        self.job = kind, (number, of, _RUN + number)
-        self.connection, theirs = socket.socketpair()
+        self._job = kind, (number, of, _RUN + number)
+        self.connection, self._theirs = socket.socketpair()
+        self.receiver = FrameReceiver(self.connection)
+        self.memory = _WorkerMemory()
+        self.started = False
+
+    def start(self) -> None:
+        """Starts the process; where that fails, it sees that its connection ends."""
         try:
             # until it ignores Ctrl-C, which a terminal sends to all, it is held back from it
-            with theirs, _blocked(signal.SIGINT):
+            with self._theirs, _blocked(signal.SIGINT):
                 self.process = subprocess.Popen(  # noqa: S603  # our own interpreter
                     [
                         *(sys.executable, "-P", "-c", _BOOT),
-                        *(json.dumps(sys.path), str(theirs.fileno()), str(os.getpid())),
+                        *(json.dumps(sys.path), str(self._theirs.fileno()), str(os.getpid())),
                     ],
                     stdin=subprocess.DEVNULL,
-                    pass_fds=[theirs.fileno()],
+                    pass_fds=[self._theirs.fileno()],
                     env={**os.environ, "JAX_PLATFORMS": "cpu"},
                 )
-            self.death = _death_of(self.process)
+            self.sentinel = _sentinel_of(self.process)
         except BaseException:
-            self.connection.close()
+            self.end()
             raise
-        self.arrivals = Arrivals(self.connection)
-        self.memory = _Shared()
+        self.started = True
 
-    def first(self, rest: bytes) -> bytes:
-        """The frame that gives it its job."""
-        return packed((*self.job, rest))
+    def job_frame(self, rest: bytes) -> bytes:
+        """The first message to it: what it is, and what it does."""
+        return to_frame((*self._job, rest))
 
     def end(self) -> None:
         """Closes the connection: the process sees that, and ends."""
         self.connection.close()
-        self.arrivals.close()
+        self._theirs.close()
+        self.receiver.close()
+
+    def kill(self) -> None:
+        """Ends the process at once, if it was started."""
+        if self.started:
+            self.process.kill()
 
     def how_it_ended(self) -> str:
-        """Its exit code, and what that may mean."""
+        """Waits for the exit code, and tells it with what it may mean."""
         code = self.process.wait()
-        return f"ended with exit code {code}{_HINTS.get(code, '')}"
+        return f"ended with exit code {code}{_MEANINGS.get(code, '')}"
 
 
-_HINTS = {
+_MEANINGS = {
     -9: " (killed: perhaps out of memory)",
     -11: " (a segmentation fault, in a library that it calls)",
     -7: " (a bus error: a file that it mapped is shorter now, or memory ran out)",
@@ -95,7 +118,7 @@ _HINTS = {
 
 @contextlib.contextmanager
 def _blocked(number: int) -> Iterator[None]:
-    """Has a signal wait, in this thread, and in the processes that it starts."""
+    """Holds a signal back from this thread, and from the processes that it starts."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [number])
     try:
         yield
@@ -103,34 +126,34 @@ def _blocked(number: int) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class _Shared:
-    """The memory of a worker, as it is seen here."""
+class _WorkerMemory:
+    """The shared memory of a worker, as the parent has it."""
 
     def __init__(self) -> None:
         self.blocks: dict[int, tuple[Memory, int]] = {}
         self.open: dict[int, Array] = {}
         self.returned: deque[int] = deque()  # by finalizers, on any thread, without a lock
 
-    def learn(self, news: News, arrivals: Arrivals) -> None:
-        """Takes new blocks, and lets go those that are gone."""
-        for number, size in news.made:
-            if not arrivals.descriptors:
+    def update(self, updates: BlockUpdates, receiver: FrameReceiver) -> None:
+        """Maps new blocks, and frees those that the worker has freed."""
+        for number, size in updates.made:
+            if not receiver.descriptors:
                 raise OSError(errno.EMFILE, f"{os.strerror(errno.EMFILE)} (see `ulimit -n`)")
-            descriptor = arrivals.descriptors.popleft()
+            descriptor = receiver.descriptors.popleft()
             try:
-                self.blocks[number] = mapped(descriptor, size), size
+                self.blocks[number] = map_memory(descriptor, size), size
             finally:
                 os.close(descriptor)
-        for number in news.gone:
+        for number in updates.gone:
             del self.blocks[number]
 
-    def buffers(self, told: Told) -> list[Array]:
-        """The memory of the arrays of a value; it is given back when nothing lies over it."""
-        return [self._whole(number)[first : first + size] for number, first, size in told.places]
+    def arrays(self, shared: SharedPickle) -> list[Array]:
+        """The memory of a value's arrays, which goes back to the worker when nothing uses it."""
+        return [self._whole(number)[first : first + size] for number, first, size in shared.buffers]
 
-    def leave(self, news: News) -> None:
-        """Leaves full blocks to the arrays that were made of them."""
-        for number in news.full:
+    def release(self, updates: BlockUpdates) -> None:
+        """Lets full blocks go back to the worker as soon as no array uses them."""
+        for number in updates.full:
             self.open.pop(number, None)
 
     def _whole(self, number: int) -> Array:
@@ -141,41 +164,41 @@ class _Shared:
             self.open[number] = leased(memory, give_back, (size,), _BYTES)
         return self.open[number]
 
-    def given_back(self) -> tuple[int, ...]:
-        """The blocks that are free since this was asked last."""
+    def take_returned(self) -> tuple[int, ...]:
+        """The blocks that became free since this was last called."""
         return tuple(self.returned.popleft() for _ in range(len(self.returned)))
 
 
-def unpickled(data: bytes, buffers: Sequence[Array]) -> Any:
-    """What a worker sent."""
-    return pickle.loads(data, buffers=buffers)  # noqa: S301  # from our own process
+def unpickled(data: bytes, arrays: Sequence[Array]) -> Any:
+    """The value that a worker sent."""
+    return pickle.loads(data, buffers=arrays)  # noqa: S301  # from our own process
 
 
-def reaped(workers: Sequence[Launched]) -> None:
+def reap(workers: Sequence[WorkerProcess]) -> None:
     """Waits for processes whose connections are closed, and kills those that do not end."""
     limit = time.monotonic() + _GRACE
-    for worker in workers:
+    for worker in [each for each in workers if each.started]:
         try:
             worker.process.wait(timeout=max(0, limit - time.monotonic()))
         except subprocess.TimeoutExpired:
             worker.process.kill()
             worker.process.wait()
-        worker.death.close()
+        worker.sentinel.close()
 
 
-def ended(workers: Iterable[Launched]) -> None:
+def end_all(workers: Iterable[WorkerProcess]) -> None:
     """Lets processes end by themselves, and kills those that do not, without waiting for it."""
     workers = list(workers)
     for worker in workers:
         worker.end()
     with contextlib.suppress(RuntimeError):  # no new threads while the interpreter goes away
-        threading.Thread(target=reaped, args=(workers,), daemon=True).start()
+        threading.Thread(target=reap, args=(workers,), daemon=True).start()
 
 
-def _death_of(process: subprocess.Popen[bytes]) -> Any:
-    """Something to select on that becomes readable when the process ends."""
+def _sentinel_of(process: subprocess.Popen[bytes]) -> Any:
+    """A file that becomes readable when the process ends."""
     if hasattr(os, "pidfd_open"):
-        return os.fdopen(os.pidfd_open(process.pid), "rb", buffering=0)  # closed by `reaped`
+        return os.fdopen(os.pidfd_open(process.pid), "rb", buffering=0)  # closed by `reap`
     mine, theirs = socket.socketpair()
 
     def watch() -> None:

@@ -1,7 +1,22 @@
-"""Reading and mapping on other threads: one engine, `ahead`, for every op that does."""
+"""Reading ahead and mapping on threads: the ops, the one map behind them, and how threads end."""
 
 from jreader.workers.threads.ops import buffered, xmap_readers
-from jreader.workers.threads.shutdown import ForkGuard, Source, Stoppable, stop_at_exit
-from jreader.workers.threads.thread_map import ahead
+from jreader.workers.threads.shutdown import (
+    ClosableSource,
+    ForkGuard,
+    Stoppable,
+    stop_at_exit,
+    stoppable_pass,
+)
+from jreader.workers.threads.thread_map import map_on_threads
 
-__all__ = ["ForkGuard", "Source", "Stoppable", "ahead", "buffered", "stop_at_exit", "xmap_readers"]
+__all__ = [
+    "ClosableSource",
+    "ForkGuard",
+    "Stoppable",
+    "buffered",
+    "map_on_threads",
+    "stop_at_exit",
+    "stoppable_pass",
+    "xmap_readers",
+]

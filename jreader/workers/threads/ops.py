@@ -1,4 +1,4 @@
-"""The ops that read or map on other threads."""
+"""The ops that read ahead or map on threads: `buffered` and `xmap_readers`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jreader.readers import (
     Plane,
     Position,
     Reader,
-    explain,
+    explained,
     indexed,
     itself,
     length,
@@ -22,7 +22,8 @@ from jreader.readers import (
     start,
     whole,
 )
-from jreader.workers.threads.thread_map import ahead
+from jreader.workers.limits import Limits
+from jreader.workers.threads.thread_map import map_on_threads
 
 T = TypeVar("T")
 
@@ -48,12 +49,12 @@ class buffered(Node[T]):
     in_cursor = "never"
 
     def start(self, at: Position) -> Pass[T]:
-        """The position of `reader` after the sample handed over, not after those read ahead."""
+        """Positions are those of `reader` after the sample handed over, not those read ahead."""
         up = start(self.reader, at)
         if self.size == 0:
             return up
         up = up.watched(self, self.size + 1)
-        return ahead(self, up, itself, threads=1, window=self.size)
+        return map_on_threads(self, up, itself, Limits(workers=1, window=self.size))
 
     def length(self) -> int | None:
         """That of `reader`."""
@@ -64,7 +65,7 @@ class buffered(Node[T]):
         return lookup_of(self.reader)
 
     def plane(self) -> Plane | None:
-        """That of `reader`: what is found by its place need not be read ahead."""
+        """That of `reader`: what is found by its index need not be read ahead."""
         return indexed(self.reader)
 
 
@@ -95,7 +96,7 @@ class xmap_readers(Node[T]):
     in_cursor = "never"
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be called, and numbers below one."""
+        """Raises TypeError for what cannot be called, ValueError for a number below one."""
         call = "xmap_readers(mapper, reader, process_num, buffer_size)"
         errors.check_function(call, self.mapper)
         errors.check_reader(call, self.reader)
@@ -106,24 +107,18 @@ class xmap_readers(Node[T]):
         object.__setattr__(self, "order", bool(self.order))
 
     def start(self, at: Position) -> Pass[T]:
-        """The position of `reader`, if the order is kept."""
+        """Positions are those of `reader`, if the order is kept."""
         if isinstance(at, str) and not self.order:
             raise errors.NotResumable(at)  # which has been through JSON
         up = start(self.reader, at)
         window = self.process_num + self.buffer_size
         up = up.watched(self, window)
-        here = ahead(self, up, self._mapped, self.process_num, window, self.order)
+        limits = Limits(self.process_num, window)
+        here = map_on_threads(self, up, explained(self, self.mapper), limits, ordered=self.order)
         if self.order:
             return here
         lost = refused(self, "order=True")
         return Pass(here.items, lambda: lost, here.close)
-
-    def _mapped(self, sample: Any) -> T:
-        try:
-            return self.mapper(sample)
-        except Exception as error:
-            explain(error, self, self.mapper, sample)
-            raise
 
     def length(self) -> int | None:
         """That of `reader`."""

@@ -1,4 +1,4 @@
-"""How a pass ends that other threads work for: closed, with its program, or in a fork of it."""
+"""How a pass ends that other threads work for: it is closed, its program exits, or forks."""
 
 from __future__ import annotations
 
@@ -7,24 +7,27 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
 from jreader.errors import ReaderError
-from jreader.readers import Pass
+from jreader.readers import Pass, Position
 
 S = TypeVar("S")
+T = TypeVar("T")
 
 _PATIENCE = 2.0  # seconds that an ending program waits for a function of the user's that is running
 
 
-class Source(Generic[S]):
+class ClosableSource(Generic[S]):
     """A pass that one thread at a time reads, and that any thread may close.
 
     A generator cannot be closed while a thread is inside it: then that thread does it, on its way
     out. One that is closed has no more items.
 
     >>> from jreader import start
-    >>> source = Source(start(lambda: "abc"))
+    >>> source = ClosableSource(start(lambda: "abc"))
     >>> with source as up:
     ...     source.close()
     ...     print(next(up.items))
@@ -50,7 +53,7 @@ class Source(Generic[S]):
             self.up.close()
 
     def close(self) -> None:
-        """Ends the pass, at once or when the thread inside it comes out."""
+        """Closes the pass, at once or when the thread that reads it is done."""
         with self.lock:
             mine = not (self.closed or self.inside)
             self.closed = True
@@ -58,8 +61,29 @@ class Source(Generic[S]):
             self.up.close()
 
 
+def stoppable_pass(
+    items: Generator[T, None, None],
+    position: Callable[[], Position],
+    stop: Callable[[], object],
+) -> Pass[T]:
+    """A pass that any thread may close, even while another one waits for its next item.
+
+    Args:
+        items: Ends once it was stopped.
+        position: As of any `Pass`.
+        stop: Wakes whoever waits in `items`.
+    """
+
+    def close() -> None:
+        stop()
+        with suppress(ValueError):  # another thread waits in it, and has been told
+            items.close()
+
+    return Pass(items, position, close)
+
+
 class Stoppable(Protocol):
-    """What runs threads, or is waited for by some, and can ask them to end."""
+    """What has threads that work or wait for it, and can ask them to end."""
 
     threads: list[threading.Thread]
 
@@ -71,7 +95,7 @@ _running: weakref.WeakSet[Stoppable] = weakref.WeakSet()
 
 
 def stop_at_exit(state: Stoppable) -> None:
-    """Has `state` stopped before whatever was imported until now tears itself down (jax)."""
+    """Has `state` stopped at exit, before what was imported until now (jax) tears itself down."""
     _running.add(state)
     atexit.unregister(_stop_all)
     atexit.register(_stop_all)

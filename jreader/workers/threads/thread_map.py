@@ -1,4 +1,4 @@
-"""One engine for every op that reads or maps on other threads."""
+"""An ordered map on threads, behind every op that reads ahead or maps on threads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import suppress
 from itertools import count, islice
 from math import inf
 from queue import Empty, SimpleQueue
@@ -14,48 +13,51 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from jreader.errors import noted
 from jreader.readers import Node, Pass, Position, described
-from jreader.workers.memory_estimates import EACH, SPARSE, risen, weight
-from jreader.workers.threads.shutdown import ForkGuard, stop_at_exit
+from jreader.workers.limits import Limits
+from jreader.workers.memory_estimates import ESTIMATE_EVERY, estimated_bytes, raised_average
+from jreader.workers.threads.shutdown import ForkGuard, stop_at_exit, stoppable_pass
 
 T = TypeVar("T")
 S = TypeVar("S")
 
 _WORTH = 500e-6  # seconds of work that make a hand-over between threads (some 50 us) cheap
-_TURNS = 4  # turns of each thread that fit the window: one is in work, others wait
 
 
-def ahead(
+def map_on_threads(
     node: Node[T],
     up: Pass[S],
     fn: Callable[[S], T],
-    threads: int,
-    window: int,
+    limits: Limits,
+    *,
     ordered: bool = True,
-    timeout: float = 0,
-    most: int = 0,
-    most_bytes: float = inf,
 ) -> Pass[T]:
-    """`fn` of the items of `up`, made on threads that begin with the first item asked for.
+    """`fn` of the items of a pass, made on threads that begin with the first item asked for.
 
-    In order, an item that is waited for longer than `timeout` seconds is an error (0: for ever).
-    The window may widen up to `most` items where they take next to no time, and narrows where they
-    weigh more than `most_bytes`, to two for each thread.
+    Args:
+        node: The op, for errors.
+        up: A pass, read by one thread at a time.
+        fn: A function of an item; several threads call it at once.
+        limits: How many threads, and how far they may be ahead.
+        ordered: Whether the results keep the order of the items; otherwise they come as they get
+            ready, and may be waited for without a limit.
+
+    Raises:
+        TimeoutError: A result was waited for longer than `limits.timeout` (while iterating).
     """
     position = up.position()
-    about = type(node).__name__, node.made_at
-    state = Ahead(*about, up, fn, threads, window, timeout, most, most_bytes)
+    state = ThreadMap(type(node).__name__, node.made_at, up, fn, limits)
 
     def deal() -> Generator[T, None, None]:
         nonlocal position
-        done: _Done | None = None
+        done: _DoneChunk | None = None
         try:
             state.begin()
             for done in state.in_order() if ordered else state.as_ready():
                 last = len(done.items) - 1
-                for place, item in enumerate(done.items):
-                    if place == last:
-                        state.give(last + 1)
-                    position = done.positions[place]
+                for index, item in enumerate(done.items):
+                    if index == last:
+                        state.give_slots(last + 1)
+                    position = done.positions[index]
                     yield item
                 if done.error:
                     raise done.error
@@ -63,62 +65,58 @@ def ahead(
             done = None  # or the traceback would hold this frame, and the frame the error
             state.stop()
 
-    items = deal()
-
-    def close() -> None:
-        state.stop()
-        with suppress(ValueError):  # another thread waits in it, and has been told
-            items.close()
-
-    return Pass(items, lambda: position, close)
+    return stoppable_pass(deal(), lambda: position, state.stop)
 
 
-class _Done(NamedTuple):
-    """What became of the items of one turn; of the end itself, where `end` is set."""
+class _DoneChunk(NamedTuple):
+    """What became of a chunk, the items that a thread draws at once; `end` is one behind the last.
 
-    turn: int
+    Attributes:
+        number: Which chunk, from 0.
+        items: What was made of them.
+        positions: After each of them.
+        error: What was raised after those.
+        end: Whether this is no chunk, but the end of the source.
+    """
+
+    number: int
     items: list[Any]
     positions: list[Position]
-    error: BaseException | None = None  # after the items
+    error: BaseException | None = None
     end: bool = False
 
 
-_CLOSED = _Done(-1, [], [], end=True)  # goes to whoever waits while another thread closes the pass
+_CLOSED = _DoneChunk(-1, [], [], end=True)  # for whoever waits while another thread closes the pass
 
 
-class Ahead(Generic[S, T]):
-    """Items drawn by one thread at a time, and mapped by several, at most `window` ahead.
+class ThreadMap(Generic[S, T]):
+    """The threads of one pass: one at a time draws items, all of them map.
 
-    A thread takes slots before it draws, so exactly `window` items are ahead, and sends each item
-    with the position after it, so that looking ahead cannot spoil a position. What is done goes
-    through one queue; whoever wants order sorts on the consumer's side, without a lock.
+    A thread takes slots before it draws, so that no more than the window is ahead, and sends each
+    item with the position after it, so that looking ahead cannot spoil a position. What is done
+    goes through one queue; whoever wants order sorts on the consumer's side, without a lock.
 
-    Items that take less than a hand-over between threads are drawn several at a turn; their slots
-    are free again together.
+    Items that take less time than a hand-over between threads are drawn in chunks, and the slots of
+    a chunk are free again together.
+
+    Args:
+        op: Which op this is for, in errors.
+        made_at: Where in the user's program that was made.
+        up: A pass, read by one thread at a time.
+        fn: A function of an item.
+        limits: How many threads, and how far they may be ahead.
     """
 
     def __init__(
-        self,
-        op: str,
-        made_at: str,
-        up: Pass[S],
-        fn: Callable[[S], T],
-        threads: int,
-        window: int,
-        timeout: float = 0,
-        most: int = 0,
-        most_bytes: float = inf,
+        self, op: str, made_at: str, up: Pass[S], fn: Callable[[S], T], limits: Limits
     ) -> None:
-        self.op, self.made_at, self.up, self.fn, self.timeout = op, made_at, up, fn, timeout
-        self.wanted, self.window, self.most = threads, window, max(window, most)
-        self.least, self.most_bytes, self.heavy = window, most_bytes, 1.0  # bytes of an item
-        self.share = most_bytes / (2 * _TURNS * threads)  # of a turn
-        self.free, self.slots = window, threading.Condition()  # held for a moment
+        self.op, self.made_at, self.up, self.fn, self.limits = op, made_at, up, fn, limits
+        self.window, self.chunksize, self.item_bytes = limits.window, 1, 1.0
+        self.free_slots, self.slots = self.window, threading.Condition()  # held for a moment
         self.drawing = threading.Lock()  # held while the source makes an item, however long
         self.counting = threading.RLock()  # held for a moment; gc may drop a pass inside it
-        self.done: SimpleQueue[_Done] = SimpleQueue()
-        self.group = 1  # items of a turn
-        self.turns = 0
+        self.done: SimpleQueue[_DoneChunk] = SimpleQueue()
+        self.chunks = 0  # drawn so far
         self.stopped = self.closed = False
         self.threads: list[threading.Thread] = []
         self.working = 0
@@ -132,47 +130,53 @@ class Ahead(Generic[S, T]):
         with self.counting:
             if self.closed:
                 return
-            self.working = self.wanted  # all of them at once: the last one that leaves must be one
-        for begun in range(self.wanted):
+            # all of them at once: the last one that leaves must be one
+            self.working = self.limits.workers
+        for begun in range(self.limits.workers):
             thread = threading.Thread(target=self._work, name=f"jreader {self.op}", daemon=True)
             self.threads.append(thread)
             try:
                 thread.start()
             except Exception:  # not an interrupt: that leaves `start` when the thread is at work
-                self._leave(self.wanted - begun)
+                self._leave(self.limits.workers - begun)
                 raise
 
-    def in_order(self) -> Iterator[_Done]:
-        """What was done, in the order of the source; an error after all items before it."""
-        waiting: dict[int, _Done] = {}
-        for turn in count():
-            limit = time.monotonic() + self.timeout
-            while turn not in waiting:
-                done = self._received(turn, limit)
+    def in_order(self) -> Iterator[_DoneChunk]:
+        """The chunks in the order of the source; an error comes after all items before it."""
+        waiting: dict[int, _DoneChunk] = {}
+        for number in count():
+            limit = time.monotonic() + self.limits.timeout
+            while number not in waiting:
+                done = self._received(number, limit)
                 if done is _CLOSED:
                     return
-                waiting[done.turn] = done
-            done = waiting.pop(turn)
-            self.in_work.pop(turn, None)
+                waiting[done.number] = done
+            done = waiting.pop(number)
+            self.in_work.pop(number, None)
             if done.end and not done.error:
                 return
             yield done
 
-    def _received(self, turn: int, limit: float) -> _Done:
-        """What is done next, unless the clock runs out before."""
+    def _received(self, number: int, limit: float) -> _DoneChunk:
+        """The chunk that is done next.
+
+        Raises:
+            TimeoutError: Item `number` was waited for until `limit`.
+        """
         self.fork_guard.check("this pass")
+        timeout = self.limits.timeout
         try:
-            return self.done.get(timeout=max(0, limit - time.monotonic()) if self.timeout else None)
+            return self.done.get(timeout=max(0, limit - time.monotonic()) if timeout else None)
         except Empty:
             pass
-        what = f", made of {described(self.in_work[turn])}," if turn in self.in_work else ""
+        what = f", made of {described(self.in_work[number])}," if number in self.in_work else ""
         raise TimeoutError(
-            f"item {turn} of this pass{what} was waited for longer than {self.timeout} s in "
+            f"item {number} of this pass{what} was waited for longer than {timeout} s in "
             f"{self.op}, made at {self.made_at}: give a longer timeout, or find what it waits for."
         )
 
-    def as_ready(self) -> Iterator[_Done]:
-        """What was done, as it gets ready; an error after all items already drawn."""
+    def as_ready(self) -> Iterator[_DoneChunk]:
+        """The chunks as they get ready; an error comes after all items that were drawn."""
         received, total = 0, sys.maxsize
         failed: BaseException | None = None
         while received < total:
@@ -184,50 +188,50 @@ class Ahead(Generic[S, T]):
                 failed = failed or done.error
                 with self.counting:
                     self.stopped = True
-                    total = self.turns
+                    total = self.chunks
             received += not done.end
             yield done._replace(error=None)
-        yield _Done(self.turns, [], [], failed, end=True)
+        yield _DoneChunk(self.chunks, [], [], failed, end=True)
 
-    def take(self) -> int:
-        """Waits until there are slots, and takes those of a turn; fewer where there are fewer."""
+    def take_slots(self) -> int:
+        """Waits for free slots, and takes as many as a chunk has, or as there are."""
         with self.slots:
-            while self.free <= 0 and not self.stopped:
+            while self.free_slots <= 0 and not self.stopped:
                 self.slots.wait()
-            taken = max(0, min(self.free, self.group))
-            self.free -= taken
-            if self.free > 0:
+            taken = max(0, min(self.free_slots, self.chunksize))
+            self.free_slots -= taken
+            if self.free_slots > 0:
                 self.slots.notify()  # there is one for the next thread too
             return taken
 
-    def give(self, slots: int) -> None:
+    def give_slots(self, slots: int) -> None:
         """Gives slots back; whoever waits for one goes on, or leaves."""
         with self.slots:
-            self.free += slots
+            self.free_slots += slots
             self.slots.notify()
 
     def stop(self) -> None:
-        """Asks the threads to end, of which the last one closes the source."""
+        """Asks the threads to end; the last one closes the source."""
         if self.fork_guard.forked:
             return
         with self.counting:
             mine = not (self.closed or self.working or self.threads)
             self.stopped = self.closed = True
-        self.give(1)
+        self.give_slots(1)
         self.done.put(_CLOSED)
         if mine:
             self.up.close()
 
     def _work(self) -> None:
         try:
-            while self._turn():
+            while self._do_chunk():
                 pass
         finally:
             self._leave()
 
-    def _turn(self) -> bool:
-        """Draws and maps what there are slots for; false once there is nothing more to do."""
-        slots = self.take()
+    def _do_chunk(self) -> bool:
+        """Draws a chunk and maps it; false once there is nothing more to do."""
+        slots = self.take_slots()
         with self.drawing:
             if self.stopped:
                 return False
@@ -239,32 +243,32 @@ class Ahead(Generic[S, T]):
                 for item in islice(self.up.items, slots):
                     drawn.append(item)
                     positions.append(self.up.position())
-                    if slots > 1 and len(drawn) % SPARSE == 0:
-                        size += SPARSE * weight(item)
-                        if size > self.share or time.perf_counter() > late:
-                            self.give(slots - len(drawn))  # they are not as those before them
+                    if slots > 1 and len(drawn) % ESTIMATE_EVERY == 0:
+                        size += ESTIMATE_EVERY * estimated_bytes(item)
+                        if size > self.limits.chunk_bytes or time.perf_counter() > late:
+                            self.give_slots(slots - len(drawn))  # they are not as those before them
                             break
                 else:
-                    end = _Done(0, [], [], end=True) if len(drawn) < slots else None
+                    end = _DoneChunk(0, [], [], end=True) if len(drawn) < slots else None
             except BaseException as error:
                 noted(error, f"raised while {self.op}, made at {self.made_at}, read ahead")
-                end = _Done(0, [], [], error, end=True)
+                end = _DoneChunk(0, [], [], error, end=True)
             with self.counting:
                 if self.stopped:
                     return False
-                turn, self.turns = self.turns, self.turns + bool(drawn)
+                number, self.chunks = self.chunks, self.chunks + bool(drawn)
                 self.stopped = self.stopped or end is not None
-                if self.timeout and drawn:
-                    self.in_work[turn] = drawn[0]
+                if self.limits.timeout and drawn:
+                    self.in_work[number] = drawn[0]
             if end:
-                self.done.put(end._replace(turn=self.turns))
+                self.done.put(end._replace(number=self.chunks))
         if drawn:
-            heavy = self._map(turn, drawn, positions)
-            self._learn((time.perf_counter() - began) / len(drawn), heavy)
+            item_bytes = self._map(number, drawn, positions)
+            self._learn((time.perf_counter() - began) / len(drawn), item_bytes)
         return True
 
-    def _map(self, turn: int, drawn: list[S], positions: list[Position]) -> float:
-        """Hands over what is made of the items of a turn, and tells what one of them weighs."""
+    def _map(self, number: int, drawn: list[S], positions: list[Position]) -> float:
+        """Hands over what is made of the items of a chunk; gives the bytes of one of them."""
         items: list[T] = []
         try:
             for item in drawn:
@@ -272,29 +276,28 @@ class Ahead(Generic[S, T]):
         except BaseException as error:
             with self.counting:
                 self.stopped = True
-            self.done.put(_Done(turn, items, positions, error))
+            self.done.put(_DoneChunk(number, items, positions, error))
             return 0.0
-        heavy = max(weight(items[0]), weight(items[-1])) if self.most_bytes < inf else 0.0
-        self.done.put(_Done(turn, items, positions))
-        return heavy
+        known = self.limits.max_bytes < inf
+        item_bytes = max(map(estimated_bytes, (items[0], items[-1]))) if known else 0.0
+        self.done.put(_DoneChunk(number, items, positions))
+        return item_bytes
 
-    def _learn(self, each: float, heavy: float) -> None:
-        """How many items are worth a turn, if each takes so many seconds and weighs so much."""
-        heavy = self.heavy = max(1.0, risen(self.heavy, heavy))
-        many = self.most_bytes / heavy  # items that may be ahead
-        if not self.timeout:  # else an error is to name the one item that is late
-            few = min(self.most, many / 2) // (_TURNS * self.wanted)
-            self.group = int(max(1, min(2 * self.group, _WORTH / each, few)))
-        window = max(self.least, min(self.most, _TURNS * self.wanted * self.group))
-        window = int(min(window, max(EACH * self.wanted, many)))
+    def _learn(self, seconds: float, item_bytes: float) -> None:
+        """Sizes chunks and window by what an item took, and what its result weighs."""
+        item_bytes = self.item_bytes = max(1.0, raised_average(self.item_bytes, item_bytes))
+        if not self.limits.timeout:  # else an error is to name the one item that is late
+            wanted = min(2 * self.chunksize, _WORTH / seconds)
+            self.chunksize = self.limits.chunksize_of(wanted, item_bytes)
+        window = self.limits.window_of(self.chunksize, item_bytes)
         with self.slots:
-            self.free += window - self.window
+            self.free_slots += window - self.window
             self.window = window
-            if self.free > 0:
+            if self.free_slots > 0:
                 self.slots.notify()
 
     def _leave(self, threads: int = 1) -> None:
-        self.give(1)  # whoever waits for a slot leaves next
+        self.give_slots(1)  # whoever waits for a slot leaves next
         with self.counting:
             self.working -= threads
             last = self.working == 0

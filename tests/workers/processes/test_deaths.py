@@ -56,12 +56,12 @@ class TestDeaths:
                         one.submit(subprocess.Popen, ["sleep", "60"], close_fds=False).exception()
                     future = one.submit(signal.pause)
                     for _ in range(3):
-                        while not (tasks := [m for m in one._crew.members if m.ready and m.task]):
+                        while not (tasks := [m for m in one._pool.workers if m.ready and m.task]):
                             time.sleep(0.01)
                         died = time.monotonic()
                         tasks[0].process.kill()
                         tasks[0].process.wait()
-                        while one._crew.members and one._crew.members[0] is tasks[0]:
+                        while one._pool.workers and one._pool.workers[0] is tasks[0]:
                             time.sleep(0.01)
                         assert time.monotonic() - died < 10  # 0.1 where nobody else runs
                     print(type(future.exception(60)).__name__, flush=True)

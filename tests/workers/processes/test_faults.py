@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from leftovers import said
 
 
@@ -41,7 +42,21 @@ class TestFaults:
             "True",
         ]
 
-    def test_a_worker_that_cannot_be_begun_names_init_and_leaves_no_half_of_a_crew(self, tmp_path):
+    @pytest.mark.parametrize(
+        "place", ["PoolWorker.__init__", "WorkerProcess.start", "PoolWorker.begin"]
+    )
+    def test_an_interrupt_while_a_worker_is_started_leaves_none_and_the_next_task_is_done(
+        self, place
+    ):
+        lines = said(f"""
+            with Processes(1) as one:
+                interrupted({place!r}, lambda: one.submit(os.getpid))
+                print(one.submit(len, "ab").result(), flush=True)
+            clean()
+        """)
+        assert lines == ["interrupted", "2"]
+
+    def test_a_worker_that_cannot_be_begun_names_init_and_leaves_no_half_of_a_pool(self, tmp_path):
         lines = said(f"""
             over = "{tmp_path}/over"
             def waiting():
@@ -149,7 +164,7 @@ class TestFaults:
         """)
         assert lines == ["[False, False]", "0 1 2 3"]
 
-    def test_many_tasks_and_crews_leave_nothing(self):
+    def test_many_tasks_and_pools_leave_nothing(self):
         lines = said("""
             for round in range(4):
                 with Processes(1 + round % 3) as workers:

@@ -46,14 +46,14 @@ class TestFunctions:
         fn = Leaving(str(tmp_path), 10)
         sent = two.submit(fn, 1)
         assert sent.result() == 1
-        parcels = two._crew.parcels
-        number = parcels.of(fn).number
+        functions = two._pool.functions
+        number = functions.of(fn).number
         del fn
         for n in range(5):  # some of the latest are kept, for the next pass
             two.submit(lambda n=n: n).result()
         wait([two.submit(pow, 2, 2) for _ in range(20)])
-        assert all(number not in member.known for member in two._crew.members)
-        assert not any(entry[1].number == number for entry in parcels._known.values())
+        assert all(number not in worker.known_functions for worker in two._pool.workers)
+        assert not any(entry[1].number == number for entry in functions._known.values())
         without = {path.name for path in tmp_path.glob("* is without it")}
         assert len(without - {f"{os.getpid()} is without it"}) >= 1
 

@@ -16,13 +16,13 @@ from memory import mapping, same
 from programs import Watch
 from widths import examples
 
-from jreader._worker.shared_memory import anonymous
+from jreader._worker.shared_memory import anonymous_memory
 from jreader.workers import Processes
 
 
 def blocks(workers):
     """How many blocks of shared memory each worker has."""
-    return [len(member.memory.blocks) for member in workers._crew.members]
+    return [len(worker.memory.blocks) for worker in workers._pool.workers]
 
 
 trees = st.recursive(
@@ -116,10 +116,10 @@ class TestResults:
     def test_arrays_outlive_the_workers(self):
         with Processes(1) as one:
             kept = one.submit(np.full, 10**6, 7).result()
-            member = one._crew.members[0]
-            watch = Watch(member.process.pid)
+            worker = one._pool.workers[0]
+            watch = Watch(worker.process.pid)
         assert watch.all_gone()
-        del member, one
+        del worker, one
         assert kept.sum() == 7 * 10**6
 
     def test_a_result_that_cannot_be_sent_says_what_to_do(self, two):
@@ -151,7 +151,7 @@ class TestWithoutSharedMemory:
 
     def test_all_pages_are_there_when_it_is_made(self):
         """To run out of them later would be a SIGBUS."""
-        descriptor = anonymous(1 << 20)
+        descriptor = anonymous_memory(1 << 20)
         try:
             told = os.fstat(descriptor)
         finally:

@@ -9,7 +9,7 @@ import pytest
 from numpy.lib.stride_tricks import sliding_window_view
 
 from jreader import Pipeline, arrays, firstn, multiprocess_reader
-from jreader._worker.pickling import large, sent
+from jreader._worker.pickling import collect_large, pickled_for_worker
 
 TOKENS = np.arange(1_000_000, dtype=np.uint32)
 WINDOWS = sliding_window_view(TOKENS, 20_000)  # of 78 GB, if they were copied
@@ -35,7 +35,9 @@ OVERLAPPING = {
 def test_what_overlaps_is_sent_as_the_bytes_below_and_comes_back_equal(shape):
     column = OVERLAPPING[shape]
     for taken in (None, []):
-        data = sent({"column": column}, taken if taken is None else large(taken))
+        data = pickled_for_worker(
+            {"column": column}, taken if taken is None else collect_large(taken)
+        )
         buffers = taken or []
         assert len(data) + sum(buffer.raw().nbytes for buffer in buffers) < column.nbytes / 4
         back = pickle.loads(data, buffers=buffers)["column"]  # our own
@@ -46,7 +48,7 @@ def test_what_overlaps_is_sent_as_the_bytes_below_and_comes_back_equal(shape):
 
 @pytest.mark.parametrize("column", [TOKENS[::2], TOKENS[::-1], ROW.T, ROW[:, 1:3], ROW[:0]])
 def test_what_does_not_overlap_is_sent_as_ever(column):
-    back = pickle.loads(sent(column))  # our own
+    back = pickle.loads(pickled_for_worker(column))  # our own
     np.testing.assert_array_equal(back, column)
     assert back.flags.writeable
 
@@ -59,5 +61,5 @@ def test_a_reader_of_windows_is_read_in_another_process():
 def test_a_function_that_holds_windows_travels_to_processes():
     windows = WINDOWS
     numbers = Pipeline(arrays(np.arange(4)))
-    mapped = numbers.map(lambda n: windows[100_000 * n, -1], processes=1)
-    assert [int(last) for last in mapped] == [19_999, 119_999, 219_999, 319_999]
+    map_memory = numbers.map(lambda n: windows[100_000 * n, -1], processes=1)
+    assert [int(last) for last in map_memory] == [19_999, 119_999, 219_999, 319_999]

@@ -11,8 +11,8 @@ ON_DEATH = """
     import ctypes, os, select, signal, subprocess, sys, threading, time
     import jreader
 
-    def crew_of(items):
-        return items.gi_frame.f_locals["crew"].children
+    def children_of(items):
+        return items.gi_frame.f_locals["processes"].children
 
     def died(items):
         began = time.monotonic()
@@ -73,9 +73,9 @@ class TestDeaths:
                 yield bytes(50_000_000)
             items = jreader.multiprocess_reader([source], {use_pipe}, 1)()
             pid = next(items)
-            select.select([crew_of(items)[0].worker.connection], [], [])
+            select.select([children_of(items)[0].worker.connection], [], [])
             os.kill(pid, signal.SIGKILL)
-            crew_of(items)[0].worker.process.wait()
+            children_of(items)[0].worker.process.wait()
             died(items)
         """)
 

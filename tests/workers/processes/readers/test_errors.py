@@ -75,7 +75,7 @@ class TestErrors:
         assert next(items) == 0
         for gate in gates:
             gate.write_bytes(b"")
-        for child in items.gi_frame.f_locals["crew"].children:
+        for child in items.gi_frame.f_locals["processes"].children:
             child.worker.process.wait()
         samples, raised = ends(items)
         assert (samples, type(raised)) == ([1, 2], BoomError)

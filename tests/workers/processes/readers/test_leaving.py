@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
+from leftovers import said
 from programs import Watch, program
 
 WAITING = """
@@ -27,6 +28,14 @@ class TestLeaving:
             code, errors = running.told(signal.SIGINT)
             assert watch.all_gone()
         assert (code, errors.count("KeyboardInterrupt")) == (-signal.SIGINT, 1)
+
+    @pytest.mark.parametrize("place", ["WorkerProcess.__init__", "Popen.__init__", "_Child.start"])
+    def test_an_interrupt_while_processes_are_started_leaves_none(self, place):
+        assert said(f"""
+            held = jreader.start(jreader.multiprocess_reader([lambda: iter(range(3))] * 2))
+            interrupted({place!r}, lambda: next(held.items))
+            clean()
+        """) == ["interrupted"]  # fmt: skip
 
     def test_ctrl_c_is_for_the_program_to_handle_not_for_its_processes(self, tmp_path):
         gate = str(tmp_path / "gate")
@@ -98,7 +107,8 @@ class TestLeaving:
             made = jreader.multiprocess_reader([endless, source])
             items = made()
             next(items), next(items)
-            children = [child.worker.process for child in items.gi_frame.f_locals["crew"].children]
+            begun = items.gi_frame.f_locals["processes"].children
+            children = [child.worker.process for child in begun]
             {leave}
             for child in children:
                 child.wait(60)

@@ -91,13 +91,13 @@ class TestCrews:
 
 
 def test_the_stuck_are_counted_out(two):
-    """A crew whose worker never answers goes on with the others; the signal is no accident."""
+    """A pool whose worker never answers goes on with the others; the signal is no accident."""
     stuck = two.submit(signal.pause)
     assert [two.submit(pow, 2, n).result() for n in range(5)] == [1, 2, 4, 8, 16]
-    pid = next(each.process.pid for each in two._crew.members if each.task)
+    pid = next(each.process.pid for each in two._pool.workers if each.task)
     watch = Watch(pid)
     assert not stuck.cancel()
     assert watch.all_gone()
     assert isinstance(stuck.exception(), jreader.WorkerDied)
     assert sorted({two.submit(os.getpid).result() for _ in range(9)}) != [pid]
-    assert worker_pool._crews
+    assert worker_pool._pools

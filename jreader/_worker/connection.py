@@ -1,0 +1,111 @@
+"""The connection between a program and its worker processes: frames over a socket.
+
+A frame is its size (8 bytes) and a pickled tuple of plain things; what users made (functions,
+samples, errors) is in it as bytes, which are unpickled where an error of theirs can be told.
+Descriptors of shared memory travel beside the frame that speaks of them.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import struct
+import traceback
+from array import array
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+_SIZE = struct.Struct("<Q")
+_AT_ONCE = 1 << 16  # bytes read in one go; many more, where a large frame is on its way
+_MANY = 1 << 20
+_SPACE = getattr(socket, "CMSG_SPACE", int)  # not on Windows, where none of this runs
+_BESIDE = _SPACE(64 * array("i").itemsize)  # for more descriptors than a frame has
+_FLAGS = getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # else a child of the user's would hold our memory
+
+
+def to_frame(message: tuple[Any, ...]) -> bytes:
+    """The bytes that carry a message of plain things: its size, and its pickle."""
+    data = pickle.dumps(message, protocol=5)
+    return _SIZE.pack(len(data)) + data
+
+
+def ancillary(descriptors: list[int]) -> list[tuple[int, int, bytes]]:
+    """File descriptors as the ancillary data that `sendmsg` takes."""
+    if not descriptors:
+        return []
+    return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", descriptors).tobytes())]
+
+
+def send(connection: socket.socket, message: tuple[Any, ...], descriptors: list[int]) -> None:
+    """Sends a message and file descriptors, and closes those; does nothing if nobody listens."""
+    frame = memoryview(to_frame(message))
+    try:
+        connection.sendall(frame[connection.sendmsg([frame], ancillary(descriptors)) :])
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # the other side is gone, which whoever reads is told
+    except OSError:  # it would wait for this frame for ever: but it sees the end of a process
+        traceback.print_exc()
+        os._exit(os.EX_OSERR)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+class FrameReceiver:
+    """Puts the frames together that arrive in pieces, with the descriptors sent along.
+
+    Attributes:
+        open: Whether more may arrive.
+        descriptors: Those that arrived and were not taken yet, in order.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.open = True
+        self.descriptors: deque[int] = deque()
+        self._data = bytearray()
+
+    def receive(self, *, wait: bool) -> bool:
+        """Reads what has arrived; false if there is nothing, or the other side has closed."""
+        flags = _FLAGS | (0 if wait else socket.MSG_DONTWAIT)
+        try:
+            # not `socket.recv_fds`, which forgets its flags
+            data, beside, _, _ = self.connection.recvmsg(
+                _AT_ONCE if len(self._data) < _AT_ONCE else _MANY, _BESIDE, flags
+            )
+        except BlockingIOError:
+            return False
+        except OSError:  # the other side is gone, or this one was closed
+            data, beside = b"", []
+        for _, _, descriptors in beside:
+            self.descriptors.extend(array("i", descriptors))
+        self._data += data
+        self.open = bool(data)
+        return self.open
+
+    def frames(self) -> Iterator[tuple[Any, ...]]:
+        """The messages that have arrived completely."""
+        while len(self._data) >= _SIZE.size:
+            (size,) = _SIZE.unpack_from(self._data)
+            if len(self._data) < _SIZE.size + size:
+                return
+            with memoryview(self._data)[_SIZE.size : _SIZE.size + size] as frame:
+                message = pickle.loads(frame)  # noqa: S301  # from our own process
+            del self._data[: _SIZE.size + size]
+            yield message
+
+    def next_frame(self) -> tuple[Any, ...] | None:
+        """Waits for the next message; None once the other side has closed."""
+        while True:
+            for message in self.frames():
+                return message
+            if not self.receive(wait=True):
+                return None
+
+    def close(self) -> None:
+        """Closes the descriptors that arrived and were never taken."""
+        self.open = False
+        while self.descriptors:
+            os.close(self.descriptors.popleft())
