@@ -19,7 +19,7 @@ EXECUTE = """
     from nbclient import NotebookClient
 
     notebook = nbformat.read({path!r}, as_version=4)
-    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
     nbformat.write(notebook, "executed.ipynb")
 """
 

@@ -88,7 +88,7 @@ assert feeds.step == 40
 def said(script, who, how="raise", together=False, streamed=False, stays=None):
     """How the process that fails ended, and how the other one; one may stay until it is killed."""
     given = {"who": who, "how": how, "together": together, "streamed": streamed}
-    both = ended(script, 2, given=given, limit=150, patience=300, stays=stays)
+    both = ended(script, 2, given=given, limit=250, patience=300, stays=stays)
     return both[who], both[1 - who]
 
 

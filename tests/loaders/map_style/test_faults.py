@@ -245,7 +245,7 @@ class TestTime:
             yield [0]
             release.wait()
 
-        feeds, error = seen(DataLoader(range(3), batch_sampler=batches, timeout=1))
+        feeds, error = seen(DataLoader(range(3), batch_sampler=batches, timeout=2))
         assert (feeds, type(error)) == ([[0]], TimeoutError)
         release.set()
 
