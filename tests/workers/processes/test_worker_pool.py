@@ -38,7 +38,7 @@ class TestCrews:
     def test_they_are_begun_when_there_is_something_to_do(self):
         before = children()
         with Processes(5) as five:
-            assert children() == before
+            assert children() <= before  # of which some may be about to leave
             five.submit(pow, 2, 3).result()
             assert len(children() - before) == 1
 
