@@ -1,10 +1,12 @@
 """Cursors that an earlier release stored go on in this one, or are refused with the reason.
 
-`stored_cursors.jsonl` was written by `write`, in a checkout of that release (959d841):
+The runs and epochs in `stored_cursors.jsonl` were written by `write`, in a checkout of that release
+(959d841, with `stored.py` and this file as they were then spelled):
 
-    import conftest, loaders.test_stored_cursors as here; here.write()
+    import conftest, loaders.test_stored_cursors as here; here.write(Path("stored.jsonl"))
 
-So nothing that a loader here reads, orders or counts may change, only spellings that are given up.
+Its other lines are cursors of format 1, written by 18d136f and a60fd61, and the modules that public
+names lay in. Nothing that a loader here reads, orders or counts may change, only spellings.
 """
 
 import json
@@ -294,8 +296,8 @@ def lines(folder):
         yield "run", name, seen, cursors, range(2, len(seen), 3)
 
 
-def write():
-    with TemporaryDirectory() as folder, KEPT.open("w") as file:
+def write(path):
+    with TemporaryDirectory() as folder, path.open("w") as file:
         for kind, name, feeds, cursors, done in lines(Path(folder)):
             line = {
                 "python": sys.version_info[:2],
