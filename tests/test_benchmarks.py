@@ -92,7 +92,10 @@ def contestant(name, *figures):
 
 
 def test_a_goal_is_the_middle_of_the_ratios_of_the_rounds():
-    ours, other = contestant("jreader.float32", 10, 30, 8), contestant("by_hand.float32", 10, 10, 10)
+    ours, other = (
+        contestant("jreader.float32", 10, 30, 8),
+        contestant("by_hand.float32", 10, 10, 10),
+    )
     (row,) = [row for row in verdicts([ours, other]) if row[0].endswith("the loop by hand")]
     assert row[1:] == ("1.00 (0.80 to 3.00)", "at least 0.95 x", "reached")
 

@@ -202,6 +202,7 @@ class TestPasses:
 
 
 class TestWorkers:
+    @pytest.mark.usefixtures("held")
     @given(st.integers(0, 30), st.integers(1, 5), st.integers(0, 3))
     @examples(25)
     def test_the_stream_is_the_same_for_any_number(self, n, size, seed):

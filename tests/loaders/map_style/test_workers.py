@@ -68,6 +68,7 @@ class TestStream:
             assert len(other) == len(streams[0])
             assert all(map(same, streams[0], other))
 
+    @pytest.mark.usefixtures("held")
     @given(st.integers(0, 20), st.integers(1, 5), st.sampled_from([1, 2, 3]), st.booleans())
     @examples(20)
     def test_a_cursor_of_any_number_goes_on_with_any_other(self, n, size, workers, of_stream):

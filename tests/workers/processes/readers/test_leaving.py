@@ -145,7 +145,7 @@ class TestLeaving:
             running.signal(signal.SIGINT)
             assert watch.all_gone()
 
-    @pytest.mark.parametrize(("passes", "whole"), [(20, False), (10, True)])
+    @pytest.mark.parametrize(("passes", "whole"), [(8, False), (5, True)])
     def test_many_passes_leave_nothing(self, python, passes, whole):
         script = f"""
             import os, pathlib, threading
