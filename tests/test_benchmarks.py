@@ -29,6 +29,7 @@ def table(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_one_command_compares_writes_tables_and_judges_the_goals(table, tmp_path):
     page, told = table("--workloads", "a", "--contestants", "jreader.float32", "by_hand.float32")
     assert "| jreader: float32 |" in page

@@ -185,7 +185,7 @@ class TestAtExit:
     """The threads of a loader have ended when its program has: nobody waits for one of them."""
 
     @pytest.mark.parametrize("plan", PLANS)
-    @pytest.mark.parametrize("leave", ["a break", "ctrl-c"])
+    @pytest.mark.parametrize("leave", ["a break", pytest.param("ctrl-c", marks=pytest.mark.slow)])
     def test_a_loader_that_was_broken_off_has_no_thread_at_the_end(
         self, plan, leave, gate, monkeypatch
     ):

@@ -26,7 +26,12 @@ PLANS = {
 }
 
 
-@pytest.mark.parametrize("plan", PLANS)
+FEW = ("threads", "processes", "readers", "loader")
+
+
+@pytest.mark.parametrize(
+    "plan", [pytest.param(plan, marks=[pytest.mark.slow] * (plan not in FEW)) for plan in PLANS]
+)
 def test_a_fork_ends_and_is_told_to_begin_passes_of_its_own(plan):
     rest = f"""
         plan = {PLANS[plan]}
