@@ -1,13 +1,13 @@
-"""Batches to feeds on devices, ahead of the step: three doors, one engine.
+"""Loaders: from batches to feeds on devices, prefetched before the step needs them.
 
-`DataLoader.from_generator` and `DataLoader(dataset)` are the seeds' doors, `Pipeline.load` the one
-for JAX; all make the same `DataLoader`. Each epoch is a pass over a reader of batches, prepared on
-the host and placed by whoever is free (`workers/lookahead.py`), so its position is that of the
-batch handed over last.
+There are three ways to make a `DataLoader`: `Pipeline.load`, Paddle's `DataLoader.from_generator`,
+and `DataLoader(dataset)` of Paddle and PyTorch. Each epoch is a pass over a reader of batches;
+batches are prepared on the host and put on the devices by a thread or by the consumer
+(`workers/lookahead.py`). The position of a pass is that of the last batch handed over.
 
-What becomes of short batches follows one rule for all doors (`loaders/remainders.py`). Feeds of
-`Pipeline.load` have one shape, so a step compiles once; over several places, feeds have equal
-parts; and one place of the seeds' doors gets batches as they come.
+One rule for all loaders says what happens to short batches (`loaders/remainders.py`). Feeds of
+`Pipeline.load` have one shape, so a step is compiled once; over several places, feeds have equal
+parts; a single place of Paddle's loaders gets batches of any size.
 """
 
 from jreader.loaders.as_function import as_function

@@ -123,7 +123,7 @@ def as_function(
     drop_last: bool | None = None,
     last: Last | None = None,
 ) -> tuple[Any, BatchAt]:
-    """A pipeline as data on the devices, and a traceable function of them, an epoch and a step.
+    """Turns a pipeline into data on the devices and a function that jax can trace.
 
     `batch_at(data, epoch, step)` is the feed that the loader gives there. It runs under `jit`,
     `lax.scan`, `shard_map`, and `vmap` over seeds, so a whole epoch can be one program:

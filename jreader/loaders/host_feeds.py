@@ -13,11 +13,13 @@ from jreader.errors import ReaderError, ShortEpoch, warn
 from jreader.loaders.assembling import Assembler, FeedShape
 from jreader.loaders.cursors import EpochPosition, Progress
 from jreader.loaders.map_style import CollatedAssembler
+from jreader.loaders.multihost.board import Board
 from jreader.loaders.remainders import Remainder
 from jreader.loaders.source import Opened, Source
 from jreader.orders import STREAM_VERSION
-from jreader.readers import Columns, Cursor, Pass, Position, Reader, described, itself, start
+from jreader.readers import Columns, Cursor, Node, Pass, Position, Reader, described, itself, start
 from jreader.readers.hashing import text_hash
+from jreader.readers.seeds import varies, waits
 
 if TYPE_CHECKING:
     from jreader.readers import Plan
@@ -98,6 +100,21 @@ class Kept:
             up.close()
 
 
+class Shared:
+    """What the passes of one loader share.
+
+    Attributes:
+        kept: The pass of a stream that goes on in the next epoch.
+        board: Where processes leave word for one another; None until a pass needs it.
+        told: Whether it was told what each epoch leaves out.
+    """
+
+    def __init__(self) -> None:
+        self.kept = Kept()
+        self.board: Board | None = None
+        self.told = False
+
+
 @dataclass
 class Lost:
     """What an epoch leaves out, since it makes no whole feed.
@@ -115,20 +132,37 @@ class Lost:
         self.batches += batches
         self.samples += samples
 
-    def tell(self, reader: Reader[Any], remainder: Remainder, epoch: int, *, empty: bool) -> None:
+    def tell(
+        self, reader: Reader[Any], remainder: Remainder, epoch: int, shared: Shared, *, empty: bool
+    ) -> None:
         """Warns, once for an epoch, where nobody asked for that, or nothing else is there."""
+        made_at = getattr(reader, "made_at", "")
         empty = empty and (self.batches > 0 or _has_short_batch_only(reader))
-        if not empty and not (remainder.tells and self.batches):
-            return
         some = f"{self.batches} batch{'es' * (self.batches > 1)} ({self.samples} samples)"
-        begins = "this epoch is empty: " if empty else f"epoch {epoch}: "
-        warn(
-            f"{begins}{some if self.batches else 'all'} left out, since they make no whole feed of "
-            f"equal parts. last='pad' (or drop_last=False) fills them up with zeros, under a mask; "
-            f"drop_last=True leaves them out without this warning; and so none are left out, use a "
-            f"smaller batch size or fewer places.",
-            getattr(reader, "made_at", ""),
-        )
+        if empty or (remainder.tells and self.batches):
+            begins = "this epoch is empty: " if empty else f"epoch {epoch}: "
+            warn(
+                f"{begins}{some if self.batches else 'all'} left out, since they make no whole "
+                f"feed of equal parts. last='pad' (or drop_last=False) fills them up with zeros, "
+                f"under a mask; drop_last=True leaves them out without this warning; and so none "
+                f"are left out, use a smaller batch size or fewer places.",
+                made_at,
+            )
+        elif remainder.quiet and self.batches and not shared.told and _is_same(reader):
+            shared.told = True
+            those = "sample" if self.samples == 1 else f"{self.samples} samples"
+            warn(
+                f"each epoch leaves out the same {those}: its last batch is short, "
+                f"and {described(reader)} is not shuffled. load(drop_last=False) pads it with "
+                f"zeros, under a mask, so that evaluation sees every sample once; "
+                f"load(drop_last=True) leaves it out without this warning.",
+                made_at,
+            )
+
+
+def _is_same(reader: Reader[Any]) -> bool:
+    """Whether each epoch has the samples in the same order, as far as its plan tells."""
+    return not isinstance(reader, Node) or not (varies(reader) or waits(reader))
 
 
 def _has_short_batch_only(reader: Reader[Any]) -> bool:
@@ -147,7 +181,7 @@ def host_feeds(
     source: Source,
     shape: FeedShape,
     cursor: Cursor,
-    kept: Kept | None = None,
+    shared: Shared | None = None,
     first: int = 0,
     until: int | None = None,
     finish: Callable[[Any], Any] = itself,
@@ -162,7 +196,7 @@ def host_feeds(
         source: What is read.
         shape: How batches become feeds.
         cursor: Where to begin.
-        kept: Where the pass of a stream stays, when an epoch of so many steps of it is over.
+        shared: What the passes of the loader share; None for a pass that leaves nothing behind.
         first: The first step that is handed over, as the cursor counts; those before it are read,
             and passed over.
         until: The step to stop before, as the cursor counts; None for the end of the epoch.
@@ -173,7 +207,7 @@ def host_feeds(
     Raises:
         NotResumable: The cursor is not of this source.
     """
-    here = _Epoch(source, shape, cursor, kept, first, until)
+    here = _Epoch(source, shape, cursor, shared or Shared(), first, until)
     return Pass(here.feeds(finish, numbered=numbered), here.progress, here.close)
 
 
@@ -185,14 +219,14 @@ class _Epoch:
         source: Source,
         shape: FeedShape,
         cursor: Cursor,
-        kept: Kept | None,
+        shared: Shared,
         first: int,
         until: int | None,
     ) -> None:
-        self.source, self.shape, self.cursor, self.kept = source, shape, cursor, kept
+        self.source, self.shape, self.cursor, self.shared = source, shape, cursor, shared
         position = EpochPosition.of(cursor["position"])
         at = position.batches if position else None
-        self.opened = opened = Opened(source, shape, cursor, kept.taken(at) if kept else None)
+        self.opened = opened = Opened(source, shape, cursor, shared.kept.taken(at))
         self.up = opened.up
         known = position and opened.size is None and shape.size is None
         kind = CollatedAssembler if shape.kind == "collated" else Assembler
@@ -251,7 +285,8 @@ class _Epoch:
             samples = self.trail.samples + self.lost.samples
             raise _too_short(self.source, self.shape, epoch, samples)
         self.stays = remainder.onward
-        self.lost.tell(self.source.batches, remainder, epoch, empty=self.steps == 0)
+        empty = self.steps == 0
+        self.lost.tell(self.source.batches, remainder, epoch, self.shared, empty=empty)
 
     def progress(self) -> tuple[Any, ...]:
         """The fields of a `Progress`."""
@@ -263,8 +298,8 @@ class _Epoch:
 
     def close(self) -> None:
         """Ends it."""
-        if self.stays and self.kept:
-            self.kept.keep(self.up)
+        if self.stays:
+            self.shared.kept.keep(self.up)
         else:
             self.up.close()
 

@@ -14,11 +14,11 @@ from jax.experimental import multihost_utils
 
 
 class graceful_stop:
-    """Has Ctrl-C and SIGTERM wait for the end of a step, where a run can be saved exactly.
+    """A `with` block in which Ctrl-C and SIGTERM wait, so that a run can be saved after a step.
 
-    Anywhere else they come at any moment: a feed may be counted that no step has seen. In the block
-    a signal only makes this true; behind the block it does what it would have done: Ctrl-C is a
-    KeyboardInterrupt, SIGTERM leaves with status 143. A second signal does so at once.
+    Otherwise a signal comes at any moment, also between a feed and its step. Inside the block it
+    only makes this object true; after the block it has its usual effect: Ctrl-C raises
+    KeyboardInterrupt, SIGTERM exits with status 143. A second signal has that effect at once.
 
     Under `jax.distributed` it becomes true on all processes behind the same step, whichever of them
     had the signal: each of them has to ask once a step.

@@ -18,10 +18,10 @@ from jreader.feeds import FeedList, Feeds
 from jreader.feeds.collations import Collation
 from jreader.loaders.arguments import CAPACITY, Given, ahead, check_order, names_given
 from jreader.loaders.cursors import RunPosition, beginning, check_plan, checked, sealed, skipping
-from jreader.loaders.host_feeds import next_epoch
+from jreader.loaders.host_feeds import Shared, next_epoch
 from jreader.loaders.html import picture
 from jreader.loaders.iterators import FeedIterator
-from jreader.loaders.loading import Loading, Options, Shared
+from jreader.loaders.loading import Loading, Options
 from jreader.loaders.map_style import in_processes, indices, sampler_of
 from jreader.loaders.multihost.agreement import TIMEOUT
 from jreader.loaders.on_device import Randomness, Stage, Stages
@@ -35,7 +35,7 @@ from jreader.readers.plan_tables import table
 
 
 class DataLoader:
-    """Feeds on devices, prepared ahead of the step.
+    """An iterable of feeds on devices, which are prefetched before the step needs them.
 
     >>> import numpy as np
     >>> from jreader import data
@@ -50,14 +50,14 @@ class DataLoader:
     (3, 4) [0 1 2]
     (3, 4) [3 4 5]
 
-    `for feed in loader` is the next epoch: it takes `next_epoch` and counts it up. Two passes at
-    once are independent. It works in a `with` block, which closes the passes that are still open.
+    Each `for feed in loader` is the next epoch, shuffled anew. Several passes at the same time are
+    independent of each other. A `with` block closes the passes that are still open at its end.
 
     Attributes:
-        next_epoch: The epoch that the next `iter(loader)` gives.
+        next_epoch: The epoch that the next `iter(loader)` begins, which then adds 1 to it.
 
-    What it was given can be read, by the names of the arguments: `loader.batch_size`. To write it
-    is an error, since passes that are under way would not notice.
+    Its arguments can be read (`loader.batch_size`), but not changed, since passes that have begun
+    would not notice.
     """
 
     dataset, batch_size, shuffle, drop_last = Given(), Given(), Given(), Given()
@@ -184,7 +184,7 @@ class DataLoader:
         steps_per_epoch: int | None = None,
         peer_timeout: float = TIMEOUT,
     ) -> DataLoader:
-        """A loader without a source: give it one with `set_sample_generator` or its siblings.
+        """Makes a loader as in Paddle, whose source is set by `set_sample_generator` and the like.
 
         Args:
             feed_list: The fields, as `data`; a mapping from names to places; None for feeds with
@@ -261,7 +261,7 @@ class DataLoader:
     def set_sample_generator(
         self, reader: Reader[Any], batch_size: int, drop_last: bool = True, places: Any = None
     ) -> DataLoader:
-        """Feeds from a reader of samples, `batch_size` of them for each place.
+        """Sets a reader of samples as the source; each place gets `batch_size` of them per feed.
 
         Args:
             reader: Yields samples: tuples or lists of fields by place, dicts by name.
@@ -277,22 +277,22 @@ class DataLoader:
         return self._set(Source(batches, "samples", places, beside=True, rows=batches.batch_size))
 
     def set_sample_list_generator(self, reader: Reader[Any], places: Any = None) -> DataLoader:
-        """Feeds from a reader of batches: lists of samples, each sample a tuple or a dict."""
+        """Sets a reader of lists of samples as the source; each sample is a tuple or a dict."""
         errors.check_reader("set_sample_list_generator(reader)", reader)
         rows = batching(reader).rows
         return self._set(Source(reader, "sample lists", places, beside=True, rows=rows))
 
     def set_batch_generator(self, reader: Reader[Any], places: Any = None) -> DataLoader:
-        """Feeds from a reader of batches that are arrays already: a tuple, list or dict of them."""
+        """Sets a reader of batches as the source: tuples, lists or dicts of stacked arrays."""
         errors.check_reader("set_batch_generator(reader)", reader)
         return self._set(Source(reader, "arrays", places, beside=True))
 
     def on_device(
         self, fn: Callable[..., Any], rng: Randomness = None, *, seed: Any = 0
     ) -> DataLoader:
-        """The same loader, with `fn` of every feed, jitted once, run where the feed is.
+        """Returns a loader that applies `fn` to every feed on its devices, jitted once.
 
-        What takes less room goes to the device (bytes), and becomes what the step wants there.
+        So small data (bytes, say) are sent to the device, and converted there.
 
         >>> import numpy as np
         >>> from jreader import Pipeline, arrays
@@ -319,10 +319,10 @@ class DataLoader:
         return self._with(stages=Stages(*self._options.stages.stages, stage))
 
     def chunk(self, k: int) -> DataLoader:
-        """The same loader, with `k` steps in each feed: [k, B, ...], as `lax.scan` takes them.
+        """Returns a loader whose feeds hold `k` steps: [k, B, ...], as `lax.scan` takes them.
 
-        With several places, or pmap, feeds are [D, k, n, ...]. Where an epoch ends with fewer
-        steps, they are left out, or padded under the mask, as short batches are.
+        With several places, or pmap, feeds are [D, k, n, ...]. Fewer than `k` steps at the end of
+        an epoch are left out, or padded under the mask, like a short batch.
 
         >>> import numpy as np
         >>> from jreader import Pipeline, arrays
@@ -365,7 +365,7 @@ class DataLoader:
         """Begins a run anew."""
         self._loading, self._shared = loading, Shared()
         self._passes: WeakSet[FeedIterator] = WeakSet()
-        self._position = RunPosition(beginning(0))
+        self._position = RunPosition(self._resumed or beginning(0))
         self._latest: RunPosition | None = None  # that of the latest iter(loader)
         self._started: FeedIterator | None = None
 
@@ -412,10 +412,8 @@ class DataLoader:
         cursor, remainder = beginning(self.next_epoch), self._loaded.remainder
         if self._latest is None or not self.next_epoch or not remainder.onward:
             return cursor
-        latest = self._latest.cursor
-        if latest["position"] is None:
-            return cursor
-        return {**next_epoch(latest, remainder), "epoch": self.next_epoch, "skipped": []}
+        after = next_epoch(self._latest.cursor, remainder)
+        return {**cursor, "position": after["position"], "digest": after["digest"]}
 
     def epoch(
         self,
@@ -425,7 +423,7 @@ class DataLoader:
         start: int = 0,
         skip_steps: range | None = None,
     ) -> FeedIterator:
-        """The feeds of one epoch, or what is left of it after a cursor, or from a step on.
+        """Returns an iterator of the feeds of one epoch: all, after a cursor, or from a step on.
 
         Args:
             epoch: The number of the epoch.
@@ -457,7 +455,7 @@ class DataLoader:
         start: int = 0,
         skip_steps: range | None = None,
     ) -> FeedIterator:
-        """Feeds of epoch after epoch, until step `n` of the run; without `n`, for ever.
+        """Returns an iterator of feeds, epoch after epoch, to step `n` of the run; None: for ever.
 
         Steps count from the beginning of the run: after a restart at a cursor of step 300,
         `steps(1000, at=cursor)` gives the 700 that are left, and so does `steps(1000, start=300)`,
@@ -470,7 +468,7 @@ class DataLoader:
         return self._pass(self._skipping(cursor, skip_steps), begun, until, endless=True)
 
     def samples(self, step: int, epoch: int | None = None) -> Samples:
-        """Which samples a step sees, past or to come, where the plan is indexed; nothing is read.
+        """Returns which samples a past or future step of an indexed plan sees; it reads nothing.
 
         >>> import numpy as np
         >>> from jreader import Pipeline, arrays
@@ -530,14 +528,14 @@ class DataLoader:
         return feeds
 
     def state_dict(self) -> dict[str, Any]:
-        """The cursor of the latest pass; json and orbax keep it."""
+        """Returns the cursor of the latest pass, a dict that JSON and orbax can keep."""
         cursor = self._position.cursor
         if not cursor["plan"]["ops"] and self._loading:  # else that of when its epoch began
             cursor = {**cursor, "plan": self._loading.plan()}
         return dict(sealed(cursor))
 
     def load_state_dict(self, state: Cursor) -> None:
-        """Has the next `iter(loader)` go on where a cursor says."""
+        """Makes the next `iter(loader)` go on from a cursor, as `state_dict` returns it."""
         cursor = self._checked(state) if self._loading else checked(state)
         if self._loading:  # whoever was warned of another plan, is not warned again
             cursor = self._skipping({**cursor, "plan": self._loading.plan()})
@@ -551,17 +549,19 @@ class DataLoader:
         return whole
 
     def peek(self) -> Any:
-        """The first feed of the next epoch; nothing that iterates notices."""
+        """Returns the first feed of the next epoch, without beginning it; no pass is affected."""
         loading = self._loaded
         return loading.finish(loading.shape)(loading.first(self._next()))
 
     @property
     def element_spec(self) -> Any:
-        """The feeds' tree of `jax.ShapeDtypeStruct`, sharded: what `jax.eval_shape` takes."""
+        """The shapes, dtypes and shardings of a feed: a tree of `jax.ShapeDtypeStruct`."""
         return self._loaded.element_spec(self._next())
 
     def replicate(self, tree: Any, axis_name: str = "data") -> Any:
-        """A tree (parameters, say) on every device of the feeds, so that a step compiles once.
+        """Copies a tree of arrays (parameters, say) to all devices of the feeds.
+
+        A step on such parameters and on feeds is compiled only once.
 
         Args:
             tree: Arrays.
@@ -572,7 +572,7 @@ class DataLoader:
 
     @property
     def batch_axes(self) -> int:
-        """How many leading axes of a feed count samples: more than 1 for devices and chunks."""
+        """The number of leading axes before those of a sample; more than 1 with pmap or chunks."""
         return self._loaded.shape.axes
 
     def _repr_html_(self) -> str:

@@ -1,8 +1,7 @@
 """What a loader loads, as one frozen value: what is read, how it becomes feeds, and where to.
 
 It is resolved once, when the loader gets its source. A pass of it is `open(cursor)`; what passes of
-one loader share (a stream that goes on, the word of other processes) is `Shared`, which the loader
-holds.
+one loader share is the loader's (`host_feeds.Shared`).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from jreader.devices import Placement, placeable
 from jreader.feeds import FeedList, Feeds
 from jreader.loaders.assembling import FeedShape
 from jreader.loaders.cursors import EpochPosition
-from jreader.loaders.host_feeds import SKIPPED, Kept, epoch_after_epoch, host_feeds
+from jreader.loaders.host_feeds import SKIPPED, Shared, epoch_after_epoch, host_feeds
 from jreader.loaders.multihost.agreement import TIMEOUT, Agreement
 from jreader.loaders.multihost.board import Board
 from jreader.loaders.multihost.shards import dealt_to
@@ -57,19 +56,6 @@ class Options:
     stages: Stages = field(default_factory=Stages)
     chunk: int | None = None
     made_at: str = ""
-
-
-class Shared:
-    """What the passes of one loader share.
-
-    Attributes:
-        kept: The pass of a stream that goes on in the next epoch.
-        board: Where processes leave word for one another; None until a pass needs it.
-    """
-
-    def __init__(self) -> None:
-        self.kept = Kept()
-        self.board: Board | None = None
 
 
 @dataclass(frozen=True)
@@ -245,7 +231,7 @@ class Loading:
                 return self.resident.steps(cursor, first, until, at_once)
             source = replace(self.source, batches=self.batches(cursor))
             return host_feeds(
-                source, shape, cursor, shared.kept, first, until, at_once, numbered=self.numbered
+                source, shape, cursor, shared, first, until, at_once, numbered=self.numbered
             )
 
         if endless and not spans:

@@ -1,4 +1,4 @@
-"""`PyReader`: Paddle's older spelling of the seeds' door."""
+"""`PyReader`: Paddle's older name for `DataLoader.from_generator`."""
 
 from __future__ import annotations
 

@@ -38,7 +38,9 @@ class Remainder:
         steps: How many steps an epoch has; None for as many as its samples fill.
         drop_last: What was said in other words; None for nothing.
         varies: Whether steps may differ in size, wherever they come.
-        tells: Whether what is left out is told.
+        tells: Whether what is left out is told: nobody asked for it.
+        quiet: Whether it is told only where it is the same in each epoch: a short last batch, which
+            `load` leaves out where nothing is said.
         onward: Whether an epoch begins where the one before ended: `steps` of a stream that may
             have no end.
     """
@@ -48,6 +50,7 @@ class Remainder:
     drop_last: bool | None = None
     varies: bool = False
     tells: bool = False
+    quiet: bool = False
     onward: bool = False
 
     def __str__(self) -> str:
@@ -100,7 +103,9 @@ class Remainder:
         """
         kept = self._kept(batches)
         drops = not kept if self.drop_last is None else self.drop_last
-        return self._meant(batches, last=self.last or ("drop" if drops else "pad"))
+        said = kept or self.last is not None or self.drop_last is not None
+        last = self.last or ("drop" if drops else "pad")
+        return self._meant(batches, last=last, quiet=not said and self.steps is None)
 
     def of_places(self, batches: Reader[Any], *, equal: bool) -> Remainder:
         """What they mean where each place gets a batch, as it comes.

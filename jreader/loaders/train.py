@@ -1,4 +1,4 @@
-"""The seeds' training loop, in JAX terms."""
+"""`train`: the training loop of Paddle's guide, in terms of JAX."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def train(
     *,
     progress: bool = True,
 ) -> tuple[S, list[Any]]:
-    """The state after `total_pass` epochs of `state, metrics = step(state, feed)`.
+    """Trains for `total_pass` epochs: calls `state, metrics = step(state, feed)` for every feed.
 
-    The bar shows samples a second, and the share of time that the step waited for data.
+    The progress bar shows samples per second, and the share of time spent waiting for data.
 
     >>> step = lambda total, feed: (total + int(feed["x"].sum()), {"rows": len(feed["x"])})
     >>> train(step, 0, lambda: [[(1,), (2,)], [(3,), (4,)]], {"x": 0}, 2, progress=False)

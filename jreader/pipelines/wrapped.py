@@ -99,7 +99,7 @@ class Wrapped(Node[T]):
         return drawn(self.reader)
 
     def peek(self) -> T:
-        """The first sample, or batch; nothing that iterates notices.
+        """Returns the first sample, or batch; no pass is affected.
 
         >>> from jreader import Pipeline
         >>> Pipeline(lambda: "abc").skip(1).peek()
@@ -118,10 +118,10 @@ class Wrapped(Node[T]):
 
     @property
     def element_spec(self) -> Any:
-        """The shapes and dtypes of a sample, or of a batch as arrays, as a tree of `ArraySpec`.
+        """The shapes and dtypes of a sample, or of a batch as arrays: a tree of `ArraySpec`.
 
-        They are those of the first one, which is read for it; nothing that iterates notices. The
-        first axis of a batch is None where the last batch may be shorter. `jax.eval_shape` takes
+        They are taken from the first one, which is read for it; no pass is affected. The first
+        axis of a batch is None if the last batch may be shorter. `jax.eval_shape` takes
         such a tree; `loader.element_spec` has what arrives on the devices.
 
         >>> import numpy as np

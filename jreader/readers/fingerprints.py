@@ -30,14 +30,14 @@ _PLAIN = (np.ndarray, list, tuple, dict, set, frozenset)
 
 
 class Cursor(TypedDict):
-    """Where a training run is: a small dict that JSON keeps exactly.
+    """How far a training run has got: a small dict that JSON keeps exactly.
 
     Attributes:
         epoch: The epoch that is running, or begins.
         step: How many feeds were handed over, with the skipped ones.
         samples: How many samples of the epoch come before.
         position: The position of the source.
-        digest: A hash of the places that were handed over, in their order (`loaders/cursors.py`).
+        digest: A hash of the indices that were handed over, in their order (`loaders/cursors.py`).
         skipped: The steps that are left out, as [first, end, samples of a step].
         plan: The fingerprint of the plan.
         format: The version of this dict.

@@ -44,10 +44,10 @@ _MAX_WINDOW = 4096  # and if they take next to no time
 
 @op
 class map_samples(Node[T]):
-    """`fn` of the samples of `reader`, in their order, on threads, processes or a cluster.
+    """Applies `fn` to each sample of `reader`, in order, on threads, processes or a cluster.
 
-    Whoever does the work, the stream is the same, and so are its positions: a pass that four
-    processes began can go on without any. Samples are sent in groups where they take little time.
+    The samples and positions are the same, whoever does the work: a pass that was begun with four
+    processes can be resumed without any. Quick samples are sent to workers in groups.
 
     Threads suit NumPy, file and network calls; pure Python code needs processes (the interpreter's
     lock). An executor of `concurrent.futures` may be a cluster: `dask_client.get_executor()`, or

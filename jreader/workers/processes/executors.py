@@ -20,12 +20,11 @@ P = ParamSpec("P")
 class Processes(Executor):
     """Worker processes that any function can be given to: an executor of `concurrent.futures`.
 
-    They are begun when there is something to do, and stay as long as there is a `Processes` of that
-    size: all of one size and `init` are the same workers. They run neither the main script nor jax,
-    unless the function does. Functions travel by cloudpickle, once each; large arrays in results
-    come back through shared memory, without a copy, and give it back when they are dropped.
-
-    A function is sent as it is when it is given first: what it holds is not looked at again.
+    Workers are started when there is something to do, and live as long as a `Processes` of that
+    size and `init` exists; all of these share the same workers. Workers import neither the main
+    script nor jax, unless the function does. A function is sent once, by cloudpickle, when it is
+    first given, so later changes of what it holds are not noticed. Large arrays in results come
+    back through shared memory, without a copy; it is released when they are dropped.
 
     >>> with Processes(2) as workers:
     ...     print(list(workers.map(lambda n: n * n, range(4))))

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @op
 class multiprocess_reader(Node[T]):
-    """The samples of several readers, each read in a process of its own.
+    """Reads several readers at the same time, each in a process of its own.
 
     Readers are sent by cloudpickle, so lambdas and notebook cells work; the main script is not run
     again. Samples come back with their types, and large arrays without a copy, through shared

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @op
 class buffered(Node[T]):
-    """The samples of `reader`, read ahead on a thread of their own, at most `size` of them.
+    """Prefetches up to `size` samples of `reader` on a thread of their own.
 
     After `k` samples were handed over, `reader` has been read at most `k + size` times. An error of
     `reader` arrives after the samples before it.
@@ -71,7 +71,7 @@ class buffered(Node[T]):
 
 @op
 class xmap_readers(Node[T]):
-    """`mapper` of the samples of `reader`, on `process_num` threads (threads, as in Paddle).
+    """Applies `mapper` to each sample of `reader` on `process_num` threads (as in Paddle).
 
     At most `process_num + buffer_size` samples are in work or wait to be handed over. NumPy, file
     and network calls run side by side; pure Python code does not (the interpreter's lock).
