@@ -148,21 +148,30 @@ class Lost:
                 f"are left out, use a smaller batch size or fewer places.",
                 made_at,
             )
-        elif remainder.quiet and self.batches and not shared.told and _is_same(reader):
-            shared.told = True
-            those = "sample" if self.samples == 1 else f"{self.samples} samples"
-            warn(
-                f"each epoch leaves out the same {those}: its last batch is short, "
-                f"and {described(reader)} is not shuffled. load(drop_last=False) pads it with "
-                f"zeros, under a mask, so that evaluation sees every sample once; "
-                f"load(drop_last=True) leaves it out without this warning.",
-                made_at,
-            )
+        elif remainder.quiet and self.batches:
+            tell_same(reader, self.samples, shared)
 
 
-def _is_same(reader: Reader[Any]) -> bool:
-    """Whether each epoch has the samples in the same order, as far as its plan tells."""
-    return not isinstance(reader, Node) or not (varies(reader) or waits(reader))
+def tell_same(reader: Reader[Any], samples: int, shared: Shared) -> None:
+    """Warns, once for a loader, of samples that each epoch leaves out, if they are the same ones.
+
+    Args:
+        reader: The batches.
+        samples: How many samples this epoch has left out, which nobody asked for.
+        shared: What the passes of the loader share.
+    """
+    shuffled = isinstance(reader, Node) and (varies(reader) or waits(reader))
+    if shuffled or shared.told:
+        return
+    shared.told = True
+    those = "sample" if samples == 1 else f"{samples} samples"
+    warn(
+        f"each epoch leaves out the same {those}: its last batch is short, and {described(reader)} "
+        f"is not shuffled. load(drop_last=False) pads it with zeros, under a mask, so that "
+        f"evaluation sees every sample once; load(drop_last=True) leaves it out without this "
+        f"warning.",
+        getattr(reader, "made_at", ""),
+    )
 
 
 def _has_short_batch_only(reader: Reader[Any]) -> bool:

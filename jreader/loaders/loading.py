@@ -228,7 +228,7 @@ class Loading:
             if not cursor["samples"]:
                 self.check()
             if self.resident:
-                return self.resident.steps(cursor, first, until, at_once)
+                return self.resident.steps(cursor, shared, first, until, at_once)
             source = replace(self.source, batches=self.batches(cursor))
             return host_feeds(
                 source, shape, cursor, shared, first, until, at_once, numbered=self.numbered

@@ -9,13 +9,14 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
+from jreader.batching import batching
 from jreader.devices import Placement
 from jreader.errors import NotResumable
 from jreader.feeds import FeedList
 from jreader.loaders.as_function import as_function
 from jreader.loaders.assembling import FeedShape
 from jreader.loaders.cursors import EpochPosition
-from jreader.loaders.host_feeds import SKIPPED, Trail, steps_left_out
+from jreader.loaders.host_feeds import SKIPPED, Shared, Trail, steps_left_out, tell_same
 from jreader.loaders.on_device import Layout, Stages, words
 from jreader.readers import Cursor, Pass, Reader
 
@@ -36,10 +37,16 @@ class Resident:
             sharding=_everywhere(self.placement),
             last="pad" if shape.masked else None,
         )
+        self._batches, self._quiet = batches, shape.remainder.quiet
         self._jitted: dict[Stages, Callable[..., Any]] = {}
 
     def steps(
-        self, cursor: Cursor, start: int, until: int | None, finish: Callable[[Any], Any]
+        self,
+        cursor: Cursor,
+        shared: Shared,
+        start: int,
+        until: int | None,
+        finish: Callable[[Any], Any],
     ) -> Pass[Any]:
         """What is left of an epoch, as `host_feeds` gives it, with None for each feed."""
         epoch = cursor["epoch"]
@@ -66,6 +73,9 @@ class Resident:
                 else:
                     trail.add(many)
                 yield finish((SKIPPED if made <= before else feed, row, epoch))
+            left_out = (batching(self._batches).samples or 0) - end
+            if left_out and self._quiet and made != last:
+                tell_same(self._batches, left_out, shared)
 
         def progress() -> tuple[Any, ...]:
             return cursor, trail.samples, trail.runs, trail.end, size, size, done, made

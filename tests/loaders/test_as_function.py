@@ -13,7 +13,7 @@ from movers import fast, moving_arrays
 from widths import examples
 
 import jreader
-from jreader import FeedMismatch, Pipeline, arrays, data, shuffle
+from jreader import FeedMismatch, Pipeline, arrays, as_function, data, shuffle
 from jreader.readers import indexed
 
 ROWS = 50
@@ -176,3 +176,17 @@ def test_training_as_one_program_gives_the_parameters_of_the_loop(fluent):
     for epoch in range(2):
         weights = train(weights, epoch)
     np.testing.assert_array_equal(weights, looped)
+
+
+@pytest.mark.parametrize("resident", [False, True])
+def test_whole_batches_in_another_order_are_refused(resident):
+    batches = Pipeline(arrays(x=np.arange(8))).batch(2).shuffle(seed=1)
+    with pytest.raises(TypeError, match=r"gives whole batches in another order: shuffle samples"):
+        batches.load(resident=True) if resident else as_function(batches)
+
+
+def test_batches_that_are_kept_are_found_where_they_were():
+    batches = Pipeline(arrays(x=np.arange(8))).shuffle(seed=1).batch(2).cache()
+    data, batch_at = as_function(batches)
+    feeds = [batch_at(data, 0, step)["x"].tolist() for step in range(len(batch_at))]
+    assert feeds == [feed["x"].tolist() for feed in batches.load()]

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from steps import stream
 
 from jreader import (
     DataLoader,
@@ -230,6 +231,7 @@ def mask_of(feeds):
 
 
 class TestPipelines:
+    @pytest.mark.filterwarnings("ignore:each epoch leaves out the same 2 samples")
     def test_drop_where_nothing_is_said_and_pad_where_batch_keeps(self):
         assert len(list(numbers().batch(4).load())) == len(numbers().batch(4).load()) == 2
         kept = numbers().batch(4, drop_last=False)
@@ -261,12 +263,52 @@ class TestPipelines:
         with pytest.raises(FeedMismatch, match="fewer samples than 4"):
             list(chunks)
 
+    @pytest.mark.filterwarnings("ignore:each epoch leaves out the same 2 samples")
     def test_a_short_last_one_follows_last(self):
         plan = Pipeline(lists(4, 4, 2))
         assert len(list(plan.load())) == 2
         assert plain([*plan.load(last="pad")][-1]) == ([8, 9, 0, 0], [True, True, False, False])
         with pytest.raises(ShortEpoch):
             list(plan.load(last="error"))
+
+
+class TestTheSameSamplesLeftOutOfEveryEpoch:
+    """By default, on a plan that is not shuffled: told once, with their number."""
+
+    WORDS = r"each epoch leaves out the same 2 samples: .* is not shuffled. load\(drop_last=False\)"
+
+    @pytest.mark.parametrize("resident", [False, True])
+    def test_are_told_of_once(self, resident):
+        loader = Pipeline(arrays(n=np.arange(10))).batch(4).load(resident=resident)
+        with pytest.warns(UserWarning, match=self.WORDS) as told:
+            first = stream(loader)
+        assert stream(loader) == first
+        assert len(told) == 1
+
+    def test_are_told_of_in_a_stream_at_its_end(self):
+        feeds = iter(Pipeline(lambda: iter(range(10))).batch(4).load())
+        next(feeds), next(feeds)
+        with pytest.warns(UserWarning, match=self.WORDS):
+            assert stream(feeds) == []
+
+    @pytest.mark.parametrize(
+        "options", [{"drop_last": True}, {"drop_last": False}, {"last": "drop"}, {"last": "wrap"}]
+    )
+    def test_are_not_told_of_where_the_user_has_said_what_becomes_of_them(self, options):
+        stream(Pipeline(arrays(n=np.arange(10))).batch(4).load(**options))
+
+    def test_are_not_told_of_where_batch_leaves_them_out(self):
+        stream(Pipeline(arrays(n=np.arange(10))).batch(4, drop_last=True).load())
+
+    @pytest.mark.parametrize("seed", [3, None])
+    def test_are_others_in_a_plan_that_is_shuffled(self, seed):
+        stream(Pipeline(arrays(n=np.arange(10))).shuffle(seed=seed).batch(4).load())
+        stream(Pipeline(lambda: iter(range(10))).shuffle(5, seed=seed).batch(4).load())
+
+    def test_are_the_same_where_a_shuffled_order_is_kept(self):
+        kept = Pipeline(lambda: iter(range(10))).shuffle(5, seed=3).cache().batch(4).load()
+        with pytest.warns(UserWarning, match=self.WORDS):
+            stream(kept)
 
 
 class TestFunctionsOfBatches:

@@ -200,3 +200,14 @@ class TestRefusals:
         other.seek(8)
         with pytest.raises(ValueError, match=r"began at step 6.*start=2"):
             other.seek(2)
+
+
+def test_a_pass_of_a_later_epoch_goes_to_a_step_of_that_epoch():
+    loader = rows().batch(4).load(drop_last=True)
+    whole = [stream(loader.epoch(epoch)) for epoch in range(3)]
+    for epoch in range(3):
+        feeds = iter(loader)
+        next(feeds)
+        feeds.seek(5)
+        assert (feeds.epoch, feeds.step) == (epoch, 5)
+        assert stream(feeds) == whole[epoch][5:]
