@@ -124,7 +124,7 @@ SAME = {
     "another seed": "line 2 is shuffle(buf_size=None, seed=",
     "another length": "line 1 is arrays(columns={'n': int64[4",
     "another batch size of arrays": "line 3 is feeds of 1 batches of ",
-    "another end": "Ends(last='pad', steps=",
+    "another end": "Remainder(last='pad', steps=",
     "other steps left out": "skip_steps=range(1, 3)",
     "another cursor": "to resume at one cursor",
     "another stream": "line 2 is shuffle(buf_size=8, seed=",
