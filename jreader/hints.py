@@ -99,7 +99,7 @@ _KEYWORDS = {
         "collate_fn": f"{_PADDED} before .load()",
         "device": "sharding=device",
         "devices": "sharding=mesh or pmap=devices",
-        "drop_remainder": "drop_last=True, or leave it out, which is the same",
+        "drop_remainder": "drop_last=True",
         "num_workers": ".map(fn, processes=n) before .batch(n)",
         "pin_memory": "leave it out: feeds are staged for their devices",
         "places": "sharding=device or pmap=devices",

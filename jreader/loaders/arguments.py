@@ -16,7 +16,10 @@ _CALL = "DataLoader(dataset, ...)"
 
 
 class Given:
-    """An argument of a loader: it can be read, and not written."""
+    """An argument that a loader was made with: to be read, not to be set.
+
+    Passes that are under way would not notice another value; so make another loader.
+    """
 
     def __set_name__(self, owner: type, name: str) -> None:
         """Is called as the attribute is."""
@@ -50,7 +53,7 @@ _PINNED = "feeds are placed on the devices ahead of the step, and jax stages wha
 _ELSEWHERE: dict[str, tuple[Any, str]] = {
     "generator": (
         None,
-        "an order is a function of seed=, epoch and place, so that a run can be resumed",
+        "an order is a function of seed=, epoch and index, so that a run can be resumed",
     ),
     "pin_memory": (False, _PINNED),
     "pin_memory_device": ("", _PINNED),

@@ -63,6 +63,7 @@ class DataLoader:
     dataset, batch_size, shuffle, drop_last = Given(), Given(), Given(), Given()
     sampler, batch_sampler, collate_fn, seed = Given(), Given(), Given(), Given()
     num_workers, timeout, worker_init_fn = Given(), Given(), Given()
+    peer_timeout = Given()
     persistent_workers, prefetch_factor, capacity = Given(), Given(), Given()
     places, feed_list, return_list, last = Given(), Given(), Given(), Given()
 
