@@ -278,7 +278,7 @@ class _Epoch:
 
     def _groups(self) -> Iterator[Any]:
         """The batches, or groups of them, up to where an epoch of a stream is cut off."""
-        if self.steps == self.end:
+        if self.end is not None and self.steps >= self.end:
             return iter(())
         remainder = self.shape.remainder
         if not remainder.onward:
@@ -288,7 +288,7 @@ class _Epoch:
     def _ended(self) -> None:
         """Tells of what was left out; what a stream still has stays for the next epoch."""
         remainder, epoch = self.shape.remainder, self.cursor["epoch"]
-        if self.steps == self.end:
+        if self.end is not None and self.steps >= self.end:
             return
         if remainder.onward and self.steps < (remainder.steps or 0):
             samples = self.trail.samples + self.lost.samples

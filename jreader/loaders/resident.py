@@ -64,7 +64,7 @@ class Resident:
 
         def deal() -> Iterator[Any]:
             nonlocal done, made
-            while done + least <= end and made != last:
+            while done + least <= end and (last is None or made < last):
                 row, many = done, min(size, end - done)
                 done, made, feed = done + many, made + 1, None
                 if next(skips):
@@ -74,7 +74,7 @@ class Resident:
                     trail.add(many)
                 yield finish((SKIPPED if made <= before else feed, row, epoch))
             left_out = (batching(self._batches).samples or 0) - end
-            if left_out and self._quiet and made != last:
+            if left_out and self._quiet and done + least > end:
                 tell_same(self._batches, left_out, shared)
 
         def progress() -> tuple[Any, ...]:

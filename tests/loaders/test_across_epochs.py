@@ -110,3 +110,14 @@ def test_an_epoch_that_gives_nothing_ends_the_run_behind_the_feeds_before():
     assert [told(next(feeds)), told(next(feeds))] == [[1, 1], [2, 2]]
     with pytest.raises(ReaderError, match="epoch 1 gave no feed"):
         next(feeds)
+
+
+@pytest.mark.parametrize("resident", [False, True])
+@pytest.mark.parametrize("steps", [0, 3, 4, 5])
+def test_a_run_that_is_resumed_behind_its_last_step_gives_nothing(steps, resident):
+    loader = Pipeline(arrays(n=np.arange(6))).batch(2).load(resident=resident)
+    feeds = loader.steps(5)
+    stream(feeds)
+    rest = loader.steps(steps, at=feeds.cursor)
+    assert stream(rest) == []
+    assert rest.step == 5
