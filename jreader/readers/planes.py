@@ -262,6 +262,7 @@ class Gathering:
             return
         every = leaves(columns)
         self.ways = [_gatherer(column, size) for column in every]
+        self.arrays = all(isinstance(column, (np.ndarray, Joined)) for column in every)
         self.flat = _flat_kind(columns, every)
 
     def __call__(self, routed: Sequence[Array]) -> Sequence[Any]:
@@ -274,17 +275,16 @@ class Gathering:
             # clip, since the rows were checked: to raise, take would gather into a buffer first
             given = () if staged is None else (0, staged(len(rows)), "clip")
             parts.append(gather(rows, *given))
-        if self.flat is None:
-            tree = rebuilt(self.tree, iter(parts))
+        if self.flat is tuple:
+            tree: Any = tuple(parts)
+        elif self.flat is dict:
+            tree = dict(zip(self.tree, parts, strict=True))
+        else:
+            tree = rebuilt(self.tree, iter(parts)) if self.flat is None else parts[0]
+        if not self.arrays:  # what gathers by itself may give trees
             return tree if isinstance(tree, list) else Columns(tree)
         batch: Columns[Any] = Columns.__new__(Columns)  # __init__ would look at the leaves again
-        batch.arrays, batch.made_of = parts, None
-        if self.flat is tuple:
-            batch.columns = tuple(parts)
-        elif self.flat is dict:
-            batch.columns = dict(zip(self.tree, parts, strict=True))
-        else:
-            (batch.columns,) = parts
+        batch.columns, batch.arrays, batch.made_of = tree, parts, None
         return batch
 
 
@@ -311,16 +311,14 @@ def _gatherer(column: Any, size: int) -> tuple[Callable[..., Any], Staging | Non
     return (stored.take, staged) if staged.leases else (take, None)
 
 
-def _flat_kind(tree: Any, arrays: list[Any]) -> type | None:
-    """Tuple or dict if a tree is one of nothing but these arrays, ndarray if it is one array."""
-    if not all(isinstance(array, (np.ndarray, Joined)) for array in arrays):
-        return None  # what gathers by itself may give trees
-    if tree is arrays[0]:
+def _flat_kind(tree: Any, columns: list[Any]) -> type | None:
+    """Tuple or dict if a tree is one of nothing but these columns, ndarray if it is one column."""
+    if tree is columns[0]:
         return np.ndarray
     if type(tree) not in {dict, tuple}:
         return None
     row = list(tree.values() if type(tree) is dict else tree)
-    return type(tree) if len(row) == len(arrays) and all(map(is_, row, arrays)) else None
+    return type(tree) if len(row) == len(columns) and all(map(is_, row, columns)) else None
 
 
 def _as_stored(column: Array) -> tuple[int, ...]:

@@ -29,6 +29,7 @@ from jreader.readers.refills import watched
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import check_map
 
+_ARRAYS = frozenset({np.ndarray})
 _AT_ONCE = 64  # rows that are asked for at once where samples are wanted one by one
 
 
@@ -184,6 +185,10 @@ def _as_samples(given: Any, data: Any) -> Sequence[Any]:
             f"arrays: a data set of Hugging Face gives them after "
             f'.with_format("numpy"); for a data frame type arrays(frame.to_numpy()).'
         )
+    if type(given) in {tuple, dict}:  # known at a glance: most data give arrays side by side
+        row = given.values() if type(given) is dict else given
+        if _ARRAYS.issuperset(map(type, row)):
+            return Columns(given)
     seen: list[bool] = []
 
     def as_rows(column: Any) -> Any:
