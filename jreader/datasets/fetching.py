@@ -55,7 +55,14 @@ def _fetched(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
             )
         return samples
     if not is_first_batch(dataset, len(indices)):
-        return [fetch_one(dataset, index) for index in indices]
+        fetched, index = [], None
+        try:
+            for index in indices:  # a call of Python for each would cost as much as many samples
+                fetched.append(dataset[index])
+        except Exception as error:
+            _explain(dataset, index, error)
+            raise
+        return fetched
     each = (fetch_one(dataset, index) for index in indices)
     return list(watched(each, len(indices), f"a batch of {type(dataset).__name__}"))
 
@@ -83,9 +90,13 @@ def fetch_one(dataset: Any, index: Any) -> Any:
     try:
         return dataset[index]
     except Exception as error:
-        noted(error, f"raised by {type(dataset).__name__}[{described(index)}]")
-        refuse_absent(dataset, [index], error)
+        _explain(dataset, index, error)
         raise
+
+
+def _explain(dataset: Any, index: Any, error: Exception) -> None:
+    noted(error, f"raised by {type(dataset).__name__}[{described(index)}]")
+    refuse_absent(dataset, [index], error)
 
 
 def is_stream(dataset: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -58,6 +59,7 @@ def _copied(array: Array, dtype: DType) -> Array:
     return changed
 
 
+@cache
 def _whole(dtype: DType) -> tuple[int, int] | None:
     """The least and the greatest value, where a dtype holds whole numbers only."""
     if dtype.kind == "b":

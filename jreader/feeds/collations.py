@@ -102,9 +102,10 @@ class Collation:
         """
         if is_stream(self.dataset):
             return None, given
-        indices = list(map(_plain, given))
-        plain = self.batched and self.collate_fn is None and self.feed_list is None
-        if not plain or get_worker_info() is None or not indices or gathers(self.dataset):
+        plain = {int}.issuperset(map(type, given))  # known at a glance, as most of them are
+        indices = list(given if plain else map(_plain, given))
+        whole = self.batched and self.collate_fn is None and self.feed_list is None
+        if not whole or get_worker_info() is None or not indices or gathers(self.dataset):
             return None, fetch(self.dataset, indices)
         return map_and_stack(
             partial(fetch_one, self.dataset),

@@ -149,8 +149,8 @@ class CollatedAssembler(Assembler):
     def feed(self, group: Sequence[Collated]) -> Any | None:
         """The host feed of a group; None where it is left out."""
         shape = self.shape
-        trees = [_cast(each.feed, shape.placement.canonical) for each in group]
-        columns = [[leaf for leaf in leaves(tree) if placeable(leaf)] for tree in trees]
+        trees = [each.feed for each in group]
+        columns = [_cast(tree, shape.placement.canonical) for tree in trees]
         samples = [each.samples for each in group]
         if shape.remainder.last == "keep":
             rows = [len(each[0]) for each in columns if each and each[0].ndim]
@@ -180,17 +180,23 @@ class CollatedAssembler(Assembler):
         return [*trees, *([] for _ in range(self.shape.per_feed - len(trees)))]
 
 
-def _cast(tree: Any, canonical: Callable[[Any], Any], path: tuple[Any, ...] = ()) -> Any:
-    """The tree with the dtypes that the device has; a value that would change is refused."""
+def _cast(tree: Any, canonical: Callable[[Any], Any]) -> list[Any]:
+    """The arrays of a tree, in dtypes that the device has; a value that would change is refused."""
+    arrays = list(filter(placeable, leaves(tree)))
+    dtypes = [canonical(array.dtype.newbyteorder("=")) for array in arrays]
+    if dtypes == [array.dtype for array in arrays]:
+        return arrays
+    return list(map(cast, arrays, dtypes, _names(tree)))
+
+
+def _names(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[str]:
+    """What errors call the arrays of a tree."""
     parts = branches(tree)
-    if parts is not None:
-        return joined(
-            tree, {key: _cast(part, canonical, (*path, key)) for key, part in parts.items()}
-        )
-    if not placeable(tree):
-        return tree
-    name = f"field {path[0]!r}{''.join(f'[{key!r}]' for key in path[1:])}" if path else "the sample"
-    return cast(tree, canonical(tree.dtype.newbyteorder("=")), name)
+    for key, part in (parts or {}).items():
+        yield from _names(part, (*path, key))
+    if placeable(tree):
+        inner = "".join(f"[{key!r}]" for key in path[1:])
+        yield f"field {path[0]!r}{inner}" if path else "the sample"
 
 
 def _check_rows(columns: list[list[Any]]) -> None:
