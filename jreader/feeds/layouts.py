@@ -120,7 +120,7 @@ class Feeds:
         if not self._columns:
             if not lists and samples and isinstance(samples[0], list):
                 raise FeedMismatch(_LIST.format("sample 0 of the batch", samples[0]))
-            return self.from_arrays(stack(samples))
+            return self.from_samples(Columns(stack(samples)))
         if not samples:
             raise FeedMismatch("an empty batch cannot be fed: give at least one sample")
         return self._fed(self._picked(list(samples), "sample {} of the batch", lists=lists))
