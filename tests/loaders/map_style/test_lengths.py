@@ -92,7 +92,7 @@ class TestEpochs:
 
     def test_steps_go_from_epoch_to_epoch_at_the_length_of_now(self):
         rows = Rows(2)
-        loader = DataLoader(rows, 1, shuffle=True, seed=3)
+        loader = DataLoader(rows, 1, shuffle=True, seed=3, capacity=0)  # none is read ahead
         seen = []
         for feed in loader.steps(2 + 3):
             seen.append(int(feed[0]))
