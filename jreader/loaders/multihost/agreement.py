@@ -31,7 +31,7 @@ from jreader.loaders.cursors import difference
 from jreader.loaders.multihost.board import CLOSED, ENDED, Board, Told, begun, home
 from jreader.readers import Cursor, Pass
 from jreader.readers.hashing import text_hash
-from jreader.workers.threads import stop_at_exit
+from jreader.workers.threads import stop_at_exit, stoppable_pass
 
 T = TypeVar("T")
 
@@ -146,14 +146,7 @@ class Agreement:
             finally:
                 self.stop()
 
-        items = deal()
-
-        def close() -> None:
-            feeds.close()
-            with suppress(ValueError):  # another thread waits in it, and has been told
-                items.close()
-
-        return Pass(items, feeds.position, close)
+        return stoppable_pass(deal(), feeds.position, feeds.close)
 
     def _begin(self) -> None:
         """Has a thread look whether another process leaves."""
