@@ -1,13 +1,31 @@
 """Loaders: from batches to feeds on devices, prefetched before the step needs them.
 
 There are three ways to make a `DataLoader`: `Pipeline.load`, Paddle's `DataLoader.from_generator`,
-and `DataLoader(dataset)` of Paddle and PyTorch. Each epoch is a pass over a reader of batches;
-batches are prepared on the host and put on the devices by a thread or by the consumer
-(`workers/lookahead.py`). The position of a pass is that of the last batch handed over.
+and `DataLoader(dataset)` of Paddle and PyTorch. Each epoch is a pass over a reader of batches. The
+loader makes host feeds of batches, and a thread puts them on the devices before the loop asks for
+them (`workers/lookahead.py`). The position of a pass is always that after the last feed that the
+loop got, never that of what was prefetched.
 
-One rule for all loaders says what happens to short batches (`loaders/remainders.py`). Feeds of
-`Pipeline.load` have one shape, so a step is compiled once; over several places, feeds have equal
-parts; a single place of Paddle's loaders gets batches of any size.
+Which file to open, in the order in which a feed is made:
+
+loader: `DataLoader`: its arguments, its methods, and where its latest pass is.
+arguments: The arguments that a loader keeps, and those of PyTorch and Paddle without meaning here.
+map_style: `DataLoader(dataset)`: samplers, workers and feeds of collated samples.
+loading: What a loader loads, as one frozen value: source, options, placement; it opens a pass.
+source: The batches of an epoch, from any position on.
+remainders: The samples at the end of an epoch that fill no step: dropped, padded, wrapped, an error.
+assembling: One feed on the host out of one or several batches: stacked, split, padded.
+host_feeds: The host feeds of an epoch, or of epoch after epoch, with the position after each.
+on_device: Functions of feeds that run jitted on the devices, with random keys.
+iterators: `FeedIterator`, which a loop iterates: its step, its cursor, `seek`.
+cursors: What a cursor holds, how it is checked, and which plans it fits.
+seeking: The cursor of any step of an indexed plan, found without reading.
+provenance: `loader.samples(step)`: which samples a step sees.
+as_function: A pipeline as a function of (epoch, step) that jax can trace.
+strided: Columns with overlapping rows, as `as_function` keeps them on a device.
+resident: Loaders whose data lie on the devices, where feeds are gathered.
+multihost: Several processes that feed one global array.
+train, paddle, html, interrupts: The training loop, `PyReader`, notebooks, `graceful_stop`.
 """
 
 from jreader.loaders.as_function import as_function

@@ -36,8 +36,8 @@ class FeedShape:
         kind: What the reader yields: samples (batched by the loader), lists of them, arrays, or
             what is a feed already (`loaders/map_style.py`).
         placement: Where feeds go.
-        beside: Whether each part of the placement gets a batch of its own; otherwise one batch is
-            split over the parts.
+        batch_per_place: Whether each part of the placement gets a batch of its own; otherwise one
+            batch is split over the parts.
         remainder: What becomes of short groups of batches, and how many feeds there are.
         per_feed: How many batches make a feed.
         size: The samples of a full batch, where `batch` says it.
@@ -52,7 +52,7 @@ class FeedShape:
     feeds: Feeds
     kind: Kind
     placement: Placement
-    beside: bool
+    batch_per_place: bool
     remainder: Remainder
     per_feed: int = 1
     size: int | None = None
@@ -97,11 +97,11 @@ class FeedShape:
         """Whether every device gets as many of these rows."""
         if self.share is not None:
             return rows == self.share.size
-        return self.beside or self.placement.divides(rows)
+        return self.batch_per_place or self.placement.divides(rows)
 
     def gives(self, samples: int) -> bool:
         """Whether there is a feed of the last samples of an epoch, which are fewer than others."""
-        alone = self.remainder.varies and self.per_feed == 1 and self.takes(samples)
+        alone = self.remainder.any_size and self.per_feed == 1 and self.takes(samples)
         return self.masked or self.remainder.last == "keep" or alone
 
     def named(self, batch: Any) -> Any:
@@ -129,7 +129,7 @@ class FeedShape:
         parts = self.placement.parts
         if parts is None:
             return batches[0]
-        if self.beside:
+        if self.batch_per_place:
             return map_tree(lambda *columns: np.stack(columns), *batches)
         return map_tree(lambda column: column.reshape(parts, -1, *column.shape[1:]), batches[0])
 
@@ -202,7 +202,7 @@ class Assembler:
             return self.shape.finished(self.shape.laid_out(batches))
         self._usual = self.usual = None
         self._count(samples, rows)
-        if self.shape.remainder.varies and not self.shape.masked:
+        if self.shape.remainder.any_size and not self.shape.masked:
             whole = self._equal(rows)
         else:
             self._fix(samples, rows)
@@ -235,17 +235,17 @@ class Assembler:
         if self.rows is None:
             few, made = samples[0], rows[0]
             self.rows = -(-made * self.shape.size // few) if self.shape.size and few else made
-            if not self.shape.beside and not self.shape.remainder.varies:
+            if not self.shape.batch_per_place and not self.shape.remainder.any_size:
                 self.shape.placement.check(self.rows)
             rows = [*rows, self.rows]
-        if self.shape.remainder.varies and (
+        if self.shape.remainder.any_size and (
             max(rows) > self.rows or not self.shape.takes(self.rows)
         ):
             self.rows = next(filter(self.shape.takes, count(max(rows))))
 
     def _check(self, samples: list[int], rows: list[int]) -> None:
         """Refuses batches of other sizes, but for a short one where a reader ends."""
-        if self.shape.remainder.varies:
+        if self.shape.remainder.any_size:
             return
         full = self.rows or 0
         if max(rows) > full:

@@ -106,13 +106,13 @@ class Shared:
     Attributes:
         kept: The pass of a stream that goes on in the next epoch.
         board: Where processes leave word for one another; None until a pass needs it.
-        told: Whether it was told what each epoch leaves out.
+        warned: Whether it has warned of samples that each epoch leaves out.
     """
 
     def __init__(self) -> None:
         self.kept = Kept()
         self.board: Board | None = None
-        self.told = False
+        self.warned = False
 
 
 @dataclass
@@ -132,14 +132,14 @@ class Lost:
         self.batches += batches
         self.samples += samples
 
-    def tell(
+    def warn(
         self, reader: Reader[Any], remainder: Remainder, epoch: int, shared: Shared, *, empty: bool
     ) -> None:
         """Warns, once for an epoch, where nobody asked for that, or nothing else is there."""
         made_at = getattr(reader, "made_at", "")
         empty = empty and (self.batches > 0 or _has_short_batch_only(reader))
         some = f"{self.batches} batch{'es' * (self.batches > 1)} ({self.samples} samples)"
-        if empty or (remainder.tells and self.batches):
+        if empty or (remainder.warns and self.batches):
             begins = "this epoch is empty: " if empty else f"epoch {epoch}: "
             warn(
                 f"{begins}{some if self.batches else 'all'} left out, since they make no whole "
@@ -148,11 +148,11 @@ class Lost:
                 f"are left out, use a smaller batch size or fewer places.",
                 made_at,
             )
-        elif remainder.quiet and self.batches:
-            tell_same(reader, self.samples, shared)
+        elif remainder.warns_if_same and self.batches:
+            warn_if_same(reader, self.samples, shared)
 
 
-def tell_same(reader: Reader[Any], samples: int, shared: Shared) -> None:
+def warn_if_same(reader: Reader[Any], samples: int, shared: Shared) -> None:
     """Warns, once for a loader, of samples that each epoch leaves out, if they are the same ones.
 
     Args:
@@ -161,9 +161,9 @@ def tell_same(reader: Reader[Any], samples: int, shared: Shared) -> None:
         shared: What the passes of the loader share.
     """
     shuffled = isinstance(reader, Node) and (varies(reader) or waits(reader))
-    if shuffled or shared.told:
+    if shuffled or shared.warned:
         return
-    shared.told = True
+    shared.warned = True
     those = "sample" if samples == 1 else f"{samples} samples"
     warn(
         f"each epoch leaves out the same {those}: its last batch is short, and {described(reader)} "
@@ -281,7 +281,7 @@ class _Epoch:
         if self.end is not None and self.steps >= self.end:
             return iter(())
         remainder = self.shape.remainder
-        if not remainder.onward:
+        if not remainder.continues:
             return self.up.items
         return islice(self.up.items, (remainder.steps or 0) - self.steps)
 
@@ -290,12 +290,12 @@ class _Epoch:
         remainder, epoch = self.shape.remainder, self.cursor["epoch"]
         if self.end is not None and self.steps >= self.end:
             return
-        if remainder.onward and self.steps < (remainder.steps or 0):
+        if remainder.continues and self.steps < (remainder.steps or 0):
             samples = self.trail.samples + self.lost.samples
             raise _too_short(self.source, self.shape, epoch, samples)
-        self.stays = remainder.onward
+        self.stays = remainder.continues
         empty = self.steps == 0
-        self.lost.tell(self.source.batches, remainder, epoch, self.shared, empty=empty)
+        self.lost.warn(self.source.batches, remainder, epoch, self.shared, empty=empty)
 
     def progress(self) -> tuple[Any, ...]:
         """The fields of a `Progress`."""
@@ -366,7 +366,7 @@ def check_fed(ended: Cursor) -> None:
 
 def next_epoch(ended: Cursor, remainder: Remainder) -> Cursor:
     """The cursor of the beginning of the next epoch, at the end of one; its steps begin at 0."""
-    position = EpochPosition.of(ended["position"]) if remainder.onward else None
+    position = EpochPosition.of(ended["position"]) if remainder.continues else None
     return {
         **ended,
         "epoch": ended["epoch"] + 1,

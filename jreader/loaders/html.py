@@ -36,7 +36,7 @@ def _fields(shape: FeedShape) -> list[Line]:
     specs = shape.feeds.specs(rows) if rows else None
     if rows is None or specs is None:
         return [Line(f"· {name}", ("", "")) for name in shape.feeds.names or ()]
-    split = (rows,) if parts is None else (parts, rows if shape.beside else rows // parts)
+    split = (rows,) if parts is None else (parts, rows if shape.batch_per_place else rows // parts)
     shapes = {name: (*split, *shape[1:]) for name, (shape, _) in specs.items()}
     return [
         Line(f"· {name}", (f"{dtype}[{', '.join(map(str, shapes[name]))}]", ""))

@@ -1,4 +1,4 @@
-"""`DataLoader`: the doors, and the state of a run."""
+"""`DataLoader`: the ways to make a loader, and the state of a run."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class DataLoader:
     Each `for feed in loader` is the next epoch, shuffled anew. Several passes at the same time are
     independent of each other. A `with` block closes the passes that are still open at its end.
 
-    Attributes:
-        next_epoch: The epoch that the next `iter(loader)` begins, which then adds 1 to it.
+    The arguments can be read (`loader.batch_size`), but not set: passes that have begun would not
+    notice.
 
-    Its arguments can be read (`loader.batch_size`), but not changed, since passes that have begun
-    would not notice.
+    Attributes:
+        next_epoch: The number of the epoch that the next `iter(loader)` begins, which adds 1 to it.
     """
 
     dataset, batch_size, shuffle, drop_last = Given(), Given(), Given(), Given()
@@ -96,44 +96,52 @@ class DataLoader:
         [[0, 1], [2, 3], [4]]
 
         Args:
-            dataset: Anything with `__getitem__` and `__len__`, a list or another library's; or an
-                `IterableDataset`. Where there is a `__getitems__`, it is used.
-            batch_size: Samples of a batch, and with D places of each of D; None for feeds that are
-                single samples.
-            shuffle: Whether samples are dealt at random, anew in every epoch.
-            drop_last: Whether a short last batch is left out. Otherwise one place gets it as it is.
-                Several places need equal parts: what makes none is left out with a warning, with
-                True without one, and with False padded, where every feed carries a `mask`.
-            batch_sampler: Lists of indices instead of the four arguments before: a `BatchSampler`,
-                a list, what can be iterated in every epoch.
-            collate_fn: Takes the list of samples of a batch and gives a feed, whose arrays go to
-                the devices; None for `jreader.datasets.collate`. Without batches, takes a sample.
-            num_workers: How many processes fetch and collate, in order; 0 for none: the loader's
-                threads do. They run neither the main script nor jax, and what is large comes back
-                through shared memory. An `IterableDataset` is read by one process. The stream is
-                the same for any number.
-            timeout: Seconds that a batch may be waited for; 0 for any.
-            worker_init_fn: Called in each process with its number, from 0, before its first batch;
-                `jreader.get_worker_info()` has the data set.
-            persistent_workers: Whether processes keep their copy of the data set from epoch to
-                epoch. Otherwise it is sent again where it has changed. They live as long as the
-                loader either way.
-            places: As in `set_sample_generator`.
-            feed_list: The fields, as in `from_generator`; None for feeds with the tree of the
-                samples: arrays on the device, strings on the host.
-            return_list: Whether tuples become lists, and with a feed_list, dicts too.
-            seed: An int, or a jax key, fixes what `shuffle` deals; None draws for each pass. In
-                processes, NumPy's and Python's global generators follow it, batch by batch, unless
-                `worker_init_fn` seeds them.
-            last: As in `from_generator`.
-            sampler: Indices instead of `shuffle`: a sampler, a list, what can be iterated in every
-                epoch.
-            prefetch_factor: How many batches are asked of each process ahead; None for 2, and more
-                where they take little time.
-            capacity: How many feeds are on the devices before they are asked for; 0 for none. In
-                Paddle's words, `reader_buffer_size`, and 0 for `use_buffer_reader=False`.
-            **elsewhere: Other arguments of torch and Paddle, with the values that mean nothing
-                here (`pin_memory=False`); with others they are refused, with the reason.
+            dataset: A data set with `__getitem__` and `__len__`, of any library, or a list; its
+                `__getitems__` is used if there is one. Or an `IterableDataset`.
+            batch_size: Samples per batch; D places get a batch each. None for feeds that are single
+                samples.
+            shuffle: Whether to shuffle the samples, anew in every epoch.
+            drop_last: Whether to leave out a short last batch. By default one place gets it as it
+                is. Several places need batches of one size: those that are left over are left out
+                with a warning. True leaves them out without a warning, False pads them with zeros,
+                and every feed carries a `mask`.
+            batch_sampler: A `BatchSampler`, or another iterable of lists of indices that can be
+                iterated in every epoch. Instead of `batch_size`, `shuffle` and `drop_last`.
+            collate_fn: Takes the list of samples of a batch (with `batch_size=None`, a sample), and
+                returns a feed, whose arrays go to the devices. None for `jreader.datasets.collate`.
+            num_workers: The number of worker processes that fetch and collate batches, which keep
+                their order; 0 does so on the loader's threads. Workers run neither the main script
+                nor jax, and return large arrays through shared memory. One worker reads an
+                `IterableDataset`. The stream is the same for any number.
+            timeout: The seconds to wait for a batch of a worker; 0 for no limit.
+            worker_init_fn: Called in each worker with its number, from 0, before its first batch;
+                there, `jreader.get_worker_info()` has the data set.
+            persistent_workers: Whether workers keep their copy of the data set from epoch to epoch.
+                Otherwise it is sent again if it has changed. Either way, the processes live as long
+                as the loader.
+            places: The devices, as in `set_sample_generator`.
+            feed_list: The fields: a list of `data`, or a mapping from names to indices or keys of a
+                sample. None for feeds with the tree of the samples: arrays on the device, strings
+                on the host.
+            return_list: Whether feeds have lists instead of tuples, and, with a `feed_list`, are
+                lists instead of dicts.
+            seed: An int, or a jax key, fixes the order of `shuffle`; None draws anew for each pass,
+                which can be resumed all the same. It also seeds the global generators of NumPy and
+                Python in workers, for each batch, unless `worker_init_fn` seeds them.
+            last: What to do with short batches, instead of `drop_last`, as in `from_generator`.
+            sampler: A sampler, or another iterable of indices that can be iterated in every epoch.
+                Instead of `shuffle`.
+            prefetch_factor: How many batches to ask of each worker ahead; None for 2, and more if
+                they take little time.
+            capacity: How many feeds to prefetch to the devices; 0 prefetches none. Paddle's
+                `reader_buffer_size` is the same, and its `use_buffer_reader=False` means 0.
+            **elsewhere: Other arguments of PyTorch and Paddle, with values that change nothing here
+                (`pin_memory=False`).
+
+        Raises:
+            TypeError: An argument is of the wrong kind, or one of PyTorch or Paddle has a value
+                that means nothing here; the error says why.
+            ValueError: Arguments contradict each other, or a number is too small.
         """
         given = {name: value for name, value in locals().items() if name in names_given(DataLoader)}
         check_order(batch_size, shuffle, drop_last)
@@ -160,7 +168,7 @@ class DataLoader:
             seed,
         )
         rows = batch_size if collate_fn is None and batch_sampler is None else None
-        self._set(Source(batches, "collated", places, beside=True, rows=rows))
+        self._set(Source(batches, "collated", places, batch_per_place=True, rows=rows))
         made = {
             "batch_size": None if batch_sampler is not None else batch_size,
             "shuffle": shuffle,
@@ -185,42 +193,44 @@ class DataLoader:
         steps_per_epoch: int | None = None,
         peer_timeout: float = TIMEOUT,
     ) -> DataLoader:
-        """Makes a loader as in Paddle, whose source is set by `set_sample_generator` and the like.
+        """A loader as in Paddle, whose source `set_sample_generator` or one of its kind sets.
 
         Args:
-            feed_list: The fields, as `data`; a mapping from names to places; None for feeds with
-                the tree of the samples.
-            capacity: How many feeds are on the devices before they are asked for; 0 for none.
-            use_double_buffer: False prepares them on the host ahead, and places them when asked.
-            iterable: False for `start()`, `next()`, `reset()` and `EOFException`.
-            return_list: Whether a feed is a list in the order of the feed_list, not a dict.
-            use_multiprocess: Paddle's, in its place; only False. Here the reader says who reads:
-                `multiprocess_reader([reader])`, or `map(fn, processes=2)`.
-            drop_last: Whether several places leave out groups of batches that lack some, or have
-                unequal ones. Otherwise these are padded with zeros, and every feed carries a `mask`
-                (bool; last in a list). Where nothing is said, they are left out with a warning. One
-                place gets every batch as it comes.
-            last: What becomes of short batches, for steps of one size, also on one place: "drop",
-                "pad", "error"; or "wrap", which fills up with the first samples of the epoch, in
-                their order.
-            steps_per_epoch: How many feeds an epoch has, where the source does not say. What is
-                behind them is left out; where there are fewer, that is an error, or with
-                `last="wrap"` begun again. A stream that may have no end goes on where it was:
-                `firstn(reader, n)` begins it anew in each epoch.
-            peer_timeout: Seconds that other processes of `jax.distributed` are waited for, where
-                each reads a stream; 0 for any.
+            feed_list: The fields: a list of `data`, or a mapping from names to indices or keys of a
+                sample. None for feeds with the tree of the samples.
+            capacity: How many feeds to prefetch to the devices; 0 prefetches none.
+            use_double_buffer: Whether to prefetch to the devices. False prefetches on the host, and
+                puts a feed on the devices when the loop asks for it.
+            iterable: Whether to iterate the loader. False is for `start()`, `next()`, `reset()` and
+                `EOFException`.
+            return_list: Whether a feed is a list in the order of the `feed_list`, not a dict.
+            use_multiprocess: Only False, and here only because it is Paddle's sixth argument. To
+                read in processes, use `multiprocess_reader([reader])`, or `map(fn, processes=2)`.
+            drop_last: Whether to leave out, on several places, the batches of a feed that has too
+                few, or batches of unequal sizes. With False, they are padded with zeros, and every
+                feed carries a `mask` (bool; the last item of a list). None leaves them out with a
+                warning. One place gets every batch as it is.
+            last: What to do with short batches, instead of `drop_last`, so that steps have one
+                size, also on one place: "drop" or "pad" them, "wrap" (fill them up with the first
+                samples of the epoch, in their order) or raise an "error".
+            steps_per_epoch: How many feeds an epoch has; None for all. If there are more, they are
+                left out; if there are fewer, that is an error, or with `last="wrap"` the epoch
+                begins again. A stream that may be endless goes on where the epoch before ended;
+                with `firstn(reader, n)` it begins again in each epoch.
+            peer_timeout: The seconds to wait for other processes of `jax.distributed`, where each
+                reads a stream; 0 for no limit.
 
         Raises:
-            TypeError: `feed_list` or `capacity` are of the wrong kind.
-            ValueError: A name is there twice, `capacity` is negative, `last` no such end, or
-                `use_multiprocess` True.
+            TypeError: `feed_list` or `capacity` is of the wrong kind.
+            ValueError: Two fields have one name, `capacity` is negative, `last` is none of its four
+                values or contradicts `drop_last`, or `use_multiprocess` is True.
         """
         if errors.check_flag("use_multiprocess of from_generator", use_multiprocess):
             raise ValueError(
-                "from_generator(use_multiprocess=True) would read in a process, as the reader says "
-                "here: leave it out, and give multiprocess_reader([reader]), or map(fn, "
-                "processes=2) what takes long. (The sixth argument is Paddle's use_multiprocess; "
-                "drop_last is given by its name.)"
+                "from_generator(use_multiprocess=True) means nothing here, where the reader decides "
+                "what runs in processes: leave it out, and use multiprocess_reader([reader]), or "
+                "map(fn, processes=2) for what takes long. (The sixth argument is Paddle's "
+                "use_multiprocess; drop_last is given by its name.)"
             )
         options = Options(
             feed_list,
@@ -245,13 +255,16 @@ class DataLoader:
         resident: bool = False,
         **options: Any,
     ) -> DataLoader:
-        """A loader whose batches are each split over the devices: what `Pipeline.load` gives.
+        """A loader that splits each batch over the devices: what `Pipeline.load` returns.
 
-        Its arguments are those of `load`; `options` are also those of `from_generator`.
+        The arguments are those of `load`, and `options` those of `from_generator`.
         """
         loader = cls.from_generator(feed_list, **options)
         rows = batching(batches).rows
-        loader._set(Source(batches, "sample lists", sharding, beside=False, pmap=pmap, rows=rows))  # noqa: SLF001  # its own class
+        source = Source(
+            batches, "sample lists", sharding, batch_per_place=False, pmap=pmap, rows=rows
+        )
+        loader._set(source)  # noqa: SLF001  # its own class
         if resident:
             loading = loader._loaded  # noqa: SLF001  # likewise
             loading.check()
@@ -265,35 +278,41 @@ class DataLoader:
         """Sets a reader of samples as the source; each place gets `batch_size` of them per feed.
 
         Args:
-            reader: Yields samples: tuples or lists of fields by place, dicts by name.
-            batch_size: Samples of a batch; with D places a feed has D batches.
-            drop_last: Whether a last batch with fewer samples is left out already here, unless
-                `from_generator` was told `last`, which rules.
-            places: None (the default device, [B, ...]); a device; a list of D devices ([D, B, ...],
-                as pmap takes it); a Sharding (the global array).
+            reader: Yields samples: tuples or lists of fields in the order of the `feed_list`, or
+                dicts of fields by name.
+            batch_size: Samples per batch (B); on D places a feed has D batches.
+            drop_last: Whether to leave out a last batch with fewer samples; it means nothing if
+                `from_generator` got `last="pad"`, "wrap" or "error".
+            places: The devices: None for the default one, or a device (feeds of [B, ...]); a list
+                of D devices ([D, B, ...], as pmap takes it); or a Sharding of the global array.
+
+        Returns:
+            This loader.
         """
         drops = errors.check_flag("drop_last of set_sample_generator", drop_last)
         keeps = self._options.remainder.last in ("pad", "wrap", "error")
         batches = batch(reader, batch_size, None if keeps else drops)
-        return self._set(Source(batches, "samples", places, beside=True, rows=batches.batch_size))
+        return self._set(
+            Source(batches, "samples", places, batch_per_place=True, rows=batches.batch_size)
+        )
 
     def set_sample_list_generator(self, reader: Reader[Any], places: Any = None) -> DataLoader:
         """Sets a reader of lists of samples as the source; each sample is a tuple or a dict."""
         errors.check_reader("set_sample_list_generator(reader)", reader)
         rows = batching(reader).rows
-        return self._set(Source(reader, "sample lists", places, beside=True, rows=rows))
+        return self._set(Source(reader, "sample lists", places, batch_per_place=True, rows=rows))
 
     def set_batch_generator(self, reader: Reader[Any], places: Any = None) -> DataLoader:
         """Sets a reader of batches as the source: tuples, lists or dicts of stacked arrays."""
         errors.check_reader("set_batch_generator(reader)", reader)
-        return self._set(Source(reader, "arrays", places, beside=True))
+        return self._set(Source(reader, "arrays", places, batch_per_place=True))
 
     def on_device(
         self, fn: Callable[..., Any], rng: Randomness = None, *, seed: Any = 0
     ) -> DataLoader:
-        """Returns a loader that applies `fn` to every feed on its devices, jitted once.
+        """Returns a loader that applies `fn` to every feed, jitted, on the devices.
 
-        So small data (bytes, say) are sent to the device, and converted there.
+        It can send small data (bytes, say) to the devices, and convert them there.
 
         >>> import numpy as np
         >>> from jreader import Pipeline, arrays
@@ -303,13 +322,15 @@ class DataLoader:
         ['float32', 'float32']
 
         Args:
-            fn: Takes a feed, gives any tree of arrays; jax has to be able to trace it.
-            rng: "batch" for `fn(feed, key)`; "sample" for `fn(feed, keys)`, a key for each sample,
-                which depends on the seed, the epoch and the sample's number in it, not on devices.
-            seed: An int, or a jax key.
+            fn: Takes a feed, and returns any tree of arrays; jax has to be able to trace it.
+            rng: "batch" calls `fn(feed, key)`; "sample" calls `fn(feed, keys)`, with a key for each
+                sample, made from the seed, the epoch and the number of the sample in it, never from
+                devices. None calls `fn(feed)`.
+            seed: For `rng`: an int, or a jax key.
 
         Raises:
-            ValueError: `rng` is something else, or feeds stay on the host.
+            TypeError: `fn` cannot be called, or `seed` is neither an int nor a jax key.
+            ValueError: `rng` has another value, or the feeds stay on the host.
         """
         stage = Stage(fn, rng, seed)
         if self._loading and self._loading.placement.target == "host":
@@ -322,14 +343,20 @@ class DataLoader:
     def chunk(self, k: int) -> DataLoader:
         """Returns a loader whose feeds hold `k` steps: [k, B, ...], as `lax.scan` takes them.
 
-        With several places, or pmap, feeds are [D, k, n, ...]. Fewer than `k` steps at the end of
-        an epoch are left out, or padded under the mask, like a short batch.
+        With several places, or pmap, feeds are [D, k, n, ...]. If fewer than `k` steps are left at
+        the end of an epoch, they are left out or padded, as a short batch is.
 
         >>> import numpy as np
         >>> from jreader import Pipeline, arrays
         >>> loader = Pipeline(arrays(x=np.arange(9.0))).batch(2).load().chunk(2)
         >>> [feed["x"].tolist() for feed in loader]
         [[[0.0, 1.0], [2.0, 3.0]], [[4.0, 5.0], [6.0, 7.0]]]
+
+        Args:
+            k: Steps per feed, at least 1.
+
+        Raises:
+            ValueError: `k` is less than 1, or the loader is resident.
         """
         steps = errors.check_number("loader.chunk(k)", k, 1)
         if self._loading and self._loading.resident:
@@ -340,7 +367,7 @@ class DataLoader:
         return self._with(chunk=steps)
 
     def _begin(self, options: Options, *, iterable: bool = True) -> None:
-        Feeds(options.feed_list)  # refuses a wrong one here, where it was written
+        Feeds(options.feed_list)  # raises the error of a wrong one here, where it was written
         self._options = replace(options, made_at=errors.place_of_caller())
         self._iterable = iterable
         self._given: dict[str, Any] = {
@@ -363,7 +390,7 @@ class DataLoader:
         return self
 
     def _load(self, loading: Loading | None) -> None:
-        """Begins a run anew."""
+        """Sets what is loaded, and begins a new run."""
         self._loading, self._shared = loading, Shared()
         self._passes: WeakSet[FeedIterator] = WeakSet()
         self._position = RunPosition(self._resumed or beginning(0))
@@ -371,7 +398,7 @@ class DataLoader:
         self._started: FeedIterator | None = None
 
     def _with(self, **changed: Any) -> DataLoader:
-        """A copy with other options, and passes of its own."""
+        """A copy of this loader with other options, and with passes of its own."""
         loader, options = copy.copy(self), replace(self._options, **changed)
         vars(loader)["_options"] = options
         loader._load(self._loading and replace(self._loading, options=options))  # noqa: SLF001  # its own class
@@ -387,11 +414,11 @@ class DataLoader:
         return self._loading
 
     def __call__(self) -> FeedIterator:
-        """The next epoch, as `iter(loader)`."""
+        """The next epoch, as `iter(loader)` gives it."""
         return iter(self)
 
     def __iter__(self) -> FeedIterator:
-        """The next epoch: an independent pass."""
+        """The next epoch, as an independent pass."""
         if not self._iterable:
             raise TypeError(
                 "this loader is not iterable (iterable=False): call start(), then next() until "
@@ -409,9 +436,9 @@ class DataLoader:
         return feeds
 
     def _next(self) -> Cursor:
-        """The beginning of the next epoch: of a stream that goes on, where the one before is."""
+        """The cursor of the next epoch; if epochs continue a stream, where the last pass is."""
         cursor, remainder = beginning(self.next_epoch), self._loaded.remainder
-        if self._latest is None or not self.next_epoch or not remainder.onward:
+        if self._latest is None or not self.next_epoch or not remainder.continues:
             return cursor
         after = next_epoch(self._latest.cursor, remainder)
         return {**cursor, "position": after["position"], "digest": after["digest"]}
@@ -427,16 +454,18 @@ class DataLoader:
         """Returns an iterator of the feeds of one epoch: all, after a cursor, or from a step on.
 
         Args:
-            epoch: The number of the epoch.
-            at: A cursor of it.
-            start: The step to begin with, without a cursor: at once where the plan is indexed, else
-                what lies before it is read, and dropped.
-            skip_steps: Steps that are left out, as range(300, 310): their feeds are not placed, and
-                `step` counts them. Cursors remember them.
+            epoch: The number of the epoch, from 0.
+            at: A cursor of this epoch, to go on from.
+            start: The step to begin with, instead of a cursor. An indexed plan goes there at once;
+                of another one, everything before it is read and dropped.
+            skip_steps: Steps to leave out, as range(300, 310): their feeds do not go to the
+                devices, `feeds.step` counts them, and cursors remember them.
 
         Raises:
-            ValueError: The cursor is damaged, or of another epoch; the epoch has fewer steps.
-            NotResumable: It is of another pipeline or release.
+            TypeError: `skip_steps` is not a range of steps.
+            ValueError: The cursor is damaged, or of another epoch; or the epoch has fewer than
+                `start` steps.
+            NotResumable: The cursor is of another pipeline or release.
         """
         number = errors.check_number("loader.epoch(epoch)", epoch)
         begun = errors.check_number("start of loader.epoch(epoch)", start)
@@ -456,12 +485,23 @@ class DataLoader:
         start: int = 0,
         skip_steps: range | None = None,
     ) -> FeedIterator:
-        """Returns an iterator of feeds, epoch after epoch, to step `n` of the run; None: for ever.
+        """Returns an iterator of feeds, epoch after epoch, up to step `n` of the run.
 
         Steps count from the beginning of the run: after a restart at a cursor of step 300,
-        `steps(1000, at=cursor)` gives the 700 that are left, and so does `steps(1000, start=300)`,
-        where only the step was kept. `start` and `skip_steps` are those of `epoch`, in steps of the
-        run.
+        `steps(1000, at=cursor)` gives the 700 that are left. So does `steps(1000, start=300)`, if
+        you saved only the number of the step.
+
+        Args:
+            n: How many steps the run has; None for no end.
+            at: A cursor, to go on from.
+            start: The step to begin with, instead of a cursor, as in `epoch`.
+            skip_steps: Steps of the run to leave out, as in `epoch`.
+
+        Raises:
+            TypeError: `skip_steps` is not a range of steps.
+            ValueError: The cursor is damaged.
+            NotResumable: The cursor is of another pipeline or release.
+            ReaderError: An epoch has no feed (while iterating).
         """
         until = None if n is None else errors.check_number("loader.steps(n)", n)
         begun = errors.check_number("start of loader.steps(n)", start)
@@ -478,22 +518,22 @@ class DataLoader:
         (Samples(epoch=0, step=1, rows={'x': array([5, 0])}), [50, 0])
 
         Args:
-            step: What `feeds.step` is when the feed is asked for.
-            epoch: An epoch, whose steps count from 0; None for that of the latest pass, whose steps
-                count as that pass counts them.
+            step: The number of the step: what `feeds.step` is before `next(feeds)` gives its feed.
+            epoch: The number of an epoch, whose steps count from 0. None for the epoch of the
+                latest pass, and steps as that pass counts them.
 
         Raises:
             TypeError: The plan is not indexed.
-            ValueError: The epoch has no such step, or draws anew; or the data have another length
-                than when it began.
+            ValueError: The epoch has no such step; it is not under way, and its order is drawn
+                anew; or the data have another length than when it began.
         """
         number = errors.check_number("loader.samples(step)", step)
         loading, cursor, began = self._loaded, self._position.cursor, self._position.began
         known = cursor["plan"]["ops"]
         if epoch is None and known and known != loading.plan()["ops"]:
             raise ValueError(
-                f"the data have grown or shrunk since epoch {cursor['epoch']} began, and the order "
-                f"that it is read in was that of before: ask for one to come, as in "
+                f"the data have grown or shrunk since epoch {cursor['epoch']} began, and its order "
+                f"is that of the data as they were: ask for a later epoch, as in "
                 f"loader.samples({number}, epoch={cursor['epoch'] + 1})."
             )
         loading.check()
@@ -502,13 +542,17 @@ class DataLoader:
         return samples_of(loading, began, cursor, number, other=epoch is not None)
 
     def _skipping(self, cursor: Cursor, steps: range | None = None) -> Cursor:
-        """The cursor with steps that are left out; refused where they would be other ones here."""
+        """The cursor with `steps` left out, too.
+
+        Raises:
+            NotResumable: It leaves out steps of another size, which would be other samples here.
+        """
         if steps is None and not cursor["skipped"]:
             return cursor
         return skipping(cursor, steps, self._loaded.step_size())
 
     def _first(self, epoch: int, at: Cursor | None, start: int) -> Cursor:
-        """Where a pass begins."""
+        """The cursor that a pass begins at."""
         if at is not None and start:
             raise ValueError(
                 f"a pass begins at a cursor or at a step: give at=cursor or start={start}, not both"
@@ -529,28 +573,41 @@ class DataLoader:
         return feeds
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the cursor of the latest pass, a dict that JSON and orbax can keep."""
+        """Returns the cursor of the latest pass, a dict that JSON and orbax can store.
+
+        Raises:
+            NotResumable: The pass has no position that can be stored.
+        """
         cursor = self._position.cursor
-        if not cursor["plan"]["ops"] and self._loading:  # else that of when its epoch began
+        if not cursor["plan"]["ops"] and self._loading:  # no pass has begun: the plan as it is now
             cursor = {**cursor, "plan": self._loading.plan()}
         return dict(sealed(cursor))
 
     def load_state_dict(self, state: Cursor) -> None:
-        """Makes the next `iter(loader)` go on from a cursor, as `state_dict` returns it."""
+        """Makes the next `iter(loader)` go on from a cursor, as `state_dict` returns it.
+
+        Raises:
+            ValueError: The cursor is damaged.
+            NotResumable: The cursor is of another pipeline or release.
+        """
         cursor = self._checked(state) if self._loading else checked(state)
-        if self._loading:  # whoever was warned of another plan, is not warned again
+        if self._loading:  # with the present plan, so that nobody is warned twice of a changed one
             cursor = self._skipping({**cursor, "plan": self._loading.plan()})
         self._resumed, self._position = cursor, RunPosition(cursor)
         self.next_epoch = cursor["epoch"]
 
     def _checked(self, cursor: Cursor) -> Cursor:
-        """A cursor of this loader; others are refused."""
+        """The cursor, once it is known to be one of this loader."""
         whole = checked(cursor)
         check_plan(whole["plan"], self._loaded.plan())
         return whole
 
     def peek(self) -> Any:
-        """Returns the first feed of the next epoch, without beginning it; no pass is affected."""
+        """Returns the first feed of the next epoch without beginning it; no pass moves.
+
+        Raises:
+            ValueError: The epoch has no full batch.
+        """
         loading = self._loaded
         return loading.finish(loading.shape)(loading.first(self._next()))
 
@@ -562,12 +619,12 @@ class DataLoader:
     def replicate(self, tree: Any, axis_name: str = "data") -> Any:
         """Copies a tree of arrays (parameters, say) to all devices of the feeds.
 
-        A step on such parameters and on feeds is compiled only once.
+        A step of such parameters and feeds is compiled only once.
 
         Args:
-            tree: Arrays.
-            axis_name: That of your pmap, which needs `in_axes=(None, 0)` and `out_axes=None`: with
-                another one than here, the second step is compiled again.
+            tree: The arrays.
+            axis_name: The `axis_name` of your pmap, which needs `in_axes=(None, 0)` and
+                `out_axes=None`. If it is another name, the second step is compiled again.
         """
         return self._loaded.shape.placement.replicated(tree, axis_name)
 
@@ -577,31 +634,35 @@ class DataLoader:
         return self._loaded.shape.axes
 
     def _repr_html_(self) -> str:
-        """The plan, the fields and where they go, as a notebook shows them."""
+        """A table of the plan, the fields and their devices, for a notebook."""
         return table(picture(self._loading, self._options.capacity))
 
     def __repr__(self) -> str:
-        """What it reads."""
+        """The reader of its batches, and its capacity."""
         reads = repr(self._loading.source.batches) if self._loading else "no source"
         return f"{type(self).__name__}({reads}, capacity={self._options.capacity})"
 
     def __bool__(self) -> bool:
-        """A loader is true, also one whose length is not known, or nothing."""
+        """A loader is true, also if its length is 0 or unknown."""
         return True
 
     def __len__(self) -> int:
-        """The number of feeds of an epoch, where it is known."""
+        """The number of feeds of an epoch.
+
+        Raises:
+            TypeError: It is unknown before the source is read.
+        """
         known = self._loaded.count()
         if known is None:
             raise TypeError(
-                f"the length of {self!r} is not known before it is read: what it reads does not "
-                f"tell it. Readers with a length, as jreader.arrays(...), do, and data sets with "
-                f"indices; an IterableDataset has none. Or give steps_per_epoch."
+                f"the length of {self!r} is not known before it is read: its reader has none. "
+                f"Readers as jreader.arrays(...) have a length, and data sets with indices; an "
+                f"IterableDataset has none. Use one with a length, or give steps_per_epoch."
             )
         return known
 
     def __enter__(self) -> Self:
-        """Is closed when the block is left."""
+        """Returns the loader; the end of the block closes its passes."""
         return self
 
     def __exit__(
@@ -610,14 +671,19 @@ class DataLoader:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Ends the passes that are still open."""
+        """Closes the passes that are still open."""
         for feeds in list(self._passes):
             feeds.close()
         self._shared.kept.close()
         self._started = None
 
     def start(self) -> None:
-        """Begins an epoch of a loader with `iterable=False`."""
+        """Begins the next epoch of a loader with `iterable=False`.
+
+        Raises:
+            RuntimeError: An epoch is under way.
+            TypeError: The loader is iterable.
+        """
         self._not_iterable("start")
         if self._started:
             raise RuntimeError("this loader was started already: call reset() before start()")
@@ -627,7 +693,9 @@ class DataLoader:
         """The next feed of a loader with `iterable=False`.
 
         Raises:
-            EOFException: There is none: `reset()`, then `start()` the next epoch.
+            EOFException: The epoch has ended: `reset()`, then `start()` the next one.
+            RuntimeError: No epoch is under way.
+            TypeError: The loader is iterable.
         """
         self._not_iterable("next")
         if not self._started:
@@ -637,7 +705,12 @@ class DataLoader:
         raise errors.EOFException("there is no next feed: reset() the loader, then start() it")
 
     def reset(self) -> None:
-        """Ends the epoch of a loader with `iterable=False`, wherever it is."""
+        """Ends the epoch of a loader with `iterable=False`, wherever it is.
+
+        Raises:
+            RuntimeError: No epoch is under way.
+            TypeError: The loader is iterable.
+        """
         self._not_iterable("reset")
         if not self._started:
             raise RuntimeError("this loader was not started: reset() follows start()")

@@ -82,9 +82,9 @@ class Loading:
         """Resolves what the arguments mean, so that a wrong one is refused where it was written."""
         source, said = self.source, self.options.remainder
         placement = source.placement()
-        if source.rows and not (source.beside and placement.parts):
+        if source.rows and not (source.batch_per_place and placement.parts):
             placement.check(source.rows)
-        if source.beside:
+        if source.batch_per_place:
             cut = placement.splits or self.options.chunk is not None
             remainder = said.of_places(source.batches, equal=cut)
         else:
@@ -107,7 +107,7 @@ class Loading:
             Feeds(options.feed_list, placement.canonical),
             source.kind,
             placement,
-            beside=source.beside and placement.parts is not None,
+            batch_per_place=source.batch_per_place and placement.parts is not None,
             remainder=remainder,
             per_feed=self.per_feed,
             size=source.batching.size,
@@ -123,8 +123,8 @@ class Loading:
     @property
     def per_feed(self) -> int:
         """How many batches make a feed."""
-        beside = (self.placement.parts or 1) if self.source.beside else 1
-        return beside * (self.options.chunk or 1)
+        parallel = (self.placement.parts or 1) if self.source.batch_per_place else 1
+        return parallel * (self.options.chunk or 1)
 
     def batches(self, cursor: Cursor | None = None) -> Reader[Any]:
         """The batches of an epoch that ends as it was said, from a cursor on."""
@@ -156,7 +156,7 @@ class Loading:
         if found.op.drop_last:
             rest = 0
         rest += full % shape.per_feed * size
-        equal = not remainder.varies or shape.masked or shape.takes(size)
+        equal = not remainder.any_size or shape.masked or shape.takes(size)
         return samples // (shape.per_feed * size) * equal + bool(rest and shape.gives(rest))
 
     def check(self) -> None:

@@ -1,10 +1,13 @@
-"""How epochs end: what becomes of samples that fill no step, and how many steps there are.
+"""The remainder of an epoch: the samples at its end that fill no step, and what happens to them.
 
-One rule for all doors. What is said wins: `last`, and `drop_last` where it means one of its words.
-Where nothing is said, a feed that is one batch for one place comes as it is, of any size; one that
-is cut, or made of several batches, needs equal parts: what makes none is left out, and told. Only
-`Pipeline.load`, whose steps have one size, leaves out a short last batch, unless its `batch` says
-`drop_last=False`; then it is padded.
+One rule holds for all loaders. The arguments `last` and `drop_last` decide, if the user gave them.
+Otherwise it depends on the feed:
+
+* A feed that is one batch for one place has any size: the loader passes it on as it is.
+* A feed that is split, or made of several batches, needs equal parts. The loader leaves out batches
+  that make none, and warns.
+* `Pipeline.load`, whose steps have one size, leaves out a short last batch; if the plan says
+  `batch(..., drop_last=False)`, it pads the batch.
 """
 
 from __future__ import annotations
@@ -29,32 +32,31 @@ Last: TypeAlias = Literal["drop", "pad", "wrap", "error"]
 
 @dataclass(frozen=True)
 class Remainder:
-    """How epochs end.
+    """What to do with the remainder of an epoch, and how many steps an epoch has.
 
     Attributes:
-        last: What becomes of the last samples where they fill no step: "drop" leaves them out,
-            "pad" adds zeros under a mask, "wrap" adds the first samples of the epoch, "error"
-            raises; "keep" hands batches over as they come. None: that is not said.
+        last: What to do with last samples that fill no step: "drop" leaves them out, "pad" adds
+            zeros and a mask, "wrap" adds the first samples of the epoch, "error" raises an error,
+            "keep" passes batches on as they are. None if the user did not say.
         steps: How many steps an epoch has; None for as many as its samples fill.
-        drop_last: What was said in other words; None for nothing.
-        varies: Whether steps may differ in size, wherever they come.
-        tells: Whether what is left out is told: nobody asked for it.
-        quiet: Whether it is told only where it is the same in each epoch: a short last batch, which
-            `load` leaves out where nothing is said.
-        onward: Whether an epoch begins where the one before ended: `steps` of a stream that may
-            have no end.
+        drop_last: The argument `drop_last` of the loader; None if the user did not give it.
+        any_size: Whether steps may differ in size, also before the end of an epoch.
+        warns: Whether to warn of what each epoch leaves out, since the user did not ask for it.
+        warns_if_same: Whether to warn, once, only if every epoch leaves out the same samples.
+        continues: Whether an epoch begins where the one before ended: `steps` of a stream that may
+            be endless.
     """
 
     last: Last | Literal["keep"] | None = None
     steps: int | None = None
     drop_last: bool | None = None
-    varies: bool = False
-    tells: bool = False
-    quiet: bool = False
-    onward: bool = False
+    any_size: bool = False
+    warns: bool = False
+    warns_if_same: bool = False
+    continues: bool = False
 
     def __str__(self) -> str:
-        """What processes have to agree on."""
+        """The part that must be equal on all processes."""
         return f"Remainder(last={self.last!r}, steps={self.steps})"
 
     @classmethod
@@ -64,19 +66,20 @@ class Remainder:
         last: Last | None = None,
         steps_per_epoch: int | None = None,
     ) -> Remainder:
-        """What the arguments of a loader say.
+        """A `Remainder` of the arguments of a loader, checked.
 
         >>> Remainder.checked(last="pad").last, Remainder.checked(drop_last=False).drop_last
         ('pad', False)
 
         Raises:
             TypeError: `drop_last` is neither a bool nor None.
-            ValueError: `last` is no policy, or `drop_last` says another one; there are no steps.
+            ValueError: `last` is none of its four values, `drop_last` contradicts it, or
+                `steps_per_epoch` is less than 1.
         """
         if last is not None and last not in get_args(Last):
             raise ValueError(
-                f"last={last!r} says nothing of the last samples of an epoch: give 'drop', 'pad', "
-                f"'wrap' or 'error', or leave it out, for what drop_last says."
+                f"last={last!r} does not say what to do with the last samples of an epoch: give "
+                f"'drop', 'pad', 'wrap' or 'error', or leave it out and use drop_last."
             )
         if drop_last is not None:
             drop_last = errors.check_flag("drop_last of a loader", drop_last)
@@ -91,7 +94,7 @@ class Remainder:
         return cls(last, steps_per_epoch, drop_last)
 
     def of_batches(self, batches: Reader[Any]) -> Remainder:
-        """What they mean for steps of one size, each of the same number of batches.
+        """The same, resolved for steps of one size (`Pipeline.load`).
 
         >>> Remainder().of_batches(batch(lambda: "abc", 2)).last
         'drop'
@@ -105,39 +108,44 @@ class Remainder:
         drops = not kept if self.drop_last is None else self.drop_last
         said = kept or self.last is not None or self.drop_last is not None
         last = self.last or ("drop" if drops else "pad")
-        return self._meant(batches, last=last, quiet=not said and self.steps is None)
+        return self._meant(batches, last=last, warns_if_same=not said and self.steps is None)
 
     def of_places(self, batches: Reader[Any], *, equal: bool) -> Remainder:
-        """What they mean where each place gets a batch, as it comes.
+        """The same, resolved for a batch per place (Paddle's loaders, loaders of data sets).
 
         >>> Remainder().of_places(batch(lambda: "abc", 2), equal=False).last
         'keep'
-        >>> Remainder().of_places(batch(lambda: "abc", 2), equal=True).tells
+        >>> Remainder().of_places(batch(lambda: "abc", 2), equal=True).warns
         True
 
         Args:
             batches: The batches.
-            equal: Whether a feed needs equal parts: several places, a cut batch, or a chunk.
+            equal: Whether a feed needs equal parts: it goes to several places, is split, or is a
+                chunk of several steps.
 
         Raises:
             ValueError: `batch` keeps a short last batch, and the loader leaves it out.
         """
         if self.last is not None:
             self._kept(batches)
-            return self._meant(batches, varies=self.last == "pad")
+            return self._meant(batches, any_size=self.last == "pad")
         if not equal:
-            return self._meant(batches, last="keep", varies=True)
+            return self._meant(batches, last="keep", any_size=True)
         if self.drop_last is False:
-            return self._meant(batches, last="pad", varies=True)
-        return self._meant(batches, last="drop", varies=True, tells=self.drop_last is None)
+            return self._meant(batches, last="pad", any_size=True)
+        return self._meant(batches, last="drop", any_size=True, warns=self.drop_last is None)
 
     def _meant(self, batches: Reader[Any], **said: Any) -> Remainder:
         op = batching(batches).counted
         endless = may_not_end(op.reader if op else batches)
-        return replace(self, onward=self.steps is not None and endless, **said)
+        return replace(self, continues=self.steps is not None and endless, **said)
 
     def _kept(self, batches: Reader[Any]) -> bool:
-        """Whether `batch` says that it keeps a short one; refused where that is contradicted."""
+        """Whether `batch` was made with `drop_last=False`.
+
+        Raises:
+            ValueError: The loader's own `last` or `drop_last` leaves the short batch out.
+        """
         op = batching(batches).op
         kept = type(op) is batch and op.drop_last is False
         if kept and (self.last == "drop" or (self.last is None and self.drop_last)):
@@ -149,10 +157,11 @@ class Remainder:
         return kept
 
     def strict(self, batches: Reader[Any]) -> bool:
-        """Whether a short step is an error: as was asked for, or since a whole one is missing.
+        """Whether a short step is an error.
 
-        Where `exactly` counts samples, it sees to that; a step is short there only after a resume
-        with batches of another size.
+        It is with `last="error"`, and with `steps_per_epoch`, which needs whole steps. Where
+        `exactly` counts samples, it raises that error itself, and a step is short only after a
+        resume with batches of another size.
         """
         if self.steps is None:
             return self.last == "error"
@@ -161,7 +170,7 @@ class Remainder:
     def of(
         self, batches: Reader[Any], per_step: int, samples: int = 0, steps: int = 0
     ) -> Reader[Any]:
-        """The batches of epochs that end so.
+        """The reader of the batches of an epoch, cut, filled up or repeated as this says.
 
         >>> wrapped = Remainder("wrap").of(batch(lambda: "abc", 2), per_step=1)
         >>> list(wrapped())
@@ -169,12 +178,12 @@ class Remainder:
 
         Args:
             batches: The batches.
-            per_step: How many of them make a feed.
-            samples: How many samples of the epoch are done, of steps of any size.
-            steps: In how many steps.
+            per_step: How many batches make a feed.
+            samples: How many samples of the epoch are done, in steps of any size.
+            steps: In how many steps they were done.
 
         Raises:
-            ValueError: There are batches to fill up whose samples are not known.
+            ValueError: `last="wrap"`, and the batches do not come from `jreader.batch`.
         """
         if self.steps is None and self.last in ("drop", "pad", "keep"):
             return batches
@@ -184,16 +193,16 @@ class Remainder:
                 f"last='wrap' fills up the last batch, and {described(batches)} gives batches to "
                 f"which no sample can be added: make them with jreader.batch."
             )
-        if self.onward and self.last != "wrap":
+        if self.continues and self.last != "wrap":
             return batches
         short = _SHORT.get(str(self.last), "error")
         if op is None:
             return batches if self.steps is None else exactly(batches, per_step, self.steps, short)
         if op.drop_last and short == "pad":
-            short = "error"  # it leaves out itself what would be short
+            short = "error"  # `batch` itself leaves out what would be short
         rows, size = op.reader, op.batch_size * per_step
         left = None if self.steps is None else max(self.steps - steps, 0)
-        if self.onward:
+        if self.continues:
             rows = exactly(rows, size, ENDLESS // size, short)
         elif short == "wrap" or left is not None:
             whole = None if left is None else left + samples // size

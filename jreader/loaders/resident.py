@@ -16,7 +16,7 @@ from jreader.feeds import FeedList
 from jreader.loaders.as_function import as_function
 from jreader.loaders.assembling import FeedShape
 from jreader.loaders.cursors import EpochPosition
-from jreader.loaders.host_feeds import SKIPPED, Shared, Trail, steps_left_out, tell_same
+from jreader.loaders.host_feeds import SKIPPED, Shared, Trail, steps_left_out, warn_if_same
 from jreader.loaders.on_device import Layout, Stages, words
 from jreader.readers import Cursor, Pass, Reader
 
@@ -37,7 +37,7 @@ class Resident:
             sharding=_everywhere(self.placement),
             last="pad" if shape.masked else None,
         )
-        self._batches, self._quiet = batches, shape.remainder.quiet
+        self._batches, self._warns_if_same = batches, shape.remainder.warns_if_same
         self._jitted: dict[Stages, Callable[..., Any]] = {}
 
     def steps(
@@ -74,8 +74,8 @@ class Resident:
                     trail.add(many)
                 yield finish((SKIPPED if made <= before else feed, row, epoch))
             left_out = (batching(self._batches).samples or 0) - end
-            if left_out and self._quiet and done + least > end:
-                tell_same(self._batches, left_out, shared)
+            if left_out and self._warns_if_same and done + least > end:
+                warn_if_same(self._batches, left_out, shared)
 
         def progress() -> tuple[Any, ...]:
             return cursor, trail.samples, trail.runs, trail.end, size, size, done, made

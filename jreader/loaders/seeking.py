@@ -32,7 +32,7 @@ def found(loading: Loading, epoch: int, start: int, *, endless: bool) -> Cursor 
             f"run is not to be found: give its shuffles and random maps a seed, or at=cursor."
         )
     op, each = loading.batching().counted, loading.count()
-    if op is None or each == 0 or loading.remainder.onward:
+    if op is None or each == 0 or loading.remainder.continues:
         return None
     plane = indexed(op.reader)
     samples = plane.length if plane else length(op.reader)

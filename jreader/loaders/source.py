@@ -45,8 +45,8 @@ class Source:
         batches: A reader of batches.
         kind: What these are.
         places: The devices, as the user named them.
-        beside: Whether each of several places gets a batch of its own, as in Paddle and in loaders
-            of data sets; otherwise each batch is split over them.
+        batch_per_place: Whether each of several places gets a batch of its own, as in Paddle and in
+            loaders of data sets; otherwise each batch is split over them.
         pmap: The devices of the pmap layout, if that was asked for.
         rows: The rows of a full batch, where they are known.
     """
@@ -54,13 +54,13 @@ class Source:
     batches: Reader[Any]
     kind: Kind
     places: Any
-    beside: bool
+    batch_per_place: bool
     pmap: Any = None
     rows: int | None = None
 
     def placement(self) -> Placement:
         """Where feeds go."""
-        if self.beside:
+        if self.batch_per_place:
             return places_placement(self.places)
         return sharding_placement(self.places, self.pmap)
 
@@ -91,7 +91,7 @@ class Opened:
         self.unchecked = False
         batches = self._watched(source, shape, cursor)
         remainder = shape.remainder
-        epoch = 0 if remainder.onward else cursor["epoch"]
+        epoch = 0 if remainder.continues else cursor["epoch"]
         plan = at_epoch(batches, epoch)
         if shape.per_feed > 1:
             plan = batch(plan, shape.per_feed)
@@ -99,7 +99,7 @@ class Opened:
             with in_epoch(epoch):
                 kept = _begun(plan, inner)
         self.up = kept
-        if remainder.onward and cursor["position"] is None:
+        if remainder.continues and cursor["position"] is None:
             # an epoch that is asked for by its number: those before it are passed over
             deque(islice(self.up.items, (remainder.steps or 0) * cursor["epoch"]), maxlen=0)
         self.drawn = self.up.position()[0] if waits(plan) else None
@@ -107,7 +107,7 @@ class Opened:
     def _watched(self, source: Source, shape: FeedShape, cursor: Cursor) -> Reader[Any]:
         """The batches as they are read, each with memory of its own."""
         batches, remainder = source.batches, shape.remainder
-        again = cursor["samples"] > 0 and not (remainder.onward and cursor["epoch"])
+        again = cursor["samples"] > 0 and not (remainder.continues and cursor["epoch"])
         if not isinstance(batches, Node) and remainder.last == "keep" and again:
             batches = self._counting(batches, arrays=source.kind == "arrays")
         if source.kind == "arrays":

@@ -306,7 +306,7 @@ class TestStepsOfAnEpoch:
 
 def test_other_ends_are_refused():
     plan = numbers(4).batch(2)
-    with pytest.raises(ValueError, match=r"last='warp' says nothing .* 'drop', 'pad', 'wrap' or"):
+    with pytest.raises(ValueError, match=r"last='warp' does not say .* 'drop', 'pad', 'wrap' or"):
         plan.load(last="warp")
     with pytest.raises(ValueError, match="drop_last=False means last='pad', and last='wrap'"):
         plan.load(drop_last=False, last="wrap")
