@@ -348,7 +348,7 @@ class DataLoader:
 
         >>> import numpy as np
         >>> from jreader import Pipeline, arrays
-        >>> loader = Pipeline(arrays(x=np.arange(9.0))).batch(2).load().chunk(2)
+        >>> loader = Pipeline(arrays(x=np.arange(8.0))).batch(2).load().chunk(2)
         >>> [feed["x"].tolist() for feed in loader]
         [[[0.0, 1.0], [2.0, 3.0]], [[4.0, 5.0], [6.0, 7.0]]]
 
