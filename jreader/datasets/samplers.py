@@ -23,6 +23,7 @@ from jreader.readers import (
     Node,
     Pass,
     Position,
+    checked_position,
     counted,
     length,
     op,
@@ -77,12 +78,13 @@ class Sampler(Node[T]):
 
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is the number of indices that it has handed over."""
-        order, done, n = self.order(), at or 0, length(self) or 0
-        if not 0 <= done <= n:
+        order, n = self.order(), length(self) or 0
+        if isinstance(at, int) and not 0 <= at <= n:
             raise errors.NotResumable(
-                f"cannot go on after index {done} of {self!r}, which has {n} indices. Start at the "
+                f"cannot go on after index {at} of {self!r}, which has {n} indices. Start at the "
                 f"beginning (at=None), or give it the data set that it had."
             )
+        done = checked_position(at, 0)
         blocks = (
             order(np.arange(begin, min(begin + _BLOCK, n))).tolist()
             for begin in range(done, n, _BLOCK)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from jreader.errors import NotResumable, warn
 from jreader.orders import STREAM_VERSION
-from jreader.readers import Cursor, Plan, Position
+from jreader.readers import Cursor, Plan, Position, checked_position
 from jreader.readers.hashing import text_hash
 from jreader.readers.messages import Refusal
 
@@ -62,17 +62,13 @@ class EpochPosition(NamedTuple):
         Raises:
             NotResumable: It is not one of a loader.
         """
-        if position is None:
-            return None
-        if not isinstance(position, (list, tuple)) or len(position) != len(cls._fields):
-            raise foreign(position)
-        return cls(*position)
+        return None if position is None else cls(*checked_position(position, (None, None, None, 0)))
 
     @classmethod
     def steps_of(cls, cursor: Cursor) -> int:
         """How many steps of its epoch lie before a cursor."""
         position = cls.of(cursor["position"])
-        return position.steps if position and _is_number(position.steps) else 0
+        return position.steps if position else 0
 
 
 class Progress(NamedTuple):
@@ -273,15 +269,6 @@ def _check_parts(cursor: Any) -> None:
     for name, well in right.items():
         if not well:
             raise _damaged(cursor, name)
-
-
-def foreign(position: Position) -> NotResumable:
-    """The error of a position that no pass of this pipeline has given."""
-    return NotResumable(
-        f"the position of this cursor, {position!r}, is not one of this pipeline: it was changed, "
-        f"or written by another one. Give an earlier cursor as it was written, or begin anew, "
-        f"without at=."
-    )
 
 
 def _damaged(cursor: Any, name: str) -> ValueError:

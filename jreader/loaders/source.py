@@ -15,7 +15,7 @@ from jreader.batching import Batching, batching, plain_batch
 from jreader.devices import Placement, places_placement, sharding_placement
 from jreader.errors import NotResumable
 from jreader.loaders.assembling import FeedShape, Kind
-from jreader.loaders.cursors import EpochPosition, foreign
+from jreader.loaders.cursors import EpochPosition
 from jreader.loaders.multihost.shards import dealt_to
 from jreader.readers import (
     Columns,
@@ -97,7 +97,7 @@ class Opened:
             plan = batch(plan, shape.per_feed)
         if kept is None:
             with in_epoch(epoch):
-                kept = _begun(plan, inner)
+                kept = start(plan, inner)
         self.up = kept
         if remainder.continues and cursor["position"] is None:
             # an epoch that is asked for by its number: those before it are passed over
@@ -164,20 +164,6 @@ def _checked(source: Source, size: int | None, cursor: Cursor) -> Position:
             f"were made in another way."
         )
     return position.batches
-
-
-def _begun(plan: Reader[Any], at: Position) -> Pass[Any]:
-    """A pass of the plan; what is no position of it is refused, whatever else it may be."""
-    try:
-        return start(plan, at)
-    except (TypeError, ValueError, IndexError, KeyError) as error:
-        last = error.__traceback__
-        while last and last.tb_next:
-            last = last.tb_next
-        here = last.tb_frame.f_globals.get("__name__", "") if last else ""
-        if at is None or not here.startswith("jreader."):
-            raise  # a reader of the user's
-        raise foreign(at) from error
 
 
 def _copied(arrays: Any) -> Any:

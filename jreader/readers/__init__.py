@@ -45,7 +45,7 @@ from jreader.readers.epochs import at_epoch, epochs
 from jreader.readers.fingerprints import Cursor, Plan, fingerprint
 from jreader.readers.messages import described, explain, explained, refused
 from jreader.readers.nodes import Node, Reader, length, lookup_of, origin
-from jreader.readers.passes import Pass, Position, counted, itself
+from jreader.readers.passes import Pass, Position, checked_position, counted, foreign, itself
 from jreader.readers.planes import Plane, indexed
 from jreader.readers.starting import start
 from jreader.readers.trees import (
@@ -69,12 +69,14 @@ __all__ = [
     "Reader",
     "at_epoch",
     "branches",
+    "checked_position",
     "counted",
     "described",
     "epochs",
     "explain",
     "explained",
     "fingerprint",
+    "foreign",
     "indexed",
     "itself",
     "joined",

@@ -12,7 +12,7 @@ from jreader import errors
 from jreader.readers.compounds import dealt
 from jreader.readers.declarations import op, whole
 from jreader.readers.nodes import Node, Reader, field_value, length
-from jreader.readers.passes import Pass, Position, counted
+from jreader.readers.passes import Pass, Position, checked_position, counted, foreign
 from jreader.readers.plain_functions import in_epoch, note_epoch
 from jreader.readers.planes import ENDLESS, Indices, Plane, indexed
 from jreader.readers.rewriting import rewritten
@@ -107,7 +107,9 @@ class epochs(Node[T]):
 
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is (epoch, samples handed over, position of `reader`)."""
-        epoch, given, inner = at or (0, 0, None)
+        epoch, given, inner = checked_position(at, (0, 0, None))
+        if self.n is not None and epoch > self.n:
+            raise foreign(at, (self.n, 0, None))
         up = self._opened(epoch, inner)
         items, count = counted(up.items if up else (), given)
 

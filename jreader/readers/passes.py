@@ -13,6 +13,8 @@ from itertools import compress, islice, repeat
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
+from jreader.errors import NotResumable
+from jreader.readers.messages import described
 from jreader.readers.refills import watched
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ U = TypeVar("U")
 
 Position: TypeAlias = Any
 """Where a pass is: ints, None, and tuples (lists, once they went through JSON) of positions."""
+
+_FURTHEST = 1 << 62  # no pass comes so far; products with it stay in 64 bits
 
 
 class Pass(NamedTuple, Generic[T]):
@@ -78,3 +82,50 @@ def counted(items: Iterable[T], before: int = 0) -> tuple[Iterator[T], Callable[
     """
     ticks = repeat(True, sys.maxsize)  # noqa: FBT003  # a truth that C tells by identity: 1 is slower
     return compress(items, ticks), lambda: before + sys.maxsize - length_hint(ticks)
+
+
+def checked_position(at: Position, first: Position) -> Any:
+    """The position that a pass begins at: `at`, or `first` where that is None.
+
+    An op that takes a position apart does it behind this check.
+
+    >>> checked_position(None, (0, None)), checked_position([3, [7, None]], (0, None))
+    ((0, None), [3, [7, None]])
+    >>> checked_position("7", (0, None))
+    Traceback (most recent call last):
+    jreader.errors.NotResumable: '7' is not a position of this pipeline, or a part of one: that \
+would be such as (0, None). It was changed, or another pipeline wrote it. Give an earlier \
+position, or cursor, as it was written, or begin anew, without at=.
+
+    Args:
+        at: A position, of this op or not; None for the beginning.
+        first: The position at the beginning: an int where `at` counts, a bool where it has one, a
+            tuple where it has as many parts; None stands for anything, as the position of a reader,
+            which is checked where that is started.
+
+    Raises:
+        NotResumable: No pass has such a position.
+    """
+    if at is None:
+        return first
+    if not _alike(at, first):
+        raise foreign(at, first)
+    return at
+
+
+def _alike(at: Position, first: Position) -> bool:
+    if first is None:
+        return True
+    if type(first) is tuple:
+        whole = isinstance(at, (list, tuple)) and len(at) == len(first)
+        return whole and all(map(_alike, at, first))
+    return type(at) is type(first) and (type(at) is not int or 0 <= at <= _FURTHEST)
+
+
+def foreign(at: Position, first: Position) -> NotResumable:
+    """The error of what is no position, or part of one; `first` is such a one."""
+    return NotResumable(
+        f"{described(at)} is not a position of this pipeline, or a part of one: that would be such "
+        f"as {first!r}. It was changed, or another pipeline wrote it. Give an earlier position, or "
+        f"cursor, as it was written, or begin anew, without at=."
+    )

@@ -24,7 +24,7 @@ import numpy as np
 
 from jreader.errors import NotResumable, missing
 from jreader.readers.nodes import Reader, plane_of
-from jreader.readers.passes import Pass, Position, counted
+from jreader.readers.passes import Pass, Position, checked_position, counted
 from jreader.readers.trees import Columns, leaves, map_tree, rebuilt, zipped
 from jreader.staging import Staging
 
@@ -144,15 +144,13 @@ class Plane:
         return "no end" if self.length >= ENDLESS else str(self.length)
 
     def _index(self, at: Position) -> int:
-        done = 0 if at is None else at
-        if not isinstance(done, int) or not 0 <= done <= self.furthest:
-            seen = (
-                f"{self.length:,} samples" if isinstance(done, int) else "positions that are ints"
-            )
+        if isinstance(at, int) and not 0 <= at <= self.furthest:
             raise NotResumable(
-                f"cannot go on after sample {done} of {map_tree(_shape, self.columns)}: it has "
-                f"{seen}. Start at the beginning (at=None), or give it the data it had."
+                f"cannot go on after sample {at} of {map_tree(_shape, self.columns)}: it has "
+                f"{self.length:,} samples. Start at the beginning (at=None), or give it the data "
+                f"it had."
             )
+        done: int = checked_position(at, 0)
         return done
 
 

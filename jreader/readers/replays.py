@@ -28,13 +28,8 @@ def replayed(reader: Reader[T], done: int) -> Pass[T]:
         done: The position: how many samples were handed over before.
 
     Raises:
-        NotResumable: `done` is no int, or (while iterating) there are fewer samples.
+        NotResumable: There are fewer samples (while iterating).
     """
-    if not isinstance(done, int):
-        raise NotResumable(
-            f"{done!r} is no place in {described(reader)}, whose samples are counted: give a "
-            f"position of a pass over it, or start at the beginning (at=None)."
-        )
     source, close = opened(reader)
     owner = reader.__self__ if getattr(reader, "__name__", "") == "__iter__" else reader  # type: ignore[attr-defined]  # a method's
     said = length(owner)

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from jreader.readers.nodes import Node, Reader, children, field_names, field_value
-from jreader.readers.passes import Position
+from jreader.readers.passes import Position, checked_position
 from jreader.readers.rewriting import rewritten
 
 T = TypeVar("T")
@@ -39,6 +39,13 @@ class Draws:
         draws = cls(secrets.randbits(52))
         draws._is_new = True
         return draws
+
+    @classmethod
+    def again(cls, told: Position) -> Draws:
+        """The numbers of an earlier pass, checked to be some."""
+        numbers = told if isinstance(told, (tuple, list)) else (told,)
+        checked_position(numbers, (0,) * max(len(numbers), 1))
+        return cls(told)
 
     def seed(self) -> int:
         """A seed for the next op that has none; all are different."""

@@ -8,7 +8,7 @@ from typing import TypeVar
 from jreader.errors import NotResumable, noted, warn
 from jreader.readers.messages import Refusal
 from jreader.readers.nodes import Node, Reader, declares, own_pass, plane_of
-from jreader.readers.passes import Pass, Position
+from jreader.readers.passes import Pass, Position, checked_position
 from jreader.readers.plain_functions import epoch_of_caller
 from jreader.readers.replays import replayed
 from jreader.readers.seeds import Draws, resolved, varies, waits
@@ -34,8 +34,8 @@ def start(reader: Reader[T], at: Position = None) -> Pass[T]:
         at: A position that `Pass.position` returned, also after JSON; None for the beginning.
 
     Raises:
-        NotResumable: The position is of an op that hands samples over in order of arrival, or the
-            reader is shorter than it was.
+        NotResumable: The position is not one of this plan, or of an op that hands samples over in
+            order of arrival; or the reader is shorter than it was.
     """
     if isinstance(at, Refusal):
         raise NotResumable(at)
@@ -76,15 +76,15 @@ def in_batches(reader: Reader[T], size: int, at: Position) -> Pass[Sequence[T]] 
 
 def _begun(reader: Reader[T], at: Position, *, inherited: bool = False) -> Pass[T]:
     if not isinstance(reader, Node):
-        return replayed(reader, at or 0)
+        return replayed(reader, checked_position(at, 0))
     if waits(reader):
-        told, inner = at or (None, None)
-        draws = Draws(told) if at else Draws.new()
+        told, inner = checked_position(at, (None, None))
+        draws = Draws.new() if at is None else Draws.again(told)
         up = _begun(resolved(reader, draws), inner, inherited=inherited)
         return Pass(up.items, lambda: (draws.told, up.position()), up.close)
     own = None if inherited else own_pass(reader)
     if own is not None:
-        return replayed(own, at or 0)
+        return replayed(own, checked_position(at, 0))
     plane = plane_of(reader)
     try:
         return reader.start(at) if plane is None else plane.samples(at)

@@ -20,6 +20,8 @@ from jreader.errors import NotResumable
 from jreader.readers import (
     Pass,
     Position,
+    checked_position,
+    foreign,
     op,
 )
 from jreader.sources.file_checks import FilesNode, called, changed, damaged, reading
@@ -44,7 +46,9 @@ class _TextFiles(FilesNode[T]):
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is (index of the file, byte offset in the unpacked file)."""
         self.check_files()
-        index, offset = at or (0, 0)
+        index, offset = checked_position(at, (0, 0))
+        if index > len(self.paths):
+            raise foreign(at, (len(self.paths), 0))
         file: io.BufferedReader | None = None
 
         def deal() -> Iterator[T]:

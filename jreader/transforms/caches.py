@@ -23,6 +23,7 @@ from jreader.readers import (
     Plane,
     Position,
     Reader,
+    checked_position,
     counted,
     indexed,
     length,
@@ -60,9 +61,10 @@ class cache(Node[T]):
 
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is (where the reading began, samples handed over)."""
-        origin, done = at or (None, 0)
+        origin, done = checked_position(at, (None, 0))
         reading = self._shelf.reading(self, self._settled, origin)
         if reading.finished:
+            reading.check(self, done)
             items, count = counted(islice(reading.samples, done, None), done)
             return Pass(items, lambda: (reading.origin, count()), lambda: None)
 
@@ -71,6 +73,7 @@ class cache(Node[T]):
             while reading.has(done):
                 done += 1
                 yield reading.samples[done - 1]
+            reading.check(self, done)
 
         here = True
 
@@ -149,6 +152,14 @@ class _Reading(Generic[T]):
             if len(self.samples) <= index and self.failure:
                 raise self.failure
             return len(self.samples) > index
+
+    def check(self, node: cache[T], done: int) -> None:
+        """Raises NotResumable after the last sample, if a position has more before it."""
+        if done > len(self.samples):
+            raise errors.NotResumable(
+                f"cannot go on after sample {done} of {node!r}: it gave {len(self.samples)} "
+                f"samples. Start at the beginning (at=None), or give it the data it had."
+            )
 
     def leave(self) -> None:
         """Called when a pass closes; the last one ends a reading that is not finished."""

@@ -12,8 +12,10 @@ from jreader.readers import (
     Pass,
     Position,
     Reader,
+    checked_position,
     counted,
     described,
+    foreign,
     length,
     op,
     start,
@@ -128,7 +130,9 @@ class chain(Node[T]):
 
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is (which reader, position inside it)."""
-        which, inner = at or (0, None)
+        which, inner = checked_position(at, (0, None))
+        if which > len(self.readers):
+            raise foreign(at, (len(self.readers), None))
         epoch = epoch_of_caller()
         up = self._opened(which, inner)
 

@@ -12,6 +12,7 @@ from jreader.readers import (
     Pass,
     Position,
     Reader,
+    checked_position,
     counted,
     described,
     epochs,
@@ -70,7 +71,7 @@ class exactly(Node[T]):
 
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is (samples before this round, in it, that of `reader`)."""
-        before, done, inner = at or (0, 0, None)
+        before, done, inner = checked_position(at, (0, 0, None))
         up = start(self.reader, inner)
 
         def part() -> tuple[Iterator[T], Position]:

@@ -13,6 +13,7 @@ from jreader.readers import (
     Pass,
     Position,
     Reader,
+    checked_position,
     explain,
     length,
     lookup_of,
@@ -159,7 +160,7 @@ class flat_map(Node[S]):
 
     def start(self, at: Position) -> Pass[S]:
         """Begins a pass; its position is (that before a sample, samples of its iterable)."""
-        before, done = at or (None, 0)
+        before, done = checked_position(at, (None, 0))
         up = start(self.reader, before)
         before = up.position()
 
@@ -184,7 +185,7 @@ class flat_map(Node[S]):
 
 def started(readers: tuple[Reader[Any], ...], at: Position) -> list[Pass[Any]]:
     """A pass over each of several readers."""
-    inner = at or (None,) * len(readers)
+    inner = checked_position(at, (None,) * len(readers))
     return [start(reader, where) for reader, where in zip(readers, inner, strict=True)]
 
 

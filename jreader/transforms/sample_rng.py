@@ -18,6 +18,7 @@ from jreader.readers import (
     Pass,
     Position,
     Reader,
+    checked_position,
     counted,
     length,
     lookup_of,
@@ -61,7 +62,7 @@ class keyed(Node[Keyed]):
 
     def start(self, at: Position) -> Pass[Keyed]:
         """Begins a pass; its position is (index of the next sample, position of `reader`)."""
-        done, inner = at or (0, None)
+        done, inner = checked_position(at, (0, None))
         up = start(self.reader, inner)
         seed, epoch, place = self.seed, self.epoch, seeded_below(self)
         samples, count = counted(up.items, done)

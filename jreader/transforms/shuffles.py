@@ -15,7 +15,9 @@ from jreader.readers import (
     Pass,
     Position,
     Reader,
+    checked_position,
     counted,
+    foreign,
     length,
     op,
     start,
@@ -82,7 +84,9 @@ class shuffle(Node[T]):
         size = length(self.reader) if self.buf_size is None else self.buf_size
         if size is None or size < 2:
             return start(self.reader, at)
-        origin, window, done = at or (None, 0, 0)
+        origin, window, done = checked_position(at, (None, 0, 0))
+        if done >= size:
+            raise foreign(at, (None, 0, size - 1))
         up = start(self.reader, origin).watched(self, size)
         origin = up.position()
         held: list[T] = []

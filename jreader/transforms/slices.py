@@ -12,7 +12,9 @@ from jreader.readers import (
     Pass,
     Position,
     Reader,
+    checked_position,
     counted,
+    foreign,
     indexed,
     length,
     lookup_of,
@@ -43,8 +45,10 @@ class firstn(Node[T]):
 
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is (samples handed over, position of `reader`, (n,))."""
-        done, inner, of = at or (0, None, (self.n,))
+        done, inner, of = checked_position(at, (0, None, (self.n,)))
         _check_same(self, of, (self.n,))
+        if done > self.n:
+            raise foreign(at, (self.n, None, (self.n,)))
         up = start(self.reader, inner)
         items, count = counted(islice(up.items, max(self.n - done, 0)), done)
         return Pass(items, lambda: (count(), up.position(), (self.n,)), up.close)
@@ -162,7 +166,7 @@ def _strided(
     node: skip[T] | shard[T], at: Position, numbers: tuple[int, ...], first: int, step: int
 ) -> Pass[T]:
     """`reader[first::step]`, where the first sample is counted differently from those after it."""
-    begun, inner, of = at or (False, None, numbers)
+    begun, inner, of = checked_position(at, (False, None, numbers))
     _check_same(node, of, numbers)
     up = start(node.reader, inner)
     items, count = counted(islice(up.items, step - 1 if begun else first, None, step))

@@ -161,7 +161,7 @@ class fetch_batches(Node[T]):
             here, self.mapper, self.worker_init_fn, self.global_seed, self.epoch
         )
         one = multiprocess_reader((begun,), queue_size=self.prefetch or _PREFETCH)
-        up = one.start(at and (0, ((False, at),)))
+        up = one.start(None if at is None else (0, ((False, at),)))
         return Pass(up.items, lambda: up.position()[1][0][1], up.close)
 
     def length(self) -> int | None:

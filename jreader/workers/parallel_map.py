@@ -21,6 +21,7 @@ from jreader.readers import (
     Reader,
     described,
     explain,
+    foreign,
     indexed,
     length,
     lookup_of,
@@ -181,6 +182,8 @@ class map_samples(Node[T]):
         else:
             here = start(self.reader, at).position()  # refused where there is no such position
             done, position = (here[0], _both) if self.rng else (here, int)
+            if here != position(done):
+                raise foreign(at, (0, 0))
             up = index_ranges(plane.length, done, size, position)
             mapped = BatchMap(fn, source, self._numbered())
         return self._without_failures(self._on_executor(up, mapped, size))

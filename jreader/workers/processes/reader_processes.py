@@ -17,7 +17,17 @@ from jreader._worker.connection import to_frame
 from jreader._worker.pickling import pickled_function
 from jreader._worker.reader_worker import Report
 from jreader._worker.remote_errors import unpickled_error
-from jreader.readers import Node, Pass, Position, Reader, length, op, refused
+from jreader.readers import (
+    Node,
+    Pass,
+    Position,
+    Reader,
+    checked_position,
+    foreign,
+    length,
+    op,
+    refused,
+)
 from jreader.staging import Array
 from jreader.workers.processes.worker_process import WorkerProcess, end_all, unpickled
 from jreader.workers.threads import ForkGuard, stop_at_exit
@@ -74,9 +84,7 @@ class multiprocess_reader(Node[T]):
 
     def start(self, at: Position) -> Pass[T]:
         """Positions are (the reader whose turn it is, (whether it ended, position) of each)."""
-        if isinstance(at, str):
-            raise errors.NotResumable(at)  # which has been through JSON
-        turn, begun_at = at or (0, [(False, None)] * len(self.readers))
+        turn, begun_at = self._parts(at)
         processes = _ReaderProcesses([_Child(self, k, *begun) for k, begun in enumerate(begun_at)])
 
         def in_turn() -> Iterator[T]:
@@ -104,6 +112,16 @@ class multiprocess_reader(Node[T]):
             return Pass(in_turn(), position, processes.close)
         lost = refused(self, "use_pipe=True")
         return Pass(as_ready(), lambda: lost, processes.close)
+
+    def _parts(self, at: Position) -> tuple[int, Sequence[tuple[bool, Position]]]:
+        """The parts of a position: whose turn it is, and where each reader begins."""
+        if isinstance(at, str):
+            raise errors.NotResumable(at)  # which has been through JSON
+        first = (0, ((False, None),) * len(self.readers))
+        turn, begun_at = checked_position(at, first)
+        if turn >= len(self.readers):
+            raise foreign(at, first)
+        return turn, begun_at
 
     def length(self) -> int | None:
         """The sum of all lengths, if all are known."""
