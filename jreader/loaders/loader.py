@@ -491,6 +491,10 @@ class DataLoader:
         `steps(1000, at=cursor)` gives the 700 that are left. So does `steps(1000, start=300)`, if
         you saved only the number of the step.
 
+        The first batches of an epoch are prefetched while the step has the last ones of the epoch
+        before, so data that you change between two epochs may be read as they were: use
+        `capacity=0` there, or `for feed in loader`, which begins an epoch when you ask for it.
+
         Args:
             n: How many steps the run has; None for no end.
             at: A cursor, to go on from.
