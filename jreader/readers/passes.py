@@ -87,7 +87,7 @@ def counted(items: Iterable[T], before: int = 0) -> tuple[Iterator[T], Callable[
 def checked_position(at: Position, first: Position) -> Any:
     """The position that a pass begins at: `at`, or `first` where that is None.
 
-    An op that takes a position apart does it behind this check.
+    An op calls it before it takes a position apart.
 
     >>> checked_position(None, (0, None)), checked_position([3, [7, None]], (0, None))
     ((0, None), [3, [7, None]])
