@@ -1,9 +1,9 @@
-"""What is known of a plan's batches before one is read: the one place that looks below them.
+"""What a plan tells of its batches before one is read: their size, their number, their order.
 
-A plan that gives batches ends in `batch`, with ops behind it that hand batches on, leave some out,
-or make one of each. What a loader has to know of that (how large batches are, how many there are,
-what a position counts) follows from two traits of these ops, `Node.from_reader` and
-`Node.in_cursor`, so that a new op says it once.
+A plan of batches ends in `batch`, perhaps with ops after it that pass batches on, leave some out,
+or make a new one of each. What a loader has to know of them follows from two traits of these ops,
+`Node.from_reader` and `Node.in_cursor`, so that a new op declares it once. Only this file looks at
+the ops after a `batch`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ class Batching:
     """How the batches of a plan are made.
 
     Attributes:
-        op: The `batch` that makes them; None if they come from anything else.
-        size: How many samples a full batch has; None if that is not known before it is read.
-        rows: How many rows: as many, unless a function of whole batches may change that (None).
-        whole: Whether every batch of `op` is there.
-        ordered: Whether they come in its order.
-        by_sample: Whether a position counts samples: then a pass goes on at any of them, also in
-            batches of another size.
-        functions: The ops that make a batch of each, in the order that they are called.
+        op: The `batch` that makes them; None if something else does.
+        size: How many samples a full batch has; None if unknown before it is read.
+        rows: How many rows a full batch has: `size`, or None if a function of whole batches may
+            change it.
+        whole: Whether the plan gives every batch of `op`.
+        ordered: Whether it gives them in the order of `op`.
+        by_sample: Whether a position counts samples. Then a pass goes on at any sample, also with
+            another batch size.
+        functions: The ops that make a new batch of each, in the order in which they are called.
     """
 
     op: batch[Any] | None = None
@@ -44,17 +45,17 @@ class Batching:
 
     @property
     def counted(self) -> batch[Any] | None:
-        """The `batch`, if positions count its samples."""
+        """The `batch`, if positions count its samples; else None."""
         return self.op if self.by_sample else None
 
     @property
     def samples(self) -> int | None:
-        """How many samples the batches are made of, now; None if that is not known."""
+        """How many samples the batches are made of, at present; None if unknown."""
         return length(self.op.reader) if self.op and self.whole else None
 
     @property
     def indexed(self) -> bool:
-        """Whether samples are found by their index, so that every process has as many."""
+        """Whether samples are found by their index, so that all processes have equally many."""
         op = self.counted
         return op is not None and indexed(seeded(op.reader, 0)) is not None
 
@@ -72,7 +73,7 @@ def batching(reader: Reader[Any]) -> Batching:
     (2, False, False)
 
     Args:
-        reader: Any reader, also one that gives no batches.
+        reader: Any reader; of one that gives no batches, nothing is known.
     """
     traits, by_sample, ordered = set[str](), True, True
     functions = list[Node[Any]]()
@@ -90,7 +91,7 @@ def batching(reader: Reader[Any]) -> Batching:
         (reader,) = ups
     op = plain_batch(reader)
     by_sample = by_sample and op is not None
-    if "" in traits:  # what they make of a batch, they do not say
+    if "" in traits:  # an op does not declare what it makes of a batch
         return Batching(op if by_sample else None, by_sample=by_sample)
     parts = [batching(part) for part in inputs(reader)] if type(reader) is chain else []
     rows = op.batch_size if op else _common([part.rows for part in parts])
@@ -106,7 +107,7 @@ def batching(reader: Reader[Any]) -> Batching:
 
 
 def plain_batch(reader: Reader[Any]) -> batch[Any] | None:
-    """The `batch` that a reader is, unless it is of a subclass that makes batches in its own way.
+    """The reader, if it is a `batch` that makes batches in the way of `batch`; else None.
 
     >>> plain_batch(batch(lambda: "abc", 2)), plain_batch(lambda: ["ab", "c"])
     (batch(<lambda>, batch_size=2), None)

@@ -13,7 +13,7 @@ arguments: The arguments that a loader keeps, and those of PyTorch and Paddle wi
 map_style: `DataLoader(dataset)`: samplers, workers and feeds of collated samples.
 loading: What a loader loads, as one frozen value: source, options, placement; it opens a pass.
 source: The batches of an epoch, from any position on.
-remainders: The samples at the end of an epoch that fill no step: dropped, padded, wrapped, an error.
+remainders: The samples at the end of an epoch that fill no step: dropped, padded or wrapped.
 assembling: One feed on the host out of one or several batches: stacked, split, padded.
 host_feeds: The host feeds of an epoch, or of epoch after epoch, with the position after each.
 on_device: Functions of feeds that run jitted on the devices, with random keys.

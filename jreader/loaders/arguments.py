@@ -1,4 +1,4 @@
-"""What loaders are given: what can be read of it afterwards, and what only other libraries take."""
+"""The arguments of a loader: those to be read later, and those of PyTorch and Paddle alone."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _CALL = "DataLoader(dataset, ...)"
 
 
 class Given:
-    """An argument that a loader was made with: to be read, not to be set.
+    """An argument of a loader, as an attribute that can be read and not set.
 
-    Passes that are under way would not notice another value; so make another loader.
+    Passes that have begun would not notice another value; make another loader for that.
     """
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """Is called as the attribute is."""
+        """Takes the name of the attribute."""
         self.name = name
 
     def __get__(self, loader: Any, kind: type | None = None) -> Any:
-        """What was given, or stands for it."""
+        """The value that the loader was made with, or its default."""
         if loader is None:
             return self
         given = vars(loader).get("_given", {})
@@ -36,7 +36,7 @@ class Given:
         return given[self.name]
 
     def __set__(self, loader: Any, value: Any) -> NoReturn:
-        """Is refused: passes that are under way would not notice."""
+        """Raises AttributeError."""
         raise AttributeError(
             f"{self.name} of a loader cannot be set: make another one, as in DataLoader(dataset, "
             f"{self.name}={described(value)})."
@@ -44,12 +44,12 @@ class Given:
 
 
 def names_given(kind: type) -> list[str]:
-    """The arguments that loaders of a class tell of."""
+    """The names of the arguments that can be read of loaders of a class."""
     return [name for name, value in vars(kind).items() if isinstance(value, Given)]
 
 
 _PINNED = "feeds are placed on the devices ahead of the step, and jax stages what it copies"
-# arguments of torch and Paddle: the value that says what holds anyway, and why no other one can be
+# arguments of torch and Paddle: the only value that is allowed, and why
 _ELSEWHERE: dict[str, tuple[Any, str]] = {
     "generator": (
         None,
@@ -70,18 +70,18 @@ _ELSEWHERE: dict[str, tuple[Any, str]] = {
 
 
 def ahead(capacity: int, elsewhere: dict[str, Any], known: list[str]) -> int:
-    """How many feeds are prepared ahead, in whatever words; other words are looked at, too.
+    """How many feeds to prefetch, by `capacity` or Paddle's words; it checks foreign arguments too.
 
     >>> ahead(2, {"pin_memory": False, "use_buffer_reader": False}, [])
     0
 
     Args:
-        capacity: What was given as such.
-        elsewhere: Arguments by names that are not jreader's.
-        known: The names that are.
+        capacity: The argument `capacity`.
+        elsewhere: The arguments whose names are not jreader's.
+        known: The names that are jreader's, for a hint.
 
     Raises:
-        TypeError: Nobody knows such a name, or its value means nothing here.
+        TypeError: An argument is unknown, or its value means nothing here.
     """
     others = dict(elsewhere)
     size = others.pop("reader_buffer_size", capacity)
@@ -107,10 +107,10 @@ def ahead(capacity: int, elsewhere: dict[str, Any], known: list[str]) -> int:
 
 
 def check_order(batch_size: Any, shuffle: Any, drop_last: Any) -> None:
-    """Refuses arguments in the order of Paddle, (dataset, feed_list, places), and of torch.
+    """Checks that arguments are not in the order of Paddle, (dataset, feed_list, places), or torch.
 
     Raises:
-        TypeError: They are.
+        TypeError: They are; it says what to type.
     """
     is_fields = isinstance(batch_size, Mapping) or (
         isinstance(batch_size, (list, tuple)) and any(isinstance(each, data) for each in batch_size)
@@ -130,6 +130,6 @@ def check_order(batch_size: Any, shuffle: Any, drop_last: Any) -> None:
 
 
 def _is_place(value: Any) -> bool:
-    """A device of jax, a sharding, or a place of Paddle's."""
+    """Whether a value is a device of jax, a sharding, or a place of Paddle's."""
     kind = type(value).__name__
     return hasattr(value, "platform") or hasattr(value, "device_set") or kind.endswith("Place")

@@ -1,8 +1,8 @@
 """A pipeline as a pure function of (epoch, step), for programs that never come back to the host.
 
-An indexed plan is arithmetic on places, and a gather. The arithmetic is written for arrays of NumPy
-and jax alike, so it traces: a whole epoch of training can be one XLA program, on the stream of the
-loader.
+An indexed plan is arithmetic on indices, and a gather of rows. The arithmetic works on arrays of
+NumPy and of jax, so jax can trace it: a whole epoch of training can be one XLA program, on the same
+feeds as the loader's.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class BatchAt:
 
     Attributes:
         reader: The samples.
-        batch_size: How many of them are a feed.
-        functions: What is done to whole batches.
-        feeds: Names, shapes and dtypes.
+        batch_size: Samples per feed.
+        functions: The functions of whole batches, in order.
+        feeds: The names, shapes and dtypes of the fields.
         masked: Whether feeds carry a mask, and a short last one is padded.
         samples: How many samples of an epoch make feeds.
-        windows: For each column how its rows overlap, or None.
+        windows: For each column, how its rows overlap; None if they do not.
     """
 
     reader: Reader[Any]
@@ -70,10 +70,10 @@ class BatchAt:
         """The feed of a step.
 
         Args:
-            data: What `as_function` gave beside this.
-            epoch: An int, traced or not.
-            step: From 0 to `len(batch_at) - 1`; beyond it feeds are meaningless.
-            seed: Stands for the seed of every shuffle of the plan; None for their own.
+            data: The data that `as_function` returned with this.
+            epoch: The number of the epoch, traced or not.
+            step: The number of the step, from 0 to `len(batch_at) - 1`; it is not checked.
+            seed: A seed for every shuffle of the plan; None for their own seeds.
         """
         return self.beginning(data, epoch, jnp.asarray(step) * self.batch_size, seed)
 
@@ -86,12 +86,12 @@ class BatchAt:
         plane = indexed(self._plan(epoch, seed))
         if plane is None:
             raise ValueError(
-                f"{described(self.reader)} deals anew in every pass: give its shuffles a seed, or "
+                f"{described(self.reader)} draws anew for each pass: give its shuffles a seed, or "
                 f"type batch_at(data, epoch, step, seed=0)."
             )
-        places = jnp.asarray(first) + jnp.arange(self.batch_size)
-        there = places < self.samples
-        rows = plane.route(jnp.where(there, places, 0) if self.masked else places)
+        indices = jnp.asarray(first) + jnp.arange(self.batch_size)
+        there = indices < self.samples
+        rows = plane.route(jnp.where(there, indices, 0) if self.masked else indices)
         parts = map(_gathered, _in_order(plane.columns, data), rows, self.windows)
         columns = rebuilt(plane.columns, parts)
         if self.masked:
@@ -138,21 +138,26 @@ def as_function(
     15.0
 
     Args:
-        pipeline: A batched pipeline over an indexed reader: arrays and array files, and ops that
-            only move their samples; `map_batches` with functions that jax can trace.
-        feed_list: The fields, as for `load`.
-        sharding: Where the data go: None for the default device; a Sharding, Mesh or Device. A
-            Mesh splits the rows, as for `load`: give `NamedSharding(mesh, PartitionSpec())` for a
-            copy on every device.
-        drop_last: What becomes of a short last batch, as for `load`: it is left out, or padded
-            under a mask that every feed carries; functions of batches see the zeros too.
-        last: In other words, as for `load`.
+        pipeline: A batched pipeline over an indexed reader: arrays or array files, ops that only
+            reorder or choose samples, and `map_batches` with functions that jax can trace.
+        feed_list: The fields, as in `load`.
+        sharding: Where the data go: a Sharding, Mesh or Device; None for the default device. A
+            Mesh splits the rows, as in `load`; `NamedSharding(mesh, PartitionSpec())` puts a copy
+            on every device.
+        drop_last: Whether to leave out a short last batch, as in `load`. With False, it is padded
+            with zeros, which functions of batches see too, and every feed carries a `mask`.
+        last: What to do with a short last batch, instead of `drop_last`, as in `load`.
+
+    Returns:
+        The data, as a tree of arrays on the devices; and `batch_at`, whose `len` is the number of
+        steps of an epoch.
 
     Raises:
         TypeError: The pipeline gives no batches, or is not indexed.
-        ShortEpoch: A short batch is left, and `last="error"`.
-        ValueError: It has no end, more than 2**31 samples, or makes its rows when asked for.
-        FeedMismatch: The columns do not fit the feed_list.
+        ShortEpoch: The last batch is short, and `last="error"`.
+        ValueError: The pipeline is endless, has 2**31 samples or more, or a column computes its
+            rows when they are read.
+        FeedMismatch: The columns do not fit the `feed_list`.
     """
     remainder = Remainder.checked(drop_last, last).of_batches(pipeline)
     found = batching(remainder.of(pipeline, 1))
@@ -164,7 +169,7 @@ def as_function(
         )
     if not found.ordered:
         raise TypeError(
-            f"{_CALL} finds each batch by its number, and {described(pipeline)} gives whole "
+            f"{_CALL} finds each batch by its index, and {described(pipeline)} gives whole "
             f"batches in another order: shuffle samples, before .batch(n)."
         )
     functions = tuple(map(_function, found.functions))
@@ -173,7 +178,7 @@ def as_function(
     if plane is None:
         raise TypeError(
             f"{_CALL} needs an indexed reader below .batch(n), one that finds samples by their "
-            f"place, and {described(op.reader)} reads them: begin with jreader.arrays(...), and "
+            f"index, and {described(op.reader)} reads them: begin with jreader.arrays(...), and "
             f"use .map_batches(fn) behind .batch(n) instead of .map(fn)."
         )
     if plane.length >= min(ENDLESS, _LONGEST):
@@ -202,7 +207,11 @@ def as_function(
 
 
 def _function(op: Node[Any]) -> Callable[[Any], Any]:
-    """What an op does to the columns of a batch."""
+    """The function of an op of stacked columns.
+
+    Raises:
+        TypeError: The op is not `map_batches`, or takes lists of samples.
+    """
     if not isinstance(op, map_batches):
         raise TypeError(
             f"{_CALL} knows no function of stacked columns for {described(op)}: use "
@@ -221,7 +230,11 @@ def _or_zeros(there: Any, rows: Any) -> Any:
 
 
 def _check_values(feeds: Feeds, whole: Any) -> None:
-    """Refuses, here and once, what a trace could not look at; columns may differ in length."""
+    """Checks all values once, which a trace cannot look at; columns may differ in length.
+
+    Raises:
+        FeedMismatch: A value does not fit its field.
+    """
     lengths = list(map(len, leaves(whole)))
     few = [_LOOKED_AT * len(each) // each.nbytes + 1 for each in leaves(whole) if below(each)]
     each = min(lengths + few)
@@ -231,7 +244,7 @@ def _check_values(feeds: Feeds, whole: Any) -> None:
 
 
 def _in_order(columns: Any, data: Any) -> list[Any]:
-    """The leaves of the data in the order of the columns: jax sorts the keys of dicts."""
+    """The leaves of the data in the order of the columns, since jax sorts the keys of dicts."""
     parts, placed = branches(columns), branches(data)
     if parts is None or placed is None:
         return [data]
@@ -239,14 +252,14 @@ def _in_order(columns: Any, data: Any) -> list[Any]:
 
 
 def _gathered(column: Any, rows: Any, windows: Windows | None) -> Any:
-    """Those rows of a column on a device."""
+    """The given rows of a column on a device."""
     if windows is not None:
         return windows.rows(column, rows)
     return column.at[rows].get(mode="promise_in_bounds")
 
 
 def _stored(column: Any, placement: Placement) -> tuple[np.ndarray[Any, Any], Windows | None]:
-    """A column as it goes to the devices; rows that overlap go as what lies below, if they can."""
+    """A column as it goes to the devices; of overlapping rows, the array that they overlap in."""
     if not hasattr(column, "__array__"):
         raise ValueError(
             f"{_CALL} needs columns that fit on a device as a whole, and {described(column)} makes "

@@ -1,4 +1,4 @@
-"""From batches to host feeds of the loader's shape: side by side, split, padded or left out."""
+"""From batches to host feeds: stacked side by side, split, padded or left out."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class FeedShape:
 
     Attributes:
         feeds: Names, shapes and dtypes.
-        kind: What the reader yields: samples (batched by the loader), lists of them, arrays, or
-            what is a feed already (`loaders/map_style.py`).
-        placement: Where feeds go.
+        kind: What the reader yields: samples (the loader batches them), lists of them, stacked
+            arrays, or collated feeds (`loaders/map_style.py`).
+        placement: The devices and shardings of feeds.
         batch_per_place: Whether each part of the placement gets a batch of its own; otherwise one
             batch is split over the parts.
-        remainder: What becomes of short groups of batches, and how many feeds there are.
+        remainder: What to do with short groups of batches, and how many feeds an epoch has.
         per_feed: How many batches make a feed.
-        size: The samples of a full batch, where `batch` says it.
-        rows: Its rows: as many, unless functions of whole batches give more, or fewer; None where
-            only the first batch tells.
+        size: The samples of a full batch; None unless `batch` makes the batches.
+        rows: The rows of a full batch: `size`, unless a function of whole batches returns more, or
+            fewer; None if unknown before the first batch.
         return_list: Whether feeds are lists in the order of the feed_list, not dicts.
         chunk: How many steps make one feed; None for feeds without an axis of steps.
         strict: Whether a short group is an error.
@@ -69,21 +69,21 @@ class FeedShape:
 
     @property
     def layout(self) -> Layout:
-        """What feeds look like once they are placed."""
+        """The axes and the sharding of a feed on the devices."""
         steps = None if self.chunk is None else int(self.placement.parts is not None)
         target = self.placed.target
         return Layout(self.axes, steps, target if isinstance(target, NamedSharding) else None)
 
     @cached_property
     def plain(self) -> bool:
-        """Whether the named arrays of a whole batch are a feed as they are."""
+        """Whether the named arrays of a full batch are a feed without further work."""
         alone = self.per_feed == 1 and self.placement.parts is None and self.chunk is None
         named = self.kind in ("samples", "sample lists") and not self.return_list
         return alone and named and not self.masked and self.share is None
 
     @cached_property
     def placed(self) -> Placement:
-        """Where feeds go, their mask and their axis of steps included."""
+        """The placement of feeds with their mask and their axis of steps."""
         placement = replace(self.placement, share=self.share)
         placement = placement.with_mask() if self.masked else placement
         return placement.chunked() if self.chunk else placement
@@ -94,13 +94,13 @@ class FeedShape:
         return self.remainder.last == "pad"
 
     def takes(self, rows: int) -> bool:
-        """Whether every device gets as many of these rows."""
+        """Whether `rows` rows can be divided evenly over the devices."""
         if self.share is not None:
             return rows == self.share.size
         return self.batch_per_place or self.placement.divides(rows)
 
     def gives(self, samples: int) -> bool:
-        """Whether there is a feed of the last samples of an epoch, which are fewer than others."""
+        """Whether a remainder of `samples` samples makes a feed."""
         alone = self.remainder.any_size and self.per_feed == 1 and self.takes(samples)
         return self.masked or self.remainder.last == "keep" or alone
 
@@ -117,7 +117,7 @@ class FeedShape:
         return self.feeds.from_samples(batch, lists=self.kind == "samples")
 
     def laid_out(self, batches: list[Any]) -> Any:
-        """The arrays of a feed, of those of its batches."""
+        """The arrays of a feed, stacked or split from those of its batches."""
         if self.chunk is None:
             return self._step(batches)
         each = len(batches) // self.chunk
@@ -134,7 +134,7 @@ class FeedShape:
         return map_tree(lambda column: column.reshape(parts, -1, *column.shape[1:]), batches[0])
 
     def finished(self, feed: Any, mask: Any = None) -> Any:
-        """The feed in its container, with its mask."""
+        """The feed as a dict, list or tree, with its mask."""
         if self.return_list and isinstance(feed, dict):
             feed = list(feed.values())
         return feed if mask is None else with_mask(feed, mask)
@@ -154,18 +154,18 @@ class FeedShape:
 
 
 class Assembler:
-    """What makes the host feeds of one epoch, of groups of batches.
+    """It makes the host feeds of one epoch out of groups of batches.
 
     Attributes:
-        rows: The rows of a full batch; None until the first batch tells.
+        rows: The rows of a full batch; None before the first batch.
         fed: How many samples the last group had, on all processes, without padding.
-        spread: How many rows functions of whole batches make of a sample, rounded up.
+        spread: How many rows a function of whole batches makes of a sample, rounded up.
         usual: The rows of a batch that makes a feed as `FeedShape.plain` has it, whatever comes
             before it; None until there was one.
     """
 
     def __init__(self, shape: FeedShape, rows: int | None = None) -> None:
-        """Begins an epoch, or goes on in one whose full batches have so many rows."""
+        """Begins an epoch, or goes on in one whose full batches have `rows` rows."""
         self.shape = shape
         self.rows = shape.rows if rows is None else rows
         self.fed, self.spread = 0, 1
@@ -174,7 +174,7 @@ class Assembler:
         self._usual: list[int] | None = None  # the rows of a whole feed: another needs no look
 
     def feed(self, group: Sequence[Any]) -> Any | None:
-        """The host feed of a group; None where it is left out."""
+        """The host feed of a group of batches; None if it is left out."""
         batches = list(map(self.shape.named, group))
         rows = [
             batch.total if isinstance(batch, Part) else len(leaves(named)[0])
@@ -187,16 +187,16 @@ class Assembler:
         return self.fed_by(batches, samples, rows)
 
     def fed_by(self, batches: list[Any], samples: list[int], rows: list[int]) -> Any | None:
-        """The host feed of named arrays; None where they are left out.
+        """The host feed of named arrays; None if they are left out.
 
         Args:
-            batches: The arrays of each batch: those of this process.
-            samples: How many samples each was made of, on all processes.
-            rows: How many rows each has, likewise.
+            batches: The arrays of each batch, as far as this process feeds them.
+            samples: How many samples each batch was made of, on all processes.
+            rows: How many rows each batch has, on all processes.
 
         Raises:
-            FeedMismatch: The batches differ in size where they may not.
-            ShortEpoch: They are short, and that is an error.
+            FeedMismatch: The batches differ in size, and steps have one size.
+            ShortEpoch: They are too few, and the loader has `last="error"` or `steps_per_epoch`.
         """
         if self._usual == rows == samples:
             return self.shape.finished(self.shape.laid_out(batches))
@@ -225,13 +225,13 @@ class Assembler:
         self.spread = 1 if rows == samples else max(-(-sum(rows) // max(self.fed, 1)), 1)
 
     def _equal(self, rows: list[int]) -> bool:
-        """Whether each part of a feed gets as many rows, however many."""
+        """Whether each part of a feed gets equally many rows, of any number."""
         if len(rows) < self.shape.per_feed or len(set(rows)) > 1:
             return False
         return self.shape.takes(rows[0])
 
     def _fix(self, samples: list[int], rows: list[int]) -> None:
-        """Fixes the rows of a full batch when the first batch tells, or a larger one may come."""
+        """Sets the rows of a full batch by the first batch, or by a larger one where sizes vary."""
         if self.rows is None:
             few, made = samples[0], rows[0]
             self.rows = -(-made * self.shape.size // few) if self.shape.size and few else made
@@ -244,7 +244,11 @@ class Assembler:
             self.rows = next(filter(self.shape.takes, count(max(rows))))
 
     def _check(self, samples: list[int], rows: list[int]) -> None:
-        """Refuses batches of other sizes, but for a short one where a reader ends."""
+        """Checks that batches have one size, except for a short one at the end of a reader.
+
+        Raises:
+            FeedMismatch: One has another size.
+        """
         if self.shape.remainder.any_size:
             return
         full = self.rows or 0

@@ -1,4 +1,4 @@
-"""Cursors: where a run begins, what it has handed over, and which cursors go on here."""
+"""Cursors: what a loader stores of its position, how it checks one, and which plans it fits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ANEW = "Resume with the pipeline that wrote it, or begin anew, without at=."
 
 
 def beginning(epoch: int) -> Cursor:
-    """The cursor of an epoch of which nothing was read.
+    """The cursor of the beginning of an epoch.
 
     >>> beginning(2)["epoch"], beginning(2)["position"]
     (2, None)
@@ -38,13 +38,13 @@ def beginning(epoch: int) -> Cursor:
 
 
 class EpochPosition(NamedTuple):
-    """Where the source of an epoch is: what a cursor has as its position.
+    """The position of an epoch: the field `position` of a cursor.
 
     Attributes:
         rows: The rows of a full batch; None before the first one.
-        size: The samples of a batch, if the position counts samples; else None.
-        batches: The position of the batches (`Pass.position`).
-        steps: How many steps of the epoch lie before.
+        size: The samples per batch, if the position counts samples; else None.
+        batches: The position of the reader of batches (`Pass.position`).
+        steps: How many steps of the epoch are done.
     """
 
     rows: int | None
@@ -54,31 +54,31 @@ class EpochPosition(NamedTuple):
 
     @classmethod
     def of(cls, position: Position) -> EpochPosition | None:
-        """The position that a cursor has; None at the beginning of an epoch.
+        """The position of a cursor as a named tuple; None at the beginning of an epoch.
 
         >>> EpochPosition.of([64, 64, 640, 10]).steps
         10
 
         Raises:
-            NotResumable: It is not one of a loader.
+            NotResumable: It is not a position of a loader.
         """
         return None if position is None else cls(*checked_position(position, (None, None, None, 0)))
 
     @classmethod
     def steps_of(cls, cursor: Cursor) -> int:
-        """How many steps of its epoch lie before a cursor."""
+        """How many steps of its epoch are done at a cursor."""
         position = cls.of(cursor["position"])
         return position.steps if position else 0
 
 
 class Progress(NamedTuple):
-    """Where a pass is in its epoch, as it notes it for each feed.
+    """The position of a pass in its epoch, as the pass notes it for each feed.
 
     Attributes:
-        began: The cursor that it began at.
-        samples: How many samples of the epoch lie before.
-        runs: A hash of the runs of samples that were handed over.
-        end: Where the last of them ends.
+        began: The cursor that the pass began at.
+        samples: How many samples of the epoch are done.
+        runs: A hash of where the runs of consecutive samples begin (`host_feeds.Trail`).
+        end: The index in the epoch at which the last run ends.
         rows: As in `EpochPosition`, like those that follow.
         size: As there.
         batches: As there.
@@ -95,7 +95,7 @@ class Progress(NamedTuple):
     steps: int
 
     def cursor(self) -> Cursor:
-        """The cursor of this place."""
+        """The cursor of this position."""
         began = self.began
         return {
             **began,
@@ -108,47 +108,47 @@ class Progress(NamedTuple):
 
 
 class RunPosition:
-    """Where a run is; a loader keeps it when its iterator is gone, with all that it holds.
+    """The position of a run, which a loader still has when its iterator is gone.
 
     Attributes:
-        progress: The fields of a `Progress`, which a pass sets after each feed; None before it
-            began.
+        progress: The fields of a `Progress`, which a pass sets after each feed; None before the
+            pass has begun.
     """
 
     def __init__(self, cursor: Cursor) -> None:
-        """Stands at a cursor."""
+        """Begins at a cursor."""
         self.stand(cursor)
 
     def stand(self, cursor: Cursor) -> None:
-        """Goes to a cursor that no pass has begun at."""
+        """Moves to a cursor, at which no pass has begun yet."""
         self._cursor: Cursor = cursor
         self.progress: tuple[Any, ...] | None = None
 
     @property
     def cursor(self) -> Cursor:
-        """The cursor, made now: a loop asks for a few of them."""
+        """The cursor, made now and not for each feed, since a loop asks for few of them."""
         return self._cursor if self.progress is None else Progress(*self.progress).cursor()
 
     @property
     def began(self) -> Cursor:
-        """Where its epoch was begun, or resumed."""
+        """The cursor at which its epoch was begun, or resumed."""
         return self._cursor if self.progress is None else Progress(*self.progress).began
 
 
 def skipping(cursor: Cursor, steps: Any, size: int) -> Cursor:
-    """The cursor, with some more steps that are left out.
+    """The cursor, with more steps that are left out.
 
     >>> skipping(beginning(0), range(3, 5), size=64)["skipped"]
     [[3, 5, 64]]
 
     Args:
         cursor: A cursor.
-        steps: A range of steps; None for no more.
-        size: How many samples a step has here; 0 where steps are what is counted.
+        steps: A range of steps with a stride of 1; None for no more.
+        size: Samples per step; 0 if positions count batches.
 
     Raises:
-        TypeError: `steps` is no range of steps, one by one.
-        NotResumable: The cursor leaves out steps to come that were of another size.
+        TypeError: `steps` is not such a range.
+        NotResumable: The cursor leaves out later steps that had another size.
     """
     known = cursor["skipped"]
     if steps is not None:
@@ -172,13 +172,13 @@ def skipping(cursor: Cursor, steps: Any, size: int) -> Cursor:
 
 
 def sealed(cursor: Cursor) -> Cursor:
-    """The cursor as it is handed out: with a check of all of its parts.
+    """The cursor as users get it: with a hash of all its parts in `check`.
 
     >>> sealed(beginning(2))["check"] == sealed(beginning(3))["check"]
     False
 
     Raises:
-        NotResumable: The pass cannot be resumed, or its place is not what JSON keeps.
+        NotResumable: The pass cannot be resumed, or JSON cannot store its position.
     """
     _check_kept(cursor["position"])
     return {**cursor, "check": _check_of(cursor)}
@@ -201,11 +201,11 @@ def _check_kept(part: Position) -> None:
 
 
 def checked(cursor: Any) -> Cursor:
-    """A cursor, refused where it is none, was changed, or is of another version.
+    """The cursor, once it is known to be whole and of this version.
 
     Raises:
-        ValueError: It is no cursor, or not as it was written.
-        NotResumable: It is of another version.
+        ValueError: It is not a cursor, or was changed after it was written.
+        NotResumable: Another version wrote it.
     """
     lacks = _NEEDED.difference(cursor) if isinstance(cursor, dict) else _NEEDED
     if not lacks - {"check"}:
@@ -250,9 +250,10 @@ def _check_versions(cursor: Any) -> None:
         )
     if stream != STREAM_VERSION or form != FORMAT:
         raise NotResumable(
-            f"this cursor has format {form} and stream version {stream}, and this jreader deals "
-            f"version {STREAM_VERSION}, in other orders (since version 2, the number of samples is "
-            f"in their keys): resume with the release that wrote it, or begin anew, without at=."
+            f"this cursor has format {form} and stream version {stream}, and this jreader has "
+            f"version {STREAM_VERSION}, which reads samples in other orders (since version 2, they "
+            f"depend on the number of samples): resume with the release that wrote it, or begin "
+            f"anew, without at=."
         )
 
 
@@ -294,10 +295,13 @@ _TOLD = {
 
 
 def check_plan(written: Plan, plan: Plan) -> None:
-    """Refuses what orders or counts otherwise; other samples at the same places are told of.
+    """Compares the plan of a cursor with the plan of a loader.
+
+    It warns if orders and counts are equal, but data, functions or feeds are not: then every index
+    stays, and its sample may differ.
 
     Raises:
-        NotResumable: The cursor is of another plan.
+        NotResumable: The plans order or count samples differently.
     """
     if written["ops"] != plan["ops"]:
         number, before, now = difference(written["ops"], plan["ops"])
@@ -317,14 +321,17 @@ def check_plan(written: Plan, plan: Plan) -> None:
             _, before, now = difference(one, other)
             warn(
                 f"{what} when the cursor was written: {now}, and it was {before} (name and hash; "
-                f"another Python version compiles functions to another hash). The places are the "
+                f"another Python version compiles functions to another hash). The order is the "
                 f"same, the samples may differ."
             )
             return
 
 
 def _comparable(written: list[str], lines: list[str]) -> tuple[list[str], list[str]]:
-    """Fields are compared where both sides name them: without a list they are those of samples."""
+    """Both lists, without the line of the fields if one of them has no such line.
+
+    A loader without a `feed_list` has the fields of the samples, and its plan does not name them.
+    """
     both = all(any(line.startswith("fields") for line in each) for each in (written, lines))
     one, other = (
         [line for line in each if both or not line.startswith("fields")]
@@ -334,12 +341,12 @@ def _comparable(written: list[str], lines: list[str]) -> tuple[list[str], list[s
 
 
 def difference(written: list[str], lines: list[str]) -> tuple[int, str, str]:
-    """Where two lists differ first, counted from 1, and both lines there.
+    """The number of the first line (from 1) in which two lists differ, and both its versions.
 
     >>> difference(["a", "b"], ["a"])
     (2, 'b', 'no line')
     """
     most = max(len(written), len(lines))
     pairs = [[*each, *["no line"] * (most - len(each))] for each in (written, lines)]
-    place = next(place for place in range(most) if pairs[0][place] != pairs[1][place])
-    return place + 1, pairs[0][place], pairs[1][place]
+    index = next(index for index in range(most) if pairs[0][index] != pairs[1][index])
+    return index + 1, pairs[0][index], pairs[1][index]

@@ -1,4 +1,4 @@
-"""Feeds on the host: an epoch of them, or epoch after epoch, with the position after each."""
+"""The feeds of an epoch on the host, or of epoch after epoch, with the position after each."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from jreader.readers import Plan
 
 SKIPPED: Any = object()
-"""What stands for the feed of a step that is left out: its position counts all the same."""
+"""It stands for the feed of a step that is left out, since its position counts all the same."""
 
 
 class Trail:
-    """What a pass hands over of its epoch, and a hash of it.
+    """The digest of the samples that a pass has given of its epoch.
 
-    Samples that follow one another are one run, whatever batches they came in: the hash is of where
-    runs begin, beside where the last one ends. So it does not depend on batch sizes, hosts or
-    devices, and costs a comparison a step.
+    Samples that follow one another are one run, whatever batches they came in. The digest has a
+    hash of where runs begin, and where the last one ends. So it does not depend on batch sizes,
+    hosts or devices, and costs one comparison per step.
 
     >>> from jreader.loaders.cursors import beginning
     >>> small, large = (Trail(beginning(0), drawn=None) for _ in range(2))
@@ -43,13 +43,13 @@ class Trail:
     (True, 64)
 
     Attributes:
-        samples: How many samples of the epoch lie behind.
+        samples: How many samples of the epoch are done.
         runs: The hash of where runs begin.
-        end: Where the last one ends.
+        end: The index in the epoch at which the last run ends.
     """
 
     def __init__(self, cursor: Cursor, drawn: int | None) -> None:
-        """Goes on where a cursor says; `drawn` is what an unseeded plan drew for this epoch."""
+        """Goes on at a cursor; `drawn` is the seed that an unseeded plan drew for this epoch."""
         self.samples = cursor["samples"]
         runs, _, end = cursor["digest"].rpartition(":")
         self.runs, self.end = runs or text_hash(STREAM_VERSION, cursor["plan"]["ops"]), int(end)
@@ -59,34 +59,34 @@ class Trail:
 
     @property
     def digest(self) -> str:
-        """The hash of the runs, and where the last one ends."""
+        """The hash of the runs, a colon, and where the last one ends."""
         return f"{self.runs}:{self.end}"
 
     def add(self, count: int) -> None:
-        """Hands over the next samples."""
+        """Counts the next `count` samples, which the pass gives."""
         if self.samples != self.end:
             self.runs = text_hash(self.runs, self.end, *self._about, self.samples)
         self.samples += count
         self.end = self.samples
 
     def leave_out(self, count: int) -> None:
-        """Passes over the next samples."""
+        """Counts the next `count` samples, which the pass leaves out."""
         self.samples += count
 
 
 class Kept:
-    """The pass of a stream between two epochs of it, which the next one goes on with."""
+    """The pass over a stream that one epoch leaves open, for the next epoch to continue."""
 
     def __init__(self) -> None:
         self._at: Position = None
         self._pass: Pass[Any] | None = None
 
     def keep(self, up: Pass[Any]) -> None:
-        """Keeps what is left of a pass."""
+        """Keeps a pass at its position."""
         self._at, self._pass = up.position(), up
 
     def taken(self, at: Position) -> Pass[Any] | None:
-        """What was kept at that position, once; anything else is closed."""
+        """The pass that was kept at this position; a pass at another position is closed."""
         if at == self._at:
             up, self._pass = self._pass, None
             return up
@@ -94,7 +94,7 @@ class Kept:
         return None
 
     def close(self) -> None:
-        """Ends what was kept."""
+        """Closes the pass that was kept."""
         up, self._pass = self._pass, None
         if up:
             up.close()
@@ -104,8 +104,8 @@ class Shared:
     """What the passes of one loader share.
 
     Attributes:
-        kept: The pass of a stream that goes on in the next epoch.
-        board: Where processes leave word for one another; None until a pass needs it.
+        kept: The pass over a stream that goes on in the next epoch.
+        board: Where processes post messages to each other; None until a pass needs it.
         warned: Whether it has warned of samples that each epoch leaves out.
     """
 
@@ -117,25 +117,25 @@ class Shared:
 
 @dataclass
 class Lost:
-    """What an epoch leaves out, since it makes no whole feed.
+    """The batches of an epoch that are left out, since they make no whole feed.
 
     Attributes:
-        batches: How many batches.
-        samples: How many samples they have.
+        batches: The number of batches.
+        samples: The number of samples in them.
     """
 
     batches: int = 0
     samples: int = 0
 
     def add(self, batches: int, samples: int) -> None:
-        """Counts some more."""
+        """Counts more batches that are left out."""
         self.batches += batches
         self.samples += samples
 
     def warn(
         self, reader: Reader[Any], remainder: Remainder, epoch: int, shared: Shared, *, empty: bool
     ) -> None:
-        """Warns, once for an epoch, where nobody asked for that, or nothing else is there."""
+        """Warns, once per epoch, if the user did not ask for it, or if the epoch is empty."""
         made_at = getattr(reader, "made_at", "")
         empty = empty and (self.batches > 0 or _has_short_batch_only(reader))
         some = f"{self.batches} batch{'es' * (self.batches > 1)} ({self.samples} samples)"
@@ -153,11 +153,11 @@ class Lost:
 
 
 def warn_if_same(reader: Reader[Any], samples: int, shared: Shared) -> None:
-    """Warns, once for a loader, of samples that each epoch leaves out, if they are the same ones.
+    """Warns, once per loader, if every epoch leaves out the same samples.
 
     Args:
-        reader: The batches.
-        samples: How many samples this epoch has left out, which nobody asked for.
+        reader: The reader of batches; if it shuffles, each epoch leaves out other samples.
+        samples: How many samples this epoch has left out.
         shared: What the passes of the loader share.
     """
     shuffled = isinstance(reader, Node) and (varies(reader) or waits(reader))
@@ -175,7 +175,7 @@ def warn_if_same(reader: Reader[Any], samples: int, shared: Shared) -> None:
 
 
 def _has_short_batch_only(reader: Reader[Any]) -> bool:
-    """Whether the only batch of a reader is a short one, which it leaves out itself."""
+    """Whether the only batch of a reader is a short one, which `drop_last=True` leaves out."""
     found = batching(reader)
     if not found.whole or found.op is None or not found.op.drop_last:
         return False
@@ -197,21 +197,22 @@ def host_feeds(
     *,
     numbered: bool = True,
 ) -> Pass[Any]:
-    """The feeds of what is left of an epoch.
+    """A pass over the host feeds of an epoch, from a cursor to its end.
 
-    The position is that of a `Progress`, as a plain tuple: it is noted for every feed.
+    The position of the pass has the fields of a `Progress`, as a plain tuple, since each feed makes
+    one.
 
     Args:
-        source: What is read.
+        source: The source of the loader.
         shape: How batches become feeds.
-        cursor: Where to begin.
-        shared: What the passes of the loader share; None for a pass that leaves nothing behind.
-        first: The first step that is handed over, as the cursor counts; those before it are read,
-            and passed over.
-        until: The step to stop before, as the cursor counts; None for the end of the epoch.
-        finish: A function of what is given, done here.
-        numbered: Whether (host feed, number of its first row in the epoch, epoch) is given;
-            otherwise the host feed alone.
+        cursor: The cursor to begin at.
+        shared: What the passes of the loader share; None for a pass by itself.
+        first: The number of the first step to give, as the cursor counts; steps before it are
+            read, and `SKIPPED` stands for each.
+        until: The number of the step to stop before; None for the end of the epoch.
+        finish: A function of each item; the pass gives its results.
+        numbered: Whether items are (host feed, number of its first row in the epoch, epoch), not
+            host feeds alone.
 
     Raises:
         NotResumable: The cursor is not of this source.
@@ -221,7 +222,7 @@ def host_feeds(
 
 
 class _Epoch:
-    """What is left of an epoch, under way."""
+    """The pass of `host_feeds`: the rest of an epoch."""
 
     def __init__(
         self,
@@ -247,7 +248,7 @@ class _Epoch:
         self.stays = False
 
     def feeds(self, finish: Callable[[Any], Any], *, numbered: bool) -> Generator[Any, None, None]:
-        """The feeds; nothing here holds one that was handed over: its memory is free sooner."""
+        """Yields the feeds; it keeps no reference to one, so that its memory is free sooner."""
         shape, assembler, opened, trail = self.shape, self.assembler, self.opened, self.trail
         alone, epoch, skips = shape.per_feed == 1, self.cursor["epoch"], steps_left_out(self.cursor)
         named = partial(shape.feeds.from_samples, lists=shape.kind == "samples")
@@ -277,7 +278,7 @@ class _Epoch:
         self._ended()
 
     def _groups(self) -> Iterator[Any]:
-        """The batches, or groups of them, up to where an epoch of a stream is cut off."""
+        """The batches, or groups of them; of a stream, as many as the epoch has steps."""
         if self.end is not None and self.steps >= self.end:
             return iter(())
         remainder = self.shape.remainder
@@ -286,7 +287,7 @@ class _Epoch:
         return islice(self.up.items, (remainder.steps or 0) - self.steps)
 
     def _ended(self) -> None:
-        """Tells of what was left out; what a stream still has stays for the next epoch."""
+        """Warns of what was left out; the next epoch goes on with the rest of a stream."""
         remainder, epoch = self.shape.remainder, self.cursor["epoch"]
         if self.end is not None and self.steps >= self.end:
             return
@@ -306,7 +307,7 @@ class _Epoch:
         )
 
     def close(self) -> None:
-        """Ends it."""
+        """Closes the pass, or keeps it for the next epoch of the stream."""
         if self.stays:
             self.shared.kept.keep(self.up)
         else:
@@ -320,20 +321,20 @@ def epoch_after_epoch(
     plan: Callable[[], Plan],
     until: int | None,
 ) -> Pass[Any]:
-    """The feeds of a run: those of an epoch, of the next one, and so on.
+    """A pass over the feeds of a run: those of an epoch, of the next one, and so on.
 
-    Who looks ahead does so across the end of an epoch, too: the first feed of the next one is there
-    when the last one of this has been used.
+    So a look-ahead goes on across the end of an epoch: the first feed of the next one is ready when
+    the loop has used the last one of this.
 
     Args:
-        begin: Gives the pass of an epoch, from a cursor of it on.
-        cursor: Where the run begins.
+        begin: Begins a pass over an epoch, at a cursor.
+        cursor: The cursor that the run begins at.
         remainder: How epochs end.
-        plan: Gives what a cursor says of the source: it may grow between two epochs.
-        until: The step to stop before; None for no end.
+        plan: Returns the plan as a cursor stores it; data may grow between two epochs.
+        until: The number of the step to stop before; None for no end.
 
     Raises:
-        ReaderError: An epoch gives nothing: it would go round for ever.
+        ReaderError: An epoch has no feed, so the run would never end (while iterating).
     """
     here = begin(cursor)
 
@@ -352,10 +353,10 @@ def epoch_after_epoch(
 
 
 def check_fed(ended: Cursor) -> None:
-    """Refuses a run whose epochs give nothing.
+    """Checks that an epoch that has ended had a feed: otherwise a run would go on for ever.
 
     Raises:
-        ReaderError: This one, which has ended, gave nothing.
+        ReaderError: It had none.
     """
     if not EpochPosition.steps_of(ended):
         raise ReaderError(
@@ -365,7 +366,7 @@ def check_fed(ended: Cursor) -> None:
 
 
 def next_epoch(ended: Cursor, remainder: Remainder) -> Cursor:
-    """The cursor of the beginning of the next epoch, at the end of one; its steps begin at 0."""
+    """The cursor of the next epoch, made from that at the end of one; its steps begin at 0."""
     position = EpochPosition.of(ended["position"]) if remainder.continues else None
     return {
         **ended,
@@ -377,7 +378,7 @@ def next_epoch(ended: Cursor, remainder: Remainder) -> Cursor:
 
 
 def steps_left_out(cursor: Cursor) -> Iterator[bool]:
-    """For step after step, whether it is left out."""
+    """Yields for each step from the cursor on whether it is left out."""
     spans, step = cursor["skipped"], cursor["step"]
     if not spans:
         return repeat(False)  # noqa: FBT003  # what is repeated

@@ -15,11 +15,11 @@ from jreader.readers.plan_tables import Line, under
 
 
 def picture(loading: Loading | None, capacity: int) -> list[Line]:
-    """The lines of a loader; nothing is read for it.
+    """The lines of a loader's table; it reads nothing.
 
     Args:
-        loading: What it loads; None for a loader without a source.
-        capacity: How many feeds are ready before they are asked for.
+        loading: What the loader loads; None for a loader without a source.
+        capacity: How many feeds the loader prefetches.
     """
     text = f"DataLoader(capacity={capacity})"
     if loading is None:

@@ -1,4 +1,4 @@
-"""Signals that wait for the end of a step, when parameters and cursor are of one moment."""
+"""`graceful_stop`: signals wait for the end of a step, when parameters and cursor fit together."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from jax.experimental import multihost_utils
 class graceful_stop:
     """A `with` block in which Ctrl-C and SIGTERM wait, so that a run can be saved after a step.
 
-    Otherwise a signal comes at any moment, also between a feed and its step. Inside the block it
-    only makes this object true; after the block it has its usual effect: Ctrl-C raises
+    Without it a signal comes at any moment, also between a feed and its step. Inside the block, a
+    signal only makes this object true. After the block it has its usual effect: Ctrl-C raises
     KeyboardInterrupt, SIGTERM exits with status 143. A second signal has that effect at once.
 
-    Under `jax.distributed` it becomes true on all processes behind the same step, whichever of them
-    had the signal: each of them has to ask once a step.
+    Under `jax.distributed` it becomes true on all processes after the same step, whichever of them
+    got the signal. For that, each process has to test it once per step.
 
     >>> import numpy as np
     >>> from jreader import Pipeline, arrays
@@ -48,10 +48,10 @@ class graceful_stop:
         self._asked = 0
 
     def __enter__(self) -> Self:
-        """Takes the signals, but for those that are ignored.
+        """Holds back SIGINT and SIGTERM, except those that the program ignores.
 
         Raises:
-            RuntimeError: This is not the main thread, the only one that has signals.
+            RuntimeError: This is not the main thread, the only one that gets signals.
         """
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError(
@@ -59,7 +59,7 @@ class graceful_stop:
                 "enter it there, and let the other thread look whether it is true."
             )
         self._several = jax.distributed.is_initialized()
-        # there, SIGTERM has a handler of jax's already, which tells the other processes
+        # with several processes, SIGTERM already has a handler of jax, which notifies the others
         for number in (signal.SIGINT,) if self._several else (signal.SIGINT, signal.SIGTERM):
             before = signal.getsignal(number)
             if callable(before) or before == signal.SIG_DFL:
@@ -67,7 +67,7 @@ class graceful_stop:
         return self
 
     def __bool__(self) -> bool:
-        """Whether a signal waits; on several processes, whether all stop behind this step."""
+        """Whether a signal waits; on several processes, whether all stop after this step."""
         if not self._several:
             return self._came is not None
         if not self._agreed:
@@ -97,7 +97,7 @@ class graceful_stop:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Does what the signal would have done; where that hides an error, the error says so."""
+        """Lets the signal have its effect; if an error ends the block, it gets a note instead."""
         if self._came is not None and not self._before:
             return  # the second one was not held
         self._restore()

@@ -1,4 +1,4 @@
-"""A loader's iterator: its feeds, its step, and where it is."""
+"""`FeedIterator`: what a loop over a loader iterates: its feeds, its step and its cursor."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from jreader.readers import Cursor, Pass, described
 
 
 class FeedIterator(Iterator[Any]):
-    """Feeds, one after another; between any two of them it knows its place.
+    """An iterator of feeds, which knows its position between any two of them.
 
-    It stops its thread when it is exhausted, closed, dropped, or left by `with`.
+    It stops its thread when it is exhausted, closed or garbage-collected, and at the end of a
+    `with` block.
 
     >>> import numpy as np
     >>> from jreader import Pipeline, arrays
@@ -29,7 +30,7 @@ class FeedIterator(Iterator[Any]):
     (0, 1)
 
     Attributes:
-        waited: Seconds that the consumer waited for feeds.
+        waited: The seconds that the loop has waited for feeds.
     """
 
     def __init__(
@@ -42,15 +43,15 @@ class FeedIterator(Iterator[Any]):
         until: int | None = None,
         endless: bool = False,
     ) -> None:
-        """Begins at a position, and goes on to step `start`.
+        """Begins at a position; the first feed is that of step `start`.
 
         Args:
-            loading: What is loaded.
+            loading: What the loader loads.
             shared: What the passes of the loader share.
-            position: Where to begin; it moves on with the feeds.
-            start: The first step that is handed over.
-            until: The step to stop before; None for no such step.
-            endless: Whether the next epoch follows.
+            position: The position to begin at; each feed moves it.
+            start: The number of the first step whose feed is given.
+            until: The number of the step to stop before; None for no such step.
+            endless: Whether the next epoch follows each one.
         """
         self.waited = 0.0
         self._loading, self._shared, self._position = loading, shared, position
@@ -61,24 +62,24 @@ class FeedIterator(Iterator[Any]):
 
     @property
     def cursor(self) -> Cursor:
-        """Where it is: a small dict, exact through JSON."""
+        """The position after the last feed that the loop got: a small dict, exact through JSON."""
         return sealed(self._position.cursor)
 
     @property
     def step(self) -> int:
-        """How many feeds were handed over, those before the cursor it began at included.
+        """How many feeds the loop got; those before the cursor it began at count, too.
 
-        Steps that are left out count.
+        Steps that `skip_steps` leaves out count as well.
         """
         return self._position.cursor["step"]
 
     @property
     def epoch(self) -> int:
-        """The epoch of the feed handed over last; once it has ended, the next one."""
+        """The epoch of the last feed; once that epoch has ended, the next one."""
         return self._position.cursor["epoch"]
 
     def __repr__(self) -> str:
-        """Where it is, and what it reads."""
+        """The reader, the epoch and the step."""
         reads = described(self._loading.source.batches)
         return f"FeedIterator({reads}, epoch={self.epoch}, step={self.step})"
 
@@ -90,7 +91,7 @@ class FeedIterator(Iterator[Any]):
             self._pass = self._loading.open(
                 cursor, self._shared, self._start, self._until, endless=self._endless
             )
-        except StopIteration as stopped:  # which would be the end of all epochs
+        except StopIteration as stopped:  # it would end a loop over all epochs
             raise RuntimeError(
                 f"raised StopIteration when epoch {cursor['epoch']} was begun"
             ) from stopped
@@ -117,7 +118,7 @@ class FeedIterator(Iterator[Any]):
         raise StopIteration
 
     def _turn(self) -> None:
-        """The pass is over: the next epoch follows, or nothing."""
+        """Goes on after the end of a pass: to the next epoch, or to the end."""
         ended = self._position.cursor
         self.close()
         if self._until is not None and ended["step"] >= self._until:
@@ -125,7 +126,7 @@ class FeedIterator(Iterator[Any]):
         if not self._endless:
             if ended["step"] < self._start:
                 raise too_few(ended["epoch"], ended["step"], self._start)
-            # steps that are left out were some of this epoch
+            # skip_steps named steps of this epoch alone
             self._position.stand({**next_epoch(ended, self._loading.remainder), "skipped": []})
             return
         check_fed(ended)
@@ -136,7 +137,8 @@ class FeedIterator(Iterator[Any]):
     def seek(self, step: int) -> None:
         """Goes to a step, forward or back, as `feeds.step` counts: its feed is the next one.
 
-        At once where the plan is indexed; else what lies before it is read, and dropped.
+        An indexed plan goes there at once; of another one, everything before it is read and
+        dropped.
 
         >>> import numpy as np
         >>> from jreader import Pipeline, arrays
@@ -145,9 +147,14 @@ class FeedIterator(Iterator[Any]):
         >>> next(feeds)["x"].tolist(), feeds.step, feeds.epoch
         ([2.0, 3.0], 5, 1)
 
+        Args:
+            step: The number of the step, from 0.
+
         Raises:
-            ValueError: The step is negative, or beyond an epoch; or it lies behind, and the plan
-                draws anew for each pass, or the pass began at a cursor of another size.
+            TypeError: `step` is not a whole number.
+            ValueError: The step is negative, or beyond the epoch. Or it lies behind, and the plan
+                draws a new order for each pass, or the pass began at a cursor of another batch
+                size.
         """
         start, first = check_number("feeds.seek(step)", step), self._first
         try:
@@ -155,7 +162,7 @@ class FeedIterator(Iterator[Any]):
         except ValueError:
             if not self._reaches(start):
                 raise
-            cursor = None  # what this pass has drawn, it goes on with
+            cursor = None  # this pass goes on, with the order that it has drawn
         if cursor is None:
             cursor = self._position.cursor if self._reaches(start) else first
             if start < first["step"]:
@@ -176,22 +183,22 @@ class FeedIterator(Iterator[Any]):
         self._enter()
 
     def _found(self, step: int) -> Cursor | None:
-        """The cursor of a step, if it is found without reading up to there."""
+        """The cursor of a step, if it can be found without reading up to there; else None."""
         epoch = 0 if self._endless else self._first["epoch"]
         return found(self._loading, epoch, step, endless=self._endless)
 
     def _reaches(self, step: int) -> bool:
-        """Whether a step lies ahead, in the epoch that is under way or, in a run, a later one."""
+        """Whether this pass comes to a step that lies ahead."""
         return step >= self.step and (self._endless or self.epoch == self._first["epoch"])
 
     def close(self) -> None:
-        """Stops the thread, and lets go of what was prepared; there are no more feeds."""
+        """Stops the thread and drops the prefetched feeds; there are no more feeds."""
         if self._pass:
             here, self._pass = self._pass, None
             here.close()
 
     def __enter__(self) -> FeedIterator:
-        """Is closed when the block is left."""
+        """Returns the iterator; the end of the block closes it."""
         return self
 
     def __exit__(
@@ -200,7 +207,7 @@ class FeedIterator(Iterator[Any]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Closes, whatever happened."""
+        """Closes it, also after an error."""
         self.close()
 
 

@@ -227,7 +227,7 @@ class DataLoader:
         """
         if errors.check_flag("use_multiprocess of from_generator", use_multiprocess):
             raise ValueError(
-                "from_generator(use_multiprocess=True) means nothing here, where the reader decides "
+                "from_generator(use_multiprocess=True) means nothing here, as the reader decides "
                 "what runs in processes: leave it out, and use multiprocess_reader([reader]), or "
                 "map(fn, processes=2) for what takes long. (The sixth argument is Paddle's "
                 "use_multiprocess; drop_last is given by its name.)"

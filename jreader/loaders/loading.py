@@ -1,7 +1,7 @@
-"""What a loader loads, as one frozen value: what is read, how it becomes feeds, and where to.
+"""`Loading`: what a loader loads, as one frozen value: the source, the options, the placement.
 
-It is resolved once, when the loader gets its source. A pass of it is `open(cursor)`; what passes of
-one loader share is the loader's (`host_feeds.Shared`).
+It is resolved once, when the loader gets its source. `open(cursor)` begins a pass of it. What all
+passes of a loader share is in `host_feeds.Shared`.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from jreader.workers import lookahead
 
 @dataclass(frozen=True)
 class Options:
-    """How a loader feeds, whatever it reads.
+    """The options of a loader, which do not depend on its source.
 
     Attributes:
-        feed_list: The fields of a feed.
-        capacity: How many feeds are ready before they are asked for.
-        double_buffer: Whether they are on the devices by then.
+        feed_list: The fields of a feed; None for feeds with the tree of the samples.
+        capacity: How many feeds to prefetch.
+        double_buffer: Whether to prefetch to the devices; otherwise on the host.
         return_list: Whether a feed is a list, not a dict.
-        remainder: What was said of the end of an epoch.
-        timeout: Seconds that other processes are waited for; 0 for any.
-        stages: What is done to feeds on the devices.
+        remainder: What to do at the end of an epoch, as the user gave it.
+        timeout: The seconds to wait for other processes; 0 for no limit.
+        stages: The functions of feeds that run on the devices.
         chunk: How many steps make one feed; None for feeds without an axis of steps.
-        made_at: The line that made the loader.
+        made_at: The file and line that made the loader.
     """
 
     feed_list: FeedList | None = None
@@ -63,11 +63,11 @@ class Loading:
     """What a loader loads.
 
     Attributes:
-        source: What is read, and where to.
-        options: How.
+        source: The batches, and the devices that the user named.
+        options: The options of the loader.
         resident: The data, if they are on the devices already.
-        placement: Where feeds go.
-        remainder: What was said of the end of an epoch, as it is meant for this source.
+        placement: The devices and shardings of feeds.
+        remainder: What to do at the end of an epoch, resolved for this source.
     """
 
     source: Source
@@ -79,7 +79,7 @@ class Loading:
     _plans: dict[int | None, Plan] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Resolves what the arguments mean, so that a wrong one is refused where it was written."""
+        """Resolves the arguments, so that a wrong one raises its error where it was written."""
         source, said = self.source, self.options.remainder
         placement = source.placement()
         if source.rows and not (source.batch_per_place and placement.parts):
@@ -94,7 +94,7 @@ class Loading:
 
     @property
     def shape(self) -> FeedShape:
-        """How batches become feeds, under the modes of jax on this thread."""
+        """How batches become feeds, with the modes of jax (x64, default device) of this thread."""
         placement = self.placement.under_modes()
         modes = placement.x64, placement.default
         if modes not in self._shapes:
@@ -127,7 +127,7 @@ class Loading:
         return parallel * (self.options.chunk or 1)
 
     def batches(self, cursor: Cursor | None = None) -> Reader[Any]:
-        """The batches of an epoch that ends as it was said, from a cursor on."""
+        """The reader of the batches of an epoch, from a cursor on, with its `remainder` applied."""
         done = (cursor["samples"], EpochPosition.steps_of(cursor)) if cursor else (0, 0)
         return self.remainder.of(self.source.batches, self.per_feed, *done)
 
@@ -136,12 +136,12 @@ class Loading:
         return batching(self.batches(cursor))
 
     def step_size(self) -> int:
-        """How many samples a step has; 0 if positions are not counted in samples."""
+        """Samples per step; 0 if positions do not count samples."""
         op = self.batching().counted
         return op.batch_size * self.per_feed if op else 0
 
     def count(self) -> int | None:
-        """How many feeds an epoch has; None if that is not known before it is read."""
+        """How many feeds an epoch has; None if that is unknown before it is read."""
         shape, remainder, found = self.shape, self.remainder, self.batching()
         if remainder.steps is not None:
             return remainder.steps
@@ -160,10 +160,10 @@ class Loading:
         return samples // (shape.per_feed * size) * equal + bool(rest and shape.gives(rest))
 
     def check(self) -> None:
-        """Refuses epochs that are known to end too soon, before the first step of one.
+        """Checks, before the first step, that epochs have enough samples, as far as that is known.
 
         Raises:
-            ShortEpoch: They do.
+            ShortEpoch: They have too few.
         """
         shape, op = self.shape, self.batching().counted
         if op and isinstance(op.reader, exactly):
@@ -174,7 +174,7 @@ class Loading:
             raise shape.short(samples % size, size)
 
     def plan(self) -> Plan:
-        """What a cursor says of the source, as it is now: data sets grow and shrink."""
+        """The plan as a cursor stores it, made anew when the data set has grown or shrunk."""
         batches = self.batches()
         op = batching(batches).counted
         samples = length(op.reader if op else batches)
@@ -184,7 +184,7 @@ class Loading:
         return self._plans[samples]
 
     def _feeds_in_plan(self) -> Iterator[str]:
-        """What a cursor says of how feeds are made."""
+        """The lines of the plan that say how feeds are made."""
         options = self.options
         mapper = getattr(self.source.batches, "mapper", None)
         fields = options.feed_list or getattr(mapper, "feed_list", None)
@@ -205,20 +205,25 @@ class Loading:
         *,
         endless: bool = False,
     ) -> Pass[Any]:
-        """Feeds from a cursor on, prepared, placed and looked ahead for.
+        """Begins a pass over feeds on the devices, from a cursor on, with its look-ahead.
 
         Args:
-            cursor: Where to begin.
-            shared: What passes share.
-            first: The first step that is handed over; those before it are read.
-            until: The step to stop before; None for the end.
-            endless: Whether later epochs follow, where processes need not agree on each.
+            cursor: The cursor to begin at.
+            shared: What the passes of the loader share.
+            first: The number of the first step to give; steps before it are read, and `SKIPPED`
+                stands for each.
+            until: The number of the step to stop before; None for the end.
+            endless: Whether later epochs follow in the same pass. On several processes they do
+                not, since the processes agree on each epoch.
+
+        Raises:
+            ValueError: Several processes would each draw an order of their own.
         """
         shape = self.shape
         if shape.placement.spans and waits(self.source.batches):
             raise ValueError(
-                f"{self.source.batches!r} draws anew for each pass, and each process would draw "
-                f"another order: give its shuffles and random maps a seed, the same on all "
+                f"{self.source.batches!r} draws a new order for each pass, and each process would "
+                f"draw another one: give its shuffles and random maps a seed, the same on all "
                 f"processes."
             )
         finish, capacity, spans = self.finish(shape), self.options.capacity, shape.placement.spans
@@ -254,21 +259,21 @@ class Loading:
         return agreement.heeding(self._ahead(told, finish))
 
     def _ahead(self, host: Pass[Any], finish: Callable[[Any], Any]) -> Pass[Any]:
-        """Host feeds placed, and looked ahead for."""
+        """The feeds of a pass on the devices, prefetched."""
         if self.options.double_buffer:
             return lookahead(host, self.options.capacity, finish)
         return lookahead(host, self.options.capacity, itself).mapped(finish)
 
     @property
     def numbered(self) -> bool:
-        """Whether what is done to a feed depends on its number in the epoch."""
+        """Whether `finish` needs the epoch and the number of the first row, to draw or gather."""
         return self.resident is not None or self.options.stages.random
 
     def finish(self, shape: FeedShape) -> Callable[[Any], Any]:
-        """What places a host feed, and does on the devices what is to be done there.
+        """A function that puts a host feed on the devices and calls the stages there.
 
-        It takes the host feed, or, `numbered`, (host feed, number of its first row, epoch). Feeds
-        that are left out it hands on.
+        It takes a host feed, or, if `numbered`, (host feed, number of its first row, epoch), and
+        returns `SKIPPED` for a `SKIPPED` feed.
         """
         stages = self.options.stages
         if self.resident:
@@ -285,7 +290,7 @@ class Loading:
         """The first host feed from a cursor on, as `finish` takes it.
 
         Raises:
-            ValueError: There is none.
+            ValueError: The epoch has no feed.
         """
         shape = self.shape
         source = replace(self.source, batches=self.batches())

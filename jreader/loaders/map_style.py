@@ -1,8 +1,8 @@
-"""Data sets to feeds: index batches, fetched and collated, then placed like any other batch.
+"""`DataLoader(dataset)`: batches of indices, whose samples are fetched, collated and placed.
 
-There is no second engine: a data set is read as `fetch_batches(collation, batches of indices)`, a
-plan like every other, so that epochs, seeds and cursors reach its samplers. What differs is what a
-feed may hold: strings, and whatever else no device holds, stay in its tree on the host.
+A data set has no engine of its own: it is read as `fetch_batches(collation, batches of indices)`, a
+plan like every other, so that epochs, seeds and cursors reach its samplers. Only its feeds differ:
+strings, and whatever else a device cannot hold, stay in them on the host.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def indices(
     seed: Any,
     num_workers: int,
 ) -> Reader[Any]:
-    """A reader of what to collate: lists of indices or of samples; or single ones, unbatched.
+    """A reader of what to fetch: lists of indices (of a stream: samples), or single ones, unbatched.
 
     Raises:
         TypeError: An argument is of the wrong kind.
@@ -45,7 +45,7 @@ def indices(
     check_dataset(_CALL, dataset)
     errors.check_flag(f"shuffle of {_CALL}", shuffle)
     errors.check_flag(f"drop_last of {_CALL}", drop_last)
-    ours = None if num_workers else seed  # for what workers draw it has a meaning by itself
+    ours = None if num_workers else seed  # with workers, a seed alone seeds their generators
     _check_together(dataset, batch_size, shuffle, drop_last, sampler, batch_sampler, ours)
     if batch_sampler is not None:
         return again(f"batch_sampler of {_CALL}", batch_sampler)
@@ -55,16 +55,16 @@ def indices(
         samples = again(f"dataset of {_CALL}", dataset)
         return samples if batch_size is None else batch(samples, batch_size, drop_last)
     if sampler is not None:
-        places = again(f"sampler of {_CALL}", sampler)
+        order = again(f"sampler of {_CALL}", sampler)
     else:
-        places = RandomSampler(dataset, seed=seed) if shuffle else SequenceSampler(dataset)
+        order = RandomSampler(dataset, seed=seed) if shuffle else SequenceSampler(dataset)
     if batch_size is None:
-        return places
-    return BatchSampler(sampler=places, batch_size=batch_size, drop_last=drop_last)
+        return order
+    return BatchSampler(sampler=order, batch_size=batch_size, drop_last=drop_last)
 
 
 def sampler_of(asked: Reader[Any], dataset: Any) -> Any:
-    """What the indices of a data set come from, where there are any."""
+    """The sampler of a data set; None for an `IterableDataset`."""
     return None if is_stream(dataset) else getattr(asked, "sampler", asked)
 
 
@@ -77,7 +77,7 @@ def _check_together(
     batch_sampler: Any,
     seed: Any,
 ) -> None:
-    """Refuses arguments that contradict one another."""
+    """Raises ValueError if arguments contradict each other."""
     given = {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}
     orders = [name for name, value in given.items() if value is not None]
     if is_stream(dataset) and orders:
@@ -110,7 +110,7 @@ def in_processes(
     prefetch_factor: int | None,
     seed: Any,
 ) -> Reader[Any]:
-    """A reader of host feeds: what was asked for, collated in order.
+    """A reader of host feeds: the batches of indices, fetched and collated, in their order.
 
     Raises:
         TypeError: An argument is of the wrong kind.
@@ -144,7 +144,7 @@ def in_processes(
 
 
 class CollatedAssembler(Assembler):
-    """What makes one feed of a group of feeds of a data set: side by side, padded, or as it is."""
+    """It makes one feed of a group of collated ones: side by side, padded, or as it is."""
 
     def feed(self, group: Sequence[Collated]) -> Any | None:
         """The host feed of a group; None where it is left out."""

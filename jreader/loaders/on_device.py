@@ -1,4 +1,4 @@
-"""What is done to feeds on the devices: jitted functions of a feed, with randomness of their own.
+"""Functions of feeds that run jitted on the devices, with random keys of their own.
 
 A jitted function takes NumPy arrays itself, at a quarter of what a `device_put` before it costs (50
 against 200 us of Python a batch), so feeds for the default device go straight into the stage. Feeds
@@ -34,14 +34,14 @@ _ZERO = np.zeros(2, np.uint32)
 
 @dataclass(frozen=True)
 class Stage:
-    """One function of feeds."""
+    """One function of feeds, with its randomness."""
 
     fn: Callable[..., Any]
     rng: Randomness = None
     seed: Any = 0
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be called, or drawn from."""
+        """Raises an error if `fn` cannot be called, or `rng` or `seed` has a wrong value."""
         errors.check_function(_CALL, self.fn)
         if self.rng not in (None, "batch", "sample"):
             raise ValueError(
@@ -51,11 +51,18 @@ class Stage:
         object.__setattr__(self, "seed", as_seed(self.seed, _CALL))
 
     def __str__(self) -> str:
-        """What a cursor says of it."""
+        """The line that stands for it in a cursor."""
         return f"on_device({hashed(self.fn)}, rng={self.rng!r}, seed={self.seed})"
 
     def traced(self, feed: Any, shape: tuple[int, ...], epoch: Any, first: Any) -> Any:
-        """The feed that begins with sample `first` of its epoch, whose samples have that shape."""
+        """The result for a feed that begins with sample `first` of its epoch.
+
+        Args:
+            feed: The feed, traced.
+            shape: The sizes of its axes that count samples.
+            epoch: The epoch, as `words`.
+            first: The number of its first sample in the epoch, as `words`.
+        """
         try:
             if self.rng is None:
                 return self.fn(feed)
@@ -75,13 +82,13 @@ class Stage:
 
 
 def words(number: Any) -> Any:
-    """A number as its two uint32 words: to one word, epoch 2**32 would be epoch 0.
+    """A number as two uint32 words: in one word, epoch 2**32 would be epoch 0.
 
     >>> words(2**32 + 7)
     array([1, 7], dtype=uint32)
 
     Args:
-        number: An int; or an array of jax, of one word, traced too.
+        number: An int; or a jax array of one number below 2**32, traced or not.
     """
     if isinstance(number, int):
         return np.array([number >> 32, number % 2**32], np.uint32)
@@ -93,13 +100,19 @@ def _folded(key: Any, number: Any) -> Any:
 
 
 def _after(first: Any, counts: Any) -> Any:
-    """The numbers so many after the first one, as words along a last axis."""
+    """The numbers `first + counts`, as words along a last axis."""
     low = first[1] + counts
     return jnp.stack([first[0] + (low < counts), low], axis=-1)
 
 
 class Layout(NamedTuple):
-    """What a feed looks like: its axes of samples, which of them counts steps, and where it is."""
+    """The layout of a feed.
+
+    Attributes:
+        axes: How many leading axes count samples.
+        steps: Which of them counts steps; None for none.
+        target: The sharding of the feed.
+    """
 
     axes: int = 1
     steps: int | None = None
@@ -115,7 +128,7 @@ class Stages:
         self._jitted: dict[Layout, Callable[..., Any]] = {}
 
     def traced(self, feed: Any, layout: Layout, epoch: Any, first: Any) -> Any:
-        """The feed after all of them, on the devices that it was on; numbers are `words`."""
+        """The feed after all functions, on the same devices; `epoch` and `first` are `words`."""
         shape = leaves(feed)[0].shape[: layout.axes]
         if layout.steps is None:
             made = self._step(feed, shape, epoch, first)
@@ -133,7 +146,7 @@ class Stages:
     def _each_step(
         self, feed: Any, shape: tuple[int, ...], axis: int, epoch: Any, first: Any
     ) -> Any:
-        """A function of feeds does not notice that they come in chunks."""
+        """Calls the functions for each step of a chunk, so that they see feeds of one step."""
         inner = (*shape[:axis], *shape[axis + 1 :])
         each = np.uint32(np.prod(inner))
         firsts = _after(first, each * jnp.arange(shape[axis], dtype=jnp.uint32))
@@ -145,7 +158,10 @@ class Stages:
         return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, min(axis, leaf.ndim - 1)), made)
 
     def on(self, placement: Placement, layout: Layout) -> Callable[..., Any]:
-        """What takes a host feed; to draw keys, also the number of its first row, and its epoch."""
+        """A function that puts a host feed on the devices and calls the stages there.
+
+        It takes the feed and, to draw keys, the number of its first row and its epoch.
+        """
         if layout not in self._jitted:
             self._jitted[layout] = jax.jit(
                 lambda feed, epoch=_ZERO, first=_ZERO: self.traced(feed, layout, epoch, first)
@@ -168,7 +184,7 @@ class Stages:
 
 
 def _kept(target: NamedSharding, shape: tuple[int, ...], leaf: jax.Array) -> jax.Array:
-    """A leaf that still has the axes of the samples stays where the samples are."""
+    """The leaf, kept on the devices of its samples if it still has their axes."""
     if leaf.shape[: len(shape)] != shape:
         return leaf
     sharding = NamedSharding(target.mesh, PartitionSpec(*target.spec[: leaf.ndim]))

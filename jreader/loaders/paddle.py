@@ -1,4 +1,4 @@
-"""`PyReader`: Paddle's older name for `DataLoader.from_generator`."""
+"""`PyReader`: Paddle's older class for what `DataLoader.from_generator` makes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from jreader.readers import Reader
 
 
 class PyReader(DataLoader):
-    """Paddle's older spelling of `DataLoader.from_generator`, with `decorate_*` for `set_*`.
+    """A loader as `DataLoader.from_generator` makes it, with Paddle's older names of methods.
+
+    Its `decorate_*_generator` are the `set_*_generator` of `DataLoader`.
 
     >>> loader = PyReader(feed_list=None, capacity=2)
     >>> loader.decorate_sample_generator(lambda: range(4), batch_size=2)
@@ -28,7 +30,7 @@ class PyReader(DataLoader):
         iterable: bool = True,
         return_list: bool = False,
     ) -> None:
-        """Takes what `from_generator` takes."""
+        """Takes the arguments of `from_generator`."""
         capacity = errors.check_number("PyReader(feed_list, capacity)", capacity)
         options = Options(feed_list, capacity, bool(use_double_buffer), bool(return_list))
         self._begin(options, iterable=bool(iterable))
@@ -40,13 +42,13 @@ class PyReader(DataLoader):
         drop_last: bool = True,
         places: Any = None,
     ) -> None:
-        """As `set_sample_generator`."""
+        """Sets a reader of samples as the source, as `set_sample_generator` does."""
         self.set_sample_generator(sample_generator, batch_size, drop_last, places)
 
     def decorate_sample_list_generator(self, reader: Reader[Any], places: Any = None) -> None:
-        """As `set_sample_list_generator`."""
+        """Sets a reader of lists of samples, as `set_sample_list_generator` does."""
         self.set_sample_list_generator(reader, places)
 
     def decorate_batch_generator(self, reader: Reader[Any], places: Any = None) -> None:
-        """As `set_batch_generator`."""
+        """Sets a reader of batches of arrays, as `set_batch_generator` does."""
         self.set_batch_generator(reader, places)

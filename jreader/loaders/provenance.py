@@ -1,4 +1,4 @@
-"""Which samples a step saw, without having written it down: an indexed plan is arithmetic."""
+"""`loader.samples(step)`: the samples of any step, found by arithmetic, without a log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CALL = "loader.samples(step)"
 
 
 class Where(NamedTuple):
-    """Where a row lies: in which file, and from which byte on."""
+    """The file of a row, and the byte at which the row begins in it."""
 
     path: str
     offset: int
@@ -29,11 +29,11 @@ class Samples:
     """The samples of one step.
 
     Attributes:
-        epoch: The epoch.
-        step: The step, as it was asked for.
-        places: The places of the samples in the order of the epoch.
-        rows: The rows of each column that make them, in the tree of the columns.
-        columns: The columns.
+        epoch: The number of the epoch.
+        step: The number of the step, as `loader.samples` got it.
+        places: The indices of the samples in the order of the epoch, of shape [samples].
+        rows: For each column, the indices of its rows that make the samples: a tree like `columns`.
+        columns: The columns of the plan: a tree of arrays.
     """
 
     epoch: int
@@ -44,37 +44,37 @@ class Samples:
 
     @property
     def files(self) -> Any:
-        """A `Where` for each row of each column that is a mapped file; None for other columns."""
+        """A `Where` for each row of each memory-mapped column; None for other columns."""
         pairs = zip(leaves(self.columns), leaves(self.rows), strict=True)
         return rebuilt(self.columns, iter([_files(column, rows) for column, rows in pairs]))
 
     def __repr__(self) -> str:
-        """The rows; columns may be large."""
+        """The rows, without the columns, which may be large."""
         return f"Samples(epoch={self.epoch}, step={self.step}, rows={self.rows!r})"
 
 
 def samples_of(
     loading: Loading, began: Cursor, cursor: Cursor, step: int, *, other: bool = False
 ) -> Samples:
-    """The samples of a step of an epoch; nothing is read but the columns' own lengths.
+    """The samples of a step; it reads nothing but the lengths of the columns.
 
     Args:
         loading: What the loader loads.
-        began: Where the numbers of steps and those of samples are known together.
-        cursor: Where the loader is: it tells what an unseeded plan drew for this epoch.
-        step: The step, counted as `began` counts.
-        other: Whether the epoch is one that was asked for, rather than the one under way.
+        began: A cursor of the epoch, from which steps are counted on.
+        cursor: The position of the loader; it holds what an unseeded plan drew for its epoch.
+        step: The number of the step, counted as `began` counts.
+        other: Whether the epoch is one that the user named, not the one under way.
 
     Raises:
         TypeError: The plan is not indexed.
-        ValueError: Another pass of the plan would draw anew, or the epoch has no such step.
+        ValueError: The order of the epoch is not drawn yet, or the epoch has no such step.
     """
     shape, batches = loading.shape, loading.batches()
     found = loading.batching(None if other else cursor)
     op = found.counted
     if op is None or not found.indexed:
         raise TypeError(
-            f"{_CALL} needs an indexed plan, one that finds samples by their place, and "
+            f"{_CALL} needs an indexed plan, one that finds samples by their index, and "
             f"{described(batches)} reads them: begin with jreader.arrays(...), npy or source, and "
             f"map behind .batch(n), with .map_batches(fn)."
         )
@@ -118,7 +118,7 @@ def _samples(plane: Plane, first: int, last: int, size: int, epoch: int, step: i
 
 
 def _plain(tree: Any) -> Any:
-    """The tree as users know it: what `compose` lays side by side is a tuple."""
+    """The tree as users know it, with a tuple for the parts of a `compose`."""
     return tuple(map(_plain, tree.parts)) if isinstance(tree, SideBySide) else tree
 
 
@@ -138,7 +138,7 @@ def _files(column: Any, rows: Array) -> list[Where] | None:
 
 
 def _mapped(column: Any) -> np.memmap[Any, Any] | None:
-    """The map that a column is a view of: the first of all, whose offset is its own."""
+    """The memory map that a column is a view of: the outermost one, whose offset is right."""
     while isinstance(column, np.ndarray):
         if isinstance(column, np.memmap) and isinstance(column.base, mmap.mmap):
             return column if column.filename else None

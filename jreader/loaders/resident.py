@@ -1,4 +1,4 @@
-"""Loaders whose data are on the devices already: nothing but the number of a sample goes there."""
+"""Loaders whose data lie on the devices: for each feed, only the number of a sample goes there."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from jreader.readers import Cursor, Pass, Reader
 
 
 class Resident:
-    """The data of a loader on its devices, and what gathers feeds from them there."""
+    """The data of a loader on its devices, and the jitted function that gathers feeds there."""
 
     def __init__(self, batches: Reader[Any], feed_list: FeedList | None, shape: FeedShape) -> None:
-        """Places the data."""
+        """Puts the data on the devices."""
         self.placement, self.axes = shape.placement, shape.axes
         if self.placement.target == "host":
             raise ValueError(
@@ -48,7 +48,7 @@ class Resident:
         until: int | None,
         finish: Callable[[Any], Any],
     ) -> Pass[Any]:
-        """What is left of an epoch, as `host_feeds` gives it, with None for each feed."""
+        """The rest of an epoch, as `host_feeds` gives it, with None for each feed."""
         epoch = cursor["epoch"]
         if epoch >> 32:
             raise ValueError(
@@ -83,7 +83,7 @@ class Resident:
         return Pass(deal(), progress, lambda: None)
 
     def placing(self, stages: Stages) -> Callable[[None, int, int], Any]:
-        """What makes a feed of the number of its first sample, and of its epoch."""
+        """A function that makes a feed of the number of its first sample and of its epoch."""
         if stages not in self._jitted:
             self._jitted[stages] = jax.jit(
                 lambda data, epoch, first: self._feed(data, epoch, first, stages)
@@ -117,7 +117,11 @@ def _samples_done(cursor: Cursor) -> int:
 
 
 def _everywhere(placement: Placement) -> Sharding | None:
-    """A copy on every device that feeds go to."""
+    """The sharding that puts a copy on every device of the feeds.
+
+    Raises:
+        TypeError: The fields have shardings of their own.
+    """
     target = placement.target
     if isinstance(target, NamedSharding):
         return NamedSharding(target.mesh, PartitionSpec())

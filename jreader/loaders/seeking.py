@@ -1,4 +1,4 @@
-"""Where a step is, without a cursor: where samples are found by place, that is arithmetic."""
+"""The cursor of any step: of an indexed plan it is arithmetic, and nothing is read."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from jreader.readers.seeds import waits
 
 
 def found(loading: Loading, epoch: int, start: int, *, endless: bool) -> Cursor | None:
-    """The cursor of a step; None where what lies before it has to be read.
+    """The cursor of a step; None if everything before the step has to be read.
 
     Args:
         loading: What the loader loads.
-        epoch: The epoch that steps are counted from.
-        start: The step.
-        endless: Whether steps go on in later epochs.
+        epoch: The epoch whose first step is step 0.
+        start: The number of the step.
+        endless: Whether steps count on through later epochs.
 
     Raises:
-        ValueError: The plan draws anew for each pass, or the epoch has fewer steps.
+        ValueError: The plan draws a new order for each pass, or the epoch has fewer steps.
     """
     loading.check()
     shape, batches = loading.shape, loading.batches()
     cursor: Cursor = {**beginning(epoch), "plan": loading.plan()}
     if waits(batches):
         raise ValueError(
-            f"{described(batches)} draws anew for each pass, and step {start} of another "
-            f"run is not to be found: give its shuffles and random maps a seed, or at=cursor."
+            f"{described(batches)} draws anew for each pass, so step {start} of another run "
+            f"cannot be found: give its shuffles and random maps a seed, or give at=cursor."
         )
     op, each = loading.batching().counted, loading.count()
     if op is None or each == 0 or loading.remainder.continues:
@@ -55,14 +55,14 @@ def found(loading: Loading, epoch: int, start: int, *, endless: bool) -> Cursor 
 
 
 def _after(cursor: Cursor, samples: int) -> Cursor:
-    """The cursor with the digest of so many samples of its epoch."""
+    """The cursor with the digest of an epoch of which `samples` samples are done."""
     trail = Trail(cursor, drawn=None)
     trail.add(samples)
     return {**cursor, "digest": trail.digest}
 
 
 def too_few(epoch: int, steps: int, start: int) -> ValueError:
-    """The error of a start beyond an epoch."""
+    """The error of a `start` beyond the end of an epoch."""
     return ValueError(
         f"epoch {epoch} has {steps} steps, and start={start} lies beyond: steps of an epoch count "
         f"from 0; loader.steps(start=...) counts on through later ones."

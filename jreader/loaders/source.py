@@ -1,4 +1,4 @@
-"""What a loader reads: its batches, from any position of an epoch on."""
+"""`Source`: the batches that a loader reads, from any position of an epoch on."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ from jreader.workers import fetch_batches
 
 @dataclass(frozen=True)
 class Source:
-    """What a loader reads, and where to: the part that `set_*_generator` sets.
+    """What a loader reads, and the devices it feeds: what `set_*_generator` sets.
 
     Attributes:
         batches: A reader of batches.
-        kind: What these are.
-        places: The devices, as the user named them.
+        kind: What a batch is (`assembling.FeedShape.kind`).
+        places: The devices or the sharding, as the user gave them.
         batch_per_place: Whether each of several places gets a batch of its own, as in Paddle and in
             loaders of data sets; otherwise each batch is split over them.
         pmap: The devices of the pmap layout, if that was asked for.
-        rows: The rows of a full batch, where they are known.
+        rows: The rows of a full batch; None if unknown before the first batch.
     """
 
     batches: Reader[Any]
@@ -59,31 +59,31 @@ class Source:
     rows: int | None = None
 
     def placement(self) -> Placement:
-        """Where feeds go."""
+        """The devices and shardings of feeds."""
         if self.batch_per_place:
             return places_placement(self.places)
         return sharding_placement(self.places, self.pmap)
 
     @property
     def batching(self) -> Batching:
-        """How its batches are made."""
+        """How the batches are made."""
         return batching(self.batches)
 
 
 class Opened:
-    """The batches of an epoch, begun.
+    """The pass over the batches of an epoch.
 
     Attributes:
-        up: A pass of them: in groups of as many as make a feed, if that is more than one.
-        drawn: What an unseeded plan drew for this epoch; None for any other.
-        size: The samples of a batch, if positions count samples.
-        unchecked: Whether the sizes of batches are still to be checked (`check_sizes`).
+        up: The pass. If several batches make a feed, its items are lists of them.
+        drawn: The seed that an unseeded plan drew for this epoch; None for a seeded plan.
+        size: The samples per batch, if positions count samples; else None.
+        unchecked: Whether `check_sizes` is still to be called.
     """
 
     def __init__(
         self, source: Source, shape: FeedShape, cursor: Cursor, kept: Pass[Any] | None
     ) -> None:
-        """Begins where a cursor says, or goes on with what is left of a pass over a stream."""
+        """Begins at a cursor, or goes on with `kept`, the open pass over a stream."""
         counted = source.batching.counted
         self.size = counted.batch_size if counted else None
         inner = _checked(source, self.size, cursor)
@@ -100,28 +100,28 @@ class Opened:
                 kept = start(plan, inner)
         self.up = kept
         if remainder.continues and cursor["position"] is None:
-            # an epoch that is asked for by its number: those before it are passed over
+            # the user asked for an epoch by its number: the epochs before it are read and dropped
             deque(islice(self.up.items, (remainder.steps or 0) * cursor["epoch"]), maxlen=0)
         self.drawn = self.up.position()[0] if waits(plan) else None
 
     def _watched(self, source: Source, shape: FeedShape, cursor: Cursor) -> Reader[Any]:
-        """The batches as they are read, each with memory of its own."""
+        """The reader of batches, copied and counted where that is needed, each in own memory."""
         batches, remainder = source.batches, shape.remainder
         again = cursor["samples"] > 0 and not (remainder.continues and cursor["epoch"])
         if not isinstance(batches, Node) and remainder.last == "keep" and again:
             batches = self._counting(batches, arrays=source.kind == "arrays")
         if source.kind == "arrays":
-            # copied as they come: their generator may fill them anew, while they wait here, or
-            # while a device reads them
+            # copied as they come: their generator may write to them again while they wait here,
+            # or while a device reads them
             batches = map_readers(_copied, batches)
         elif shape.placement.target == "host" and _kept(batches):
-            batches = map_readers(_own, batches)  # who writes to a feed writes to nothing else
+            batches = map_readers(_own, batches)  # so that writing to a feed changes nothing else
         if shape.share:
             batches = dealt_to(batches, shape.share) or batches
         return batches
 
     def _counting(self, reader: Reader[Any], *, arrays: bool) -> Reader[Any]:
-        """The same, counting samples: a plain function is read again, maybe in other sizes."""
+        """The same reader, counting samples: a function may give batches of other sizes now."""
         self._read, self.unchecked = [0], True
 
         def counting() -> Iterator[Any]:
@@ -134,12 +134,15 @@ class Opened:
         return counting
 
     def check_sizes(self, source: Source, samples: int, latest: int) -> None:
-        """Refuses, once, batches of other sizes than those of the cursor.
+        """Checks, once, that batches have the sizes that they had when the cursor was written.
 
         Args:
-            source: What is read.
-            samples: How many samples the cursor has.
-            latest: How many the batch behind it has, which has been read.
+            source: The source of the loader.
+            samples: How many samples are done at the cursor.
+            latest: How many samples the first batch after the cursor has.
+
+        Raises:
+            NotResumable: They have other sizes.
         """
         self.unchecked = False
         if (before := self._read.pop() - latest) != samples:
@@ -152,16 +155,20 @@ class Opened:
 
 
 def _checked(source: Source, size: int | None, cursor: Cursor) -> Position:
-    """The position of the batches, refused where another kind of reader counted it."""
+    """The position of the reader of batches in a cursor.
+
+    Raises:
+        NotResumable: It counts batches where this reader counts samples, or the reverse.
+    """
     position = EpochPosition.of(cursor["position"])
     if position is None:
         return None
     if (size is None) != (position.size is None):
         counted, here = ("batches", "samples") if size else ("samples", "batches")
         raise NotResumable(
-            f"the position of this cursor is counted in {counted}, and in {here} here, by "
-            f"{described(source.batches)}: resume with the pipeline that wrote it, whose batches "
-            f"were made in another way."
+            f"the position of this cursor is counted in {counted}, and that of "
+            f"{described(source.batches)} in {here}: resume with the pipeline that wrote it, whose "
+            f"batches were made in another way."
         )
     return position.batches
 
@@ -171,14 +178,14 @@ def _copied(arrays: Any) -> Any:
 
 
 def _own(samples: Sequence[Any]) -> Sequence[Any]:
-    """A batch whose arrays are nobody else's; lists are stacked, and so copied, anyway."""
+    """The batch with arrays of its own; lists are copied anyway, when they are stacked."""
     if not isinstance(samples, Columns):
         return samples
     return Columns(_copied(samples.columns), samples.made_of)
 
 
 def _kept(batches: Reader[Any]) -> bool:
-    """Whether batches are kept by a cache, or come from a function, which may keep them."""
+    """Whether something else may hold the arrays of batches: a cache, or the user's function."""
     if isinstance(batches, cache) or not isinstance(batches, Node):
         return True
     fresh = isinstance(batches, fetch_batches) or plain_batch(batches) is not None

@@ -1,4 +1,4 @@
-"""Columns on devices; windows over an array lie there as that array."""
+"""Columns with overlapping rows, stored on a device as the flat array that they overlap in."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COUNTED = 1 << 31  # values that 32 bits tell apart
 
 @dataclass(frozen=True)
 class Windows:
-    """How rows lie over a flat array.
+    """The layout of rows that overlap in a flat array.
 
     >>> column = np.lib.stride_tricks.sliding_window_view(np.arange(9), 4)
     >>> flat, windows = stored(column)
@@ -25,9 +25,9 @@ class Windows:
     [[5, 6, 7, 8], [0, 1, 2, 3]]
 
     Attributes:
-        first: Where the first row begins.
-        shape: That of all rows.
-        strides: Steps along each axis, in values.
+        first: The index in the flat array at which the first row begins.
+        shape: The shape of all rows together.
+        strides: The distance between neighbours along each axis, in values.
     """
 
     first: int
@@ -35,7 +35,7 @@ class Windows:
     strides: tuple[int, ...]
 
     def rows(self, flat: Any, rows: Any) -> Any:
-        """Those rows, gathered, traced or not."""
+        """The given rows, gathered from the flat array; both may be traced."""
         grid = np.full(self.shape[1:], self.first)
         for axis, (size, stride) in enumerate(zip(self.shape[1:], self.strides[1:], strict=True)):
             steps = np.arange(size) * stride
@@ -44,13 +44,13 @@ class Windows:
         return flat.at[begins + jnp.asarray(grid, rows.dtype)].get(mode="promise_in_bounds")
 
     def over(self, flat: Array) -> Array:
-        """All rows as a view of the flat array."""
+        """All rows, as a view of the flat array."""
         strides = [stride * flat.itemsize for stride in self.strides]
         return as_strided(flat[self.first :], self.shape, strides, writeable=False)
 
 
 def stored(column: Array) -> tuple[Array, Windows] | None:
-    """The flat array that rows overlap in, and how; None where that takes no less, or has gaps."""
+    """The flat array that rows overlap in, and their layout; None if that saves nothing."""
     found = below(column)
     steps = [stride // column.itemsize for stride in column.strides]
     exact = all(

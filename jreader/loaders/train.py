@@ -35,15 +35,20 @@ def train(
     (20, [{'rows': 2}, {'rows': 2}])
 
     Args:
-        step: Takes the state and a feed, gives the next state and metrics (any tree).
-        state: What the first step takes.
+        step: Takes the state and a feed, and returns the next state and metrics (any tree).
+        state: The state that the first step takes.
         batch_reader: A `DataLoader`, or a reader of batches (lists of samples).
-        mapping: The fields of a batch reader: names to places, or a feed_list.
+        mapping: The fields of a reader of batches: a list of `data`, or a mapping from names to
+            indices or keys of a sample.
         total_pass: The number of epochs.
-        progress: False for no bar.
+        progress: Whether to show a progress bar.
 
     Returns:
         The last state, and the metrics of the last step of each epoch (None for an empty one).
+
+    Raises:
+        TypeError: An argument is of the wrong kind, or arguments are in the order of Paddle.
+        ValueError: `total_pass` is negative.
     """
     if isinstance(state, dict) and isinstance(batch_reader, int):
         raise _in_paddles_order(step, state, batch_reader, mapping)
@@ -70,7 +75,7 @@ def train(
 
 
 def _in_paddles_order(reader: Any, mapping: Any, size: int, passes: Any) -> TypeError:
-    """What is said of `train(reader, mapping, batch_size, total_pass)`."""
+    """The error of `train(reader, mapping, batch_size, total_pass)`."""
     call = f"batch({described(reader)}, {size}), {mapping}, {1 if passes is None else passes}"
     return TypeError(
         f"train(step, state, batch_reader, mapping, total_pass) needs a step first, as in `state, "
