@@ -1,4 +1,4 @@
-"""Placements: what the arguments of the doors say, and one call that puts a feed there."""
+"""`Placement`: where feeds go, by the arguments of a loader, and the call that puts one there."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ class Placement:
         [0, 2, 4]
 
         Args:
-            then: A jitted function of feeds, whose result is handed over; it runs in the modes of
-                this placement. Arrays that it takes besides follow the feed in the call. Feeds for
+            then: A jitted function of feeds, whose result is returned; it runs in the modes of
+                this placement. Other arrays that it takes follow the feed in the call. Feeds for
                 the default device go straight into it.
         """
         return putter(self, then)
@@ -124,9 +124,9 @@ class Placement:
         return list(jax.device_put(arrays, targets))
 
     def _own_part(self, rows: np.ndarray[Any, Any], sharding: Sharding) -> jax.Array:
-        """This process's part of a global array; the shape is the global one, told, never guessed.
+        """This process's part of a global array, made with the shape of the global one.
 
-        Not `device_put`: onto devices of other processes it runs a hidden collective.
+        It does not use `device_put`, which runs a hidden collective for devices of other processes.
         """
         axis, share = int(self.steps), self.share
 
@@ -217,7 +217,7 @@ class Placement:
         return not self.divides(1)
 
     def divides(self, rows: int) -> bool:
-        """Whether every device gets as many of so many rows."""
+        """Whether `rows` rows can be divided evenly over the devices."""
         if self.parts:
             return rows % self.parts == 0
         return all(rows % _split(sharding) == 0 for sharding in self._targets())
@@ -240,7 +240,12 @@ class Placement:
         return replace(self, target=target, mask=mask)
 
     def replicated(self, tree: Any, axis_name: str = "data") -> Any:
-        """A tree (parameters, say) on every device of the feeds; pmap calls them `axis_name`."""
+        """A copy of a tree (parameters, say) on every device of the feeds.
+
+        Args:
+            tree: A tree of arrays.
+            axis_name: The name of the axis of devices in the pmap layout.
+        """
         targets = self._targets()
         if not targets:
             return tree if self.target == "host" else jax.device_put(tree)

@@ -36,7 +36,7 @@ def indices(
     seed: Any,
     num_workers: int,
 ) -> Reader[Any]:
-    """A reader of what to fetch: lists of indices (of a stream: samples), or single ones, unbatched.
+    """A reader of what to fetch: lists of indices (of a stream: samples), or single ones.
 
     Raises:
         TypeError: An argument is of the wrong kind.

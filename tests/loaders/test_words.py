@@ -234,7 +234,7 @@ class TestABeginning:
 
     def test_at_another_place_of_the_plan_is_refused(self, board):
         before, here = ({"step": 1, "samples": 8, "position": at} for at in (8, 9))
-        self.refused(board, before, here, "step 1 at another place of the plan: resume all at one")
+        self.refused(board, before, here, "step 1 at another position: resume all at one")
 
     @pytest.mark.parametrize("here", [{"epoch": 1}, {"step": 3, "samples": 9, "position": 9}])
     def test_at_another_step_is_refused(self, board, here):

@@ -1,6 +1,6 @@
-"""Several processes that feed one global array: who feeds which rows, and that none is left behind.
+"""Several processes that feed one global array: the rows of each, and how they agree.
 
-`shards` deals the rows of each batch to processes, by the sharding; `agreement` has the processes
-hand over a feed only when all of them have one; `board` is the place where they leave word, the
-key-value store of `jax.distributed`.
+shards: Which rows of each batch a process feeds, by the sharding.
+agreement: A process gives a feed to its loop only when all processes have one.
+board: Where processes post messages to each other: the key-value store of `jax.distributed`.
 """

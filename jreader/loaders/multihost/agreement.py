@@ -1,17 +1,17 @@
-"""What processes tell one another of the feeds of one global array, so that none waits for ever.
+"""How processes agree on the feeds of one global array, so that none waits for ever.
 
-A process that has a feed less than the others leaves them in a collective that never ends. So,
-where each of them reads a stream for itself, it tells how far it has got, and hands over a feed
-only when all have one. They use the key-value store of `jax.distributed`, beside the devices: a
-call takes some 0.4 ms, and is made once for each window of look-ahead, not for each feed, by those
-who look ahead. On the consumer's thread it cost 12 % of a step of 5 ms; there it costs nothing.
+If one process has a feed less than the others, these wait in a collective that never ends. So,
+where each process reads a stream for itself, it posts how many feeds it has, and gives a feed to
+its loop only when all have one. The messages go through the key-value store of `jax.distributed`,
+not through devices. A call takes some 0.4 ms; the thread that looks ahead makes one for each window
+of feeds. (On the loop's thread, a call for each feed cost 12 % of a step of 5 ms.)
 
-Plans whose samples are found by place give the same feeds everywhere, so there nobody waits: a
-process only compares where it begins with what others have told, since another seed or another
-length on one of them would repeat some samples, and lose others, without a word.
+Indexed plans give the same feeds on all processes, so none of them waits. A process only compares
+where it begins with the messages of the others, since another seed or length on one of them would
+repeat some samples, and lose others, without an error.
 
-Of either kind, a process that leaves a pass before its end says so, and why. The others look for
-that some times a second, on a thread, and go on to no feed that it did not take.
+In both cases, a process that leaves a pass before its end posts that, and why. The others look for
+it a few times a second, on a thread, and give no feed that it did not take.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ _OFTEN = 0.25  # seconds between two looks at whether one has left
 
 
 class Agreement:
-    """What is told of one pass."""
+    """The messages of one pass: those that this process posts, and those that it reads."""
 
     def __init__(
         self, board: Board, cursor: Cursor, timeout: float, about: Sequence[str] = ()
     ) -> None:
-        """Tells where the pass begins, and compares that with what others have told.
+        """Posts where the pass begins, and compares it with what others have posted.
 
         Args:
-            board: That of the loader.
-            cursor: Where the pass begins.
-            timeout: Seconds that another process is waited for; 0 for any.
-            about: What else has to be the same everywhere.
+            board: The board of the loader.
+            cursor: The cursor that the pass begins at.
+            timeout: The seconds to wait for another process; 0 for no limit.
+            about: Lines that must be equal on all processes, besides the plan.
 
         Raises:
-            ReaderError: Another process has begun the same step with another plan, or elsewhere.
+            ReaderError: Another process has begun at another step, position or plan.
         """
         self._board, self._timeout, self._turn = board, timeout, board.turn(self)
         skips = [f"skip_steps=range({low}, {high})" for low, high, _ in cursor["skipped"]]
         self._lines = [*cursor["plan"]["ops"], *about, *skips]
-        place = cursor["position"] if cursor["samples"] else None
-        plan = text_hash(self._lines, place)
+        position = cursor["position"] if cursor["samples"] else None
+        plan = text_hash(self._lines, position)
         self._mine = self._said = Told(cursor["epoch"], cursor["step"], plan)
         self._heard: dict[int, Told] = {}
         self._telling = RLock()  # reentrant: gc may drop a pass, which tells of that, anywhere
@@ -83,7 +83,7 @@ class Agreement:
             raise
 
     def telling(self, host: Pass[T], window: int) -> Pass[T]:
-        """A pass that tells how far it has got, every `window` items, and how it ends."""
+        """A pass over host feeds that posts their number, every `window` feeds, and how it ends."""
 
         def deal() -> Generator[T, None, None]:
             try:
@@ -106,16 +106,17 @@ class Agreement:
         return Pass(deal(), host.position, host.close)
 
     def heeding(self, feeds: Pass[T], *, streamed: bool = True) -> Pass[T]:
-        """A pass that hands over what all processes have, and tells where it is left.
+        """A pass that gives the feeds that all processes have, and posts where it is left.
 
         Args:
             feeds: The feeds of this process.
-            streamed: Whether others may have fewer, so that their word is waited for.
+            streamed: Whether other processes may have fewer feeds; then it waits for their
+                messages.
 
         Raises:
-            ShortEpoch: One ends before the others.
-            ReaderError: One has gone wrong, has left, or reads something else.
-            TimeoutError: One is not heard of.
+            ShortEpoch: One process has fewer feeds than the others.
+            ReaderError: One process has failed, has left, or reads something else.
+            TimeoutError: One process posts nothing for `timeout` seconds.
         """
 
         def deal() -> Generator[T, None, None]:
@@ -149,15 +150,15 @@ class Agreement:
         return stoppable_pass(deal(), feeds.position, feeds.close)
 
     def _begin(self) -> None:
-        """Has a thread look whether another process leaves."""
+        """Starts the thread that looks whether another process leaves."""
         stop_at_exit(self)
         self.threads = [Thread(target=self._watch, name="jreader agreement", daemon=True)]
         self.threads[0].start()
 
     def _watch(self) -> None:
-        """Hears whether others leave, and says so, since the consumer may be in a step with them.
+        """Reports processes that leave, on stderr, since the loop may be in a step with them.
 
-        Who has only taken as many feeds as this process did not fail: all may stop there.
+        A process that leaves after as many feeds as this one took did not fail: all may stop there.
         """
         said: dict[int, Told] = {}
         while not self._over.wait(_OFTEN + len(self._board.others) / 100):  # one store serves all
@@ -176,7 +177,7 @@ class Agreement:
         self._over.set()
 
     def leave(self, why: str = "") -> None:
-        """Tells that this process takes no more feeds of this pass; the first reason counts."""
+        """Posts that this process takes no more feeds of this pass; the first reason counts."""
         if home.forked:  # nor does a fork of it
             return
         with self._telling:
@@ -191,12 +192,12 @@ class Agreement:
                 self._board.finished(self._turn)
 
     def _look(self) -> None:
-        """Refuses to go on where another process has left."""
+        """Raises ReaderError if another process has left."""
         for process in self._board.others:
             self._unsure(process, self._given, ends=False)
 
     def _tell(self, end: str | None = None) -> None:
-        """Says how far this process is, if that is more than it has said."""
+        """Posts how many feeds this process has, if that has changed."""
         with self._telling:  # the consumer, who waits, and whoever looks ahead
             if end is not None:
                 self._mine = self._mine._replace(end=end)
@@ -206,7 +207,7 @@ class Agreement:
                 self._said = mine
 
     def _listen(self) -> None:
-        """Hears that others have as much, before the consumer asks: looking ahead, that is free."""
+        """Reads, before the loop asks, whether others have as many feeds: ahead, that is free."""
         until, pause = time.monotonic() + _MOMENT, _SHORTEST
         while time.monotonic() < until:
             self._hear()
@@ -228,7 +229,7 @@ class Agreement:
         return told if told.end else self._compared(process, told)
 
     def _agree(self, given: int, *, ends: bool) -> None:
-        """Returns when every process has another feed after so many, or has none either."""
+        """Waits until every process has a feed after the first `given`, or until all have ended."""
         late = [process for process in self._board.others if self._unsure(process, given, ends)]
         if not ends and self._said.feeds <= given:
             self._tell()  # others wait for what is handed over, also if nothing more is drawn here
@@ -245,7 +246,7 @@ class Agreement:
                     self._heard[process] = self._told(process, text)
 
     def _unsure(self, process: int, given: int, ends: bool) -> bool:
-        """Whether it is not yet known that a process has as much; that it has not is raised."""
+        """Whether it is still unknown if a process has as many feeds; raises if it has not."""
         told = self._heard.get(process)
         if told is None:
             return True
@@ -264,7 +265,7 @@ class Agreement:
         return behind and told.end is None
 
     def _in_the_end(self, process: int, told: Told) -> Told:
-        """What a process tells last: an error first drops its pass, and then ends the program."""
+        """The last message of a process: an error first closes its pass, then ends its program."""
         until = time.monotonic() + _LAST
         while told.end == CLOSED and time.monotonic() < until:
             time.sleep(_LONGEST)
@@ -279,13 +280,17 @@ class Agreement:
         )
 
     def _compared(self, process: int, told: Told) -> Told:
-        """What a process tells; refused where it begins this step with something else."""
+        """The message of a process, once it is known to begin this step with the same plan.
+
+        Raises:
+            ReaderError: It begins with another plan, or at another position.
+        """
         if told[:2] != self._mine[:2] or told.plan == self._mine.plan:
             return told
         theirs = json.loads(self._board.read_of(begun(self._turn), process) or "[0, []]")[1]
         begins = f"process {process} begins epoch {told.epoch}, step {told.step}"
         if theirs == self._lines:
-            raise ReaderError(f"{begins} at another place of the plan: resume all at one cursor.")
+            raise ReaderError(f"{begins} at another position: resume all at one cursor.")
         line, one, other = difference(theirs, self._lines)
         raise ReaderError(
             f"{begins} with another plan, whose line {line} is {one}; here it is {other}. Each "

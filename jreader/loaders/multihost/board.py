@@ -1,9 +1,9 @@
-"""Where processes of one run leave word for one another, and how one leaves that has failed.
+"""`Board`: where processes of one run post messages to each other, also when one of them fails.
 
-A process that ends with an error would wait for the others in jax's shutdown for minutes, and the
-others for it, in a step that it never joins: while it is there, its connections are. So it tells
-them what happened, waits for them for some seconds, and then is gone: a step that others wait in
-fails, as an error of theirs.
+A process that ends with an error would wait for the others in jax's shutdown for minutes. The
+others would wait for it in a step that it never joins, as long as its connections are open. So it
+posts what happened, waits for the others for some seconds, and exits: then the step that they wait
+in fails with an error.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ CLOSED, ENDED = "it closed the pass before its end", "its program has ended"
 
 
 class Told(NamedTuple):
-    """What a process says of a pass.
+    """The message of a process about a pass.
 
     Attributes:
-        epoch: The epoch it began in.
-        step: The step it began at.
-        plan: A hash of the plan, and of the place in it.
-        feeds: How many feeds are prepared; how many were handed over, once it was closed.
-        end: None while there may be more; "" behind the last one; or what went wrong.
+        epoch: The epoch that the pass began in.
+        step: The step that it began at.
+        plan: A hash of the plan, and of the position that it began at.
+        feeds: How many feeds are prepared; once the pass is closed, how many its loop got.
+        end: None while there may be more feeds; "" after the last one; or what went wrong.
     """
 
     epoch: int
@@ -55,27 +55,28 @@ class Leaving(Protocol):
     """A pass that can be left before its end."""
 
     def leave(self, why: str) -> None:
-        """Tells the others."""
+        """Posts that this process takes no more feeds of the pass, and why."""
 
 
 class Board:
-    """Where the processes of one loader leave word: a text of each of them about each subject.
+    """The messages of the processes of one loader: a text of each process for each subject.
 
     Attributes:
-        me: The number of this process.
-        others: Those of the others that feed the same arrays.
-        closed: The pass that was left last, its number and what was told, until another begins.
+        me: The index of this process.
+        others: The indices of the other processes that feed the same arrays.
+        closed: The number and the message of the pass that was closed last, until another begins.
     """
 
     closed: tuple[int, Told] | None = None
 
     def __init__(self, processes: set[int], made_at: str) -> None:
-        """Is named after the line that made the loader: what only one process iterates shifts none.
+        """Makes the board, named after the line that made the loader, equal on all processes.
 
-        Not after the line that iterates, which is one of tqdm where only one process shows a bar.
+        A loader that only one process iterates does not change the names of others. The line that
+        iterates would not do: it lies in tqdm where a process shows a progress bar.
 
         Raises:
-            RuntimeError: There is no store.
+            RuntimeError: `jax.distributed` is not initialized.
         """
         path, _, line = made_at.rpartition(":")
         called = f"{Path(path).name}:{line}"
@@ -93,7 +94,7 @@ class Board:
         _heed_the_end(self)
 
     def turn(self, each: Leaving) -> int:
-        """The number of the next pass."""
+        """The number of the next pass; it deletes messages of passes long before."""
         self._passes.add(each)
         self.closed = None
         turn, self._turn = self._turn, self._turn + 1
@@ -105,21 +106,21 @@ class Board:
         return turn
 
     def finished(self, turn: int) -> None:
-        """Lets what was told of a pass be forgotten later."""
+        """Marks the messages of a pass, to be deleted later."""
         self._done.append(turn)
 
     def post(self, subject: object, text: str) -> None:
-        """Leaves word, in place of what was said before."""
+        """Posts a text for a subject, in place of the text before."""
         self._store.key_value_set(self._key(subject, self.me), text, allow_overwrite=True)
 
     def read(self, subject: object) -> dict[int, str]:
-        """What the others have left."""
+        """The texts of the other processes for a subject."""
         found = self._store.key_value_dir_get(self._key(subject, ""))
         texts = {int(key.rpartition("/")[2]): text for key, text in found}
         return {process: text for process, text in texts.items() if process in self.others}
 
     def read_of(self, subject: object, process: int) -> str | None:
-        """What one has left."""
+        """The text of one process for a subject; None if there is none."""
         try:
             text: str = self._store.key_value_try_get(self._key(subject, process))
         except jax.errors.JaxRuntimeError as error:
@@ -129,7 +130,7 @@ class Board:
         return text
 
     def leave(self, why: str) -> None:
-        """Tells that this process takes no more feeds, of no pass."""
+        """Posts that this process takes no more feeds of any pass, and why."""
         for each in list(self._passes):
             each.leave(why)
         if self.closed:  # before anybody knew why: an error drops what a loop holds
@@ -142,7 +143,7 @@ class Board:
 
 
 def begun(turn: int) -> str:
-    """The subject of where a pass begins."""
+    """The subject of the message that says where a pass begins."""
     return f"begun {turn}"
 
 
@@ -160,7 +161,7 @@ def _client() -> Any:
 
 
 def _heed_the_end(board: Board) -> None:
-    """Has the others told when this program ends, and what with."""
+    """Makes this program post its end, and the error that ended it."""
     _boards.add(board)
     if not _hooks:
         _hooks.append(sys.excepthook)
@@ -185,7 +186,7 @@ def _tell(why: str) -> None:
 
 @atexit.register  # here, as early as can be: what is registered earlier may not be called
 def _leave() -> None:
-    """Waits for the others as jax would, but after an error for some seconds only."""
+    """Waits for the others as jax would, but only some seconds after an error."""
     store = _client() if _hooks and not home.forked else None
     if store is None:
         return

@@ -1,9 +1,10 @@
-"""Several processes, one global batch: which of its rows each feeds, and nothing else is read.
+"""Several processes, one global batch: which of its rows each process reads and feeds.
 
-One global order is dealt by place, so the processes together read the same sequence, however many
-there are. Which rows are whose follows from the sharding, never from the number of a process: they
-may be several ranges, and processes may share some. How long an epoch is, and whether its last
-batch is short, is computed from the global length, the same everywhere.
+All processes know one global order, and each reads its rows of it by index. So together they read
+the same sequence, however many they are. Which rows a process feeds follows from the sharding,
+never from the index of the process: they may be several ranges, and processes may share some. The
+length of an epoch, and whether its last batch is short, follows from the global length, which is
+the same on all processes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from jreader.devices import Share
 from jreader.readers import Node, Pass, Position, Reader, indexed, op, start
 from jreader.readers.planes import Array, Gathering, Plane
 
-_AT_ONCE = 16384  # places that are routed in one go, as in `readers/planes.py`
+_AT_ONCE = 16384  # indices that are routed in one go, as in `readers/planes.py`
 
 
 class Part(NamedTuple):
@@ -27,8 +28,8 @@ class Part(NamedTuple):
     Attributes:
         samples: The rows.
         total: How many samples the whole batch has, on all processes.
-        stands_in: Whether the only row is another's: this process has none of a short batch, and
-            what becomes of none, no function could tell.
+        stands_in: Whether this process has no row of a short batch. Then `samples` is one row of
+            another process, which gives the shapes and dtypes.
     """
 
     samples: Sequence[Any]
@@ -42,8 +43,8 @@ class _parts(Node[Part]):
 
     Args:
         reader: An indexed reader, the same on every process.
-        share: The rows.
-        drop_last: Whether a last batch with fewer samples is left out.
+        share: The rows of each batch that this process feeds.
+        drop_last: Whether to leave out a last batch with fewer samples.
     """
 
     reader: Reader[Any]
@@ -56,7 +57,7 @@ class _parts(Node[Part]):
         plane = indexed(self.reader)
         if plane is None:
             raise TypeError(f"{self.reader!r} is not indexed: processes cannot be dealt its rows")
-        done: int = start(self.reader, at).position()  # refused where there is no such place
+        done: int = start(self.reader, at).position()  # raises if there is no such position
         gathered = Gathering(plane.columns, len(self.share))
 
         def deal() -> Iterator[Part]:
@@ -74,9 +75,9 @@ class _parts(Node[Part]):
     def _blocks(
         self, plane: Plane, done: int
     ) -> Iterator[tuple[list[Array], list[int], list[int]]]:
-        """The rows of many batches at once, how many samples each has, and how many of them here.
+        """Yields for many batches at once: rows to read, samples per batch, and rows per batch here.
 
-        Where there is none, the first row of the batch stands in for it.
+        If a batch has no row here, its first row stands in.
         """
         size, mine = self.share.size, self.share.rows()
         end = plane.length
@@ -86,18 +87,18 @@ class _parts(Node[Part]):
         while done < end:
             firsts = np.arange(done, min(done + most * size, end), size)
             counts = np.minimum(end - firsts, size)
-            places = firsts[:, None] + mine
+            indices = firsts[:, None] + mine
             there = mine < counts[:, None]
             held = there.sum(1)
-            places[held == 0, 0], there[held == 0, 0] = firsts[held == 0], True
-            yield plane.rows(places[there]), counts.tolist(), held.tolist()
+            indices[held == 0, 0], there[held == 0, 0] = firsts[held == 0], True
+            yield plane.rows(indices[there]), counts.tolist(), held.tolist()
             done += int(counts.sum())
 
 
 def dealt_to(reader: Reader[Any], share: Share) -> Reader[Part] | None:
-    """The batches of a reader, of which only the rows of `share` are gathered, where they can be.
+    """The batches of a reader with only the rows of `share`; None if whole batches are needed.
 
-    Functions of whole batches (`map_batches`) see whole batches on every process: None.
+    They are needed by functions of whole batches (`map_batches`), and if the reader is a stream.
 
     >>> from jreader import arrays, batch
     >>> digits = dealt_to(batch(arrays(np.arange(7)), 4), Share(4, ((0, 1), (3, 4))))
