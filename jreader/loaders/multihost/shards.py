@@ -75,7 +75,7 @@ class _parts(Node[Part]):
     def _blocks(
         self, plane: Plane, done: int
     ) -> Iterator[tuple[list[Array], list[int], list[int]]]:
-        """Yields for many batches at once: rows to read, samples per batch, and rows per batch here.
+        """Yields for many batches at once: the rows to read, samples and own rows of each batch.
 
         If a batch has no row here, its first row stands in.
         """
