@@ -165,7 +165,7 @@ class CollatedAssembler(Assembler):
         return feed if mask is None else with_mask(feed, mask)
 
     def _joined(self, trees: list[Any], arrays: Iterator[Any]) -> Any:
-        """The tree with these arrays; what holds none is a list with one for each part."""
+        """The tree with these arrays; a leaf that is no array becomes a list of all parts' leaves."""
         first = trees[0]
         if placeable(first):
             return next(arrays)
@@ -181,7 +181,7 @@ class CollatedAssembler(Assembler):
 
 
 def _cast(tree: Any, canonical: Callable[[Any], Any]) -> list[Any]:
-    """The arrays of a tree, in dtypes that the device has; a value that would change is refused."""
+    """The arrays of a tree in dtypes of the device; raises FeedMismatch if a value would change."""
     arrays = list(filter(placeable, leaves(tree)))
     dtypes = [canonical(array.dtype.newbyteorder("=")) for array in arrays]
     if dtypes == [array.dtype for array in arrays]:
@@ -200,7 +200,7 @@ def _names(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[str]:
 
 
 def _check_rows(columns: list[list[Any]]) -> None:
-    """Refuses what devices cannot have parts of."""
+    """Raises FeedMismatch if arrays do not have one row for each sample, to be split by."""
     for arrays in columns:
         shapes = [list(array.shape) for array in arrays]
         if not arrays or len({tuple(shape[:1]) for shape in shapes}) > 1 or not shapes[0]:

@@ -68,7 +68,7 @@ class Agreement:
         self._mine = self._said = Told(cursor["epoch"], cursor["step"], plan)
         self._heard: dict[int, Told] = {}
         self._telling = RLock()  # reentrant: gc may drop a pass, which tells of that, anywhere
-        self._given = 0  # feeds that were handed over
+        self._given = 0  # feeds that the loop got
         self._left = False
         self._over = Event()
         self.threads: list[Thread] = []
@@ -93,7 +93,7 @@ class Agreement:
                         self._tell()
                         self._listen()
                     held = [item]
-                    del item  # and nothing here holds what is handed over
+                    del item  # so that its memory is free as soon as the loop drops it
                     yield held.pop()
             except Exception as error:
                 self._tell(f"{type(error).__name__}: {error}")
@@ -232,7 +232,7 @@ class Agreement:
         """Waits until every process has a feed after the first `given`, or until all have ended."""
         late = [process for process in self._board.others if self._unsure(process, given, ends)]
         if not ends and self._said.feeds <= given:
-            self._tell()  # others wait for what is handed over, also if nothing more is drawn here
+            self._tell()  # others wait for this feed, also if this process prepares no more
         if late:
             self._hear()
         for process in late:
