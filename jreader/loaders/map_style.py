@@ -165,7 +165,7 @@ class CollatedAssembler(Assembler):
         return feed if mask is None else with_mask(feed, mask)
 
     def _joined(self, trees: list[Any], arrays: Iterator[Any]) -> Any:
-        """The tree with these arrays; a leaf that is no array becomes a list of all parts' leaves."""
+        """The tree with these arrays; other leaves become a list, one per batch."""
         first = trees[0]
         if placeable(first):
             return next(arrays)
