@@ -59,8 +59,8 @@ def test_a_stage_runs_where_the_feed_is(capacity, where):
         equal(feed, jax.jit(scaled)(plain))
 
 
-@pytest.mark.parametrize("resident", [False, True])
-@pytest.mark.parametrize("chunk", [None, 2])
+@pytest.mark.parametrize("resident", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("chunk", [pytest.param(None, marks=pytest.mark.slow), 2])
 def test_explicit_axes_of_a_mesh_make_no_difference(resident, chunk):
     """`jax.make_mesh` gives such axes, where jax keeps shardings in the types."""
     made = []

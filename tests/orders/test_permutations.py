@@ -66,7 +66,7 @@ def test_jax_gives_the_bits_of_numpy_at_any_length(n, seed):
     )
 
 
-@pytest.mark.parametrize("n", [7, 60])
+@pytest.mark.parametrize("n", [7, pytest.param(60, marks=pytest.mark.slow)])
 def test_seeds_can_be_mapped_over(n):
     orders = jax.vmap(lambda seed: permutation(jnp.arange(n), n, key(seed, 2)))
     moved = orders(jnp.arange(4, dtype=jnp.uint32))

@@ -201,7 +201,13 @@ class TestOnDevices:
                 assert traced[field].dtype == expected.dtype
                 np.testing.assert_array_equal(traced[field], expected)
 
-    @pytest.mark.parametrize("name", WINDOWS)
+    @pytest.mark.parametrize(
+        "name",
+        [
+            pytest.param(name, marks=[pytest.mark.slow] * (name not in ("sliding", "of rows")))
+            for name in WINDOWS
+        ],
+    )
     def test_a_resident_loader_feeds_them(self, name):
         pipeline = self.pipeline(WINDOWS[name])
         for target in (None, jax.sharding.Mesh(jax.local_devices()[:2], "data")):

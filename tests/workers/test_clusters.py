@@ -115,6 +115,7 @@ class TestDask:
         assert "raised by <lambda>(7) in map_samples" in told
         assert "in a worker process" in told
 
+    @pytest.mark.slow
     def test_a_worker_killed_during_the_epoch_is_not_to_be_seen(self, client, tmp_path):
         def stream(flag, **engine):
             return list(map_samples(killing(flag), numbers(), rng=True, seed=1, **engine)())
@@ -124,6 +125,7 @@ class TestDask:
         assert stream(tmp_path / "killed", executor=client.get_executor()) == undisturbed
         assert (tmp_path / "killed").exists()
 
+    @pytest.mark.slow
     def test_a_sample_that_ends_its_worker_is_named(self, client):
         executor = client.get_executor()
         items = map_samples(deadly, numbers(4), executor=executor, window=1, timeout=PATIENCE)()
@@ -131,6 +133,7 @@ class TestDask:
         with pytest.raises(WorkerDied, match=r"sample 3 of this pass .* lost their worker 3 times"):
             next(items)
 
+    @pytest.mark.slow
     def test_what_is_broken_off_is_cancelled_and_the_executor_works_on(self, client):
         executor = client.get_executor()
         for count in (0, 1, 5):

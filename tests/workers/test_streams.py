@@ -64,7 +64,7 @@ class TestOneStream:
             rest = see(batch(plain, size), whole.positions[place], LIMIT - place)
             assert rest.samples == whole.samples[place:]
 
-    @pytest.mark.parametrize("number", [1, 4, 7])
+    @pytest.mark.parametrize("number", [1, 3, pytest.param(7, marks=pytest.mark.slow)])
     def test_in_any_number_of_processes(self, number):
         def plan(**engine):
             source = shuffle(numbers(300), 50, seed=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from leftovers import said
 
 ENDS = {
@@ -30,6 +31,7 @@ class TestDeaths:
         assert lines == [str([*range(30)])] * len(ENDS)
         assert len(list(tmp_path.iterdir())) == 2 * len(ENDS)
 
+    @pytest.mark.slow
     def test_what_kills_every_worker_is_an_error_that_names_it(self):
         lines = said(f"""
             def work(n, end):

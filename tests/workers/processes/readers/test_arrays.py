@@ -79,6 +79,7 @@ class TestArrays:
             assert sample["x"].shape == (sizes[number],)
             assert (sample["x"] == number % 100).all()
 
+    @pytest.mark.slow
     def test_a_pass_is_resumed_at_its_positions(self):
         reader = multiprocess_reader([pictures(3), pictures(5, beginning=1)])
         whole = [label for _, _, label in reader()]

@@ -145,7 +145,9 @@ class TestLeaving:
             running.signal(signal.SIGINT)
             assert watch.all_gone()
 
-    @pytest.mark.parametrize(("passes", "whole"), [(8, False), (5, True)])
+    @pytest.mark.parametrize(
+        ("passes", "whole"), [(8, False), pytest.param(5, True, marks=pytest.mark.slow)]
+    )
     def test_many_passes_leave_nothing(self, python, passes, whole):
         script = f"""
             import os, pathlib, threading
