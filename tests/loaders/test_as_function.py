@@ -37,7 +37,7 @@ def test_the_function_is_the_stream_of_the_loader_by_law(recipe, size, epoch):
     if not size <= indexed(pipeline.reader.reader).length < 10**6:
         return  # empty, or without an end
     held, batch_at = jreader.as_function(pipeline)
-    loader = pipeline.load(capacity=0)
+    loader = pipeline.load(capacity=0, last="drop")
     feeds = list(loader.epoch(epoch))
     assert len(batch_at) == len(feeds) == len(loader)
     for step, feed in enumerate(feeds[:4]):
