@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, islice, repeat
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jreader.batching import batching
 from jreader.errors import ReaderError, ShortEpoch, warn
@@ -20,9 +20,6 @@ from jreader.orders import STREAM_VERSION
 from jreader.readers import Columns, Cursor, Node, Pass, Position, Reader, described, itself, start
 from jreader.readers.hashing import text_hash
 from jreader.readers.seeds import varies, waits
-
-if TYPE_CHECKING:
-    from jreader.readers import Plan
 
 SKIPPED: Any = object()
 """It stands for the feed of a step that is left out, since its position counts all the same."""
@@ -133,14 +130,23 @@ class Lost:
         self.samples += samples
 
     def warn(
-        self, reader: Reader[Any], remainder: Remainder, epoch: int, shared: Shared, *, empty: bool
+        self,
+        reader: Reader[Any],
+        remainder: Remainder,
+        cursor: Cursor,
+        shared: Shared,
+        *,
+        empty: bool,
     ) -> None:
-        """Warns, once per epoch, if the user did not ask for it, or if the epoch is empty."""
+        """Warns, once per epoch, if the user did not ask for it, or if the epoch is empty.
+
+        An epoch that was resumed tells nothing of others: its batches may have another size.
+        """
         made_at = getattr(reader, "made_at", "")
         empty = empty and (self.batches > 0 or _has_short_batch_only(reader))
         some = f"{self.batches} batch{'es' * (self.batches > 1)} ({self.samples} samples)"
         if empty or (remainder.warns and self.batches):
-            begins = "this epoch is empty: " if empty else f"epoch {epoch}: "
+            begins = "this epoch is empty: " if empty else f"epoch {cursor['epoch']}: "
             warn(
                 f"{begins}{some if self.batches else 'all'} left out, since they make no whole "
                 f"feed of equal parts. last='pad' (or drop_last=False) fills them up with zeros, "
@@ -148,7 +154,7 @@ class Lost:
                 f"are left out, use a smaller batch size or fewer places.",
                 made_at,
             )
-        elif remainder.warns_if_same and self.batches:
+        elif remainder.warns_if_same and self.batches and not cursor["samples"]:
             warn_if_same(reader, self.samples, shared)
 
 
@@ -296,7 +302,7 @@ class _Epoch:
             raise _too_short(self.source, self.shape, epoch, samples)
         self.stays = remainder.continues
         empty = self.steps == 0
-        self.lost.warn(self.source.batches, remainder, epoch, self.shared, empty=empty)
+        self.lost.warn(self.source.batches, remainder, self.cursor, self.shared, empty=empty)
 
     def progress(self) -> tuple[Any, ...]:
         """The fields of a `Progress`."""
@@ -318,7 +324,6 @@ def epoch_after_epoch(
     begin: Callable[[Cursor], Pass[Any]],
     cursor: Cursor,
     remainder: Remainder,
-    plan: Callable[[], Plan],
     until: int | None,
 ) -> Pass[Any]:
     """A pass over the feeds of a run: those of an epoch, of the next one, and so on.
@@ -330,7 +335,6 @@ def epoch_after_epoch(
         begin: Begins a pass over an epoch, at a cursor.
         cursor: The cursor that the run begins at.
         remainder: How epochs end.
-        plan: Returns the plan as a cursor stores it; data may grow between two epochs.
         until: The number of the step to stop before; None for no end.
 
     Raises:
@@ -347,7 +351,7 @@ def epoch_after_epoch(
                 return
             check_fed(ended)
             here.close()
-            here = begin({**next_epoch(ended, remainder), "step": ended["step"], "plan": plan()})
+            here = begin({**next_epoch(ended, remainder), "step": ended["step"]})
 
     return Pass(deal(), lambda: here.position(), lambda: here.close())  # noqa: PLW0108  # that of then
 

@@ -84,17 +84,9 @@ class FeedIterator(Iterator[Any]):
         return f"FeedIterator({reads}, epoch={self.epoch}, step={self.step})"
 
     def _enter(self) -> None:
-        cursor = self._position.cursor
-        if not cursor["samples"]:  # data sets may have grown since the last epoch
-            cursor = {**cursor, "plan": self._loading.plan()}
-        try:
-            self._pass = self._loading.open(
-                cursor, self._shared, self._start, self._until, endless=self._endless
-            )
-        except StopIteration as stopped:  # it would end a loop over all epochs
-            raise RuntimeError(
-                f"raised StopIteration when epoch {cursor['epoch']} was begun"
-            ) from stopped
+        self._pass = self._loading.open(
+            self._position.cursor, self._shared, self._start, self._until, endless=self._endless
+        )
         self._position.progress = self._pass.position()
 
     def __next__(self) -> Any:

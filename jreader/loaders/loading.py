@@ -16,7 +16,7 @@ from jreader.batching import Batching, batching
 from jreader.devices import Placement, placeable
 from jreader.feeds import FeedList, Feeds
 from jreader.loaders.assembling import FeedShape
-from jreader.loaders.cursors import EpochPosition
+from jreader.loaders.cursors import EpochPosition, Progress
 from jreader.loaders.host_feeds import SKIPPED, Shared, epoch_after_epoch, host_feeds
 from jreader.loaders.multihost.agreement import TIMEOUT, Agreement
 from jreader.loaders.multihost.board import Board
@@ -230,17 +230,10 @@ class Loading:
         at_once = finish if not capacity and not spans else itself
 
         def epoch(cursor: Cursor) -> Pass[Any]:
-            if not cursor["samples"]:
-                self.check()
-            if self.resident:
-                return self.resident.steps(cursor, shared, first, until, at_once)
-            source = replace(self.source, batches=self.batches(cursor))
-            return host_feeds(
-                source, shape, cursor, shared, first, until, at_once, numbered=self.numbered
-            )
+            return self._epoch(shape, cursor, shared, first, until, at_once)
 
         if endless and not spans:
-            host = epoch_after_epoch(epoch, cursor, self.remainder, self.plan, until)
+            host = epoch_after_epoch(epoch, cursor, self.remainder, until)
         else:
             host = epoch(cursor)
         if at_once is finish:
@@ -250,13 +243,39 @@ class Loading:
         if shared.board is None:
             shared.board = Board(shape.placement.processes, self.options.made_at)
         feeds = f"feeds of {self.per_feed} batches of {self.source.rows} samples"
+        began = Progress(*host.position()).began
         agreement = Agreement(
-            shared.board, cursor, self.options.timeout, (feeds, f"{shape.remainder}")
+            shared.board, began, self.options.timeout, (feeds, f"{shape.remainder}")
         )
         if self.resident or self.batching(cursor).indexed:
             return agreement.heeding(self._ahead(host, finish), streamed=False)
         told = agreement.telling(host, max(capacity, 1))
         return agreement.heeding(self._ahead(told, finish))
+
+    def _epoch(
+        self,
+        shape: FeedShape,
+        cursor: Cursor,
+        shared: Shared,
+        first: int,
+        until: int | None,
+        finish: Callable[[Any], Any],
+    ) -> Pass[Any]:
+        """The host feeds of what is left of an epoch, with `finish` of each."""
+        try:
+            if not cursor["samples"]:  # data sets may have grown since the last epoch
+                cursor = {**cursor, "plan": self.plan()}
+                self.check()
+            if self.resident:
+                return self.resident.steps(cursor, shared, first, until, finish)
+            source = replace(self.source, batches=self.batches(cursor))
+            return host_feeds(
+                source, shape, cursor, shared, first, until, finish, numbered=self.numbered
+            )
+        except StopIteration as stopped:  # it would look like the end of the run
+            raise RuntimeError(
+                f"raised StopIteration when epoch {cursor['epoch']} was begun"
+            ) from stopped
 
     def _ahead(self, host: Pass[Any], finish: Callable[[Any], Any]) -> Pass[Any]:
         """The feeds of a pass on the devices, prefetched."""

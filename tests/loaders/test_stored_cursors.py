@@ -58,6 +58,9 @@ from jreader.datasets import (
 )
 from jreader.readers.hashing import _module
 
+# the release before said nothing of what plans in their order leave out
+pytestmark = pytest.mark.filterwarnings("ignore:each epoch leaves out the same")
+
 DEVICES = jax.devices()
 EPOCH = 1
 OTHER_PYTHON = sys.version_info[:2] != (3, 11)
