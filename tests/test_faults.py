@@ -288,6 +288,7 @@ BLOCKED = """
 """
 
 
+@pytest.mark.slow  # kills and exits
 class TestLeavingTheProgram:
     """A source that never answers holds nobody up."""
 

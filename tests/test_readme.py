@@ -20,7 +20,7 @@ def blocks(language):
 def test_the_readme_begins_with_two_commands():
     assert blocks("bash")[:2] == [
         "python -m pip install -e '.[demo]' && jreader demo\n",
-        "python -m pip install -e '.[test]' && pytest\n",
+        "python -m pip install -e '.[test]' && pytest -n 2\n",
     ]
 
 

@@ -445,9 +445,9 @@ class Pipeline(Wrapped[T]):
 
         >>> import numpy as np
         >>> from jreader import arrays
-        >>> loader = Pipeline(arrays(x=np.arange(10.0))).batch(4).load()
+        >>> loader = Pipeline(arrays(x=np.arange(10.0))).batch(5).load()
         >>> [feed["x"].shape for feed in loader], len(loader)
-        ([(4,), (4,)], 2)
+        ([(5,), (5,)], 2)
 
         Args:
             feed_list: The fields: a list of `data`, or a mapping from names to indices or keys of a

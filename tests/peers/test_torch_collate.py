@@ -251,7 +251,7 @@ class TestTheRealOne:
     @pytest.mark.parametrize(
         "samples",
         [[[1], [1, 2]], [object()], [{1}, {2}], [None, None], [np.zeros(2), np.zeros(3)]],
-        ids=str,
+        ids=["lists", "objects", "sets", "None", "shapes"],
     )
     def test_what_it_refuses_is_refused(self, torch, samples):
         with pytest.raises((TypeError, RuntimeError)):

@@ -21,6 +21,7 @@ from jreader import (
     source,
     xmap_readers,
 )
+from jreader.readers import described
 
 COUNT = 40
 
@@ -204,7 +205,7 @@ LEGAL = [
 ]
 
 
-@pytest.mark.parametrize("source", LEGAL, ids=repr)
+@pytest.mark.parametrize("source", LEGAL, ids=described)
 @pytest.mark.parametrize("name", [name for name in HOLDERS if "processes" not in name])
 def test_what_is_given_twice_on_purpose_is_not_told(name, source):
     assert told(HOLDERS[name](source)) == []

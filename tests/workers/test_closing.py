@@ -181,6 +181,7 @@ PLANS = {
 }
 
 
+@pytest.mark.slow  # kills and exits
 class TestAtExit:
     """The threads of a loader have ended when its program has: nobody waits for one of them."""
 

@@ -281,6 +281,7 @@ SCRIPT = """
 """
 
 
+@pytest.mark.slow  # kills and exits
 class TestLeaks:
     @pytest.mark.slow
     @WORKERS

@@ -14,6 +14,7 @@ ENDS = {
 }
 
 
+@pytest.mark.slow  # kills and exits
 class TestDeaths:
     def test_what_a_worker_leaves_is_done_again(self, tmp_path):
         """Nothing is lost, nothing comes twice, and no order changes."""

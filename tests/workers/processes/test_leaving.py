@@ -18,6 +18,7 @@ WAITING = """
 """
 
 
+@pytest.mark.slow  # kills and exits
 class TestLeaving:
     """Workers end with the program, however it ends; they are asked, then killed."""
 

@@ -18,6 +18,7 @@ WAITING = """
 """
 
 
+@pytest.mark.slow  # kills and exits
 class TestLeaving:
     """Processes end with the pass, with the program, and with a program that was killed."""
 
