@@ -286,7 +286,7 @@ class TestTheSameSamplesLeftOutOfEveryEpoch:
         assert len(told) == 1
 
     def test_are_told_of_in_a_stream_at_its_end(self):
-        feeds = iter(Pipeline(lambda: iter(range(10))).batch(4).load())
+        feeds = iter(Pipeline(lambda: iter(range(10))).batch(4).load(capacity=0))
         next(feeds), next(feeds)
         with pytest.warns(UserWarning, match=self.WORDS):
             assert stream(feeds) == []
