@@ -13,9 +13,11 @@ from __future__ import annotations
 import pickle
 import threading
 import time
+from _thread import start_new_thread
 from collections import deque
 from collections.abc import Generator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from contextlib import suppress
 from itertools import islice
 from math import ceil, inf
 from typing import Any, Generic, NoReturn, TypeVar
@@ -313,11 +315,20 @@ class _ExecutorMap(Generic[S, T]):
             self.over = self.closed = True
             chunks = list(self.chunks)
             self.chunks.clear()
-        for chunk in reversed(chunks):
-            chunk.future.cancel()
+        futures = [chunk.future for chunk in reversed(chunks)]
+        for chunk in chunks:
             chunk.future = Future()  # as in `results_of`
             chunk.done.set()
+        if futures:
+            # gc may drop a pass inside of a lock of the executor's, which its `cancel` may wait for
+            with suppress(RuntimeError):  # a program that ends starts no thread
+                start_new_thread(_cancel, (futures,))
         self.source.close()
+
+
+def _cancel(futures: list[Future[TaskResult]]) -> None:
+    for future in futures:
+        future.cancel()
 
 
 def _is_elsewhere(executor: Executor) -> bool:

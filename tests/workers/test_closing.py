@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
+from concurrent.futures import Executor, Future
 
 import pytest
 from engines import numbers
@@ -205,3 +207,57 @@ class TestAtExit:
             if leave == "ctrl-c":
                 running.signal(signal.SIGINT)
             assert running.says() == "end"
+
+
+class LockedExecutor(Executor):
+    """As Dask's: `cancel` waits for another thread, which needs the lock that `submit` holds.
+
+    It does the first task, and no other.
+    """
+
+    def __init__(self):
+        self.lock = threading.RLock()
+        self.workers = 2
+        self.sent = []
+        self.cancelled = threading.Event()
+
+    def submit(self, fn, *args):
+        with self.lock:
+            gc.collect()
+            task = Future() if self.sent else done(fn(*args))
+            task.add_done_callback(lambda task: task.cancelled() and self.cancel())
+            self.sent.append(task)
+            return task
+
+    def cancel(self):
+        def locked():
+            with self.lock:
+                self.cancelled.set()
+
+        other = threading.Thread(target=locked, daemon=True)
+        other.start()
+        other.join()
+
+
+def done(result):
+    future = Future()
+    future.set_result(result)
+    return future
+
+
+@pytest.mark.timeout(PATIENCE)
+def test_one_that_gc_drops_inside_of_a_lock_of_its_executor_holds_nothing_up():
+    executor = LockedExecutor()
+    plan = map_samples(itself, numbers(8), executor=executor)
+
+    def begun():
+        here = start(plan)
+        next(here.items)
+        cycle = [here]
+        cycle.append(cycle)
+
+    begun()
+    assert not executor.cancelled.is_set()
+    executor.submit(itself, 0)
+    assert executor.cancelled.wait(PATIENCE)
+    assert executor.sent[1].cancelled()
