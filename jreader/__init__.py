@@ -16,7 +16,16 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from jreader.batches import batch, map_batches, stack
+from jreader.batches import (
+    batch,
+    bucket,
+    map_batches,
+    padded_batch,
+    rebatch,
+    stack,
+    unbatch,
+    window,
+)
 from jreader.errors import (
     BatchNotDivisible,
     ComposeNotAligned,
@@ -32,7 +41,18 @@ from jreader.errors import (
 from jreader.orders import permutation
 from jreader.pipelines import ArraySpec, Pipeline
 from jreader.readers import Columns, Cursor, Node, Pass, Reader, at_epoch, epochs, start
-from jreader.sources import arrays, idx, jsonl, mnist_json, npy, npz, source, text
+from jreader.sources import (
+    arrays,
+    idx,
+    jsonl,
+    mnist_json,
+    npy,
+    npz,
+    ragged,
+    source,
+    text,
+    tokens,
+)
 from jreader.transforms import (
     cache,
     chain,
@@ -40,10 +60,14 @@ from jreader.transforms import (
     filter,  # noqa: A004  # the field's word
     firstn,
     flat_map,
+    interleave,
     map_readers,
+    mix,
+    pack,
     shard,
     shuffle,
     skip,
+    windows,
 )
 from jreader.workers import (
     Processes,
@@ -115,6 +139,7 @@ __all__ = [
     "as_function",
     "at_epoch",
     "batch",
+    "bucket",
     "buffered",
     "cache",
     "chain",
@@ -128,15 +153,21 @@ __all__ = [
     "get_worker_info",
     "graceful_stop",
     "idx",
+    "interleave",
     "jsonl",
     "map_batches",
     "map_readers",
     "map_samples",
+    "mix",
     "mnist_json",
     "multiprocess_reader",
     "npy",
     "npz",
+    "pack",
+    "padded_batch",
     "permutation",
+    "ragged",
+    "rebatch",
     "shard",
     "shuffle",
     "skip",
@@ -144,6 +175,10 @@ __all__ = [
     "stack",
     "start",
     "text",
+    "tokens",
     "train",
+    "unbatch",
+    "window",
+    "windows",
     "xmap_readers",
 ]

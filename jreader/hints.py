@@ -13,26 +13,25 @@ _METHODS = {
     "apply": ".pipe(op, ...)",
     "as_numpy_iterator": "`for sample in pipeline`: samples are NumPy already",
     "cardinality": "len(pipeline)",
+    "choose_from_datasets": ".mix(other, weights=[7, 3]), with at={sample: weights} for a schedule",
     "concatenate": ".chain(other)",
     "enumerate": "Pipeline(compose(itertools.count, pipeline, check_alignment=False))",
     "from_generator": "Pipeline(generator_function)",
     "from_tensor_slices": "Pipeline(arrays(images, labels))",
     "get_single_element": ".peek()",
     "ignore_errors": '.map(fn, on_error="skip")',
-    "interleave": ".flat_map(fn), one after another; or Pipeline(multiprocess_reader(readers))",
     "list_files": "Pipeline(lambda: sorted(glob.glob(pattern)))",
-    "padded_batch": ".batch(n).map_batches(pad, stacked=False)",
-    "ragged_batch": ".batch(n).map_batches(pad, stacked=False)",
-    "rebatch": ".flat_map(list).batch(n)",
+    "bucket_by_sequence_length": ".bucket(bounds, batch_size=n), or tokens=n",
+    "ragged_batch": ".padded_batch(n), with a mask",
     "reduce": "functools.reduce(fn, pipeline, first)",
     "repeat": ".epochs(n), each epoch shuffled anew, or .epochs() for no end",
+    "sample_from_datasets": ".mix(other, weights=[7, 3])",
     "take": ".firstn(n)",
-    "unbatch": ".flat_map(list)",
-    "window": ".batch(n), or arrays(sliding_window_view(values, n)) for windows that overlap",
     "with_options": "leave it out: there are no options, and the order is always kept",
     "zip": ".compose(other)",
     # Grain
     "map_with_index": ".compose(itertools.count, check_alignment=False).map(fn)",
+    "batch_and_pack": ".pack(size).batch(n)",
     "mp_prefetch": ".map(fn, processes=n) before .batch(n)",
     "random_map": ".map(fn, rng=True, seed=0), which calls fn(sample, rng)",
     "seed": ".shuffle(seed=0) or .map(fn, rng=True, seed=0): seeds belong to the ops that draw",
@@ -86,6 +85,13 @@ _KEYWORDS = {
         "n": "batch_size=n",
         "size": "batch_size=n",
     },
+    "bucket": {
+        "boundaries": "bounds=[...]",
+        "bucket_batch_sizes": "batch_size=n, or tokens=n for as many as fit",
+        "bucket_boundaries": "bounds=[...]",
+        "max_tokens": "tokens=n",
+        "multiple_of": "divisible_by=n",
+    },
     "cache": {"filename": "leave it out: samples are kept in memory"},
     "epochs": {
         "count": "n=count",
@@ -93,6 +99,12 @@ _KEYWORDS = {
         "reseed_each_epoch": "leave it out: each epoch is shuffled anew",
     },
     "firstn": {"count": "n=count"},
+    "interleave": {
+        "block_length": "leave it out: each turn is one sample",
+        "cycle_length": "leave it out: every reader has its turns",
+        "map_func": ".flat_map(fn), whose iterables follow one another",
+        "probabilities": "leave it out: readers take turns, one sample each",
+    },
     "load": {
         "batch_size": ".batch(n) before .load()",
         "buffer_size": "capacity=n",
@@ -118,7 +130,30 @@ _KEYWORDS = {
         "prefetch_factor": "window=n, the number of samples ahead",
         "workers": "threads=n or processes=n",
     },
+    "pack": {
+        "length": "size=length",
+        "length_struct": "size=length, and fields=[...]",
+        "max_length": "size=max_length",
+        "num_packing_bins": "leave it out: all documents are packed at once",
+        "pad_id": "pad=pad_id",
+        "padding_value": "pad=value",
+        "seq_len": "size=seq_len",
+    },
+    "padded_batch": {
+        "drop_remainder": "drop_last=True",
+        "pad_to_multiple_of": "multiple_of=n",
+        "padded_shapes": "to=[length]",
+        "padding_value": "pad=value",
+        "padding_values": "pad=value, or pad={field: value}",
+    },
+    "mix": {
+        "probabilities": "weights=probabilities",
+        "proportions": "weights=proportions",
+        "stop_on_empty_dataset": 'stop="first"',
+        "stopping_strategy": 'stop="first" or "all"',
+    },
     "prefetch": {"buffer_size": "size=n", "capacity": "size=n", "n": "size=n"},
+    "rebatch": {"drop_remainder": "drop_last=True", "n": "batch_size=n", "size": "batch_size=n"},
     "shard": {"rank": "index=rank", "world_size": "num_shards=world_size"},
     "shuffle": {
         "buffer_size": "buf_size=n",
@@ -127,6 +162,20 @@ _KEYWORDS = {
         "window_size": "buf_size=n",
     },
     "skip": {"count": "n=count"},
+    "window": {
+        "drop_remainder": "drop_last=True",
+        "n": "size=n",
+        "shift": "stride=shift",
+        "step": "stride=step",
+    },
+    "windows": {
+        "block_size": "size=block_size + 1, stride=block_size, and split x and y in the step",
+        "length": "size=length",
+        "overlap": "stride=size - overlap",
+        "seq_len": "size=seq_len",
+        "shift": "stride=shift",
+        "step": "stride=step",
+    },
 }
 _METHOD_OF = {"buffered": "prefetch", "map_samples": "map"}
 
@@ -171,11 +220,16 @@ def _instead(call: str, takes: list[str], name: str) -> str:
     return f"it takes {', '.join(takes)}." if takes else "it takes no argument."
 
 
-def tell_keywords(kind: type) -> None:
-    """Has every public method of a class check its keywords by `check_keywords`."""
+def tell_keywords(kind: type, called: str) -> None:
+    """Has every public method of a class check its keywords by `check_keywords`.
+
+    Args:
+        kind: The class.
+        called: The name that its user knows: that of a class that extends it.
+    """
     for name, method in list(vars(kind).items()):
         if inspect.isfunction(method) and not name.startswith("_"):
-            setattr(kind, name, _checked(f"{kind.__name__}.{name}", method))
+            setattr(kind, name, _checked(f"{called}.{name}", method))
 
 
 def _checked(call: str, method: Callable[..., Any]) -> Callable[..., Any]:

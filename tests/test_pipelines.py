@@ -5,31 +5,24 @@ from __future__ import annotations
 import inspect
 import re
 from dataclasses import FrozenInstanceError, dataclass
-from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 import pytest
-from graphs import OPS, PROCESSES, number, several, tagged
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from graphs import OPS, PROCESSES, tagged
 
 import jreader
 from jreader import (
-    DataLoader,
     Node,
-    NotResumable,
     Pipeline,
     batch,
     cache,
-    epochs,
     firstn,
     shuffle,
-    start,
 )
 from jreader.pipelines.wrapped import METHODS
 
-OF_METHODS = {name: op for op, name in METHODS.items() if op is not jreader.map_readers}
+OTHERWISE = {jreader.map_readers, jreader.mix}  # their methods take other arguments: of one reader
+OF_METHODS = {name: op for op, name in METHODS.items() if op not in OTHERWISE}
 
 
 def ten():
@@ -43,6 +36,7 @@ def half(sample):
 VALID = {
     "Pipeline": (ten,),
     "batch": (ten, 3),
+    "bucket": (ten, (4, 8), 2),
     "buffered": (ten, 2),
     "cache": (ten,),
     "chain": (ten, ten),
@@ -51,19 +45,27 @@ VALID = {
     "filter": (half, ten),
     "firstn": (ten, 3),
     "flat_map": (half, ten),
+    "interleave": (ten, ten),
     "map_batches": (half, ten),
     "map_readers": (half, ten, ten),
     "map_samples": (half, ten),
+    "mix": ([ten, ten],),
     "multiprocess_reader": ([ten, ten],),
+    "padded_batch": (ten, 3),
+    "pack": (ten, 8, "always"),
     "shard": (ten, 2, 1),
     "shuffle": (ten, 3),
     "skip": (ten, 2),
+    "unbatch": (ten,),
+    "window": (ten, 4, 2),
+    "windows": (ten, 4),
     "xmap_readers": (half, ten, 2, 3),
 }
 
 WRITTEN = {
     "Pipeline": "Pipeline(ten)",
     "batch": "batch(ten, batch_size=3)",
+    "bucket": "bucket(ten, bounds=(4, 8), batch_size=2)",
     "buffered": "buffered(ten, size=2)",
     "cache": "cache(ten)",
     "chain": "chain(ten, ten)",
@@ -72,13 +74,20 @@ WRITTEN = {
     "filter": "filter(half, ten)",
     "firstn": "firstn(ten, n=3)",
     "flat_map": "flat_map(half, ten)",
+    "interleave": "interleave(ten, ten)",
     "map_batches": "map_batches(half, ten)",
     "map_readers": "map_readers(half, ten, ten)",
     "map_samples": "map_samples(half, ten)",
+    "mix": "mix([ten, ten])",
     "multiprocess_reader": "multiprocess_reader(ten, ten)",
+    "padded_batch": "padded_batch(ten, batch_size=3)",
+    "pack": "pack(ten, size=8, split='always')",
     "shard": "shard(ten, num_shards=2, index=1)",
     "shuffle": "shuffle(ten, buf_size=3)",
     "skip": "skip(ten, n=2)",
+    "unbatch": "unbatch(ten)",
+    "window": "window(ten, size=4, stride=2)",
+    "windows": "windows(ten, size=4)",
     "xmap_readers": "xmap_readers(half, ten, process_num=2, buffer_size=3)",
 }
 
@@ -92,7 +101,13 @@ SIZED = [
     ("shard", 0, lambda size: jreader.shard(ten, 9, size)),
     ("shuffle", 0, lambda size: jreader.shuffle(ten, size)),
     ("shuffle", 0, lambda seed: jreader.shuffle(ten, 3, seed)),
+    ("pack", 1, lambda size: jreader.pack(ten, size)),
+    ("pack", 1, lambda window: jreader.pack(ten, 8, window=window)),
+    ("pack", 0, lambda seed: jreader.pack(ten, 8, seed=seed)),
+    ("rebatch", 1, lambda size: jreader.rebatch(ten, size)),
     ("skip", 0, lambda size: jreader.skip(ten, size)),
+    ("window", 1, lambda size: jreader.window(ten, size)),
+    ("window", 1, lambda stride: jreader.window(ten, 2, stride)),
     ("xmap_readers", 1, lambda size: jreader.xmap_readers(half, ten, size, 3)),
     ("xmap_readers", 1, lambda size: jreader.xmap_readers(half, ten, 2, size)),
     ("map_samples", 0, lambda size: jreader.map_samples(half, ten, threads=size)),
@@ -100,36 +115,10 @@ SIZED = [
     ("map_samples", 1, lambda size: jreader.map_samples(half, ten, threads=2, window=size)),
     ("map_samples", 0, lambda size: jreader.map_samples(half, ten, max_errors=size)),
     ("map_samples", 0, lambda seed: jreader.map_samples(half, ten, rng=True, seed=seed)),
+    ("mix", 0, lambda seed: jreader.mix([ten], seed=seed)),
     ("multiprocess_reader", 1, lambda size: jreader.multiprocess_reader([ten], queue_size=size)),
     ("at_epoch", 0, lambda epoch: jreader.at_epoch(ten, epoch)),
 ]
-
-
-IMAGE = np.zeros(4, np.float32)
-
-
-class Pair(NamedTuple):
-    image: object
-    label: int
-
-
-SAMPLES = {
-    "a tuple": (IMAGE, 3),
-    "a tuple of one kind": (IMAGE, IMAGE),
-    "a tuple of numbers": (1.0, 2),
-    "a tuple of texts": ("a", "b"),
-    "a tuple of one": (IMAGE,),
-    "a tuple of lists": ([1, 2], [3]),
-    "a nested tuple": ((IMAGE, IMAGE), 3),
-    "a named tuple": Pair(IMAGE, 3),
-    "a named tuple of numbers": Pair(1, 2),
-    "a dict": {"image": IMAGE, "label": 3},
-    "an array": IMAGE,
-    "a number": 3,
-    "a text": "ab",
-    "bytes": b"ab",
-    "none": None,
-}
 
 
 class TestPlans:
@@ -215,39 +204,6 @@ class TestPlans:
         with pytest.raises(TypeError, match="columns need arrays with a row for each") as caught:
             list(jreader.map_batches(lambda columns: given, batch(lambda: [1, 2], 2))())
         assert "given by <lambda> in map_batches" in caught.value.__notes__[-1]
-
-    @pytest.mark.parametrize(
-        "fields",
-        [
-            None,
-            {"image": 0, "label": 1},
-            {"image": "image", "label": "label"},
-            [jreader.data("image", [None, 4]), jreader.data("label", [None, 1], "int64")],
-            [jreader.data("image", [None, 4])],
-        ],
-        ids=["none", "places", "keys", "data", "one"],
-    )
-    @pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES)
-    def test_a_loader_of_samples_is_told_to_batch(self, sample, fields):
-        for door in (
-            lambda reader: Pipeline(reader).load(fields),
-            lambda reader: Pipeline(reader).load(fields, pmap=True, last="pad"),
-            DataLoader.from_generator(fields).set_sample_list_generator,
-        ):
-            with pytest.raises(jreader.FeedMismatch, match=r"type \.batch\(n\) before \.load\(\)"):
-                list(door(lambda: iter([sample] * 3)))
-
-    def test_a_list_that_lacks_fields_may_be_a_sample(self):
-        for fields in ({"image": 0, "label": 1}, {"image": "image"}):
-            with pytest.raises(
-                jreader.FeedMismatch, match=r"If \[1, 2\] is one sample, type \.bat"
-            ):
-                list(Pipeline(lambda: [[1, 2]]).load(fields))
-
-    def test_a_tuple_of_samples_is_a_batch(self):
-        for batched in (((1, 2), (3, 4)), ({0: 1, 1: 2}, {0: 3, 1: 4})):
-            (feed,) = Pipeline(lambda batched=batched: [batched]).load(sharding="host")
-            assert (feed[0].tolist(), feed[1].tolist()) == ([1, 3], [2, 4])
 
 
 class TestPipeline:
@@ -356,135 +312,13 @@ class TestPipeline:
         assert explained(getattr(Pipeline, name)) == explained(OF_METHODS[name])
 
     def test_every_op_of_one_reader_is_a_method(self):
-        of_one = VALID.keys() - {"Pipeline", "multiprocess_reader", "map_readers"}
+        of_one = VALID.keys() - {
+            "Pipeline",
+            "multiprocess_reader",
+            *(op.__name__ for op in OTHERWISE),
+        }
         assert {op.__name__ for op in OF_METHODS.values()} == of_one
         assert all(inspect.isfunction(getattr(Pipeline, name)) for name in METHODS.values())
-
-
-def odd(sample):
-    return number(sample) % 2
-
-
-def rolled(sample, rng):
-    return sample, int(rng.integers(100))
-
-
-def again(reader, times, *, kind=list):
-    return lambda: (sample for sample in kind(reader()) for _ in range(times))
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class every(Node):
-    reader: object
-    n: int = 1
-
-    def start(self, at):
-        return start(self.reader, at)
-
-
-small = st.integers(2, 4)
-STEPS = [
-    st.tuples(st.just("batch"), small, st.sampled_from([None, True, False])),
-    st.tuples(st.just("chain"), st.sampled_from([ten, firstn(ten, 2), Pipeline(ten).skip(8)])),
-    st.tuples(st.just("compose"), st.just(ten), st.just({"check_alignment": False})),
-    st.tuples(st.just("epochs"), small),
-    st.tuples(st.sampled_from(["firstn", "skip", "prefetch", "batch"]), small),
-    st.tuples(st.just("shard"), small, st.just(1)),
-    st.tuples(st.just("shuffle"), small, st.sampled_from([0, 7, 2**70])),
-    st.tuples(st.sampled_from(["cache"])),
-    st.tuples(st.just("filter"), st.just(odd)),
-    st.tuples(st.just("flat_map"), st.just(several)),
-    st.tuples(st.just("xmap"), st.just(tagged), small, small, st.just({"order": True})),
-    st.tuples(st.just("map"), st.just(tagged)),
-    st.tuples(st.just("map"), st.just(tagged), st.just({"threads": 2, "window": 3})),
-    st.tuples(st.just("map"), st.just(rolled), st.just({"rng": True, "seed": 3})),
-    st.tuples(st.just("pipe"), st.just(again), small, st.just({"kind": tuple})),
-    st.tuples(st.just("pipe"), st.just(every), small),
-    st.tuples(st.just("pipe"), st.just(jreader.shuffle), small, st.just(1)),
-]
-
-
-NAMED = {
-    **{name: getattr(jreader, name) for name in jreader.__all__},
-    **{each.__name__: each for each in (again, every, odd, rolled, several, tagged, ten)},
-    "half": half,
-    "max": max,
-}
-
-
-@pytest.mark.filterwarnings("ignore:.* left none of the samples")
-class TestPrinting:
-    """What is printed can be typed, where its functions and readers are known by their names."""
-
-    @given(st.lists(st.one_of(STEPS), max_size=6))
-    @settings(max_examples=200, deadline=None)
-    def test_what_is_printed_is_the_same_plan_again(self, steps):
-        plan = Pipeline(ten)
-        for name, *arguments in steps:
-            named = arguments.pop() if arguments and isinstance(arguments[-1], dict) else {}
-            if name != "map" or "batch" not in repr(plan):  # or it is refused
-                plan = getattr(plan, name)(*arguments, **named)
-        typed = eval(repr(plan), NAMED)
-        assert repr(typed) == repr(plan)
-        assert list(typed.firstn(20)) == list(plan.firstn(20))
-
-    def test_so_is_one_that_reads_itself(self):
-        plan = Pipeline(ten).skip(8)
-        for twice in (plan.chain(plan), plan.compose(plan), plan.chain(ten, plan, plan)):
-            assert list(eval(repr(twice), NAMED)) == list(twice)
-
-    def test_so_is_one_whose_ops_are_spelled_as_functions(self):
-        inside = Pipeline(jreader.compose(ten, Pipeline(ten).map(half)))
-        both = Pipeline(jreader.map_readers(max, Pipeline(ten).skip(1), inside.flat_map(list)))
-        for plan in (inside, both, inside.batch(2), Pipeline(batch(shuffle(ten, 4, seed=1), 3))):
-            assert list(eval(repr(plan), NAMED)) == list(plan)
-
-    def test_so_is_one_whose_own_op_does_not_begin_with_the_reader(self):
-        @dataclass(frozen=True, eq=False, repr=False)
-        class swapped(Node):
-            fn: object
-            reader: object
-
-            def start(self, at):
-                return start(self.reader, at).mapped(self.fn)
-
-        plan = Pipeline(swapped(half, Pipeline(ten).skip(1))).firstn(2)
-        assert repr(plan) == "Pipeline(swapped(half, Pipeline(ten).skip(n=1))).firstn(n=2)"
-        assert list(eval(repr(plan), {**NAMED, "swapped": swapped})) == list(plan) == [0.5, 1]
-
-    def test_a_plan_of_another_epoch_prints_as_it_was_written(self):
-        plan = Pipeline(ten).pipe(again, 2).shuffle(4, seed=1)
-        assert repr(jreader.at_epoch(plan, 3)) == repr(plan)
-
-
-class TestResuming:
-    """What cannot be resumed says so, and what to do."""
-
-    def test_a_plain_reader_that_became_shorter_is_refused(self):
-        data = [*range(5)]
-        reader = batch(lambda: iter(data), 2)
-        under_way = start(reader)
-        assert list(islice(under_way.items, 2)) == [[0, 1], [2, 3]]
-        del data[2:]
-        rest = start(reader, under_way.position())
-        with pytest.raises(NotResumable, match=r"after sample 4 .* gave 2 samples"):
-            next(rest.items)
-
-    @pytest.mark.parametrize(
-        ("op", "advice"),
-        [
-            (lambda reader: jreader.xmap_readers(half, reader, 2, 2), "order=True"),
-            (lambda reader: jreader.multiprocess_reader([reader], use_pipe=False), "use_pipe=True"),
-        ],
-    )
-    def test_an_order_of_arrival_has_no_position(self, op, advice):
-        made = op(ten)
-        position = start(made).position()
-        with pytest.raises(NotResumable, match=rf"{__file__}:\d+, hands .* use {advice}"):
-            start(made, position)
-        plan = epochs(batch(made, 2))
-        with pytest.raises(NotResumable, match=advice):
-            start(plan, start(plan).position())
 
 
 class TestPipe:

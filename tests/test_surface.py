@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import jreader
-from jreader import Pipeline, hints
+from jreader import DataLoader, Pipeline, hints
 
 PUBLIC = sorted(jreader.__all__)
 WITH_JAX = ("jreader.devices", "jreader.loaders", "jreader.demo", "jreader.__main__")
@@ -41,10 +41,19 @@ def no_example(kind):
     return issubclass(kind, (Exception, dict)) or kind is jreader.Pass
 
 
+METHODS_OF_A_LOADER = [
+    name
+    for name, value in vars(DataLoader).items()
+    if isinstance(value, (types.FunctionType, classmethod, property))
+    and not name.startswith("_")
+    and name not in ("next", "reset")  # which the example of `start` shows
+]
+
+
 class TestNames:
     def test_all_is_sorted_and_short(self):
         assert jreader.__all__ == sorted(set(jreader.__all__))
-        assert len(jreader.__all__) <= 60
+        assert len(jreader.__all__) <= 75
 
     def test_all_is_what_there_is(self):
         """Rooms are found by import, not by name; only `datasets` is a room that is a name."""
@@ -83,6 +92,10 @@ class TestDocstrings:
     def test_it_has_an_example(self, name):
         assert ">>> " in inspect.getdoc(documented(name))
 
+    @pytest.mark.parametrize("name", METHODS_OF_A_LOADER)
+    def test_a_method_of_a_loader_has_an_example(self, name):
+        assert ">>> " in inspect.getdoc(getattr(DataLoader, name))
+
     def test_every_room_says_what_it_is_for(self):
         for room in pkgutil.walk_packages(jreader.__path__, "jreader."):
             if room.name != "jreader.__main__":
@@ -114,22 +127,34 @@ class TestImports:
 
         assert list(jreader.multiprocess_reader([source])()) == [(False, True)]
 
-    def test_importing_it_is_quick(self, python):
-        """The goal is 0.15 s of work beyond NumPy; the limit is for a slow machine."""
+    def test_importing_it_costs_a_few_imports_of_numpy(self, python):
+        """Measured in one process, so that a busy machine slows both; 2.4 where it is quiet."""
         script = """
-            import time, numpy
+            import time
             began = time.process_time()
+            import numpy
+            between = time.process_time()
             import jreader
-            print(time.process_time() - began)
+            print((time.process_time() - between) / (between - began))
         """
-        took = min(float(python(script).stdout) for _ in range(5))
-        assert took < 0.3
+        assert min(float(python(script).stdout) for _ in range(3)) < 4
+
+    def test_importing_it_imports_three_packages_of_others(self, python):
+        script = """
+            import sys
+            before = {*sys.modules}
+            import jreader
+            print(*{name.partition(".")[0] for name in {*sys.modules} - before})
+        """
+        packages = {*python(script).stdout.split()} - sys.stdlib_module_names
+        assert packages == {"cloudpickle", "jreader", "numpy", "tqdm"}
 
 
 CALLED = [
-    *("batch", "cache", "chain", "compose", "element_spec", "epochs", "filter", "firstn"),
-    *("flat_map", "load", "map", "map_batches", "peek", "pipe", "prefetch", "reader", "shard"),
-    *("shuffle", "skip", "xmap"),
+    *("batch", "bucket", "cache", "chain", "compose", "element_spec", "epochs", "fill", "filter"),
+    *("firstn", "flat_map", "interleave", "load", "map", "map_batches", "mix", "pack"),
+    *("padded_batch", "peek", "pipe", "prefetch", "reader", "rebatch", "shard", "shuffle"),
+    *("skip", "unbatch", "window", "windows", "xmap"),
 ]
 
 

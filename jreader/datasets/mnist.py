@@ -18,6 +18,7 @@ from jreader.datasets.images import Array, Mode, Sample
 from jreader.errors import DamagedData
 from jreader.readers import Node
 from jreader.sources import idx
+from jreader.sources.cache_folders import cache_folder
 
 MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 
@@ -97,9 +98,8 @@ def found() -> bool:
 
 def _folders() -> list[Path]:
     """The folders that files are looked for in; the last one is the cache, for downloads."""
-    given, base = os.environ.get("JREADER_DATA"), os.environ.get("XDG_CACHE_HOME")
-    cached = Path(base) if base else Path.home() / ".cache"
-    return [*([Path(given).expanduser()] if given else []), cached / "jreader"]
+    given = os.environ.get("JREADER_DATA")
+    return [*([Path(given).expanduser()] if given else []), cache_folder()]
 
 
 def _found(name: str) -> Path | None:

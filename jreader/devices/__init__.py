@@ -17,12 +17,10 @@ from jreader.devices.placements import (
 )
 from jreader.devices.shares import Share
 from jreader.devices.targets import over, where_written
-from jreader.devices.transfers import guarded
 
 __all__ = [
     "Placement",
     "Share",
-    "guarded",
     "over",
     "placeable",
     "places_placement",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import compress
 from math import lcm, prod
 from typing import Any
@@ -202,7 +203,7 @@ class Placement:
         """
         if self.divides(rows):
             return
-        most = self.parts or lcm(*map(_split, self._targets()))
+        most = self.most
         near = [n for n in range(max(rows - most, 1), rows + most + 1) if self.divides(n)]
         below = [n for n in near if n < rows][-1:]
         above = [n for n in near if n > rows][:1]
@@ -210,6 +211,11 @@ class Placement:
             f"a batch of {rows} samples cannot be split evenly over {most} devices. Use a batch "
             f"size of {' or '.join(map(str, below + above))}."
         )
+
+    @property
+    def most(self) -> int:
+        """Into how many parts the rows of a feed are cut."""
+        return self.parts or lcm(*map(_split, self._targets()))
 
     @property
     def splits(self) -> bool:
@@ -254,7 +260,23 @@ class Placement:
         mesh = targets[0].mesh
         if self.parts and axis_name != mesh.axis_names[0]:
             mesh = Mesh(mesh.devices, (axis_name,))
-        return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
+        everywhere = NamedSharding(mesh, PartitionSpec())
+        if everywhere.is_fully_addressable:
+            return jax.device_put(tree, everywhere)
+        return jax.tree.map(partial(_on_all_hosts, everywhere), tree)
+
+
+def _on_all_hosts(everywhere: Sharding, leaf: Any) -> Any:
+    """A copy of an array on the devices of all processes, each of which gives its own.
+
+    `device_put` would ask the others whether theirs is equal, in a program of its own: on a thread
+    that prefetches, it would wait for a step of theirs that waits for it.
+    """
+    local = jax.numpy.asarray(leaf)
+    if not local.is_fully_addressable or jax.numpy.issubdtype(local.dtype, jax.dtypes.prng_key):
+        return jax.device_put(leaf, everywhere)
+    host = np.asarray(local)
+    return jax.make_array_from_callback(host.shape, everywhere, host.__getitem__)
 
 
 def _shardings(target: Any, feed: Any) -> Iterator[Sharding]:

@@ -55,12 +55,6 @@ class _Way(NamedTuple):
     indices: list[Any] | None
 
 
-def guarded() -> bool:
-    """Whether jax was told to look at what goes to devices."""
-    guard = jax.config.jax_transfer_guard_host_to_device  # type: ignore[attr-defined]  # at run time
-    return guard not in _OPEN
-
-
 def putter(placement: Placement, then: Callable[..., Any] | None) -> Callable[..., Any]:
     """The function that `Placement.putter` gives; it is called once for each feed."""
     target, wide, default = placement.target, placement.x64, placement.default

@@ -140,7 +140,7 @@ def _no_array(values: Any, name: str, error: Exception) -> FeedMismatch:
         return FeedMismatch(f"{name} cannot become an array: {error}")
     return FeedMismatch(
         f"{name} is ragged: sample 0 has {shapes[0]}, sample {odd} of its batch has {shapes[odd]}. "
-        f"Pad or crop them to one shape first."
+        f"Pad or crop them to one shape first, as pack, padded_batch and bucket do."
     )
 
 

@@ -17,8 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Sharding
 
-from jreader.batches import map_batches
-from jreader.batching import batching
+from jreader.batches import batching, map_batches, padded_batch
 from jreader.devices import Placement, sharding_placement
 from jreader.errors import ShortEpoch, warn
 from jreader.feeds import FeedList, Feeds, cast, with_mask
@@ -36,7 +35,7 @@ from jreader.readers import (
     rebuilt,
 )
 from jreader.readers.overlaps import below
-from jreader.readers.planes import ENDLESS
+from jreader.readers.planes import ENDLESS, Placed
 from jreader.readers.rewriting import rewritten
 
 _CALL = "as_function(pipeline)"
@@ -55,7 +54,7 @@ class BatchAt:
         feeds: The names, shapes and dtypes of the fields.
         masked: Whether feeds carry a mask, and a short last one is padded.
         samples: How many samples of an epoch make feeds.
-        windows: For each column, how its rows overlap; None if they do not.
+        windows: For each column, how its rows lie in what is on the device; None if one by one.
     """
 
     reader: Reader[Any]
@@ -64,7 +63,7 @@ class BatchAt:
     feeds: Feeds
     masked: bool
     samples: int
-    windows: tuple[Windows | None, ...]
+    windows: tuple[Windows | _Rows | None, ...]
 
     def __call__(self, data: Any, epoch: Any, step: Any, seed: Any = None) -> Any:
         """The feed of a step.
@@ -162,6 +161,12 @@ def as_function(
     remainder = Remainder.checked(drop_last, last).of_batches(pipeline)
     found = batching(remainder.of(pipeline, 1))
     op = found.op
+    if found.buckets or isinstance(op, padded_batch):
+        raise TypeError(
+            f"{_CALL} makes one program of one shape, and {described(pipeline)} pads rows batch by "
+            f"batch: type .pack(size).batch(n) for rows of one length; or .load(), whose "
+            f"loader.warm(step, *state) compiles a program for each shape."
+        )
     if op is None or not found.whole:
         raise TypeError(
             f"{_CALL} needs batches, and {described(pipeline)} gives samples, or some of its "
@@ -198,8 +203,8 @@ def as_function(
     columns = [_stored(column, placement) for column in leaves(plane.columns)]
     whole = rebuilt(plane.columns, (array for array, _ in columns))
     windows = tuple(each for _, each in columns)
-    if not functions and plane.length:
-        rows = (array if each is None else each.over(array) for array, each in columns)
+    if not functions and plane.length and not any(isinstance(each, _Rows) for _, each in columns):
+        rows = (each.over(array) if isinstance(each, Windows) else array for array, each in columns)
         _check_values(feeds, rebuilt(plane.columns, rows))
     samples = plane.length if masked and not op.drop_last else plane.length - rest
     batch_at = BatchAt(op.reader, op.batch_size, functions, feeds, masked, samples, windows)
@@ -251,15 +256,25 @@ def _in_order(columns: Any, data: Any) -> list[Any]:
     return [leaf for key, part in parts.items() for leaf in _in_order(part, placed[key])]
 
 
-def _gathered(column: Any, rows: Any, windows: Windows | None) -> Any:
+@dataclass(frozen=True)
+class _Rows:
+    """How a column that is no array gathers on a device, as its `placed` says."""
+
+    rows: Callable[[Any, Any], Any]
+
+
+def _gathered(column: Any, rows: Any, windows: Windows | _Rows | None) -> Any:
     """The given rows of a column on a device."""
     if windows is not None:
         return windows.rows(column, rows)
     return column.at[rows].get(mode="promise_in_bounds")
 
 
-def _stored(column: Any, placement: Placement) -> tuple[np.ndarray[Any, Any], Windows | None]:
+def _stored(column: Any, placement: Placement) -> tuple[Any, Windows | _Rows | None]:
     """A column as it goes to the devices; of overlapping rows, the array that they overlap in."""
+    if isinstance(column, Placed):
+        tree, rows_of = column.placed()
+        return map_tree(partial(_as_placed, placement), tree), _Rows(rows_of)
     if not hasattr(column, "__array__"):
         raise ValueError(
             f"{_CALL} needs columns that fit on a device as a whole, and {described(column)} makes "
@@ -276,4 +291,9 @@ def _stored(column: Any, placement: Placement) -> tuple[np.ndarray[Any, Any], Wi
             f"although its rows overlap: use .load(...), or gather them from the array below, "
             f"with arrays of where they begin and .map_batches(fn)."
         )
-    return cast(array, placement.canonical(array.dtype.newbyteorder("=")), "a column"), windows
+    return _as_placed(placement, array), windows
+
+
+def _as_placed(placement: Placement, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An array in the dtype that devices have for it; values that do not fit are an error."""
+    return cast(array, placement.canonical(array.dtype.newbyteorder("=")), "a column")

@@ -47,6 +47,9 @@ class FeedShape:
         chunk: How many steps make one feed; None for feeds without an axis of steps.
         strict: Whether a short group is an error.
         share: The rows of each batch that this process feeds, if it reads no others.
+        buckets: Whether each batch says itself how many samples a full one of its kind has.
+        shares: The rows of the batches of each bucket that this process feeds, if it reads no
+            others.
     """
 
     feeds: Feeds
@@ -61,6 +64,8 @@ class FeedShape:
     chunk: int | None = None
     strict: bool = False
     share: Share | None = None
+    buckets: bool = False
+    shares: tuple[Share, ...] = ()
 
     @property
     def axes(self) -> int:
@@ -92,6 +97,17 @@ class FeedShape:
     def masked(self) -> bool:
         """Whether every feed carries a mask."""
         return self.remainder.last == "pad"
+
+    def held(self, rows: int) -> int:
+        """How many of the rows of a full batch this process feeds."""
+        share = self.share or next((each for each in self.shares if each.size == rows), None)
+        return rows if share is None else len(share)
+
+    def of(self, feed: Any) -> FeedShape:
+        """The same for feeds of the rows of this one, where they come from buckets."""
+        rows = len(leaves(feed)[0]) if self.shares else 0
+        shares = [each for each in self.shares if len(each) == rows]
+        return replace(self, share=shares[0], shares=()) if shares else self
 
     def takes(self, rows: int) -> bool:
         """Whether `rows` rows can be divided evenly over the devices."""
@@ -218,7 +234,7 @@ class Assembler:
             raise self.shape.short(
                 self.fed, (self.shape.size or self.rows or max(rows)) * self.shape.per_feed
             )
-        return self._padded(batches) if self.shape.masked else None
+        return self._padded(batches, self.rows or 0) if self.shape.masked else None
 
     def _count(self, samples: list[int], rows: list[int]) -> None:
         self.fed = sum(samples)
@@ -271,10 +287,36 @@ class Assembler:
             )
         self._ended = rows[-1] < full
 
-    def _padded(self, batches: list[Any]) -> Any:
-        held = (self.rows or 0) if self.shape.share is None else len(self.shape.share)
+    def _padded(self, batches: list[Any], rows: int) -> Any:
+        held = self.shape.held(rows)
         full = [padded(batch, held) for batch in batches]
         nothing = map_tree(np.zeros_like, full[0][0]), np.zeros(held, bool)
         full += [nothing] * (self.shape.per_feed - len(full))
         mask = self.shape.laid_out([mask for _, mask in full])
         return self.shape.finished(self.shape.laid_out([feed for feed, _ in full]), mask)
+
+
+class BucketAssembler(Assembler):
+    """It makes each batch of a `bucket` a feed; how many rows a full one has, the batch knows."""
+
+    def feed(self, group: Sequence[Any]) -> Any | None:
+        """The host feed of a batch; None if it is short, and left out.
+
+        Raises:
+            ShortEpoch: It is short, and the loader has `last="error"`.
+        """
+        (batch,) = group
+        named = self.shape.named(batch)
+        part = isinstance(batch, Part)
+        rows = batch.total if part else len(leaves(named)[0])
+        whole = batch.samples if part else batch
+        samples = rows if whole.made_of is None else whole.made_of
+        full = samples if whole.full is None else whole.full
+        self._count([samples], [rows])
+        if self.shape.masked:
+            return self._padded([named], -(-rows * full // max(samples, 1)))
+        if samples == full or self.shape.remainder.last == "keep":
+            return self.shape.finished(self.shape.laid_out([named]))
+        if self.shape.strict:
+            raise self.shape.short(samples, full)
+        return None

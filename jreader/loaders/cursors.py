@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from jreader.errors import NotResumable, warn
 from jreader.orders import STREAM_VERSION
 from jreader.readers import Cursor, Plan, Position, checked_position
+from jreader.readers.fingerprints import TOLD
 from jreader.readers.hashing import text_hash
 from jreader.readers.messages import Refusal
 
@@ -287,6 +288,11 @@ def _is_span(part: Any) -> bool:
     return isinstance(part, (list, tuple)) and len(part) == 3 and all(map(_is_number, part))
 
 
+def kept_lines(plan: Plan) -> list[str]:
+    """The lines of a plan that have to be equal for a run to go on."""
+    return [line for line in plan["ops"] if not line.startswith(TOLD)]
+
+
 _TOLD = {
     "data": "the data of this pipeline are not what they were",
     "functions": "a function of this pipeline is not what it was",
@@ -303,8 +309,9 @@ def check_plan(written: Plan, plan: Plan) -> None:
     Raises:
         NotResumable: The plans order or count samples differently.
     """
-    if written["ops"] != plan["ops"]:
-        number, before, now = difference(written["ops"], plan["ops"])
+    ops, here = kept_lines(written), kept_lines(plan)
+    if ops != here:
+        number, before, now = difference(ops, here)
         raise NotResumable(
             f"this cursor is of another plan, whose line {number} is {before}; here it is {now}. "
             f"{_ANEW}"

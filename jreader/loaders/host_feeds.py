@@ -8,16 +8,27 @@ from functools import partial
 from itertools import count, islice, repeat
 from typing import Any
 
-from jreader.batching import batching
+from jreader.batches import batching
 from jreader.errors import ReaderError, ShortEpoch, warn
-from jreader.loaders.assembling import Assembler, FeedShape
+from jreader.loaders.assembling import Assembler, BucketAssembler, FeedShape
 from jreader.loaders.cursors import EpochPosition, Progress
 from jreader.loaders.map_style import CollatedAssembler
 from jreader.loaders.multihost.board import Board
 from jreader.loaders.remainders import Remainder
 from jreader.loaders.source import Opened, Source
 from jreader.orders import STREAM_VERSION
-from jreader.readers import Columns, Cursor, Node, Pass, Position, Reader, described, itself, start
+from jreader.readers import (
+    Columns,
+    Cursor,
+    Node,
+    Pass,
+    Position,
+    Reader,
+    described,
+    itself,
+    length,
+    start,
+)
 from jreader.readers.hashing import text_hash
 from jreader.readers.seeds import varies, waits
 
@@ -104,12 +115,14 @@ class Shared:
         kept: The pass over a stream that goes on in the next epoch.
         board: Where processes post messages to each other; None until a pass needs it.
         warned: Whether it has warned of samples that each epoch leaves out.
+        warming: What compiles steps, until the first feed is handed over.
     """
 
     def __init__(self) -> None:
         self.kept = Kept()
         self.board: Board | None = None
         self.warned = False
+        self.warming: list[Any] = []
 
 
 @dataclass
@@ -166,6 +179,9 @@ def warn_if_same(reader: Reader[Any], samples: int, shared: Shared) -> None:
         samples: How many samples this epoch has left out.
         shared: What the passes of the loader share.
     """
+    buckets = batching(reader).buckets
+    if buckets is not None and length(buckets) is None:
+        reader = buckets.reader  # which orders the samples of a stream
     shuffled = isinstance(reader, Node) and (varies(reader) or waits(reader))
     if shuffled or shared.warned:
         return
@@ -246,6 +262,7 @@ class _Epoch:
         self.up = opened.up
         known = position and opened.size is None and shape.size is None
         kind = CollatedAssembler if shape.kind == "collated" else Assembler
+        kind = BucketAssembler if shape.buckets else kind
         self.assembler = kind(shape, position.rows if position and known else None)
         self.trail, self.lost = Trail(cursor, opened.drawn), Lost()
         self.steps = EpochPosition.steps_of(cursor)
@@ -294,12 +311,12 @@ class _Epoch:
 
     def _ended(self) -> None:
         """Warns of what was left out; the next epoch goes on with the rest of a stream."""
-        remainder, epoch = self.shape.remainder, self.cursor["epoch"]
+        remainder = self.shape.remainder
         if self.end is not None and self.steps >= self.end:
             return
         if remainder.continues and self.steps < (remainder.steps or 0):
             samples = self.trail.samples + self.lost.samples
-            raise _too_short(self.source, self.shape, epoch, samples)
+            raise _too_short(self.source, self.shape, self.cursor["epoch"], samples)
         self.stays = remainder.continues
         empty = self.steps == 0
         self.lost.warn(self.source.batches, remainder, self.cursor, self.shared, empty=empty)
@@ -315,6 +332,7 @@ class _Epoch:
     def close(self) -> None:
         """Closes the pass, or keeps it for the next epoch of the stream."""
         if self.stays:
+            self.stays = False  # whoever closes it once more closes it
             self.shared.kept.keep(self.up)
         else:
             self.up.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any
 
 from jreader.errors import check_number
@@ -105,9 +104,20 @@ class FeedIterator(Iterator[Any]):
             self._position.progress = here.position()
             if feed is SKIPPED:
                 continue
+            if self._shared.warming:
+                self._warmed()
             self.waited += time.perf_counter() - came
             return feed
         raise StopIteration
+
+    def _warmed(self) -> None:
+        """Waits until steps are compiled, so that the loop does not compile them too."""
+        try:
+            while self._shared.warming:
+                self._shared.warming.pop().wait()
+        except BaseException:
+            self.close()
+            raise
 
     def _turn(self) -> None:
         """Goes on after the end of a pass: to the next epoch, or to the end."""
@@ -193,12 +203,7 @@ class FeedIterator(Iterator[Any]):
         """Returns the iterator; the end of the block closes it."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         """Closes it, also after an error."""
         self.close()
 

@@ -5,19 +5,25 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Self
 from weakref import WeakSet
 
 from jreader import errors
-from jreader.batches import batch
-from jreader.batching import batching
+from jreader.batches import batch, batching
 from jreader.datasets.batch_samplers import BatchSampler
 from jreader.devices import where_written
 from jreader.feeds import FeedList, Feeds
 from jreader.feeds.collations import Collation
 from jreader.loaders.arguments import CAPACITY, Given, ahead, check_order, names_given
-from jreader.loaders.cursors import RunPosition, beginning, check_plan, checked, sealed, skipping
+from jreader.loaders.cursors import (
+    RunPosition,
+    beginning,
+    check_plan,
+    checked,
+    kept_lines,
+    sealed,
+    skipping,
+)
 from jreader.loaders.host_feeds import Shared, next_epoch
 from jreader.loaders.html import picture
 from jreader.loaders.iterators import FeedIterator
@@ -29,6 +35,7 @@ from jreader.loaders.provenance import Samples, samples_of
 from jreader.loaders.remainders import Last, Remainder
 from jreader.loaders.resident import Resident
 from jreader.loaders.seeking import found
+from jreader.loaders.shapes import Warming, shapes_of
 from jreader.loaders.source import Source
 from jreader.readers import Cursor, Reader
 from jreader.readers.plan_tables import table
@@ -195,6 +202,11 @@ class DataLoader:
     ) -> DataLoader:
         """A loader as in Paddle, whose source `set_sample_generator` or one of its kind sets.
 
+        >>> loader = DataLoader.from_generator({"number": 0}, capacity=2)
+        >>> loader = loader.set_sample_generator(lambda: [(1,), (2,), (3,), (4,)], batch_size=2)
+        >>> [feed["number"].tolist() for feed in loader]
+        [[1, 2], [3, 4]]
+
         Args:
             feed_list: The fields: a list of `data`, or a mapping from names to indices or keys of a
                 sample. None for feeds with the tree of the samples.
@@ -258,6 +270,10 @@ class DataLoader:
         """A loader that splits each batch over the devices: what `Pipeline.load` returns.
 
         The arguments are those of `load`, and `options` those of `from_generator`.
+
+        >>> from jreader import arrays
+        >>> [feed.tolist() for feed in DataLoader.over(batch(arrays([0, 1, 2, 3]), 2), capacity=4)]
+        [[0, 1], [2, 3]]
         """
         loader = cls.from_generator(feed_list, **options)
         rows = batching(batches).rows
@@ -276,6 +292,11 @@ class DataLoader:
         self, reader: Reader[Any], batch_size: int, drop_last: bool = True, places: Any = None
     ) -> DataLoader:
         """Sets a reader of samples as the source; each place gets `batch_size` of them per feed.
+
+        >>> loader = DataLoader.from_generator({"number": 0})
+        >>> loader = loader.set_sample_generator(lambda: [(1,), (2,), (3,)], batch_size=2)
+        >>> [feed["number"].tolist() for feed in loader]
+        [[1, 2]]
 
         Args:
             reader: Yields samples: tuples or lists of fields in the order of the `feed_list`, or
@@ -297,13 +318,40 @@ class DataLoader:
         )
 
     def set_sample_list_generator(self, reader: Reader[Any], places: Any = None) -> DataLoader:
-        """Sets a reader of lists of samples as the source; each sample is a tuple or a dict."""
+        """Sets a reader of lists of samples as the source; each sample is a tuple or a dict.
+
+        >>> loader = DataLoader.from_generator({"image": 0, "label": 1})
+        >>> loader = loader.set_sample_list_generator(lambda: [[([0.5, 1.5], 3), ([2.5, 3.5], 4)]])
+        >>> [(feed["image"].shape, feed["label"].tolist()) for feed in loader]
+        [((2, 2), [3, 4])]
+
+        Args:
+            reader: Yields lists of samples, as `batch` does.
+            places: The devices, as in `set_sample_generator`.
+
+        Returns:
+            This loader.
+        """
         errors.check_reader("set_sample_list_generator(reader)", reader)
         rows = batching(reader).rows
         return self._set(Source(reader, "sample lists", places, batch_per_place=True, rows=rows))
 
     def set_batch_generator(self, reader: Reader[Any], places: Any = None) -> DataLoader:
-        """Sets a reader of batches as the source: tuples, lists or dicts of stacked arrays."""
+        """Sets a reader of batches as the source: tuples, lists or dicts of stacked arrays.
+
+        >>> import numpy as np
+        >>> loader = DataLoader.from_generator()
+        >>> loader = loader.set_batch_generator(lambda: [{"x": np.arange(3)}, {"x": np.arange(2)}])
+        >>> [feed["x"].tolist() for feed in loader]
+        [[0, 1, 2], [0, 1]]
+
+        Args:
+            reader: Yields batches of any size, each a tree of arrays with a row for each sample.
+            places: The devices, as in `set_sample_generator`.
+
+        Returns:
+            This loader.
+        """
         errors.check_reader("set_batch_generator(reader)", reader)
         return self._set(Source(reader, "arrays", places, batch_per_place=True))
 
@@ -453,6 +501,13 @@ class DataLoader:
     ) -> FeedIterator:
         """Returns an iterator of the feeds of one epoch: all, after a cursor, or from a step on.
 
+        >>> from jreader import Pipeline, arrays
+        >>> loader = Pipeline(arrays([0, 1, 2, 3, 4, 5])).shuffle(seed=1).batch(2).load()
+        >>> [feed.tolist() for feed in loader.epoch(0)]
+        [[4, 2], [5, 0], [1, 3]]
+        >>> [feed.tolist() for feed in loader.epoch(7, start=1)]
+        [[5, 3], [4, 2]]
+
         Args:
             epoch: The number of the epoch, from 0.
             at: A cursor of this epoch, to go on from.
@@ -490,6 +545,14 @@ class DataLoader:
         Steps count from the beginning of the run: after a restart at a cursor of step 300,
         `steps(1000, at=cursor)` gives the 700 that are left. So does `steps(1000, start=300)`, if
         you saved only the number of the step.
+
+        >>> from jreader import Pipeline, arrays
+        >>> loader = Pipeline(arrays([0, 1, 2, 3])).batch(2).load()
+        >>> feeds = loader.steps(5)
+        >>> [next(feeds).tolist() for _ in range(3)]  # two steps are an epoch
+        [[0, 1], [2, 3], [0, 1]]
+        >>> [feed.tolist() for feed in loader.steps(5, at=feeds.cursor)]
+        [[2, 3], [0, 1]]
 
         The first batches of an epoch are prefetched while the step has the last ones of the epoch
         before, so data that you change between two epochs may be read as they were: use
@@ -533,8 +596,8 @@ class DataLoader:
         """
         number = errors.check_number("loader.samples(step)", step)
         loading, cursor, began = self._loaded, self._position.cursor, self._position.began
-        known = cursor["plan"]["ops"]
-        if epoch is None and known and known != loading.plan()["ops"]:
+        known = kept_lines(cursor["plan"])
+        if epoch is None and known and known != kept_lines(loading.plan()):
             raise ValueError(
                 f"the data have grown or shrunk since epoch {cursor['epoch']} began, and its order "
                 f"is that of the data as they were: ask for a later epoch, as in "
@@ -569,7 +632,7 @@ class DataLoader:
         loading = self._loaded
         if start and (there := found(loading, cursor["epoch"], start, endless=endless)):
             cursor = {**there, "skipped": cursor["skipped"]}
-        self._position = RunPosition({**cursor, "plan": loading.plan()})
+        self._position = RunPosition({**cursor, "plan": loading.plan(cursor)})
         feeds = FeedIterator(
             loading, self._shared, self._position, start=start, until=until, endless=endless
         )
@@ -578,6 +641,15 @@ class DataLoader:
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the cursor of the latest pass, a dict that JSON and orbax can store.
+
+        >>> import json
+        >>> from jreader import Pipeline, arrays
+        >>> loader = Pipeline(arrays([0, 1, 2, 3, 4, 5])).batch(2).load()
+        >>> first = next(iter(loader))
+        >>> saved = json.dumps(loader.state_dict())
+        >>> loader.load_state_dict(json.loads(saved))
+        >>> [feed.tolist() for feed in loader]  # the rest of that epoch
+        [[2, 3], [4, 5]]
 
         Raises:
             NotResumable: The pass has no position that can be stored.
@@ -590,13 +662,22 @@ class DataLoader:
     def load_state_dict(self, state: Cursor) -> None:
         """Makes the next `iter(loader)` go on from a cursor, as `state_dict` returns it.
 
+        >>> from jreader import Pipeline, arrays
+        >>> rows = Pipeline(arrays([0, 1, 2, 3])).shuffle(seed=1).batch(2)
+        >>> feeds = iter(rows.load())
+        >>> first = next(feeds)
+        >>> other = rows.load()  # in another process, say
+        >>> other.load_state_dict(feeds.cursor)
+        >>> [feed.tolist() for feed in other] == [feed.tolist() for feed in feeds]
+        True
+
         Raises:
             ValueError: The cursor is damaged.
             NotResumable: The cursor is of another pipeline or release.
         """
         cursor = self._checked(state) if self._loading else checked(state)
         if self._loading:  # with the present plan, so that nobody is warned twice of a changed one
-            cursor = self._skipping({**cursor, "plan": self._loading.plan()})
+            cursor = self._skipping({**cursor, "plan": self._loading.plan(cursor)})
         self._resumed, self._position = cursor, RunPosition(cursor)
         self.next_epoch = cursor["epoch"]
 
@@ -609,6 +690,11 @@ class DataLoader:
     def peek(self) -> Any:
         """Returns the first feed of the next epoch without beginning it; no pass moves.
 
+        >>> from jreader import Pipeline, arrays
+        >>> loader = Pipeline(arrays([0, 1, 2, 3])).batch(2).load()
+        >>> loader.peek().tolist(), loader.next_epoch
+        ([0, 1], 0)
+
         Raises:
             ValueError: The epoch has no full batch.
         """
@@ -617,13 +703,79 @@ class DataLoader:
 
     @property
     def element_spec(self) -> Any:
-        """The shapes, dtypes and shardings of a feed: a tree of `jax.ShapeDtypeStruct`."""
+        """The shapes, dtypes and shardings of a feed: a tree of `jax.ShapeDtypeStruct`.
+
+        >>> from jreader import Pipeline, arrays
+        >>> Pipeline(arrays(x=[0.5, 1.5, 2.5])).batch(2).load().element_spec["x"]
+        ShapeDtypeStruct(shape=(2,), dtype=float32)
+        """
         return self._loaded.element_spec(self._next())
+
+    def shapes(self) -> list[Any]:
+        """Returns the shapes, dtypes and shardings of all feeds of the next epoch, each once.
+
+        >>> import numpy as np
+        >>> from jreader import Pipeline, ragged
+        >>> documents = Pipeline(ragged(np.arange(9), [0, 1, 3, 7, 9]))
+        >>> loader = documents.bucket([2, 4], tokens=4, seed=0).load()
+        >>> [feed["tokens"].shape for feed in loader.shapes()]
+        [(2, 2), (1, 4)]
+
+        Buckets have the same shapes in every epoch. Where lengths are known no sample is read;
+        otherwise the first one, which shows the dtypes, and all shapes that may come are there.
+
+        Returns:
+            A list of trees of `jax.ShapeDtypeStruct`, as `element_spec` is one.
+
+        Raises:
+            TypeError: Batches are padded to their longest row, and lengths are not known.
+            ValueError: The source gives no batch.
+        """
+        return shapes_of(self._loaded, self._next())
+
+    def warm(self, step: Callable[..., Any], *state: Any) -> None:
+        """Compiles a jitted `step(*state, feed)` for all `shapes()`, while the first feed is read.
+
+        >>> import jax, numpy as np
+        >>> from jreader import Pipeline, ragged
+        >>> documents = Pipeline(ragged(np.arange(7), [0, 2, 3, 7]))
+        >>> loader = documents.bucket([2, 4], tokens=4, seed=0).load()
+        >>> step = jax.jit(lambda total, feed: total + feed["tokens"].sum())
+        >>> total = jax.numpy.zeros((), int)
+        >>> loader.warm(step, total)
+        >>> for feed in loader:  # compiles nothing
+        ...     total = step(total, feed)
+        >>> int(total), step._cache_size()
+        (21, 2)
+
+        The step is traced here, so its errors are raised here, and compiled on threads; the next
+        pass hands its first feed over when all is compiled. It is never run: the state stays as it
+        is, also if the step donates it.
+
+        Args:
+            step: What `jax.jit` returned.
+            *state: The other arguments of the step, before the feed, as the loop gives them. On
+                several devices, place them first, as `loader.replicate(state)` does: what a step
+                returns lies there, and is compiled for once more otherwise.
+
+        Raises:
+            TypeError: The step is not jitted, or the shapes are not known.
+            ValueError: The source gives no batch.
+        """
+        self._shared.warming.append(Warming(step, state, self.shapes()))
 
     def replicate(self, tree: Any, axis_name: str = "data") -> Any:
         """Copies a tree of arrays (parameters, say) to all devices of the feeds.
 
         A step of such parameters and feeds is compiled only once.
+
+        >>> import jax
+        >>> from jreader import Pipeline, arrays
+        >>> devices = jax.sharding.Mesh(jax.devices(), ("data",))
+        >>> rows = Pipeline(arrays(x=[0.0] * len(jax.devices()))).batch(len(jax.devices()))
+        >>> weights = rows.load(sharding=devices).replicate({"w": [1.0]})
+        >>> weights["w"][0].sharding.is_fully_replicated
+        True
 
         Args:
             tree: The arrays.
@@ -634,7 +786,13 @@ class DataLoader:
 
     @property
     def batch_axes(self) -> int:
-        """The number of leading axes before those of a sample; more than 1 with pmap or chunks."""
+        """The number of leading axes before those of a sample; more than 1 with pmap or chunks.
+
+        >>> from jreader import arrays
+        >>> loader = DataLoader.over(batch(arrays([0, 1, 2, 3]), 2))
+        >>> loader.batch_axes, loader.chunk(2).batch_axes
+        (1, 2)
+        """
         return self._loaded.shape.axes
 
     def _repr_html_(self) -> str:
@@ -669,12 +827,7 @@ class DataLoader:
         """Returns the loader; the end of the block closes its passes."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         """Closes the passes that are still open."""
         for feeds in list(self._passes):
             feeds.close()
@@ -683,6 +836,17 @@ class DataLoader:
 
     def start(self) -> None:
         """Begins the next epoch of a loader with `iterable=False`.
+
+        >>> from jreader import EOFException
+        >>> loader = DataLoader.from_generator(iterable=False)
+        >>> loader = loader.set_sample_generator(lambda: range(4), batch_size=2)
+        >>> loader.start()
+        >>> loader.next().tolist(), loader.next().tolist()
+        ([0, 1], [2, 3])
+        >>> try:
+        ...     loader.next()
+        ... except EOFException:
+        ...     loader.reset()
 
         Raises:
             RuntimeError: An epoch is under way.

@@ -12,11 +12,14 @@ from typing import Any
 
 import jax
 
-from jreader.batching import Batching, batching
-from jreader.devices import Placement, placeable
+from jreader.batches import Batching, batching, bucket
+from jreader.batches.padding import varied
+from jreader.devices import Placement, Share, placeable
+from jreader.errors import BatchNotDivisible, NotResumable, warn
 from jreader.feeds import FeedList, Feeds
 from jreader.loaders.assembling import FeedShape
 from jreader.loaders.cursors import EpochPosition, Progress
+from jreader.loaders.going_on import going_on, told
 from jreader.loaders.host_feeds import SKIPPED, Shared, epoch_after_epoch, host_feeds
 from jreader.loaders.multihost.agreement import TIMEOUT, Agreement
 from jreader.loaders.multihost.board import Board
@@ -25,7 +28,18 @@ from jreader.loaders.on_device import Stages
 from jreader.loaders.remainders import Remainder
 from jreader.loaders.resident import Resident
 from jreader.loaders.source import Source
-from jreader.readers import Cursor, Pass, Plan, Reader, fingerprint, itself, leaves, length, rebuilt
+from jreader.readers import (
+    Cursor,
+    Pass,
+    Plan,
+    Reader,
+    described,
+    fingerprint,
+    itself,
+    leaves,
+    length,
+    rebuilt,
+)
 from jreader.readers.seeds import waits
 from jreader.transforms import exactly
 from jreader.workers import lookahead
@@ -91,6 +105,30 @@ class Loading:
             remainder = said.of_batches(source.batches)
         object.__setattr__(self, "placement", placement)
         object.__setattr__(self, "remainder", remainder)
+        self._check_shapes()
+
+    def _check_shapes(self) -> None:
+        """Checks that feeds can be made of batches of several shapes.
+
+        Raises:
+            BatchNotDivisible: The devices cannot split the batches of each bucket evenly.
+            ValueError: Several batches make a feed, and they differ in shape.
+        """
+        found, placement = self.source.batching, self.placement
+        if self.per_feed > 1 and (found.buckets or (found.op and varied(found.op))):
+            many = "chunk(k)" if self.options.chunk else "a batch for each place"
+            raise ValueError(
+                f"{described(self.source.batches)} gives batches of several shapes, and {many} "
+                f"stacks batches of one: leave it out, and split each batch over the devices, as "
+                f".load(sharding=mesh) does; or use .padded_batch(n, to=[length]), or .pack(size)."
+            )
+        sizes = found.buckets.sizes if found.buckets and not found.functions else ((), ())
+        for bound, rows in zip(*sizes, strict=True):
+            if not placement.divides(rows):
+                raise BatchNotDivisible(
+                    f"a batch of {rows} samples of length {bound} cannot be split evenly over "
+                    f"{placement.most} devices: type bucket(..., divisible_by={placement.most})."
+                )
 
     @property
     def shape(self) -> FeedShape:
@@ -115,10 +153,20 @@ class Loading:
             return_list=options.return_list,
             chunk=options.chunk,
             strict=remainder.strict(source.batches),
+            buckets=source.batching.buckets is not None,
+            shares=self._shares(placement),
         )
         share = placement.here(source.rows) if source.rows else None
         dealt = share and dealt_to(self.batches(), share)
         return replace(shape, share=share) if dealt else shape
+
+    def _shares(self, placement: Placement) -> tuple[Share, ...]:
+        """The rows of the batches of each bucket that this process feeds; none for all rows."""
+        found = self.source.batching
+        if found.buckets is None or not found.indexed or found.functions:
+            return ()
+        shares = [placement.here(rows) for rows in found.buckets.rows]
+        return tuple(share for share in shares if share) if all(shares) else ()
 
     @property
     def per_feed(self) -> int:
@@ -126,14 +174,22 @@ class Loading:
         parallel = (self.placement.parts or 1) if self.source.batch_per_place else 1
         return parallel * (self.options.chunk or 1)
 
-    def batches(self, cursor: Cursor | None = None) -> Reader[Any]:
-        """The reader of the batches of an epoch, from a cursor on, with its `remainder` applied."""
-        done = (cursor["samples"], EpochPosition.steps_of(cursor)) if cursor else (0, 0)
-        return self.remainder.of(self.source.batches, self.per_feed, *done)
+    def batches(self, cursor: Cursor | None = None, began: Cursor | None = None) -> Reader[Any]:
+        """The reader of the batches of an epoch, from a cursor on, with its `remainder` applied.
 
-    def batching(self, cursor: Cursor | None = None) -> Batching:
-        """How the batches of an epoch are made, from a cursor on."""
-        return batching(self.batches(cursor))
+        Args:
+            cursor: The cursor; None for the beginning.
+            began: The cursor at which the pass began that came to this one; None for this one.
+        """
+        if cursor is None:
+            return self.remainder.of(self.source.batches, self.per_feed)
+        batches = going_on(self.source.batches, began or cursor, endless=self.remainder.continues)
+        steps = EpochPosition.steps_of(cursor)
+        return self.remainder.of(batches, self.per_feed, cursor["samples"], steps)
+
+    def batching(self, cursor: Cursor | None = None, began: Cursor | None = None) -> Batching:
+        """How the batches of an epoch are made, from a cursor on, as in `batches`."""
+        return batching(self.batches(cursor, began))
 
     def step_size(self) -> int:
         """Samples per step; 0 if positions do not count samples."""
@@ -148,6 +204,9 @@ class Loading:
         samples = found.samples
         if found.op is None or samples is None:
             many = length(self.batches())
+            if found.buckets is not None:
+                exact = remainder.last in ("pad", "keep") or bool(found.buckets.drop_last)
+                return many if exact else None
             if many is None or remainder.last == "keep":
                 return many
             return -(-many // shape.per_feed) if remainder.last == "pad" else None
@@ -165,7 +224,10 @@ class Loading:
         Raises:
             ShortEpoch: They have too few.
         """
-        shape, op = self.shape, self.batching().counted
+        shape, found = self.shape, self.batching()
+        op = found.counted
+        if found.buckets is not None:
+            self._check_buckets(found.buckets)
         if op and isinstance(op.reader, exactly):
             op.reader.check()
         samples = length(op.reader) if op and shape.strict else None
@@ -173,15 +235,43 @@ class Loading:
         if samples is not None and samples % size:
             raise shape.short(samples % size, size)
 
-    def plan(self) -> Plan:
-        """The plan as a cursor stores it, made anew when the data set has grown or shrunk."""
+    def _check_buckets(self, op: bucket[Any]) -> None:
+        """Checks that each bucket fills its batches; warns of one that never fills any.
+
+        Raises:
+            ShortEpoch: One is short, and that is an error.
+        """
+        if self.shape.strict:
+            for number, rest in op.short():
+                raise self.shape.short(rest, op.rows[number])
+        if self.remainder.warns_if_same and (never := op.never()):
+            bounds = ", ".join(str(op.bounds[number]) for number in never)
+            rows = ", ".join(str(op.rows[number]) for number in never)
+            warn(
+                f"the buckets {bounds} have fewer samples than a batch of theirs ({rows}), so no "
+                f"epoch has any of them. load(last='pad') fills their batches up with zeros, under "
+                f"a mask; load(drop_last=True) leaves them out without this warning; and so that "
+                f"they fill a batch, use other bounds, or a smaller one.",
+                op.made_at,
+            )
+
+    def plan(self, cursor: Cursor | None = None) -> Plan:
+        """The plan as a cursor stores it, made anew when the data set has grown or shrunk.
+
+        Args:
+            cursor: A cursor that the plan goes on from, if it does.
+        """
         batches = self.batches()
         op = batching(batches).counted
         samples = length(op.reader if op else batches)
-        if samples not in self._plans:
+        plan = self._plans.get(samples)
+        if plan is None:  # a look-ahead may ask at the same time, for another length
+            plan = fingerprint(batches, list(self._feeds_in_plan()))
             self._plans.clear()
-            self._plans[samples] = fingerprint(batches, list(self._feeds_in_plan()))
-        return self._plans[samples]
+            self._plans[samples] = plan
+        if cursor and cursor["position"] and told(cursor["plan"]) != told(plan):
+            return fingerprint(self.batches(cursor), plan["feeds"])
+        return plan
 
     def _feeds_in_plan(self) -> Iterator[str]:
         """The lines of the plan that say how feeds are made."""
@@ -264,9 +354,10 @@ class Loading:
         """The host feeds of what is left of an epoch, with `finish` of each."""
         try:
             if not cursor["samples"]:  # data sets may have grown since the last epoch
-                cursor = {**cursor, "plan": self.plan()}
+                cursor = {**cursor, "plan": self.plan(cursor)}
                 self.check()
             if self.resident:
+                self._check_same(cursor)
                 return self.resident.steps(cursor, shared, first, until, finish)
             source = replace(self.source, batches=self.batches(cursor))
             return host_feeds(
@@ -276,6 +367,19 @@ class Loading:
             raise RuntimeError(
                 f"raised StopIteration when epoch {cursor['epoch']} was begun"
             ) from stopped
+
+    def _check_same(self, cursor: Cursor) -> None:
+        """Checks that a cursor of a resident loader goes on with the plan that is on the devices.
+
+        Raises:
+            NotResumable: Weights of a mixture are not what they were.
+        """
+        if told(self.plan(cursor)) != told(self.plan()):
+            raise NotResumable(
+                f"this cursor is of other weights than {described(self.source.batches)} has, and "
+                f"load(resident=True) keeps one order on the devices: resume with the weights it "
+                f"had, or leave resident=True out."
+            )
 
     def _ahead(self, host: Pass[Any], finish: Callable[[Any], Any]) -> Pass[Any]:
         """The feeds of a pass on the devices, prefetched."""
@@ -294,6 +398,8 @@ class Loading:
         It takes a host feed, or, if `numbered`, (host feed, number of its first row, epoch), and
         returns `SKIPPED` for a `SKIPPED` feed.
         """
+        if shape.shares:
+            return self._finish_by_rows(shape)
         stages = self.options.stages
         if self.resident:
             made: Callable[..., Any] = self.resident.placing(stages)
@@ -304,6 +410,19 @@ class Loading:
         if self.numbered:
             return lambda item: SKIPPED if item[0] is SKIPPED else made(*item)
         return lambda feed: SKIPPED if feed is SKIPPED else made(feed)
+
+    def _finish_by_rows(self, shape: FeedShape) -> Callable[[Any], Any]:
+        """The same where processes have some rows of each batch: a bucket has its own number."""
+        ways = {
+            len(share): self.finish(replace(shape, share=share, shares=()))
+            for share in shape.shares
+        }
+
+        def finished(item: Any) -> Any:
+            feed = item[0] if self.numbered else item
+            return SKIPPED if feed is SKIPPED else ways[len(leaves(feed)[0])](item)
+
+        return finished
 
     def first(self, cursor: Cursor) -> Any:
         """The first host feed from a cursor on, as `finish` takes it.
@@ -323,10 +442,15 @@ class Loading:
 
     def element_spec(self, cursor: Cursor) -> Any:
         """The tree of `jax.ShapeDtypeStruct` of the first feed from a cursor on."""
-        shape, item = self.shape, self.first(cursor)
+        return self.spec(self.first(cursor))
+
+    def spec(self, item: Any) -> Any:
+        """The tree of `jax.ShapeDtypeStruct` of a host feed, as `finish` takes it."""
+        shape = self.shape
         if self.options.stages.stages:
             return jax.tree.map(_spec, self.finish(shape)(item))
-        feed, placed = item[0] if self.numbered else item, shape.placed
+        feed = item[0] if self.numbered else item
+        placed = shape.of(feed).placed
         specs = [
             jax.ShapeDtypeStruct(
                 placed.shape(array.shape), placed.canonical(array.dtype), sharding=sharding

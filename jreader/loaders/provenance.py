@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import mmap
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +12,13 @@ import numpy as np
 from jreader.loaders.cursors import EpochPosition
 from jreader.loaders.loading import Loading
 from jreader.readers import Cursor, at_epoch, described, indexed, leaves, rebuilt
-from jreader.readers.planes import Array, Joined, Plane, SideBySide
+from jreader.readers.chosen_rows import Chosen
+from jreader.readers.compounds import Several
+from jreader.readers.planes import Array, Joined, Plane, SideBySide, found
 from jreader.readers.seeds import seeded, waits
+from jreader.readers.stacked_rows import STACKED
+from jreader.sources.lazy_maps import LazyMap
+from jreader.transforms.mixtures import sources_of
 
 _CALL = "loader.samples(step)"
 
@@ -31,9 +37,13 @@ class Samples:
     Attributes:
         epoch: The number of the epoch.
         step: The number of the step, as `loader.samples` got it.
-        places: The indices of the samples in the order of the epoch, of shape [samples].
-        rows: For each column, the indices of its rows that make the samples: a tree like `columns`.
+        places: The indices of the samples in the order of the epoch, of shape [samples]; of those
+            of a bucket, the indices in the reader that it sorts.
+        rows: For each column, the indices of its rows that make the samples: a tree like `columns`;
+            of samples that are several rows (`window`), with an axis more.
         columns: The columns of the plan: a tree of arrays.
+        sources: Which reader of a `mix` each sample comes from: names, or numbers where the readers
+            have none. None if the samples do not come from a `mix`, perhaps reordered.
     """
 
     epoch: int
@@ -41,16 +51,21 @@ class Samples:
     places: Array
     rows: Any
     columns: Any
+    sources: Array | None = None
 
     @property
     def files(self) -> Any:
-        """A `Where` for each row of each memory-mapped column; None for other columns."""
+        """A `Where` for each row of each memory-mapped column; None for other columns.
+
+        A window that goes on in another file has that in which it begins.
+        """
         pairs = zip(leaves(self.columns), leaves(self.rows), strict=True)
         return rebuilt(self.columns, iter([_files(column, rows) for column, rows in pairs]))
 
     def __repr__(self) -> str:
         """The rows, without the columns, which may be large."""
-        return f"Samples(epoch={self.epoch}, step={self.step}, rows={self.rows!r})"
+        sources = "" if self.sources is None else f", sources={self.sources!r}"
+        return f"Samples(epoch={self.epoch}, step={self.step}, rows={self.rows!r}{sources})"
 
 
 def samples_of(
@@ -70,15 +85,16 @@ def samples_of(
         ValueError: The order of the epoch is not drawn yet, or the epoch has no such step.
     """
     shape, batches = loading.shape, loading.batches()
-    found = loading.batching(None if other else cursor)
-    op = found.counted
+    found = loading.batching() if other else loading.batching(cursor, began)
+    op: Any = found.counted or found.buckets
     if op is None or not found.indexed:
         raise TypeError(
             f"{_CALL} needs an indexed plan, one that finds samples by their index, and "
             f"{described(batches)} reads them: begin with jreader.arrays(...), npy or source, and "
             f"map behind .batch(n), with .map_batches(fn)."
         )
-    reader, epoch = op.reader, began["epoch"]
+    reader: Any = op.reader if found.buckets is None else op
+    epoch = began["epoch"]
     if waits(reader):
         position = EpochPosition.of(cursor["position"]) if cursor["epoch"] == epoch else None
         if position is None:
@@ -87,7 +103,10 @@ def samples_of(
                 f"way: give its shuffles a seed, and every step of every epoch is known."
             )
         reader = seeded(reader, position.batches[0])
-    plane = indexed(at_epoch(reader, epoch))
+    if found.buckets is not None:
+        return _of_bucket(at_epoch(reader, epoch), began, step)
+    reader = at_epoch(reader, epoch)
+    plane = indexed(reader)
     assert plane is not None  # noqa: S101  # it was, above
     size = op.batch_size * shape.per_feed
     before = EpochPosition.of(began["position"])
@@ -101,7 +120,22 @@ def samples_of(
     rest = (end - began["samples"]) % size
     if rest and not shape.gives(rest):
         end -= rest
-    return _samples(plane, first, min(first + size, end), size, epoch, step)
+    samples = _samples(plane, first, min(first + size, end), size, epoch, step)
+    return replace(samples, sources=sources_of(reader, samples.places))
+
+
+def _of_bucket(op: Any, began: Cursor, step: int) -> Samples:
+    """The samples of a step where batches come from buckets."""
+    index = EpochPosition.steps_of(began) + step - began["step"]
+    plane, steps, epoch = indexed(op.reader), len(op), began["epoch"]
+    assert plane is not None  # noqa: S101  # its lengths are known
+    if not 0 <= index < steps:
+        raise ValueError(
+            f"{_CALL}: epoch {epoch} has no step {step}; it has {steps:,} steps. For another epoch "
+            f"type loader.samples(step, epoch=...), where steps count from 0 in each."
+        )
+    samples = _told(plane, op.samples_of(index), epoch, step)
+    return replace(samples, sources=sources_of(op.reader, samples.places))
 
 
 def _samples(plane: Plane, first: int, last: int, size: int, epoch: int, step: int) -> Samples:
@@ -112,9 +146,21 @@ def _samples(plane: Plane, first: int, last: int, size: int, epoch: int, step: i
             f"loader.samples(step, epoch=...), where steps count from 0 in each: "
             f"step % len(loader) of epoch step // len(loader)."
         )
-    places = np.arange(first, last)
-    rows = rebuilt(plane.columns, iter(plane.rows(places)))
-    return Samples(epoch, step, places, _plain(rows), _plain(plane.columns))
+    return _told(plane, np.arange(first, last), epoch, step)
+
+
+def _told(plane: Plane, places: Array, epoch: int, step: int) -> Samples:
+    routed = zip(leaves(plane.columns), plane.rows(places), strict=True)
+    columns, rows = zip(*(_unstacked(column, each) for column, each in routed), strict=True)
+    trees = (_plain(rebuilt(plane.columns, iter(every))) for every in (rows, columns))
+    return Samples(epoch, step, places, *trees)
+
+
+def _unstacked(column: Any, rows: Array) -> tuple[Any, Array]:
+    """The column that rows lie in, and which: of windows, those of all their samples."""
+    while isinstance(column, STACKED):
+        column, rows = column.below(rows)
+    return column, rows
 
 
 def _plain(tree: Any) -> Any:
@@ -123,18 +169,32 @@ def _plain(tree: Any) -> Any:
 
 
 def _files(column: Any, rows: Array) -> list[Where] | None:
-    if isinstance(column, Joined):
-        which, local = column.found(rows)
-        found = [
-            _files(column.parts[part], np.array([row]))
-            for part, row in zip(which.tolist(), local.tolist(), strict=True)
-        ]
-        return None if any(part is None for part in found) else [w for part in found for w in part]  # type: ignore[union-attr]  # just looked
+    if isinstance(column, Chosen):
+        return _files_of_parts(column.parts, rows[:, 1], rows[:, 0])
+    rows = rows.ravel()
+    while hasattr(column, "origins"):  # rows that are slices of values
+        column, rows = column.origins(rows)
+    if isinstance(column, (Joined, Several)):
+        return _files_of_parts(column.parts, *found(column.starts, rows))
+    if isinstance(column, LazyMap):
+        each = column.dtype.itemsize
+        return [Where(column.path, column.first + row * each) for row in rows.tolist()]
     mapped = _mapped(column)
     if mapped is None:
         return None
     first = mapped.offset + _address(column) - _address(mapped)
     return [Where(str(mapped.filename), first + row * column.strides[0]) for row in rows.tolist()]
+
+
+def _files_of_parts(parts: Sequence[Any], which: Array, local: Array) -> list[Where] | None:
+    """The files of rows `local` of the columns of numbers `which`, if all have one."""
+    places: list[Where] = []
+    for part, row in zip(which.tolist(), local.tolist(), strict=True):
+        files = _files(parts[part], np.array([row]))
+        if files is None:
+            return None
+        places += files
+    return places
 
 
 def _mapped(column: Any) -> np.memmap[Any, Any] | None:

@@ -8,6 +8,11 @@ Otherwise it depends on the feed:
   that make none, and warns.
 * `Pipeline.load`, whose steps have one size, leaves out a short last batch; if the plan says
   `batch(..., drop_last=False)`, it pads the batch.
+
+The batches of a `bucket` have a size for each bucket, and each bucket has a remainder of its own,
+which becomes what a short last batch does: `bucket` itself leaves it out, or the loader pads it, so
+that steps have the shapes of full batches alone. It cannot be filled up with samples of another
+bucket, so there is no "wrap".
 """
 
 from __future__ import annotations
@@ -17,9 +22,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 from jreader import errors
-from jreader.batches import batch
-from jreader.batching import batching
-from jreader.readers import Node, Reader, described
+from jreader.batches import batch, batching, bucket
+from jreader.readers import Node, Reader, described, length
 from jreader.readers.planes import ENDLESS
 from jreader.readers.rewriting import rewritten
 from jreader.transforms import exactly
@@ -146,13 +150,14 @@ class Remainder:
         Raises:
             ValueError: The loader's own `last` or `drop_last` leaves the short batch out.
         """
-        op = batching(batches).op
-        kept = type(op) is batch and op.drop_last is False
+        found = batching(batches)
+        op = found.op or found.buckets
+        kept = isinstance(op, (batch, bucket)) and op.drop_last is False
         if kept and (self.last == "drop" or (self.last is None and self.drop_last)):
             word = "last='drop'" if self.last else "drop_last=True"
             raise ValueError(
-                f"batch(..., drop_last=False) keeps a short last batch, and the loader's {word} "
-                f"leaves it out: leave one of them out."
+                f"{type(op).__name__}(..., drop_last=False) keeps a short last batch, and the "
+                f"loader's {word} leaves it out: leave one of them out."
             )
         return kept
 
@@ -185,6 +190,8 @@ class Remainder:
         Raises:
             ValueError: `last="wrap"`, and the batches do not come from `jreader.batch`.
         """
+        if batching(batches).buckets is not None:
+            batches = self._of_full_buckets(batches)
         if self.steps is None and self.last in ("drop", "pad", "keep"):
             return batches
         op = batching(batches).counted
@@ -207,8 +214,25 @@ class Remainder:
         elif short == "wrap" or left is not None:
             whole = None if left is None else left + samples // size
             rows = exactly(rows, size, whole, short, samples % size)
-        made = batch(rows, op.batch_size)
+        made = op.changed({"reader": rows, "drop_last": None})
         return rewritten(batches, lambda node: _instead(node, op, made))
+
+    def _of_full_buckets(self, batches: Reader[Any]) -> Reader[Any]:
+        """The same batches; if the short ones are left out, and known, they are not made at all.
+
+        Raises:
+            ValueError: They are to be filled up with other samples.
+        """
+        if self.last == "wrap":
+            raise ValueError(
+                f"last='wrap' fills up the last batch with the first samples, and those of "
+                f"{described(batches)} belong to other buckets: give last='pad' or 'drop'."
+            )
+        if self.last != "drop" or length(batching(batches).buckets or batches) is None:
+            return batches
+        return rewritten(
+            batches, lambda node: {"drop_last": True} if isinstance(node, bucket) else {}
+        )
 
 
 def _instead(node: Node[Any], op: Node[Any], other: Node[Any]) -> Mapping[str, Any] | Node[Any]:

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
-from jreader.batching import batching
+from jreader.batches import batching
 from jreader.devices import Placement
 from jreader.errors import NotResumable
 from jreader.feeds import FeedList
@@ -74,7 +74,8 @@ class Resident:
                     trail.add(many)
                 yield finish((SKIPPED if made <= before else feed, row, epoch))
             left_out = (batching(self._batches).samples or 0) - end
-            if left_out and self._warns_if_same and done + least > end:
+            whole = not cursor["samples"] and done + least > end
+            if left_out and self._warns_if_same and whole:
                 warn_if_same(self._batches, left_out, shared)
 
         def progress() -> tuple[Any, ...]:

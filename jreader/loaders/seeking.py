@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from jreader.batches import bucket
 from jreader.datasets.samplers import Sampler
 from jreader.loaders.cursors import EpochPosition, beginning
 from jreader.loaders.host_feeds import Trail
 from jreader.loaders.loading import Loading
-from jreader.readers import Cursor, described, indexed, length
+from jreader.readers import Cursor, at_epoch, described, indexed, length
 from jreader.readers.planes import ENDLESS
 from jreader.readers.seeds import waits
 
@@ -31,6 +34,8 @@ def found(loading: Loading, epoch: int, start: int, *, endless: bool) -> Cursor 
             f"{described(batches)} draws anew for each pass, so step {start} of another run "
             f"cannot be found: give its shuffles and random maps a seed, or give at=cursor."
         )
+    if (buckets := loading.batching().buckets) is not None:
+        return _among_buckets(loading, buckets, cursor, start, endless=endless)
     op, each = loading.batching().counted, loading.count()
     if op is None or each == 0 or loading.remainder.continues:
         return None
@@ -52,6 +57,31 @@ def found(loading: Loading, epoch: int, start: int, *, endless: bool) -> Cursor 
         return {**cursor, "step": start}
     position = EpochPosition(shape.rows, op.batch_size, done, left)
     return {**_after(cursor, done), "step": start, "samples": done, "position": tuple(position)}
+
+
+def _among_buckets(
+    loading: Loading, op: bucket[Any], cursor: Cursor, start: int, *, endless: bool
+) -> Cursor | None:
+    """The same where batches come from buckets, so that steps differ in size."""
+    found, each = loading.batching(), loading.count()
+    if each is None or not found.indexed or loading.remainder.steps:
+        return None
+
+    def in_epoch(cursor: Cursor) -> Any:
+        return at_epoch(op, cursor["epoch"])
+
+    left = start
+    while endless and each and left >= each:
+        _, samples = in_epoch(cursor).cursor_at(each)
+        cursor = {**_after(cursor, samples), "epoch": cursor["epoch"] + 1}
+        left -= each
+    if left > each:
+        raise too_few(cursor["epoch"], each, start)
+    if not left:
+        return {**cursor, "step": start}
+    batches, samples = in_epoch(cursor).cursor_at(left)
+    position = tuple(EpochPosition(None, None, batches, left))
+    return {**_after(cursor, samples), "step": start, "samples": samples, "position": position}
 
 
 def _after(cursor: Cursor, samples: int) -> Cursor:

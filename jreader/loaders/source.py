@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from jreader.batches import batch
-from jreader.batching import Batching, batching, plain_batch
+from jreader.batches import Batching, batch, batching, plain_batch
 from jreader.devices import Placement, places_placement, sharding_placement
 from jreader.errors import NotResumable
 from jreader.loaders.assembling import FeedShape, Kind
 from jreader.loaders.cursors import EpochPosition
-from jreader.loaders.multihost.shards import dealt_to
+from jreader.loaders.multihost.shards import buckets_dealt_to, dealt_to
 from jreader.readers import (
     Columns,
     Cursor,
@@ -118,6 +117,8 @@ class Opened:
             batches = map_readers(_own, batches)  # so that writing to a feed changes nothing else
         if shape.share:
             batches = dealt_to(batches, shape.share) or batches
+        if shape.shares:
+            batches = buckets_dealt_to(batches, shape.shares)
         return batches
 
     def _counting(self, reader: Reader[Any], *, arrays: bool) -> Reader[Any]:
@@ -181,7 +182,7 @@ def _own(samples: Sequence[Any]) -> Sequence[Any]:
     """The batch with arrays of its own; lists are copied anyway, when they are stacked."""
     if not isinstance(samples, Columns):
         return samples
-    return Columns(_copied(samples.columns), samples.made_of)
+    return Columns(_copied(samples.columns), samples.made_of, samples.full)
 
 
 def _kept(batches: Reader[Any]) -> bool:

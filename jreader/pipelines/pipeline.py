@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import (
     TYPE_CHECKING,
@@ -18,15 +18,16 @@ from typing import (
 import numpy as np
 
 from jreader import batches, hints, readers, transforms, workers
-from jreader.batching import gives_batches
+from jreader.batches import gives_batches
 from jreader.pipelines.indexing import found, sliced
-from jreader.pipelines.wrapped import Wrapped
+from jreader.pipelines.lengths import WithLengths
 from jreader.readers import Node, Reader, described
 
 if TYPE_CHECKING:
     from jreader.feeds import FeedList
     from jreader.loaders import DataLoader
     from jreader.loaders.remainders import Last
+    from jreader.transforms.mixture_schedules import Stop
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -34,7 +35,7 @@ P = ParamSpec("P")
 
 
 @readers.op
-class Pipeline(Wrapped[T]):
+class Pipeline(WithLengths[T]):
     """A reader with every op as a method, read from left to right.
 
     It never changes: each method gives a new one. It is a reader itself, so both spellings mix, and
@@ -251,6 +252,19 @@ class Pipeline(Wrapped[T]):
         """
         return Pipeline(transforms.chain(self, *readers))
 
+    def interleave(self, *readers: Reader[T]) -> Pipeline[T]:
+        """One of these samples and one of each other reader in turn, until all have ended.
+
+        A reader that has ended is left out of the turns from then on.
+
+        >>> list(Pipeline(lambda: "abc").interleave(lambda: "x", lambda: [1, 2]))
+        ['a', 'x', 1, 'b', 2, 'c']
+
+        Args:
+            *readers: Any readers.
+        """
+        return Pipeline(transforms.interleave(self, *readers))
+
     def compose(
         self, *readers: Reader[Any], check_alignment: bool = True
     ) -> Pipeline[tuple[Any, ...]]:
@@ -269,6 +283,58 @@ class Pipeline(Wrapped[T]):
             ComposeNotAligned: One reader ended before the others (while iterating).
         """
         return Pipeline(transforms.compose(self, *readers, check_alignment=check_alignment))
+
+    def mix(
+        self,
+        *readers: Reader[T],
+        weights: Sequence[Any] | None = None,
+        temperature: float | None = None,
+        seed: Any = None,
+        stop: Stop = "first",
+        at: Mapping[int, Sequence[Any]] | None = None,
+        source: str | None = None,
+    ) -> Pipeline[T]:
+        """These samples and those of other readers in proportion, evenly spread.
+
+        In every block of turns each reader has its share to within one sample, and gives its
+        samples in its own order. For readers with names type
+        `Pipeline(jreader.mix({"web": web, "code": code}, weights={"web": 7, "code": 3}))`.
+
+        >>> "".join(Pipeline(lambda: "abcdefgh").mix(lambda: "12345678", weights=[3, 1], seed=0))
+        '1abcd2ef3gh'
+
+        Args:
+            *readers: Any readers.
+            weights: The share of each, of this one first: numbers above 0, which need not sum to
+                anything. None for equal shares.
+            temperature: Instead of `weights`: shares in proportion to `len(reader) ** (1 /
+                temperature)`.
+            seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws
+                anew for each pass, which can be resumed all the same.
+            stop: When it ends. "first": at the turn of a reader that has no sample left. "all": at
+                that of the last one that has none left, while those that ended before begin again
+                with their next epoch. "repeat": never.
+            at: Other weights from some sample of the epoch on, as {10_000: [1, 1]}.
+            source: The name of a field that is added to samples that are dicts: the number of the
+                reader that it came from, from 0.
+
+        Raises:
+            TypeError: An argument has another form.
+            ValueError: A weight is not above 0, or they are not as many as the readers; there is no
+                such `stop`; or `temperature` is given, and a reader has no known length.
+            ReaderError: A reader has no samples (while iterating).
+        """
+        several: list[Reader[T]] = [self, *readers]
+        op = transforms.mix(
+            several,
+            weights,
+            temperature=temperature,
+            seed=seed,
+            stop=stop,
+            at=at,
+            source=source,
+        )
+        return Pipeline(op)
 
     def cache(self) -> Pipeline[T]:
         """The samples, read once, in the first pass, and kept in memory.
@@ -366,6 +432,59 @@ class Pipeline(Wrapped[T]):
         """
         made_of: Reader[Any] = self  # of sequences of samples, which its type need not say
         return Pipeline(batches.map_batches(fn, made_of, stacked))
+
+    def unbatch(self) -> Pipeline[Any]:
+        """The samples of these batches, one by one.
+
+        In an indexed pipeline no batch is made for it.
+
+        >>> list(Pipeline(lambda: [["a", "b"], ["c"]]).unbatch())
+        ['a', 'b', 'c']
+
+        Raises:
+            FeedMismatch: An item is no batch: neither a sequence of samples nor a tree of arrays
+                with a row for each sample (while iterating).
+        """
+        return Pipeline(batches.unbatch(self))
+
+    def rebatch(self, batch_size: int, drop_last: bool | None = None) -> Pipeline[Sequence[Any]]:
+        """Batches of another size: `batch` of the samples of these batches.
+
+        >>> list(Pipeline(lambda: [[1, 2, 3], [4], [5, 6]]).rebatch(2))
+        [[1, 2], [3, 4], [5, 6]]
+
+        Args:
+            batch_size: Samples per batch.
+            drop_last: Whether to leave out a last batch with fewer samples, as in `batch`.
+
+        Raises:
+            FeedMismatch: An item is no batch (while iterating).
+        """
+        return self.unbatch().batch(batch_size, drop_last)
+
+    def window(
+        self, size: int, stride: int | None = None, drop_last: bool | None = None
+    ) -> Pipeline[Any]:
+        """`size` consecutive samples as one sample, stacked along a new first axis.
+
+        In an indexed pipeline a window is a gather of its samples, and none is stored twice.
+
+        >>> list(Pipeline(lambda: [1, 2, 3]).window(2, stride=1))
+        [array([1, 2]), array([2, 3])]
+
+        Args:
+            size: How many samples a window has.
+            stride: How many samples after a window the next one begins; None for `size`, so that
+                they do not overlap. With more than `size`, samples between them are left out.
+            drop_last: Whether to leave out a last window of fewer samples. None leaves it out and
+                warns of it; with False it is given, with fewer rows, and then windows are not
+                indexed.
+
+        Raises:
+            TypeError: These are batches.
+            FeedMismatch: The samples of a window cannot be stacked (while iterating).
+        """
+        return Pipeline(batches.window(self, size, stride, drop_last))
 
     def pipe(
         self,
@@ -495,4 +614,4 @@ class Pipeline(Wrapped[T]):
         )
 
 
-hints.tell_keywords(Pipeline)
+hints.tell_keywords(Pipeline, "Pipeline")

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from jreader.batches import stack
-from jreader.batching import batching
+from jreader.batches import batching, stack
+from jreader.batches.padding import varied
 from jreader.readers import Columns, Reader, length, map_tree, origin
 
 
@@ -38,8 +38,18 @@ def spec_of(reader: Reader[Any], first: Any) -> Any:
     if unit != "batches" and not isinstance(first, Columns):
         return map_tree(_spec, first)
     columns = stack(first)
-    even = _even(reader)
-    return map_tree(lambda array: _spec(array, even=even), columns)
+    even, found = _even(reader), batching(reader)
+    specs = map_tree(lambda array: _spec(array, even=even), columns)
+    padded = found.buckets is not None or (found.op is not None and varied(found.op))
+    if not padded or found.functions or not isinstance(specs, dict):
+        return specs
+    masked = [name for name in specs if f"{name}_mask" in specs]
+    varying = {*masked, *(f"{name}_mask" for name in masked)}
+    return {name: _of_any_length(spec) if name in varying else spec for name, spec in specs.items()}
+
+
+def _of_any_length(spec: ArraySpec) -> ArraySpec:
+    return ArraySpec((spec.shape[0], None, *spec.shape[2:]), spec.dtype)
 
 
 def _spec(value: Any, *, even: bool = True) -> ArraySpec:

@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from jreader import hints, transforms
-from jreader.batches import batch, map_batches
+from jreader.batches import batch, bucket, map_batches, padded_batch, unbatch, window
 from jreader.pipelines.specs import spec_of
 from jreader.readers import (
     Node,
@@ -39,15 +39,23 @@ METHODS: dict[type, str] = {
     transforms.filter: "filter",
     transforms.firstn: "firstn",
     transforms.flat_map: "flat_map",
+    transforms.interleave: "interleave",
+    transforms.mix: "mix",
+    transforms.pack: "pack",
     transforms.shard: "shard",
     transforms.shuffle: "shuffle",
     transforms.skip: "skip",
+    transforms.windows: "windows",
     batch: "batch",
+    bucket: "bucket",
+    padded_batch: "padded_batch",
     buffered: "prefetch",
     epochs: "epochs",
     map_batches: "map_batches",
     map_readers: "map",
     map_samples: "map",
+    unbatch: "unbatch",
+    window: "window",
     xmap_readers: "xmap",
 }
 """The methods of a pipeline by the op that each one makes."""
@@ -164,7 +172,7 @@ class Wrapped(Node[T]):
 def _chained(op: Node[Any]) -> str:
     """An op as a method of the pipeline that it reads; "" where it is none, or reads none."""
     ups = [up.reader if isinstance(up, keyed) else up for up in inputs(op)]
-    if not ups or not isinstance(ups[0], Wrapped):
+    if not ups or not isinstance(ups[0], Wrapped) or getattr(op, "names", None):
         return ""
     before, name = ups[0], METHODS.get(type(op), "pipe")
     written = list(op.written(before))

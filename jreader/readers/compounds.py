@@ -9,17 +9,21 @@ epochs: only routes order samples.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from operator import is_
 from typing import Any
 
 import numpy as np
 
+from jreader.readers.messages import described
 from jreader.readers.planes import (
     ENDLESS,
     Array,
     Gathering,
     Indices,
     Joined,
+    Placed,
     Plane,
     SideBySide,
     begins,
@@ -28,7 +32,16 @@ from jreader.readers.planes import (
     one_by_one,
     parted,
 )
-from jreader.readers.trees import Columns, branches, leaves, rebuilt, same_structure
+from jreader.readers.ragged import Ragged, ragged_end_to_end
+from jreader.readers.stacked_rows import STACKED
+from jreader.readers.trees import (
+    Columns,
+    branches,
+    leaves,
+    map_tree,
+    rebuilt,
+    same_structure,
+)
 
 
 def beside(planes: Sequence[Plane]) -> Plane:
@@ -46,69 +59,97 @@ def end_to_end(planes: Sequence[Plane]) -> Plane | None:
     """One plane for planes one after another; None if structure, dtype or shape differ."""
     if len(planes) == 1:
         return planes[0]
-    first = leaves(planes[0].columns)
-    for plane in planes[1:]:
-        if not same_structure(planes[0].columns, plane.columns):
-            return None
-        if not all(map(_alike, first, leaves(plane.columns))):
-            return None
-    parts = list(zip(*(leaves(plane.columns) for plane in planes), strict=True))
-    columns = list(map(_end_to_end, parts))
-    shift = [
-        [0] * len(planes) if _one(column) else begins([len(part) for part in column])
-        for column in parts
-    ]
+    members = Members.of(planes)
+    if members is None:
+        return None
     starts = begins([plane.length for plane in planes])
     length = min(starts[-1] + planes[-1].length, ENDLESS)
-    straight = all(plane.straight for plane in planes) and not any(map(_one, parts))
-
-    def member(number: int, indices: Indices) -> list[Indices]:
-        routed = planes[number].route(indices)
-        return [rows + shift[column][number] for column, rows in enumerate(routed)]
+    reached = [start for start in starts[1:] if start < ENDLESS]
 
     def route(indices: Indices) -> list[Indices]:
-        if straight:
-            return [indices] * len(parts)
+        if members.straight:
+            return [indices] * len(members.shifts)
         namespace = indices.__array_namespace__()
-        ends = [start for start in starts[1:] if start < ENDLESS]
-        which = namespace.searchsorted(namespace.asarray(ends), indices, side="right")
-        local = indices - namespace.asarray(starts[: len(ends) + 1])[which]
-        sizes = [plane.length for plane in planes[: len(ends) + 1]]
-        if isinstance(indices, np.ndarray):
-            return dealt(which, local, member, len(parts))
-        return _selected(which, local, member, sizes, len(parts))
+        which = namespace.searchsorted(namespace.asarray(reached), indices, side="right")
+        return members.rows(which, indices - namespace.asarray([0, *reached])[which])
 
-    tree = rebuilt(planes[0].columns, iter(columns))
-    return Plane(tree, length, route, straight=straight)
+    return Plane(members.columns, length, route, straight=members.straight)
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """Several planes, and columns that hold the rows of all: an order may go from one to another.
+
+    Attributes:
+        columns: A tree of columns.
+        planes: The planes.
+        shifts: For each column, where the rows of each plane begin in it.
+        straight: Whether the samples of the planes, one plane after another, are the rows in order.
+    """
+
+    columns: Any
+    planes: Sequence[Plane]
+    shifts: Sequence[Sequence[int]]
+    straight: bool
+
+    @classmethod
+    def of(cls, planes: Sequence[Plane]) -> Members | None:
+        """Planes as members of one; None if structure, dtype or shape differ."""
+        first = leaves(planes[0].columns)
+        for plane in planes[1:]:
+            if not same_structure(planes[0].columns, plane.columns):
+                return None
+            if not all(map(_alike, first, leaves(plane.columns))):
+                return None
+        parts = list(zip(*(leaves(plane.columns) for plane in planes), strict=True))
+        columns, shifts = zip(*map(_end_to_end, parts), strict=True)
+        joined = [column for column in columns if isinstance(column, Joined)]
+        for column in joined[1:]:
+            if np.array_equal(column.starts, joined[0].starts):
+                column.seams = joined[0].seams
+        straight = all(plane.straight for plane in planes) and not any(map(_one, parts))
+        return cls(rebuilt(planes[0].columns, iter(columns)), planes, shifts, straight)
+
+    def rows(self, which: Indices, local: Indices) -> list[Indices]:
+        """For each column, the rows of samples `local` of the planes of numbers `which`."""
+        if self.straight:
+            asarray, shifts = local.__array_namespace__().asarray, list(map(tuple, self.shifts))
+            rows = {shift: local + asarray(shift)[which] for shift in set(shifts)}
+            return [rows[shift] for shift in shifts]
+        if isinstance(local, np.ndarray):
+            return dealt(which, local, self._routed, len(self.shifts))
+        namespace = local.__array_namespace__()
+        selected: list[Indices] = []
+        for number, plane in enumerate(self.planes):  # a trace has all planes route all samples
+            if plane.length:  # an order of nothing cannot be traced
+                mine = which == number
+                routed = self._routed(number, namespace.where(mine, local, 0))
+                here = [
+                    mine.reshape(*mine.shape, *[1] * (rows.ndim - mine.ndim)) for rows in routed
+                ]
+                selected = list(map(namespace.where, here, routed, selected or routed))
+        return selected or [local] * len(self.shifts)
+
+    def _routed(self, number: int, local: Indices) -> list[Indices]:
+        routed, shifts = self.planes[number].route(local), [each[number] for each in self.shifts]
+        if len({*shifts}) == 1 and all(rows is routed[0] for rows in routed):
+            return [routed[0] + shifts[0]] * len(shifts)
+        return [rows + shift for rows, shift in zip(routed, shifts, strict=True)]
 
 
 def dealt(
     which: Array, local: Array, member: Callable[[int, Array], list[Array]], columns: int
 ) -> list[Array]:
     """For each column, the rows of samples `local` of members `which`, routed by each member."""
-    out = [np.empty_like(local) for _ in range(columns)]
-    for number, here in parted(which):
-        for rows, routed in zip(out, member(number, local[here]), strict=True):
-            rows[here] = routed
-    return out
-
-
-def _selected(
-    which: Indices,
-    local: Indices,
-    member: Callable[[int, Indices], list[Indices]],
-    sizes: Sequence[int],
-    columns: int,
-) -> list[Indices]:
-    """As `dealt`, in a trace: each member routes all samples, and the right rows are selected."""
-    namespace = local.__array_namespace__()
-    routed = [local] * columns
-    for number, size in enumerate(sizes):
-        if size:  # an order of nothing cannot be traced
-            mine = which == number
-            rows = member(number, namespace.where(mine, local, 0))
-            routed = [namespace.where(mine, *pair) for pair in zip(rows, routed, strict=True)]
-    return routed
+    given = [(here, member(number, local[here])) for number, here in parted(which)]
+    same = all(rows is routed[0] for _, routed in given for rows in routed)
+    out: list[Array] = []
+    for here, routed in given:
+        distinct = routed[:1] if same else routed  # columns with the same rows share one array
+        out = out or [np.empty((len(local), *rows.shape[1:]), local.dtype) for rows in distinct]
+        for rows, some in zip(out, distinct, strict=True):
+            rows[here] = some
+    return out * (columns if same else 1) or [np.empty_like(local)] * columns
 
 
 class Several:
@@ -134,30 +175,86 @@ class Several:
 
     def gather(self, rows: Array) -> Any:
         """The rows stacked, if those of all columns are alike; otherwise as a list of samples."""
-        which, local = found(self.starts, rows)
-        parts = [
-            (here, Gathering(self.parts[number], len(rows))([local[here]]))
-            for number, here in parted(which)
-        ]
-        if len(parts) == 1:
-            ((_, only),) = parts
-            return only.columns if isinstance(only, Columns) else only
-        if _stackable([given for _, given in parts]):
-            return self._stacked(parts, len(rows))
-        samples: list[Any] = [None] * len(rows)
-        for here, given in parts:
-            for index, sample in zip(here.tolist(), given, strict=True):
-                samples[index] = sample
-        return samples
+        return gathered_by_part(self.parts, *found(self.starts, rows))
 
-    @staticmethod
-    def _stacked(parts: list[tuple[Array, Any]], many: int) -> Any:
-        first = parts[0][1].columns
-        columns = [np.empty((many, *leaf.shape[1:]), leaf.dtype) for leaf in leaves(first)]
-        for here, given in parts:
-            for column, leaf in zip(columns, leaves(given.columns), strict=True):
-                column[here] = leaf
-        return rebuilt(first, iter(columns))
+    def placed(self) -> tuple[Any, Callable[[Any, Indices], Any]]:
+        """What goes to a device: what each of the columns has there.
+
+        Raises:
+            ValueError: A column makes its rows when they are asked for.
+        """
+        trees, rows_of_parts = placed_parts(self.parts)
+
+        def rows_of(placed: Any, rows: Indices) -> Any:
+            namespace = rows.__array_namespace__()
+            starts = namespace.asarray(self.starts)
+            which = namespace.searchsorted(starts, rows, side="right") - 1
+            return rows_of_parts(placed, which, rows - starts[which])
+
+        return trees, rows_of
+
+
+def gathered_by_part(parts: Sequence[Any], which: Array, local: Array) -> Any:
+    """Rows of several columns stacked, if they are alike; otherwise as a list of samples."""
+    given = [
+        (here, Gathering(parts[number], len(which))([local[here]]))
+        for number, here in parted(which)
+    ]
+    if not given:
+        return []
+    if len(given) == 1:
+        ((_, only),) = given
+        return only.columns if isinstance(only, Columns) else only
+    if _stackable([each for _, each in given]):
+        return _stacked(given, len(which))
+    samples: list[Any] = [None] * len(which)
+    for here, each in given:
+        for index, sample in zip(here.tolist(), each, strict=True):
+            samples[index] = sample
+    return samples
+
+
+def _stacked(parts: list[tuple[Array, Any]], many: int) -> Any:
+    first = parts[0][1].columns
+    columns = [np.empty((many, *leaf.shape[1:]), leaf.dtype) for leaf in leaves(first)]
+    for here, given in parts:
+        for column, leaf in zip(columns, leaves(given.columns), strict=True):
+            column[here] = leaf
+    return rebuilt(first, iter(columns))
+
+
+def placed_parts(
+    parts: Sequence[Any],
+) -> tuple[tuple[Any, ...], Callable[[Any, Indices, Indices], Any]]:
+    """What goes to a device of several columns, and how rows of all are gathered there.
+
+    Raises:
+        ValueError: A column makes its rows when they are asked for.
+    """
+    for part in parts:
+        if not isinstance(part, Placed):
+            raise ValueError(  # noqa: TRY004  # a reader that `as_function` cannot take
+                f"{described(part)} makes its rows when they are asked for, and a device needs "
+                f"columns that fit on it as a whole: use .load(...)."
+            )
+    trees, ways = zip(*(part.placed() for part in parts), strict=True)
+
+    def rows_of(placed: Any, which: Indices, local: Indices) -> Any:
+        """All columns give a row for each, and the right ones are selected."""
+        namespace = local.__array_namespace__()
+        chosen: Any = None
+        for number, (way, tree) in enumerate(zip(ways, placed, strict=True)):
+            mine = which == number
+            given = way(tree, namespace.where(mine, local, 0))
+            chosen = given if chosen is None else map_tree(partial(_where, mine), given, chosen)
+        return chosen
+
+    return trees, rows_of
+
+
+def _where(mine: Indices, rows: Indices, others: Indices) -> Indices:
+    here = mine.reshape(*mine.shape, *[1] * (rows.ndim - mine.ndim))
+    return rows.__array_namespace__().where(here, rows, others)
 
 
 def _stackable(parts: Sequence[Any]) -> bool:
@@ -178,6 +275,13 @@ def _fit(leaf: Any, other: Any) -> bool:
 
 def _alike(column: Any, other: Any) -> bool:
     """Whether two columns make one: their rows fit into one array, or are made when asked for."""
+    if isinstance(column, STACKED) or isinstance(other, STACKED):
+        alike = type(column) is type(other) and column.size == other.size
+        return alike and _alike(column.column, other.column)
+    if getattr(column, "in_pairs", False) or getattr(other, "in_pairs", False):
+        return (
+            column is other
+        )  # beside rows that are one number each, there is no one array of rows
     if _opaque(column) or _opaque(other):
         return True
     return bool(column.dtype == other.dtype and column.shape[1:] == other.shape[1:])
@@ -185,7 +289,14 @@ def _alike(column: Any, other: Any) -> bool:
 
 def _opaque(column: Any) -> bool:
     """Whether only the rows of a column show their structure and dtype."""
-    return branches(column) is None and not isinstance(column, (np.ndarray, Joined))
+    if isinstance(column, STACKED):
+        return _opaque(column.column)
+    return branches(column) is None and not isinstance(column, (np.ndarray, Joined, Ragged))
+
+
+def makes_rows(column: Any) -> bool:
+    """Whether a tree of columns is one column that makes whole samples when they are asked for."""
+    return _opaque(column) and not isinstance(column, (SideBySide, *STACKED))
 
 
 def _one(column: Sequence[Any]) -> bool:
@@ -193,8 +304,16 @@ def _one(column: Sequence[Any]) -> bool:
     return all(map(is_, column, [column[0]] * len(column)))
 
 
-def _end_to_end(column: Sequence[Any]) -> Any:
-    """The columns of all members as one."""
+def _end_to_end(column: Sequence[Any]) -> tuple[Any, list[int]]:
+    """The columns of all members as one, and where the rows of each begin in it."""
+    if isinstance(column[0], STACKED):
+        together, shift = _end_to_end([each.column for each in column])
+        return column[0].over(together), shift
     if _one(column):
-        return column[0]
-    return Several(column) if any(map(_opaque, column)) else Joined(column)
+        return column[0], [0] * len(column)
+    shift = begins([len(part) for part in column])
+    if any(map(_opaque, column)):
+        return Several(column), shift
+    if isinstance(column[0], Ragged):
+        return ragged_end_to_end(column), shift
+    return Joined(column), shift

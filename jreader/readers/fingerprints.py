@@ -23,6 +23,9 @@ from jreader.readers.planes import indexed
 from jreader.readers.seeds import seeded
 from jreader.readers.trees import branches
 
+TOLD = "told: "
+"""What the line begins with that says what a run may change (`Node.told`)."""
+
 _MOST = 64  # lines of a plan; more are one hash
 _LONGEST = 60  # characters of a text
 _SHOWN = (bool, int, float, complex, str, bytes, range, np.generic)
@@ -83,13 +86,27 @@ def fingerprint(reader: Reader[Any], feeds: list[str] | None = None) -> Plan:
     >>> fingerprint(pipeline)["ops"]
     ["arrays(columns={'x': int64[6]})", 'shuffle(buf_size=None, seed=1)', 'found by place: 6']
     """
+    op = changeable(reader)
+    told = [f"{TOLD}{op.told()}"] if op else []
     return Plan(
-        ops=_folded(_lines(seeded(reader, 0), reader)),
+        ops=[*told, *_folded(_lines(seeded(reader, 0), reader, op))],
         members=_folded(_members(reader)),
         data=_folded(_data(reader)),
         functions=_folded(_functions(reader)),
         feeds=_folded(feeds or []),
     )
+
+
+def changeable(reader: Reader[Any]) -> Node[Any] | None:
+    """The op of which some fields may change where a run goes on (`Node.cursor_tells`), if any."""
+    while isinstance(reader, Node) and own_pass(reader) is None:
+        if reader.cursor_tells:
+            return reader
+        ups = list(inputs(reader))
+        if len(ups) != 1 or (reader.in_cursor == "always" and not reader.keeps_indices):
+            return None
+        (reader,) = ups
+    return None
 
 
 def _folded(said: Iterable[str]) -> list[str]:
@@ -101,13 +118,19 @@ def _folded(said: Iterable[str]) -> list[str]:
 
 
 def _lines(
-    drawn: Reader[Any], reader: Reader[Any], *, counted: bool = False, placed: bool = False
+    drawn: Reader[Any],
+    reader: Reader[Any],
+    told: Node[Any] | None = None,
+    *,
+    counted: bool = False,
+    placed: bool = False,
 ) -> Iterator[str]:
     """The lines of a reader, from its sources up.
 
     Args:
         drawn: The same reader with missing seeds filled in, since only then it has a plane.
         reader: As it was written.
+        told: The op in it of which some fields have a line of their own.
         counted: Whether an op above counts the samples of this one.
         placed: Whether an op above is indexed, so that the position is its own.
     """
@@ -123,14 +146,15 @@ def _lines(
     counts = own or counted or reader.in_cursor == "always"
     below = zip(inputs(drawn), ups, strict=True)  # type: ignore[arg-type]  # a Node, as `reader` is
     for drawn_up, up in below:
-        yield from _lines(drawn_up, up, counted=counts, placed=placed or plane is not None)
+        yield from _lines(drawn_up, up, told, counted=counts, placed=placed or plane is not None)
     for _, value in _arguments(reader):
         for part in _parts(value):
             if hasattr(part, "indices"):
                 yield f"{type(part).__name__}(indices={_ordering(part.indices)})"
     if shown:
         several = () if alone else (f"{len(ups)} readers",)
-        yield _line(reader, (f"{length(reader)} samples", *several) if own else several)
+        first = (f"{length(reader)} samples", *several) if own else several
+        yield _line(reader, first, reader.cursor_tells if reader is told else ())
     if plane is not None:
         yield f"found by place: {plane.extent}"
 
@@ -141,9 +165,11 @@ def _source(reader: Reader[Any]) -> str:
     return "a function" if known is None else f"a function of {known} samples"
 
 
-def _line(node: Node[Any], first: tuple[str, ...]) -> str:
+def _line(node: Node[Any], first: tuple[str, ...], but: tuple[str, ...] = ()) -> str:
     written, parts = _text if _holds_rows(node) else _ordering, list(first)
     for name, value in _arguments(node):
+        if name in but:
+            continue
         if name in ("path", "paths"):
             parts.append(f"{name}={_files(value)}")
             if not _holds_rows(node):  # lines are found by their bytes

@@ -34,6 +34,7 @@ import numpy as np
 
 from jreader.readers.bytecode import attributes_read, globals_read, instructions, names_in
 from jreader.readers.excerpts import SAMPLED, some_bytes, some_rows, some_text, spread
+from jreader.readers.ragged import Ragged
 
 _MOST = 2000  # values of one hash
 _DEEP = 64  # values inside one another: Python's own limit depends on who asks
@@ -47,6 +48,8 @@ _STANDARD = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120  # a prefix of
 _OPTIONS = ("argparse.Namespace", "types.SimpleNamespace")
 _NAMED = {  # modules that have another name since cursors of this format were first written
     "jreader._worker.worker_info": "jreader._worker.rooms",
+    "jreader.batches.plain_batches": "jreader.batches",
+    "jreader.batches.stacked": "jreader.batches",
     "jreader.datasets.batch_samplers": "jreader.datasets.batchsamplers",
     "jreader.datasets.combinators": "jreader.datasets.combined",
     "jreader.datasets.dataset": "jreader.datasets.mapped",
@@ -124,6 +127,8 @@ class _Walk:
             yield value.name
         elif isinstance(value, np.generic):
             yield from (str(value.dtype), value.tobytes().hex())
+        elif isinstance(value, Ragged):
+            yield from map(self.of, value.arrays)
         elif hasattr(value, "dtype") and hasattr(value, "shape"):
             yield from self._array(value)
         elif isinstance(value, (dict, Mapping)):

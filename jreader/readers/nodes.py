@@ -63,6 +63,11 @@ class Node(Generic[T]):
     same position; "counted", only where an op above counts what it gives."""
     cursor_ignores: ClassVar[tuple[str, ...]] = ()
     """Fields that neither order nor count samples: a cursor goes on with other values."""
+    cursor_tells: ClassVar[tuple[str, ...]] = ()
+    """Fields that a run may change where it goes on, if no op above counts the samples: a cursor
+    has what `told` says of them."""
+    keeps_indices: ClassVar[bool] = False
+    """Whether its samples have the indices that they have in its field `reader`."""
     unread: bool = False  # whether to ask for its length would read a file
     made_at: str
 
@@ -127,6 +132,14 @@ class Node(Generic[T]):
         for name, value in {**self.__getstate__(), **new}.items():
             object.__setattr__(copy, name, value)
         return copy
+
+    def told(self) -> str:
+        """What a run needs to know that goes on with other values of the fields `cursor_tells`.
+
+        An op with such fields defines `gone_on(told, index)` too, which returns the fields that
+        change where a run goes on after `index` samples of an op that told so.
+        """
+        return ""
 
     def batches(self, size: int, at: Position) -> Pass[Sequence[T]] | None:
         """A pass over runs of `size` samples, if that is cheaper than one by one; else None."""

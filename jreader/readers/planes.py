@@ -14,11 +14,11 @@ same samples, and that a route gives the same rows under NumPy and under a trace
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import chain, islice, repeat
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import chain, islice, pairwise, repeat
 from operator import getitem, is_
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -51,6 +51,19 @@ class Gathers(Protocol):
         """Those rows one by one, each made when it is asked for."""
 
 
+@runtime_checkable
+class Placed(Protocol):
+    """A column that gathers, of which a device can hold what it gathers from."""
+
+    def placed(self) -> tuple[Any, Callable[[Any, Indices], Any]]:
+        """What goes to the device, and how rows are gathered there.
+
+        Returns:
+            A tree of arrays; and a function of that tree, on the device, and of rows, which jax
+            traces: it gives what `gather` gives.
+        """
+
+
 @dataclass(frozen=True, eq=False)
 class Plane:
     """An indexed reader: sample i is row `route([i])` of the columns.
@@ -67,12 +80,14 @@ class Plane:
         length: The number of samples; `ENDLESS` for no end.
         route: Gives, for an array of indices, the rows of each column, in the order of the leaves.
         straight: Whether the row of every sample is its index.
+        runs: Whether samples that follow one another are rows that do, in all columns.
     """
 
     columns: Any
     length: int
     route: Callable[[Indices], list[Indices]]
     straight: bool = field(default=False, kw_only=True)
+    runs: bool = field(default=False, kw_only=True)
 
     def take(self, indices: Array) -> Sequence[Any]:
         """The samples of these indices."""
@@ -100,10 +115,10 @@ class Plane:
         done = self._index(at)
 
         def runs() -> Iterator[Iterator[Any]]:
-            low, many = done, _AT_FIRST
+            low, many = done, min(_AT_FIRST, self.at_once)
             while low < self.length:
                 yield self.each(np.arange(low, min(low + many, self.length)))
-                low, many = low + many, min(2 * many, _AT_ONCE)
+                low, many = low + many, min(2 * many, self.at_once)
 
         items, count = counted(chain.from_iterable(runs()), done)
         return Pass(items, count, lambda: None)
@@ -116,22 +131,34 @@ class Plane:
         def deal() -> Iterator[Sequence[Any]]:
             nonlocal done
             while done < self.length:
-                many = max(_AT_ONCE // size, 1) * size
+                many = max(self.at_once // size, 1) * size
                 indices = np.arange(done, min(done + many, self.length))
                 routed = self.rows(indices)
+                distinct = routed[:1] if all(rows is routed[0] for rows in routed) else routed
                 for low in range(0, len(indices), size):
                     high = min(low + size, len(indices))
                     done += high - low
                     parts: list[Array] = []
-                    for rows in routed:  # a comprehension would be one more call for each batch
-                        parts.append(rows[low:high])  # noqa: PERF401
-                    yield gathered(parts)
+                    for rows in distinct:
+                        parts.append(rows[low:high])  # noqa: PERF401  # it would be one more call
+                    yield gathered(parts * (len(routed) // len(parts)))
 
         return Pass(deal(), lambda: done, lambda: None)
 
     def reordered(self, length: int, order: Callable[[Indices], Indices]) -> Plane:
         """The plane of `length` samples, of which sample i is sample `order(i)` of this one."""
         return Plane(self.columns, length, lambda indices: self.route(order(indices)))
+
+    def part(self, first: int, length: int) -> Plane:
+        """The plane of `length` samples, from sample `first` of this one on."""
+        part = self.reordered(length, lambda indices: indices + first)
+        return replace(part, runs=self.runs or self.straight)
+
+    @cached_property
+    def at_once(self) -> int:
+        """How many indices to route in one go; fewer where each gives many rows."""
+        each = max(getattr(column, "rows_each", 1) for column in leaves(self.columns))
+        return max(_AT_ONCE // each, 1)
 
     @property
     def furthest(self) -> int:
@@ -176,20 +203,70 @@ def parted(which: Array) -> Iterator[tuple[int, Any]]:
         yield int(which[run[0]]), run
 
 
+class Seams:
+    """Where the parts of joined columns meet; one object for columns with equally long parts.
+
+    So rows that are the same for several columns are sorted once.
+    """
+
+    def __init__(self, starts: Sequence[int]) -> None:
+        self.starts = np.array(starts)
+        self._latest: tuple[Array, Array, list[tuple[int, int, int, Array]]] | None = None
+
+    def cut(self, rows: Array) -> tuple[Array, list[tuple[int, int, int, Array]]]:
+        """The order that sorts these rows, and the rows of each part in that order.
+
+        Returns:
+            The order; and (part, where its rows begin in that order, where they end, the rows as
+            the part counts them).
+        """
+        latest = self._latest
+        if latest is not None and latest[0] is rows:
+            return latest[1:]
+        order = rows.argsort()
+        ordered = rows.take(order)
+        cuts = [*ordered.searchsorted(self.starts).tolist(), len(rows)]
+        pieces = [
+            (part, low, high, ordered[low:high] - self.starts[part])
+            for part, (low, high) in enumerate(pairwise(cuts))
+            if high > low
+        ]
+        self._latest = rows, order, pieces
+        return order, pieces
+
+
 class Joined:
     """Columns end to end, as one column."""
 
     def __init__(self, parts: Sequence[Any]) -> None:
         flat = [each for part in parts for each in getattr(part, "parts", (part,))]
-        self.parts, self.starts = flat, np.array(begins([len(part) for part in flat]))
+        self.parts, self.seams = flat, Seams(begins([len(part) for part in flat]))
         self.shape = (sum(map(len, flat)), *flat[0].shape[1:])
         self.dtype = flat[0].dtype
+        self._axes = _as_stored(flat[0])
+        self._stored = [_stored(part, self._axes) for part in flat]
+
+    @property
+    def starts(self) -> Array:
+        """Where each part begins."""
+        return self.seams.starts
 
     def __len__(self) -> int:
         return int(self.starts[-1]) + len(self.parts[-1])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.concatenate([np.asarray(part, dtype) for part in self.parts])
+
+    def __getitem__(self, rows: slice) -> Array:
+        """Consecutive rows: a view where one part has them all."""
+        first, last, _ = rows.indices(len(self))
+        which = int(np.searchsorted(self.starts, first, "right")) - 1
+        pieces: list[Array] = []
+        while first < last or not pieces:
+            part, start = self.parts[which], int(self.starts[which])
+            pieces.append(part[first - start : last - start])
+            first, which = start + len(part), which + 1
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def each(self, rows: Array) -> Iterator[Any]:
         """The rows as their parts have them."""
@@ -198,15 +275,21 @@ class Joined:
 
     def gather(self, rows: Array, out: Array) -> Array:
         """A few rows from many parts one by one, many from few part by part; as they are stored."""
-        order = np.argsort(rows, kind="stable")
-        which, local = self.found(rows[order])
         if len(self.parts) * 4 > len(rows):
-            triples = zip(order.tolist(), which.tolist(), local.tolist(), strict=True)
-            for index, part, row in triples:
+            which, local = self.found(rows)
+            for index, (part, row) in enumerate(zip(which.tolist(), local.tolist(), strict=True)):
                 out[index] = self.parts[part][row]
-        else:
-            for part, here in parted(which):
-                out[order[here]] = self.parts[part][local[here]]
+            return out
+        order, pieces = self.seams.cut(rows)
+        turned = out.transpose(self._axes)
+        ordered = np.empty(turned.shape, self.dtype)
+        for part, low, high, local in pieces:
+            stored = self._stored[part]
+            if stored is None:
+                ordered[low:high] = self.parts[part][local].transpose(self._axes)
+            else:  # clip, since the rows were checked
+                stored.take(local, 0, ordered[low:high], "clip")
+        turned[order] = ordered
         return out
 
     def found(self, rows: Array) -> tuple[Array, Array]:
@@ -254,13 +337,14 @@ class Gathering:
     """
 
     def __init__(self, columns: Any, size: int) -> None:
-        self.tree, self.beside = columns, None
+        self.tree, self.beside, self.stacks = columns, None, True
         if isinstance(columns, SideBySide):
             self.beside = [(Gathering(part, size), len(leaves(part))) for part in columns.parts]
             return
         every = leaves(columns)
         self.ways = [_gatherer(column, size) for column in every]
         self.arrays = all(isinstance(column, (np.ndarray, Joined)) for column in every)
+        self.stacks = all(getattr(column, "stacks", True) for column in every)
         self.flat = _flat_kind(columns, every)
 
     def __call__(self, routed: Sequence[Array]) -> Sequence[Any]:
@@ -268,6 +352,8 @@ class Gathering:
         if self.beside is not None:
             left = iter(routed)
             return _flat([part(list(islice(left, many))) for part, many in self.beside])
+        if not self.stacks:
+            return list(_samples(self.tree, iter(routed)))
         parts: list[Any] = []
         for (gather, staged), rows in zip(self.ways, routed, strict=True):
             # clip, since the rows were checked: to raise, take would gather into a buffer first
@@ -282,7 +368,7 @@ class Gathering:
         if not self.arrays:  # what gathers by itself may give trees
             return tree if isinstance(tree, list) else Columns(tree)
         batch: Columns[Any] = Columns.__new__(Columns)  # __init__ would look at the leaves again
-        batch.columns, batch.arrays, batch.made_of = tree, parts, None
+        batch.columns, batch.arrays, batch.made_of, batch.full = tree, parts, None, None
         return batch
 
 
@@ -298,15 +384,26 @@ def _gatherer(column: Any, size: int) -> tuple[Callable[..., Any], Staging | Non
     staged = Staging(size, tuple(column.shape[axis] for axis in axes[1:]), column.dtype)
     if isinstance(column, Joined):
         return lambda rows: column.gather(rows, staged(len(rows)).transpose(back)), None
-    stored = np.asarray(column).transpose(axes)
-    whole = stored.flags.c_contiguous and stored.flags.aligned
-    if column.dtype.hasobject or not whole:
-        # take would copy what is not whole, all of it, for every batch
+    stored = _stored(column, axes)
+    if stored is None:
         return column.__getitem__, None
     take = partial(stored.take, axis=0, mode="clip")
     if axes != tuple(range(column.ndim)):
         return lambda rows: take(rows, out=staged(len(rows))).transpose(back), None
     return (stored.take, staged) if staged.leases else (take, None)
+
+
+def _stored(column: Array, axes: tuple[int, ...]) -> Array | None:
+    """An array with these axes if that is how it lies in memory, whole; else None.
+
+    Otherwise `take` would copy it, all of it, for every batch. A part of a `Joined` may be a map
+    that is not open yet, and so no array.
+    """
+    if not isinstance(column, np.ndarray):
+        return None
+    stored = np.asarray(column).transpose(axes)
+    whole = stored.flags.c_contiguous and stored.flags.aligned and not column.dtype.hasobject
+    return stored if whole else None
 
 
 def _flat_kind(tree: Any, columns: list[Any]) -> type | None:

@@ -102,6 +102,21 @@ def varies(node: Node[Any]) -> bool:
     return not node.pinned and any(map(varies, children(node)))
 
 
+def varies_by_epoch(reader: Reader[Any]) -> bool:
+    """Whether epochs, or what a pass draws, change what a plan gives, in whatever epoch it is.
+
+    >>> from jreader import arrays, cache, shuffle
+    >>> dealt = shuffle(arrays([1, 2, 3]), seed=0)
+    >>> varies_by_epoch(dealt), varies_by_epoch(cache(dealt)), varies_by_epoch(arrays([1, 2]))
+    (True, False, False)
+    """
+    if not isinstance(reader, Node):
+        return False
+    if "seed" in field_names(reader):
+        return True
+    return not reader.pinned and any(map(varies_by_epoch, children(reader)))
+
+
 def seeded_below(node: Node[Any]) -> int:
     """The place of an op in its plan: the number of random ops from it down to the sources.
 

@@ -168,15 +168,16 @@ class Columns(Sequence[T], Generic[T]):
         columns: A tree of arrays of equal length along their first axis.
         arrays: The leaves of that tree, in order.
         made_of: How many samples they were made of; None for as many as there are rows.
+        full: How many samples a full batch of its kind has; None if the plan tells.
 
     Raises:
         TypeError: A column has no rows.
         ValueError: The columns differ in length, or there are none.
     """
 
-    __slots__ = ("arrays", "columns", "made_of")
+    __slots__ = ("arrays", "columns", "full", "made_of")
 
-    def __init__(self, columns: Any, made_of: int | None = None) -> None:
+    def __init__(self, columns: Any, made_of: int | None = None, full: int | None = None) -> None:
         """Takes the tree of stacked arrays as it is."""
         arrays = leaves(columns)
         try:
@@ -191,7 +192,7 @@ class Columns(Sequence[T], Generic[T]):
                 f"columns need one length, not {[len(array) for array in arrays]}: give arrays "
                 f"with as many rows each as the batch has samples"
             )
-        self.columns, self.arrays, self.made_of = columns, arrays, made_of
+        self.columns, self.arrays, self.made_of, self.full = columns, arrays, made_of, full
 
     @property
     def nbytes(self) -> int:

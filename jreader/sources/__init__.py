@@ -1,4 +1,4 @@
-"""Sources: readers of arrays, array files, text files, and objects that have indices.
+"""Sources: readers of arrays, files of arrays, text and tokens, and objects that have indices.
 
 The samples of a `Table` are the rows of its `columns`, which lie in memory or are mapped into it;
 its length is known, and a pass can be resumed at any row at once. A pass over text files is resumed
@@ -7,8 +7,21 @@ source is created, a damaged file (`DamagedData`) when it is read.
 """
 
 from jreader.sources.array_files import idx, mnist_json, npy, npz
-from jreader.sources.columns import Table, arrays
+from jreader.sources.columns import Table, arrays, ragged
 from jreader.sources.random_access import source
 from jreader.sources.text_files import jsonl, text
+from jreader.sources.token_files import tokens
 
-__all__ = ["Table", "arrays", "idx", "jsonl", "mnist_json", "npy", "npz", "source", "text"]
+__all__ = [
+    "Table",
+    "arrays",
+    "idx",
+    "jsonl",
+    "mnist_json",
+    "npy",
+    "npz",
+    "ragged",
+    "source",
+    "text",
+    "tokens",
+]

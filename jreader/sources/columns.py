@@ -18,10 +18,13 @@ from jreader.readers import (
     map_tree,
     op,
 )
-from jreader.readers.planes import Indices
+from jreader.readers.planes import Array, Indices
+from jreader.readers.ragged import Ragged
 from jreader.sources.file_checks import check_map
 
 T = TypeVar("T")
+
+_LOOKED_AT = 1 << 20  # offsets that are compared in one go
 
 
 class Table(Node[T]):
@@ -79,7 +82,7 @@ class arrays(Table[Any]):
 
     Args:
         *columns: Arrays, or anything that `np.asarray` takes (lists, memory maps, jax arrays), or
-            trees of these. All have the same number of rows.
+            trees of these, or `ragged(...)`. All have the same number of rows.
         **named: The same, as keyword arguments: the names are the keys of the samples.
 
     Raises:
@@ -98,7 +101,7 @@ class arrays(Table[Any]):
                 f"gives tuples, arrays(image=image, label=label) gives dicts."
             )
         for column in (*columns, *named.values()):
-            if isinstance(column, Node):
+            if isinstance(column, Node) and not isinstance(column, ragged):
                 raise TypeError(
                     f"arrays(...) takes columns, and {described(column)} is a reader already: use "
                     f"it as it is, or give stack(list(reader())) for arrays of its samples."
@@ -129,8 +132,90 @@ class _Shape:
         return self.text
 
 
+@op
+class ragged(Table[Array]):
+    """A reader of rows that differ in length: row i is `values[offsets[i]:offsets[i + 1]]`.
+
+    Nothing is copied: rows are views of `values`, which may be mapped from a file.
+
+    >>> documents = ragged([7, 8, 9, 4, 5], [0, 3, 3, 5])
+    >>> documents, list(documents())
+    (ragged(int64[3, ...]), [array([7, 8, 9]), array([], dtype=int64), array([4, 5])])
+
+    Beside other columns, it is given to `arrays`:
+
+    >>> rows = arrays(text=documents, label=[1, 0, 1])
+    >>> [(sample["text"].tolist(), int(sample["label"])) for sample in rows()]
+    [([7, 8, 9], 1), ([], 0), ([4, 5], 1)]
+
+    `batch` gives a list of such samples, which cannot be stacked; `pack`, `windows`,
+    `padded_batch` and `bucket` make arrays of them.
+
+    Args:
+        values: The values of all rows, end to end along the first axis.
+        offsets: Where each row begins in `values`, and where the last one ends: whole numbers that
+            do not decrease, one more than there are rows.
+
+    Raises:
+        TypeError: The offsets are not whole numbers, or the values are several arrays.
+        ValueError: The offsets decrease, are negative, go beyond the values, or there are none.
+    """
+
+    columns: Any
+
+    def __init__(self, values: Any, offsets: Any) -> None:
+        """Checks the offsets; they are looked at once, all of them."""
+        try:
+            every, at = np.asanyarray(values), np.asanyarray(offsets)
+        except ValueError:  # a list of rows that differ in length
+            every, at = np.asanyarray(None), np.zeros(1, int)
+        if wrong := _unfit_offsets(every, at):
+            raise wrong
+        object.__setattr__(self, "columns", Ragged(every, at))
+
+    def __repr__(self) -> str:
+        """The dtype and the number of rows."""
+        return f"ragged({self.columns!r})"
+
+
+def _unfit_offsets(values: Array, offsets: Array) -> Exception | None:
+    """The error for values and offsets that do not make rows; None if they do."""
+    call = "ragged(values, offsets)"
+    if not values.ndim or values.dtype.hasobject:
+        return TypeError(
+            f"{call} needs the values of all rows end to end in one array: of a list of rows, give "
+            f"np.concatenate(rows), and as offsets np.cumsum([0, *map(len, rows)])."
+        )
+    if offsets.ndim != 1 or not len(offsets) or offsets.dtype.kind not in "iu":
+        return TypeError(
+            f"{call} needs as offsets one axis of whole numbers, one more than there are rows, not "
+            f"{described(offsets)}: of lengths, give np.cumsum([0, *lengths])."
+        )
+    if len(low := offsets[:1][offsets[:1] < 0]):
+        return ValueError(f"{call} needs offsets of at least 0, not {low[0]} for row 0.")
+    for first in range(0, len(offsets) - 1, _LOOKED_AT):  # in parts: they may lie in a file
+        some = offsets[first : first + _LOOKED_AT + 1]
+        if (bad := some[1:] < some[:-1]).any():
+            row = int(bad.argmax())
+            return ValueError(
+                f"{call} needs offsets that do not decrease, and row {first + row} begins at "
+                f"{some[row]} and ends at {some[row + 1]}: of lengths, give np.cumsum([0, "
+                f"*lengths])."
+            )
+    if offsets[-1] > len(values):
+        return ValueError(
+            f"{call} has offsets up to {offsets[-1]}, and only {len(values)} values: give all "
+            f"values, or the offsets of the rows that they have."
+        )
+    return None
+
+
 def _as_columns(tree: Any) -> Any:
     """The tree with an array for each leaf; a list is one leaf, as in NumPy."""
+    if isinstance(tree, ragged):
+        return tree.columns
+    if isinstance(tree, Ragged):
+        return tree
     if isinstance(tree, Mapping):
         return {name: _as_columns(part) for name, part in tree.items()}
     if isinstance(tree, tuple):

@@ -1,10 +1,12 @@
-"""Several readers as one: side by side, or one after another."""
+"""Several readers as one: side by side, one after another, or in turn."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
+
+import numpy as np
 
 from jreader import errors
 from jreader.readers import (
@@ -20,9 +22,9 @@ from jreader.readers import (
     op,
     start,
 )
-from jreader.readers.compounds import beside, end_to_end
+from jreader.readers.compounds import Members, beside, end_to_end
 from jreader.readers.plain_functions import epoch_of_caller, in_epoch
-from jreader.readers.planes import Plane, flattened, indexed
+from jreader.readers.planes import ENDLESS, Indices, Plane, flattened, indexed
 from jreader.transforms.maps import close, positions, shortest, started
 
 T = TypeVar("T")
@@ -156,8 +158,7 @@ class chain(Node[T]):
 
     def length(self) -> int | None:
         """The sum of all lengths, if all are known."""
-        known = [length(reader) for reader in self.readers]
-        return None if None in known else sum(n for n in known if n is not None)
+        return _total(self.readers)
 
     def plane(self) -> Plane | None:
         """The planes end to end, if their columns are alike."""
@@ -165,3 +166,96 @@ class chain(Node[T]):
         if len(planes) < len(self.readers) or not planes:
             return None
         return end_to_end(planes)
+
+
+@op
+class interleave(Node[T]):
+    """One sample of each reader in turn, until all have ended.
+
+    A reader that has ended is left out of the turns from then on, so no sample is lost. For
+    sources in other proportions than one to one there is `mix`.
+
+    >>> list(interleave(lambda: "abc", lambda: "x", lambda: [1, 2])())
+    ['a', 'x', 1, 'b', 2, 'c']
+
+    Args:
+        *readers: Any readers.
+    """
+
+    readers: tuple[Reader[T], ...]
+
+    def __init__(self, *readers: Reader[T]) -> None:
+        """Raises TypeError if a reader cannot be called."""
+        for reader in readers:
+            errors.check_reader("interleave(*readers)", reader)
+        object.__setattr__(self, "readers", readers)
+
+    def start(self, at: Position) -> Pass[T]:
+        """Begins a pass; its position is (whose turn it is, positions of all readers)."""
+        turn, inner = checked_position(at, (0, None))
+        if turn and turn >= len(self.readers):
+            raise foreign(at, (0, None))
+        ups = started(self.readers, inner)
+        going = [*range(turn, len(ups)), *range(turn)]
+        _, count = counted(())
+
+        def rounds() -> Iterator[Iterator[T]]:
+            nonlocal going, count
+            while going:
+                turns = itertools.cycle([ups[number].items for number in going])
+                items, count = counted(map(next, turns))  # which ends with the first that ends
+                yield items
+                ended = count() % len(going)
+                going, (_, count) = going[ended + 1 :] + going[:ended], counted(())
+
+        def position() -> Position:
+            return going[count() % len(going)] if going else 0, positions(ups)
+
+        return Pass(itertools.chain.from_iterable(rounds()), position, lambda: close(ups))
+
+    def length(self) -> int | None:
+        """The sum of all lengths, if all are known."""
+        return _total(self.readers)
+
+    def plane(self) -> Plane | None:
+        """The planes in turn, if their columns are alike."""
+        planes = [plane for plane in map(indexed, self.readers) if plane]
+        if len(planes) < len(self.readers) or not planes:
+            return None
+        members = Members.of(planes)
+        lengths = [plane.length for plane in planes]
+        if members is None:
+            return None
+        return Plane(members.columns, min(sum(lengths), ENDLESS), _turns(members))
+
+
+def _total(readers: tuple[Reader[Any], ...]) -> int | None:
+    """The sum of all lengths, if all are known."""
+    known = [length(reader) for reader in readers]
+    return None if None in known else sum(n for n in known if n is not None)
+
+
+def _turns(members: Members) -> Callable[[Indices], list[Indices]]:
+    """The route of samples in turn: round r has sample r of each reader that is so long.
+
+    Between the lengths at which readers end, rounds have one size, so that a division finds the
+    round of a sample.
+    """
+    lengths = [plane.length for plane in members.planes]
+    rounds = sorted({0, *lengths})[:-1] or [0]  # before these, a reader has ended
+    firsts = [sum(min(length, before) for length in lengths) for before in rounds]
+    going = [[n for n, length in enumerate(lengths) if length > before] for before in rounds]
+    sizes, table = np.array(list(map(len, going))), np.array([*itertools.chain(*going)], int)
+    offsets = np.cumsum(sizes) - sizes
+
+    def route(indices: Indices) -> list[Indices]:
+        namespace = indices.__array_namespace__()
+        first, before, size, offset, numbers = map(
+            namespace.asarray, (firsts, rounds, sizes, offsets, table)
+        )
+        stage = namespace.searchsorted(first[1:], indices, side="right")
+        since = indices - first[stage]
+        which = numbers[offset[stage] + since % size[stage]]
+        return members.rows(which, before[stage] + since // size[stage])
+
+    return route

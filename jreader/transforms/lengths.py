@@ -25,6 +25,7 @@ from jreader.readers import (
 from jreader.readers.nodes import inputs
 from jreader.readers.planes import ENDLESS, Plane
 from jreader.transforms.joins import compose
+from jreader.transforms.mixtures import mix
 from jreader.transforms.slices import firstn
 
 T = TypeVar("T")
@@ -60,6 +61,7 @@ class exactly(Node[T]):
     origin: int = 0
     from_reader = "some"
     cursor_ignores = ("batch_size", "steps", "origin")
+    keeps_indices = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -179,6 +181,10 @@ def may_not_end(reader: Reader[Any]) -> bool:
         return length(reader) is None
     if isinstance(reader, epochs) and reader.n is None:
         return True
+    if isinstance(reader, mix):
+        return reader.stop == "repeat" or (any if reader.stop == "all" else all)(
+            map(may_not_end, ups)
+        )
     if isinstance(reader, firstn) or (isinstance(reader, exactly) and reader.steps is not None):
         return False
     which = all if isinstance(reader, compose) else any

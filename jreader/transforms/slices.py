@@ -65,7 +65,7 @@ class firstn(Node[T]):
     def plane(self) -> Plane | None:
         """The plane of `reader`, up to `n`."""
         up = indexed(self.reader)
-        return up and up.reordered(min(self.n, up.length), lambda indices: indices)
+        return up and up.part(0, min(self.n, up.length))
 
 
 @op
@@ -104,7 +104,7 @@ class skip(Node[T]):
         if up is None:
             return None
         left = up.length if up.length >= ENDLESS else max(up.length - self.n, 0)
-        return up.reordered(left, lambda indices: indices + self.n)
+        return up.part(self.n, left)
 
 
 @op

@@ -24,6 +24,7 @@ from samples import kept_in_order
 
 import jreader
 from jreader import datasets
+from jreader.batches import gives_batches
 from jreader.readers import Node, length, start
 from jreader.workers import fetch_batches
 
@@ -87,6 +88,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "map_batches": columns_of,
 }
 
+
+def document_of(sample: Any) -> list[int]:
+    """A list of numbers for any sample, of 0 to 8 of them."""
+    return [number(sample) % 100] * (number(sample) % 9)
+
+
 small = st.integers(1, 5)
 ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "n": st.integers(0, 12),
@@ -120,7 +127,24 @@ ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "steps": st.one_of(st.none(), st.integers(0, 4)),
     "short": st.sampled_from(["wrap", "pad", "error"]),
     "origin": st.integers(0, 3),
+    "stride": st.one_of(st.none(), small),
+    "weights": st.one_of(st.none(), st.lists(st.integers(1, 100), min_size=3, max_size=3)),
+    "temperature": st.none(),
+    "stop": st.sampled_from(["first", "all", "repeat"]),
+    "at": st.dictionaries(st.integers(1, 60), st.lists(small, min_size=3, max_size=3), max_size=2),
+    "source": st.none(),  # of samples that are dicts; likewise
     "stacked": st.just(True),  # noqa: FBT003  # lists of samples have tests of their own
+    "across": st.booleans(),
+    "to": st.sampled_from(["longest", (3, 9), (9,)]),
+    "multiple_of": st.none(),
+    "pad": st.sampled_from([0, 5]),
+    "fields": st.none(),
+    "longer": st.just("truncate"),
+    "split": st.sampled_from(["never", "always"]),
+    "bounds": st.sampled_from([(8,), (2, 8), (1, 3, 6)]),
+    "tokens": st.none(),
+    "by": st.none(),
+    "divisible_by": st.just(1),
 }
 
 
@@ -172,6 +196,9 @@ class Recipe:
         if self.op is jreader.arrays:
             rows = np.arange(self.given["rows"])
             return jreader.arrays(*[rows * 10 + width for width in range(self.given["width"])])
+        if self.op is jreader.ragged:
+            offsets = np.cumsum([0, *self.given["lengths"]])
+            return jreader.ragged(np.arange(offsets[-1]), offsets)
         if self.op in SAMPLERS:
             return self.op(**self.given)
         readers = [part.build(leaf_of) for part in self.below]
@@ -189,6 +216,10 @@ class Recipe:
             given["seed"] = None
         if op is fetch_batches:
             given["process_num"] = 0  # in processes it has tests of its own
+        if op is jreader.window and gives_batches(readers[0]):
+            readers[0] = jreader.unbatch(readers[0])
+        if op is jreader.mix:
+            return mixed(readers, **given)
         names = list(inspect.signature(op).parameters)
         variadic = inspect.signature(op).parameters.get("readers")
         first = [FUNCTIONS.get(op.__name__, tagged)] if names[0] in FUNCTION_NAMES else []
@@ -206,6 +237,19 @@ class Recipe:
         return self.given.get("seed", 0) is not None and all(part.seeded for part in self.below)
 
 
+def documents(reader: Any) -> Any:
+    """Lists of numbers, one for each sample."""
+    return jreader.map_readers(document_of, reader)
+
+
+def mixed(readers: list[Any], weights: Any, at: Any, **given: Any) -> Any:
+    """A mixture; of one without an end, the beginning, since some ops above may wait for an end."""
+    many = len(readers)
+    changes = {turn: each[:many] for turn, each in at.items()}
+    made = jreader.mix(readers, weights and weights[:many], at=changes, **given)
+    return jreader.firstn(made, 20) if given["stop"] == "repeat" else made
+
+
 FUNCTION_NAMES = {"fn", "func", "mapper"}
 
 leaf_recipes = st.builds(
@@ -213,6 +257,10 @@ leaf_recipes = st.builds(
     st.sampled_from(sorted(SAMPLES)),
     st.integers(0, 14),
     st.integers(0, 9),
+)
+ragged_recipes = st.builds(
+    lambda lengths: Recipe(jreader.ragged, {"lengths": lengths}),
+    st.lists(st.integers(0, 9), max_size=14),
 )
 array_recipes = st.builds(
     lambda rows, width: Recipe(jreader.arrays, {"rows": rows, "width": width}),
@@ -280,10 +328,35 @@ def op_recipes(draw: st.DrawFn, op: type[Node], below: st.SearchStrategy[Recipe]
         elif name != "reader" and name not in FUNCTION_NAMES:
             given[name] = draw(argument(op, name))
     parts = tuple(draw(below) for _ in range(wanted))
+    if op is jreader.pack:
+        given["longer"] = draw(LONGER[given["split"]])
+    if op in (jreader.pack, jreader.windows):
+        parts = (draw(st.one_of(moved_ragged_recipes, st.just(Recipe(documents, {}, parts)))),)
+    if op in (jreader.padded_batch, jreader.bucket):
+        parts = (draw(st.one_of(ragged_recipes, st.just(Recipe(documents, {}, parts)))),)
+    if op is jreader.unbatch:
+        given_to = {"batch_size": draw(small), "drop_last": draw(st.booleans())}
+        parts = (Recipe(jreader.batch, given_to, parts),)
     if op is jreader.map_batches:
         rows = Recipe(jreader.arrays, {"rows": draw(st.integers(0, 14)), "width": 2})
         parts = (Recipe(jreader.batch, {"batch_size": draw(small)}, (rows,)),)
     return Recipe(op, given, parts)
+
+
+LONGER = {
+    "never": st.sampled_from(["split", "truncate"]),  # "drop" may leave nothing, which is an error
+    "always": st.just("error"),
+}
+moved_ragged_recipes = st.recursive(
+    ragged_recipes,
+    lambda below: st.one_of(
+        *[
+            op_recipes(op, below)
+            for op in (jreader.chain, jreader.skip, jreader.shard, jreader.shuffle, jreader.epochs)
+        ]
+    ),
+    max_leaves=3,
+)
 
 
 @st.composite

@@ -13,6 +13,7 @@ from jreader import Columns, arrays, source
 from jreader.readers import Node, indexed, leaves, map_tree
 from jreader.readers.compounds import Several
 from jreader.readers.planes import Joined, one_by_one
+from jreader.readers.stacked_rows import STACKED
 
 
 @dataclass(frozen=True)
@@ -93,9 +94,30 @@ class Asked:
 
 
 seeded = deeper(tuple(OPS), 4).filter(lambda recipe: recipe.seeded)
-moving = deeper(MOVERS, 4).filter(
-    lambda recipe: recipe.seeded and indexed(fast(recipe)) is not None
-)
+
+
+def _moves(recipe):
+    """Whether it is indexed, and what its windows stack has one structure."""
+    plane = indexed(fast(recipe)) if recipe.seeded else None
+    stacked = (column for column in leaves(plane and plane.columns) if isinstance(column, STACKED))
+    return plane is not None and all(map(_alike, stacked))
+
+
+def _alike(column):
+    """Whether the rows of a column can be stacked: chains of what is asked for may have several."""
+    while isinstance(column, STACKED):
+        column = column.column
+    if not isinstance(column, Several):
+        return True
+    return len({_kind(part) for part in column.parts if len(part)}) < 2
+
+
+def _kind(column):
+    (sample,) = one_by_one(column, np.array([0]))
+    return str(map_tree(lambda leaf: (leaf.dtype, leaf.shape), sample))
+
+
+moving = deeper(MOVERS, 4).filter(_moves)
 
 
 def _of_arrays(recipe):
@@ -106,19 +128,4 @@ def _of_arrays(recipe):
 moving_arrays = moving.filter(_of_arrays)
 
 
-def _one_structure(recipe):
-    """Whether its samples can be stacked: chains of what is asked for may have several."""
-    columns = leaves(indexed(fast(recipe)).columns)
-    return all(
-        len({_kind(part) for part in column.parts if len(part)}) < 2
-        for column in columns
-        if isinstance(column, Several)
-    )
-
-
-def _kind(column):
-    (sample,) = one_by_one(column, np.array([0]))
-    return str(map_tree(lambda leaf: (leaf.dtype, leaf.shape), sample))
-
-
-moving_alike = moving.filter(_one_structure)
+moving_alike = moving.filter(lambda recipe: all(map(_alike, leaves(indexed(fast(recipe)).columns))))

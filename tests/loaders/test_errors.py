@@ -1,12 +1,14 @@
-"""Errors of users arrive as they are, whatever their classes are like."""
+"""Errors of loaders: those of users arrive as they are, and what is no batch is told to be one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+import jreader
 from jreader import DataLoader, Pipeline, arrays, source
 
 
@@ -43,3 +45,64 @@ REFUSING = {
 def test_an_error_that_takes_no_notes_arrives_as_it_is(where):
     with pytest.raises(Frozen):
         list(REFUSING[where])
+
+
+IMAGE = np.zeros(4, np.float32)
+
+
+class Pair(NamedTuple):
+    image: object
+    label: int
+
+
+SAMPLES = {
+    "a tuple": (IMAGE, 3),
+    "a tuple of one kind": (IMAGE, IMAGE),
+    "a tuple of numbers": (1.0, 2),
+    "a tuple of texts": ("a", "b"),
+    "a tuple of one": (IMAGE,),
+    "a tuple of lists": ([1, 2], [3]),
+    "a nested tuple": ((IMAGE, IMAGE), 3),
+    "a named tuple": Pair(IMAGE, 3),
+    "a named tuple of numbers": Pair(1, 2),
+    "a dict": {"image": IMAGE, "label": 3},
+    "an array": IMAGE,
+    "a number": 3,
+    "a text": "ab",
+    "bytes": b"ab",
+    "none": None,
+}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        None,
+        {"image": 0, "label": 1},
+        {"image": "image", "label": "label"},
+        [jreader.data("image", [None, 4]), jreader.data("label", [None, 1], "int64")],
+        [jreader.data("image", [None, 4])],
+    ],
+    ids=["none", "places", "keys", "data", "one"],
+)
+@pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES)
+def test_a_loader_of_samples_is_told_to_batch(sample, fields):
+    for door in (
+        lambda reader: Pipeline(reader).load(fields),
+        lambda reader: Pipeline(reader).load(fields, pmap=True, last="pad"),
+        DataLoader.from_generator(fields).set_sample_list_generator,
+    ):
+        with pytest.raises(jreader.FeedMismatch, match=r"type \.batch\(n\) before \.load\(\)"):
+            list(door(lambda: iter([sample] * 3)))
+
+
+def test_a_list_that_lacks_fields_may_be_a_sample():
+    for fields in ({"image": 0, "label": 1}, {"image": "image"}):
+        with pytest.raises(jreader.FeedMismatch, match=r"If \[1, 2\] is one sample, type \.bat"):
+            list(Pipeline(lambda: [[1, 2]]).load(fields))
+
+
+def test_a_tuple_of_samples_is_a_batch():
+    for batched in (((1, 2), (3, 4)), ({0: 1, 1: 2}, {0: 3, 1: 4})):
+        (feed,) = Pipeline(lambda batched=batched: [batched]).load(sharding="host")
+        assert (feed[0].tolist(), feed[1].tolist()) == ([1, 3], [2, 4])

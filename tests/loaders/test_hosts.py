@@ -19,6 +19,8 @@ from jreader.loaders.host_feeds import host_feeds
 from jreader.loaders.multihost.shards import dealt_to
 from jreader.readers import leaves, map_tree
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*leaves out .* tokens of")
+
 COUNT = 44
 
 

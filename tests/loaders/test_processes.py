@@ -202,3 +202,22 @@ def test_training_goes_on_on_fewer_and_on_more_processes(
     np.testing.assert_allclose(last["weights"], alone["weights"], atol=1e-6)
     assert losses[-1] < losses[0] / 4
     assert alone["right"] > 0.85
+
+
+DRAWING = """
+from jax.sharding import Mesh
+from jreader import Pipeline, arrays
+
+mesh = Mesh(np.array(jax.devices()), ("data",))
+loader = Pipeline(arrays(x=np.arange(400))).shuffle(seed=0).batch(4).load(sharding=mesh)
+loader = loader.on_device(lambda feed, keys: {**feed, "keys": keys}, rng="sample")
+step = jax.jit(lambda total, feed: (total + feed["x"].sum(), (feed["x"] ** 2).sum()))
+total = loader.replicate(np.int32(0))
+for feed in loader.epoch(0):
+    total, squares = step(total, feed)  # its sum waits for the other process
+say(int(total))
+"""
+
+
+def test_a_stage_that_draws_does_not_wait_for_the_steps_of_others():
+    assert processes(DRAWING, 2, devices=2) == [sum(range(400))] * 2

@@ -73,6 +73,7 @@ def test_a_slice_is_a_pipeline_of_that_part_of_a_pass(name, index):
     assert [canonical(part[place]) for place in range(len(part))] == samples[index]
 
 
+@pytest.mark.filterwarnings("ignore:.*leaves out .* tokens of")
 @given(moving, st.integers(0, 2), st.slices(25))
 @examples(100)
 def test_items_and_slices_of_any_indexed_plan_are_those_of_a_pass(recipe, epoch, index):

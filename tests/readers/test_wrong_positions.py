@@ -40,7 +40,10 @@ from jreader.readers.passes import checked_position
 from jreader.transforms.lengths import exactly
 from jreader.transforms.sample_rng import keyed
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* left none of the samples")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.* left none of the samples"),
+    pytest.mark.filterwarnings("ignore:.*leaves out .* tokens of"),
+]
 
 REFUSED = r"is not a position of this pipeline|cannot go on after|this position is of"
 FIRST = 7
@@ -247,3 +250,33 @@ def test_what_was_refused_says_what_was_seen_and_what_to_type():
         "(None, 0, 0). It was changed, or another pipeline wrote it. Give an earlier position, or "
         "cursor, as it was written, or begin anew, without at=."
     )
+
+
+class TestResuming:
+    """What has no position, or not that one any longer, says so, and what to do."""
+
+    def test_a_plain_reader_that_became_shorter_is_refused(self):
+        data = [*range(5)]
+        reader = jreader.batch(lambda: iter(data), 2)
+        under_way = start(reader)
+        assert list(islice(under_way.items, 2)) == [[0, 1], [2, 3]]
+        del data[2:]
+        rest = start(reader, under_way.position())
+        with pytest.raises(NotResumable, match=r"after sample 4 .* gave 2 samples"):
+            next(rest.items)
+
+    @pytest.mark.parametrize(
+        ("op", "advice"),
+        [
+            (lambda reader: jreader.xmap_readers(abs, reader, 2, 2), "order=True"),
+            (lambda reader: jreader.multiprocess_reader([reader], use_pipe=False), "use_pipe=True"),
+        ],
+    )
+    def test_an_order_of_arrival_has_no_position(self, op, advice):
+        made = op(lambda: range(10))
+        position = start(made).position()
+        with pytest.raises(NotResumable, match=rf"{__file__}:\d+, hands .* use {advice}"):
+            start(made, position)
+        plan = epochs(jreader.batch(made, 2))
+        with pytest.raises(NotResumable, match=advice):
+            start(plan, start(plan).position())

@@ -132,7 +132,10 @@ class TestTasks:
 
     def test_threads_have_fewer_ahead_of_heavy_items(self):
         limits = Limits(2, window=16, widest=8192, max_bytes=2 * PER_WORKER)
-        large = lambda n: np.empty(8 * MIB, np.uint8)  # noqa: E731
+
+        def large(_number):
+            return np.empty(8 * MIB, np.uint8)
+
         state = ThreadMap("map", "here", start(numbers(200)), large, limits)
         state.begin()
         for done in state.in_order():

@@ -14,12 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jreader.batching import batching
+from jreader.batches import batching, bucket, padded_batch
 from jreader.devices import Share
-from jreader.readers import Node, Pass, Position, Reader, indexed, op, start
+from jreader.readers import Columns, Node, Pass, Position, Reader, indexed, map_tree, op, start
 from jreader.readers.planes import Array, Gathering, Plane
-
-_AT_ONCE = 16384  # indices that are routed in one go, as in `readers/planes.py`
 
 
 class Part(NamedTuple):
@@ -83,7 +81,7 @@ class _parts(Node[Part]):
         end = plane.length
         if self.drop_last:  # from `done` on, which need not be a whole number of batches
             end -= (end - done) % size
-        most = max(_AT_ONCE // max(len(mine), 1), 1)
+        most = max(plane.at_once // max(len(mine), 1), 1)
         while done < end:
             firsts = np.arange(done, min(done + most * size, end), size)
             counts = np.minimum(end - firsts, size)
@@ -98,7 +96,8 @@ class _parts(Node[Part]):
 def dealt_to(reader: Reader[Any], share: Share) -> Reader[Part] | None:
     """The batches of a reader with only the rows of `share`; None if whole batches are needed.
 
-    They are needed by functions of whole batches (`map_batches`), and if the reader is a stream.
+    They are needed by what looks at whole batches (`map_batches`, `padded_batch`), and if the
+    reader is a stream.
 
     >>> from jreader import arrays, batch
     >>> digits = dealt_to(batch(arrays(np.arange(7)), 4), Share(4, ((0, 1), (3, 4))))
@@ -107,6 +106,49 @@ def dealt_to(reader: Reader[Any], share: Share) -> Reader[Part] | None:
     """
     found = batching(reader)
     batches = found.counted
-    if batches is None or found.rows != share.size or not found.indexed:
+    padded = isinstance(batches, padded_batch)  # to the longest row of all
+    if batches is None or padded or found.rows != share.size or not found.indexed:
         return None
     return _parts(batches.reader, share, bool(batches.drop_last))
+
+
+@op
+class _parts_of_buckets(Node[Part]):
+    """The batches of a `bucket`, of which only the rows of this process are gathered.
+
+    Args:
+        reader: A `bucket` that knows its lengths, the same on every process.
+        shares: The rows of a full batch of each bucket that this process feeds.
+    """
+
+    reader: Any
+    shares: tuple[Share, ...]
+
+    def start(self, at: Position) -> Pass[Part]:
+        """The position of the `bucket`."""
+        op: bucket[Any] = self.reader
+        plane, padding = indexed(op.reader), op.padding
+        assert plane is not None  # noqa: S101  # its lengths are known
+        rows = [share.rows() for share in self.shares]
+
+        def part(number: int, samples: Array) -> Part:
+            mine = samples[rows[number][rows[number] < len(samples)]]
+            held = mine if len(mine) else samples[:1]
+            made = op.made(padding, list(plane.each(held)), number)
+            return Part(made, len(samples), not len(mine))
+
+        return op.dealt(at, part)
+
+
+def buckets_dealt_to(reader: Reader[Any], shares: tuple[Share, ...]) -> Reader[Part]:
+    """The batches of a reader that come from a `bucket`, with only the rows of the shares."""
+    return _parts_of_buckets(batching(reader).buckets, shares)
+
+
+def part_of(batch: Columns[Any], share: Share) -> Part:
+    """The rows of a whole batch that a share has."""
+    rows = share.rows()
+    mine: Columns[Any] = Columns(
+        map_tree(lambda column: column[rows], batch.columns), full=batch.full
+    )
+    return Part(mine, len(batch))

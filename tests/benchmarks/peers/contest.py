@@ -33,12 +33,17 @@ CASES = {
     "g 1e5": "an indexed source of 1e5 samples: shuffle, batch 512, on the host",
     "g 1e7": "an indexed source of 1e7 samples: shuffle, batch 512, on the host",
     "g 1e9": "an indexed source of 1e9 samples: shuffle, batch 512, on the host",
+    "l bucket": "1e5 documents of log-normal lengths, in buckets of 6 lengths, on the device",
+    "l pack": "1e5 documents of log-normal lengths in rows of 2,048, batch 32, on the device",
+    "m": "four sources of 1e5 rows of 16 int32 in proportion 5 : 3 : 2 : 1, batch 512, on the host",
     "t mlp": "an epoch of an MLP with 128 hidden units, batch 512, its loss fetched at each step",
     "t scan": "an epoch of the same MLP at batch 64",
     "t devices": "(a) with float32 made on the host, on one device and over eight emulated ones",
     "t devices stage": "(a) with uint8 and a stage on the device, likewise",
+    "w": "windows of 1,025 uint16 tokens from a flat file: shuffle, batch 32, on the device",
+    "w start": "1,000 sparse files of 10^7 tokens: from nothing to the first batch of windows",
 }
-SETTLED = "cdeg"  # workloads whose processes are alike: one sitting does
+SETTLED = "cdeglmw"  # workloads whose processes are alike: one sitting does
 CALM = 3  # seconds that a contestant may work on after its turn
 LIMIT = 180  # seconds that a contestant may take to begin, or for one turn
 

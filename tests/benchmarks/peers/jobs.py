@@ -22,6 +22,7 @@ WIDTH, SCALE = 784, np.float32(1 / 255)
 IMAGE = (224, 224, 3)
 PAUSE = 0.005  # seconds that the slow source, and the slow step, sleep for a batch
 WINDOW = 8192  # of the shuffle of streams
+TOKENS = 1024  # from the begin of one window of tokens to that of the next; it has one more
 
 
 @dataclass
@@ -108,6 +109,173 @@ class Job:
             if not np.allclose(images[place].reshape(-1), row, rtol=1e-5):
                 return "a row does not belong to its label"
         return ""
+
+
+@dataclass
+class Documents(Job):
+    """Feeds of documents of log-normal lengths, each padded to the bound of its bucket."""
+
+    bounds: tuple[int, ...] = (64, 128, 256, 512, 1024, 2048)
+    tokens: int = 32_768
+    offsets: Any = None
+    fill: float = 0.0
+
+    @classmethod
+    def random(cls, case: str, number: int, budget: float) -> Documents:
+        """Documents of up to 2,048 tokens, 150 in the middle."""
+        generator = np.random.default_rng(0)
+        lengths = np.clip(generator.lognormal(5, 1, number), 1, 2048).astype(int)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        values = generator.integers(1, 50_000, offsets[-1], "int32")
+        labels = np.arange(number, dtype="int32")
+        return cls(case, labels, 0, values, budget=budget, offsets=offsets)
+
+    @property
+    def rows(self) -> list[int]:
+        """Documents in a batch of each bucket."""
+        return [self.tokens // bound for bound in self.bounds]
+
+    def reader(self) -> Iterator[tuple[Any, int]]:
+        """One document after another, as a Python generator."""
+        for label, begin, end in zip(self.labels, self.offsets, self.offsets[1:], strict=False):
+            yield self.images[begin:end], label
+
+    def turn(self, epoch: Callable[[int], Iterable[Any]], number: int) -> dict[str, float]:
+        """Documents a second; a whole epoch is looked at before, once."""
+        if not number:
+            self._look(epoch(0))
+            return {}
+        done, feeds = 0, iter(epoch(number))
+        for _ in islice(feeds, self.lead):
+            pass
+        began = time.perf_counter()
+        for feed in feeds:
+            done += len(feed[1])
+            if time.perf_counter() - began > self.budget:
+                break
+        seconds = time.perf_counter() - began
+        return {self.case: done / seconds, f"{self.case} fill": self.fill}
+
+    def _look(self, feeds: Iterable[Any]) -> None:
+        seen, places = [], 0
+        for tokens, labels in feeds:
+            seen += np.asarray(labels).tolist()
+            places += tokens.size
+            first = int(labels[0])
+            document = self.images[self.offsets[first] : self.offsets[first + 1]]
+            row = np.asarray(tokens)[0]
+            if not (
+                np.array_equal(row[: len(document)], document) and not row[len(document) :].any()
+            ):
+                self.wrong = "a row is not its document, padded"
+        if sorted(seen) != list(range(len(self.labels))):
+            self.wrong = "documents are missing, or came twice"
+        self.fill = int(self.offsets[-1]) / places
+
+
+@dataclass
+class Mixture(Job):
+    """Feeds of four sources in proportion, which the labels of their rows tell apart.
+
+    Each source is a quarter of the rows, in its own order; epochs end with the first source.
+    """
+
+    shares: tuple[int, ...] = (5, 3, 2, 1)
+
+    def sources(self) -> list[tuple[Any, Any]]:
+        """The columns of each source: rows, and labels."""
+        size = len(self.labels) // len(self.shares)
+        firsts = range(0, size * len(self.shares), size)
+        return [(self.images[at : at + size], self.labels[at : at + size]) for at in firsts]
+
+    def turn(self, epoch: Callable[[int], Iterable[Any]], number: int) -> dict[str, float]:
+        """Samples a second; what the labels of a whole epoch say is looked at before, once."""
+        if not number:
+            self._look([np.array(feed[1]) for feed in epoch(0)])
+            return {}
+        feeds = (feed for nth in count(number * 100) for feed in epoch(nth))
+        for _ in islice(feeds, self.lead):
+            pass
+        done, began = 0, time.perf_counter()
+        for feed in feeds:
+            done += len(feed[1])
+            if time.perf_counter() - began > self.budget:
+                break
+        seconds = time.perf_counter() - began
+        self.wrong = self.wrong or self._rows_verdict(feed)
+        return {self.case: done / seconds}
+
+    def _look(self, labels: list[Any]) -> None:
+        together = np.concatenate(labels)
+        size = len(self.labels) // len(self.shares)
+        of, shares = together // size, np.array(self.shares) / sum(self.shares)
+        for source in range(len(shares)):
+            mine = together[of == source]
+            if not np.array_equal(mine, source * size + np.arange(len(mine))):
+                self.wrong = "the samples of a source do not come in its order"
+        if of.any() and abs(np.bincount(of) / len(of) - shares).max() > 0.01:
+            self.wrong = f"sources have shares of {np.bincount(of) / len(of)}"
+
+
+@dataclass
+class Packing(Documents):
+    """Feeds of documents packed into rows: tokens, segment ids and positions, each [batch, size].
+
+    Every token has a number of its own, so a feed shows which documents lie in it.
+    """
+
+    size: int = 2048
+    unit: str = "rows/s"
+
+    @classmethod
+    def random(cls, case: str, number: int, budget: float) -> Packing:
+        """Documents of up to 2,048 tokens, 245 in the middle."""
+        lengths = np.random.default_rng(0).lognormal(5.5, 1.1, number)
+        offsets = np.concatenate([[0], np.cumsum(np.clip(lengths, 1, 2048).astype(int))])
+        values = np.arange(1, offsets[-1] + 1, dtype="int32")
+        labels = np.arange(number, dtype="int32")
+        return cls(case, labels, 32, values, budget=budget, offsets=offsets)
+
+    def turn(self, epoch: Callable[[int], Iterable[Any]], number: int) -> dict[str, float]:
+        """Rows a second, in one turn of passes that begin afresh; what they hold is looked at."""
+        import jax
+
+        feeds = (feed for nth in count(number * 100) for feed in epoch(nth))
+        for _ in islice(feeds, self.lead):
+            pass
+        done, kept, began = 0, [], time.perf_counter()
+        for feed in feeds:
+            done += 1
+            if done <= 64:
+                kept.append(feed)
+            if time.perf_counter() - began > self.budget:
+                break
+        jax.block_until_ready(feed)
+        seconds = time.perf_counter() - began
+        self._look(kept)
+        told = {f"{self.case} fill": self.fill, f"{self.case} padding": 1 - self.fill}
+        return {self.case: done * self.batch / seconds, **told}
+
+    def _look(self, feeds: Iterable[Any]) -> None:
+        tokens, ids, positions = (
+            np.concatenate([np.asarray(feed[part]) for feed in feeds]) for part in range(3)
+        )
+        there = ids > 0
+        self.fill = there.mean()
+        document = np.searchsorted(self.offsets, tokens - 1, "right") - 1
+        same = (ids[:, 1:] == ids[:, :-1]) & there[:, 1:]
+        first = there & ~np.pad(same, [(0, 0), (1, 0)])
+        last = there & ~np.pad(same, [(0, 0), (0, 1)])
+        column = np.arange(self.size)
+        if not (
+            (np.diff(tokens)[same] == 1).all()
+            and (np.diff(positions)[same] == 1).all()
+            and (np.diff(document)[same] == 0).all()
+            and (positions[first] == 0).all()
+            and ((tokens == self.offsets[document] + 1) | (column == 0))[first].all()
+            and ((tokens == self.offsets[document + 1]) | (column == self.size - 1))[last].all()
+        ):
+            self.wrong = "a segment is not a document, or a piece that was cut by a row"
 
 
 @dataclass
@@ -235,6 +403,35 @@ class Slow(Job):
             yield self.images[at : at + self.batch], self.labels[at : at + self.batch]
 
 
+@dataclass
+class Windows(Job):
+    """Windows of tokens, each of which begins with its number: two tokens of 16 bits."""
+
+    path: Path = Path()
+
+    def _chained(self, epoch: Any, number: int, seen: list[list[Any]]) -> Any:
+        """The number of each window stands for its label."""
+        return super()._chained(lambda nth: ((feed, feed) for feed in epoch(nth)), number, seen)
+
+    def _verdict(self, seen: list[list[Any]]) -> str:
+        heads = [[np.asarray(feed)[:, :2].astype("uint32") for feed in kept] for kept in seen]
+        for feed in seen[-1][-1:]:
+            if np.asarray(feed).shape != (self.batch, TOKENS + 1) or feed.dtype != np.uint16:
+                return f"a feed is {feed.dtype}{list(feed.shape)}"
+        return super()._verdict(
+            [[each[:, 0] + (each[:, 1] << 16) for each in kept] for kept in heads]
+        )
+
+    def _rows_verdict(self, feed: Any) -> str:
+        rows = np.asarray(feed[0])
+        stored = np.memmap(self.path, np.uint16, "r")
+        for row in rows[:: max(1, len(rows) // 4)]:
+            at = (int(row[0]) + (int(row[1]) << 16)) * TOKENS
+            if not np.array_equal(row, stored[at : at + TOKENS + 1]):
+                return "a window is not what the file has"
+        return ""
+
+
 def prepare(room: Path, size: float, workloads: Iterable[str]) -> None:
     """Writes the data that the cases read, once for all contestants."""
     wanted, generator = set(workloads), np.random.default_rng(0)
@@ -246,8 +443,26 @@ def prepare(room: Path, size: float, workloads: Iterable[str]) -> None:
         images = np.lib.format.open_memmap(room / "images.npy", "w+", "u1", (number, *IMAGE))
         for at in range(0, number, 256):
             images[at : at + 256] = generator.integers(0, 256, (len(images[at : at + 256]), *IMAGE))
+    if "w" in wanted:
+        _write_tokens(room, numbered(300_000, size, 32))
     if "d" in wanted:
         np.savez(room / "jpegs.npz", *jpegs(numbered(768, size, 8)))
+
+
+def _write_tokens(room: Path, windows: int) -> None:
+    """A file of tokens as nanoGPT writes it, and a folder of 1,000 sparse files of 10^7 tokens."""
+    generator = np.random.default_rng(0)
+    with (room / "tokens.bin").open("wb") as file:
+        for low in range(0, windows, 10_000):
+            numbers = np.arange(low, min(low + 10_000, windows))
+            part = generator.integers(0, 50_000, (len(numbers), TOKENS), "u2")
+            part[:, 0], part[:, 1] = numbers & 0xFFFF, numbers >> 16
+            part.tofile(file)
+        np.zeros(1, "u2").tofile(file)
+    (room / "sparse").mkdir()
+    for number in range(1000):
+        with (room / "sparse" / f"{number:04}.bin").open("wb") as file:
+            file.truncate(2 * 10**7)
 
 
 def numbered(number: int, size: float, least: int) -> int:
@@ -322,6 +537,23 @@ def _sizes(case: str, _room: Path, _size: float, budget: float) -> Job:
     return Job(case, range(length), batch, most=10**5, budget=budget, on_device=False)
 
 
+def _windows(case: str, room: Path, _size: float, budget: float) -> Job:
+    if case == "w start":
+        job = Calls(case, range(32), 32, room / "sparse", budget=4 * budget)
+        job.units, job.unit = 1, "starts/s"
+        return job
+    path = room / "tokens.bin"
+    labels = range((path.stat().st_size // 2 - 1) // TOKENS)
+    return Windows(case, labels, 32, most=1000, budget=budget, path=path)
+
+
+def _mixture(case: str, room: Path, size: float, budget: float) -> Job:
+    generator = np.random.default_rng(0)
+    number = numbered(400_000, size, 512)
+    rows = generator.integers(0, 2**31, (number, 16), "i4")
+    return Mixture(case, np.arange(number), 512 if size >= 0.2 else 64, rows, budget=budget)
+
+
 def _training(case: str, room: Path, size: float, budget: float) -> Job:
     job = _rows(case, room, size, budget)
     if case in ("t devices", "t devices stage"):
@@ -330,6 +562,7 @@ def _training(case: str, room: Path, size: float, budget: float) -> Job:
     return Training(case, job.labels, batch, job.images, budget=budget)
 
 
+LENGTHS = {"l bucket": Documents, "l pack": Packing}
 JOBS = {
     "a": _rows,
     "b": _images,
@@ -338,5 +571,10 @@ JOBS = {
     "e": _slow,
     "f": lambda case, *rest: (_images if case == "f memory" else _rows)(case, *rest),
     "g": _sizes,
+    "l": lambda case, _room, size, budget: LENGTHS[case].random(
+        case, numbered(100_000, size, 64), 2 * budget
+    ),
+    "m": _mixture,
     "t": _training,
+    "w": _windows,
 }

@@ -252,10 +252,10 @@ class TestWorkers:
 
 
 class TestRooms:
-    def test_the_first_batch_is_soon_there_and_workers_have_no_jax(self, python):
-        """The goal is a second for two workers; the limit is for a busy machine."""
+    def test_workers_have_no_jax_though_the_program_has(self, python):
+        """It would cost each of them a second before the first batch."""
         script = """
-            import sys, time
+            import sys
             import jax
             import numpy as np
             import jreader
@@ -263,15 +263,10 @@ class TestRooms:
                 def __len__(self): return 64
                 def __getitem__(self, index):
                     return np.full(784, index, "f4"), "jax" in sys.modules
-            began = time.perf_counter()
             for image, has_jax in jreader.DataLoader(Numbers(), 8, num_workers=2):
-                took = time.perf_counter() - began
-                break
-            print(took, has_jax.any())
+                print(has_jax.any())
         """
-        took, has_jax = python(script).stdout.split()
-        assert has_jax == "False"
-        assert float(took) < 10
+        assert set(python(script).stdout.split()) == {"False"}
 
     def test_a_cell_of_a_notebook(self, python):
         """What is defined in a cell lives in `__main__`, which no worker can import."""

@@ -11,7 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from tests.benchmarks.peers.jobs import WINDOW, Job, Slow, Source, decode, normalised, scaled
+from tests.benchmarks.peers.jobs import (
+    TOKENS,
+    WINDOW,
+    Job,
+    Mixture,
+    Slow,
+    Source,
+    Windows,
+    decode,
+    normalised,
+    scaled,
+)
 
 PEER, NEEDS = "by hand", ("numpy", "jax")
 Epoch = Callable[[int], Iterator[Any]]
@@ -209,6 +220,67 @@ def _trained(job: Any, epoch: Epoch, *, fetch: bool) -> Callable[[Any, int], Any
     return train
 
 
+def windows(job: Windows) -> Epoch:
+    """device_put(np.stack([memmap[i : i + T + 1] for i in a batch of a permutation]))"""
+    import jax
+
+    stored = np.memmap(job.path, np.uint16, "r")
+
+    def epoch(number: int) -> Iterator[Any]:
+        for rows in orders(job, number):
+            begins = (rows * TOKENS).tolist()
+            yield jax.device_put(np.stack([stored[at : at + TOKENS + 1] for at in begins]))
+
+    return epoch
+
+
+def windows_start(job: Job) -> Callable[[], Any]:
+    """[np.memmap(path) for each of the files], a permutation of all windows, one batch"""
+
+    def begun() -> Any:
+        paths = sorted(job.images.iterdir())
+        files = [np.memmap(path, np.uint16, "r") for path in paths]
+        each = [(len(file) - 1) // TOKENS for file in files]
+        order = np.random.default_rng(0).permutation(sum(each))[: job.batch]
+        which, at = np.divmod(order, each[0])
+        return np.stack(
+            [
+                files[file][begin * TOKENS : begin * TOKENS + TOKENS + 1]
+                for file, begin in zip(which.tolist(), at.tolist(), strict=True)
+            ]
+        )
+
+    return begun
+
+
+def mixture(job: Mixture) -> Epoch:
+    """for each batch: a shuffled row of turns, a slice of each source put where its turns are"""
+    sources = job.sources()
+    turns = np.repeat(np.arange(len(sources)), job.shares)
+    many = -(-job.batch // len(turns))
+
+    def epoch(number: int) -> Iterator[Any]:
+        generator = np.random.default_rng(number)
+        given, which = [0] * len(sources), np.empty(0, int)
+        while True:
+            while len(which) < job.batch:
+                more = generator.permuted(np.tile(turns, (many, 1)), axis=1)
+                which = np.concatenate([which, more.ravel()])
+            here, which = which[: job.batch], which[job.batch :]
+            feed = tuple(np.empty((job.batch, *c.shape[1:]), c.dtype) for c in sources[0])
+            for source, columns in enumerate(sources):
+                (places,) = np.nonzero(here == source)
+                first, last = given[source], given[source] + len(places)
+                if last > len(columns[0]):
+                    return
+                for out, column in zip(feed, columns, strict=True):
+                    out[places] = column[first:last]
+                given[source] = last
+            yield feed
+
+    return epoch
+
+
 PLAYS = {
     "a": [float32, uint8_placed, uint8_straight],
     "b": [pixels, one_copy],
@@ -217,9 +289,12 @@ PLAYS = {
     "d": [pictures, pictures_threads],
     "e": [slow, step_alone],
     "g": [any_size],
+    "m": [mixture],
     "t mlp": [trained, trained_uint8, trained_placed],
     "t scan": [trained, trained_unfetched],
     "t devices": [float32],
     "t devices stage": [uint8_straight],
+    "w": [windows],
+    "w start": [windows_start],
 }
 MOST = {"g": 1e8}

@@ -8,7 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from tests.benchmarks.peers.jobs import WINDOW, Job, Slow, Source, decode, scaled
+from tests.benchmarks.peers.jobs import (
+    TOKENS,
+    WINDOW,
+    Job,
+    Mixture,
+    Packing,
+    Slow,
+    Source,
+    Windows,
+    decode,
+    scaled,
+)
 
 PEER, NEEDS = "Grain", ("grain", "jax")
 Epoch = Callable[[int], Iterator[Any]]
@@ -219,6 +230,116 @@ def any_size(job: Job) -> Epoch:
     return epoch
 
 
+class Slices:
+    """One window of a memory map for one index."""
+
+    def __init__(self, job: Windows) -> None:
+        self.stored = np.memmap(job.path, np.uint16, "r")
+        self.length = len(job.labels)
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> Any:
+        return self.stored[index * TOKENS : index * TOKENS + TOKENS + 1]
+
+
+def windows(job: Windows) -> Epoch:
+    """source(memmap[i : i + T + 1]).shuffle.batch, default ReadOptions; device_put"""
+    import grain
+
+    def epoch(number: int) -> Iterator[Any]:
+        rows = grain.MapDataset.source(Slices(job)).shuffle(seed=number)
+        return _placed(rows.batch(job.batch, drop_remainder=True))
+
+    return epoch
+
+
+def windows_tuned(job: Windows) -> Epoch:
+    """source(memmap[i : i + T + 1]).shuffle.batch.to_iter_dataset(ReadOptions(1, 2)); device_put"""
+    import grain
+
+    def epoch(number: int) -> Iterator[Any]:
+        rows = grain.MapDataset.source(Slices(job)).shuffle(seed=number)
+        batches = rows.batch(job.batch, drop_remainder=True)
+        return _placed(batches.to_iter_dataset(_options(1, 2)))
+
+    return epoch
+
+
+def mixed(job: Mixture) -> Epoch:
+    """MapDataset.mix(sources, weights).batch, default ReadOptions; on the host"""
+    return lambda _number: iter(_mixed(job))
+
+
+def mixed_tuned(job: Mixture) -> Epoch:
+    """MapDataset.mix(sources, weights).batch.to_iter_dataset(ReadOptions(1, 2)); on the host"""
+    return lambda _number: iter(_mixed(job).to_iter_dataset(_options(1, 2)))
+
+
+def _mixed(job: Mixture) -> Any:
+    import grain
+
+    several = [grain.MapDataset.source(Pairs(*columns)) for columns in job.sources()]
+    weights = [share / sum(job.shares) for share in job.shares]
+    return grain.MapDataset.mix(several, weights).batch(job.batch, drop_remainder=True)
+
+
+class Pairs:
+    """A row and its label for one index."""
+
+    def __init__(self, rows: Any, labels: Any) -> None:
+        self.rows, self.labels = rows, labels
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.rows[index], self.labels[index]
+
+
+class Sequences:
+    """One document for one index."""
+
+    def __init__(self, job: Packing) -> None:
+        self.values, self.offsets = job.images, job.offsets
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> Any:
+        return {"tokens": self.values[self.offsets[index] : self.offsets[index + 1]]}
+
+
+def packed(job: Packing) -> Epoch:
+    """source.shuffle, ReadOptions(1, 2), BestFitPackIterDataset(64 bins).batch; device_put"""
+    return _packed(job, _options(1, 2))
+
+
+def packed_threads(job: Packing) -> Epoch:
+    """source.shuffle, default ReadOptions, BestFitPackIterDataset(64 bins).batch; device_put"""
+    return _packed(job, None)
+
+
+def _packed(job: Packing, options: Any) -> Epoch:
+    import grain
+    from grain import experimental
+
+    names = "tokens", "tokens_segment_ids", "tokens_positions"
+
+    def epoch(number: int) -> Iterator[Any]:
+        documents = grain.MapDataset.source(Sequences(job)).shuffle(seed=number)
+        rows = experimental.BestFitPackIterDataset(
+            documents.to_iter_dataset(options),
+            length_struct={"tokens": job.size},
+            num_packing_bins=64,
+        )
+        batches = rows.batch(job.batch, drop_remainder=True)
+        return (tuple(feed[name] for name in names) for feed in _placed(batches))
+
+    return epoch
+
+
 PLAYS = {
     "a": [readme, threads, tuned, whole_batches],
     "b": [pixels, pixels_whole_batches],
@@ -226,4 +347,7 @@ PLAYS = {
     "d": [pictures, pictures_threads, pictures_processes],
     "e": [slow],
     "g": [any_size],
+    "m": [mixed, mixed_tuned],
+    "l pack": [packed, packed_threads],
+    "w": [windows, windows_tuned],
 }

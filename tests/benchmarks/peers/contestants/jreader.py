@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.benchmarks.peers.jobs import WINDOW, Job, Slow, Source, decode, normalised, scaled
+from tests.benchmarks.peers.jobs import (
+    TOKENS,
+    WINDOW,
+    Documents,
+    Job,
+    Mixture,
+    Packing,
+    Slow,
+    Source,
+    Windows,
+    decode,
+    normalised,
+    scaled,
+)
 
 PEER, NEEDS = "jreader", ("jreader", "jax")
 EMULATED = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "NPROC": "32"}
@@ -197,6 +210,96 @@ def _mesh() -> Any:
     return jax.sharding.Mesh(np.array(jax.devices()[:8]), ("data",))
 
 
+def buckets(job: Documents) -> Any:
+    """arrays(ragged(values, offsets), Y).bucket(bounds, tokens=N).load()"""
+    from jreader import Pipeline, arrays, ragged
+
+    return _bucketed(job, Pipeline(arrays(ragged(job.images, job.offsets), job.labels)))
+
+
+def buckets_of_a_stream(job: Documents) -> Any:
+    """Pipeline(reader).bucket(bounds, tokens=N).load()"""
+    from jreader import Pipeline
+
+    return _bucketed(job, Pipeline(job.reader), fields=[0])
+
+
+def _bucketed(job: Documents, documents: Any, **options: Any) -> Any:
+    """Short batches as they are, as tf.data has them."""
+    from jreader import DataLoader
+
+    batches = documents.bucket(job.bounds, tokens=job.tokens, seed=0, **options)
+    loader = DataLoader.from_generator().set_sample_list_generator(batches)
+    return lambda number: (feed[:2] for feed in loader.epoch(number))
+
+
+def packed(job: Packing) -> Any:
+    """Pipeline(ragged(values, offsets)).pack(T).batch(B).load()"""
+    from jreader import Pipeline, ragged
+
+    return _packed(job, Pipeline(ragged(job.images, job.offsets)))
+
+
+def packed_cut(job: Packing) -> Any:
+    """Pipeline(ragged(values, offsets)).pack(T, split="always").batch(B).load()"""
+    from jreader import Pipeline, ragged
+
+    return _packed(job, Pipeline(ragged(job.images, job.offsets)), split="always")
+
+
+def packed_stream(job: Packing) -> Any:
+    """Pipeline(reader).pack(T).batch(B).load(), windows of 4,096 documents"""
+    from jreader import Pipeline
+
+    return _packed(job, Pipeline(lambda: (document for document, _ in job.reader())))
+
+
+def _packed(job: Packing, documents: Any, **options: Any) -> Any:
+    rows = documents.pack(job.size, seed=0, **options).batch(job.batch)
+    loader = rows.load(last="drop")
+    return lambda number: (tuple(feed.values()) for feed in loader.epoch(number))
+
+
+def windows(job: Windows) -> Any:
+    """tokens(path).windows(T + 1, stride=T).shuffle().batch(B).load()"""
+    return _windows(job.path, job.batch).load().epoch
+
+
+def windows_start(job: Job) -> Callable[[], Any]:
+    """next(tokens(folder).windows(T + 1, stride=T).shuffle().batch(B))"""
+    return lambda: _windows(job.images, job.batch).peek()
+
+
+def _windows(paths: Any, size: int) -> Any:
+    from jreader import Pipeline, tokens
+
+    cut = Pipeline(tokens(paths)).windows(TOKENS + 1, stride=TOKENS)
+    return cut.shuffle(seed=0).batch(size, drop_last=True)
+
+
+def mixed(job: Mixture) -> Any:
+    """mix([arrays(X, Y), ...], weights, seed=0).batch(B), on the host"""
+    import jreader
+
+    several = [jreader.arrays(*columns) for columns in job.sources()]
+    mixture = jreader.mix(several, job.shares, seed=0)
+    return _on_the_host(jreader.Pipeline(mixture).batch(job.batch, drop_last=True))
+
+
+def one_source(job: Mixture) -> Any:
+    """arrays(X, Y).batch(B), on the host: a quarter of the rows, without a mix"""
+    import jreader
+
+    columns = jreader.arrays(*job.sources()[0])
+    return _on_the_host(jreader.Pipeline(columns).batch(job.batch, drop_last=True))
+
+
+def _on_the_host(batches: Any) -> Any:
+    import jreader
+
+    return lambda number: map(_columns, jreader.at_epoch(batches, number)())
+
+
 PLAYS = {
     "a": [float32, uint8, resident],
     "b": [pixels],
@@ -205,8 +308,13 @@ PLAYS = {
     "d": [pictures, pictures_threads],
     "e": [slow],
     "g": [any_size],
+    "l bucket": [buckets, buckets_of_a_stream],
+    "m": [mixed, one_source],
+    "l pack": [packed, packed_cut, packed_stream],
     "t mlp": [trained, trained_uint8],
     "t scan": [trained_unfetched, scanned, eight_seeds],
     "t devices": [one_device, eight_devices],
     "t devices stage": [one_device_stage, eight_devices_stage],
+    "w": [windows],
+    "w start": [windows_start],
 }

@@ -7,7 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from tests.benchmarks.peers.jobs import IMAGE, SCALE, WIDTH, WINDOW, Job, Slow, decode
+from tests.benchmarks.peers.jobs import (
+    IMAGE,
+    SCALE,
+    WIDTH,
+    WINDOW,
+    Documents,
+    Job,
+    Slow,
+    decode,
+)
 
 PEER, NEEDS = "tf.data", ("tensorflow", "jax")
 Epoch = Callable[[int], Iterator[Any]]
@@ -99,10 +108,49 @@ def slow(job: Slow) -> Epoch:
     return _placed(_from_generator(job.source, job, job.batch).prefetch(2))
 
 
+def buckets(job: Documents) -> Epoch:
+    """from_tensor_slices(RaggedTensor).bucket_by_sequence_length(to boundary).prefetch(AUTOTUNE)"""
+    return _bucketed(job, _ragged(job), to_boundary=True)
+
+
+def buckets_of_any_length(job: Documents) -> Epoch:
+    """the same, each batch padded to its longest row, its default"""
+    return _bucketed(job, _ragged(job), to_boundary=False)
+
+
+def buckets_of_a_stream(job: Documents) -> Epoch:
+    """from_generator.bucket_by_sequence_length(to boundary).prefetch(AUTOTUNE); device_put"""
+    import tensorflow as tf
+
+    signature = tf.TensorSpec([None], tf.int32), tf.TensorSpec([], tf.int32)
+    documents = tf.data.Dataset.from_generator(job.reader, output_signature=signature)
+    return _bucketed(job, documents, to_boundary=True)
+
+
+def _ragged(job: Documents) -> Any:
+    import tensorflow as tf
+
+    rows = tf.RaggedTensor.from_row_splits(job.images, job.offsets)
+    return tf.data.Dataset.from_tensor_slices((rows, job.labels)).map(lambda *document: document)
+
+
+def _bucketed(job: Documents, documents: Any, *, to_boundary: bool) -> Epoch:
+    import tensorflow as tf
+
+    batches = documents.bucket_by_sequence_length(
+        lambda tokens, _label: tf.shape(tokens)[0],
+        [bound + 1 for bound in job.bounds],
+        [*job.rows, 1],
+        pad_to_bucket_boundary=to_boundary,
+    )
+    return _placed(batches.prefetch(-1))
+
+
 PLAYS = {
     "a": [batched, indices],
     "b": [pixels, pixels_indices],
     "c": [stream],
     "d": [pictures],
     "e": [slow],
+    "l bucket": [buckets, buckets_of_any_length, buckets_of_a_stream],
 }

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from texts import as_lists, documents
 
 from jreader import (
     Pipeline,
     arrays,
     batch,
+    bucket,
     buffered,
     cache,
     chain,
@@ -15,12 +17,13 @@ from jreader import (
     firstn,
     map_batches,
     map_readers,
+    padded_batch,
     shard,
     shuffle,
     skip,
     xmap_readers,
 )
-from jreader.batching import Batching, batching, gives_batches
+from jreader.batches import Batching, batching, gives_batches
 from jreader.datasets import BatchSampler
 
 FOURS = batch(arrays(n=np.arange(10)), 4)
@@ -98,6 +101,24 @@ def test_a_subclass_that_makes_batches_in_its_own_way_is_none():
 
     assert batching(Odd(range(3), batch_size=2)) == Batching()
     assert batching(BatchSampler(range(3), batch_size=2)).size == 2
+
+
+def test_a_bucket_makes_batches_of_several_sizes():
+    plan = bucket(documents([1, 2, 5]), [2, 5], 2, seed=0)
+    found = batching(map_batches(same, Pipeline(plan).prefetch(2)))
+    assert (found.buckets, found.op, found.size, found.rows) == (plan, None, None, None)
+    assert found.by_batch
+    assert found.indexed
+    for behind in (cache, lambda reader: firstn(reader, 1), lambda reader: shuffle(reader, seed=1)):
+        found = batching(behind(plan))
+        assert (found.buckets, found.by_batch, found.indexed) == (plan, False, False)
+    assert not batching(bucket(as_lists(documents([1, 2])), [2], 2)).indexed
+    assert gives_batches(plan)
+
+
+def test_padded_batches_are_those_of_batch():
+    plan = padded_batch(documents([1, 2, 5]), 2)
+    assert batching(plan) == Batching(plan, 2, 2, whole=True, ordered=True, by_sample=True)
 
 
 def test_samples_and_indexed_are_those_of_now():

@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jreader.batches import batch, map_batches
+from jreader.batches.buckets import bucket
+from jreader.batches.padding import padded_batch
+from jreader.batches.plain_batches import batch, map_batches
 from jreader.readers import Node, Reader, indexed, length
 from jreader.readers.nodes import declares, inputs, own_pass
 from jreader.readers.seeds import seeded
-from jreader.transforms import cache, chain
+from jreader.transforms import cache, chain, interleave
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Batching:
     """How the batches of a plan are made.
 
     Attributes:
-        op: The `batch` that makes them; None if something else does.
+        op: The `batch`, or `padded_batch`, that makes them; None if something else does.
         size: How many samples a full batch has; None if unknown before it is read.
         rows: How many rows a full batch has: `size`, or None if a function of whole batches may
             change it.
@@ -33,6 +35,8 @@ class Batching:
         by_sample: Whether a position counts samples. Then a pass goes on at any sample, also with
             another batch size.
         functions: The ops that make a new batch of each, in the order in which they are called.
+        buckets: The `bucket` that makes them, of several sizes; None if something else does.
+        by_batch: Whether a position counts the batches of `buckets`.
     """
 
     op: batch[Any] | None = None
@@ -42,6 +46,8 @@ class Batching:
     ordered: bool = False
     by_sample: bool = False
     functions: tuple[Node[Any], ...] = ()
+    buckets: bucket[Any] | None = None
+    by_batch: bool = False
 
     @property
     def counted(self) -> batch[Any] | None:
@@ -56,6 +62,8 @@ class Batching:
     @property
     def indexed(self) -> bool:
         """Whether samples are found by their index, so that all processes have equally many."""
+        if self.buckets is not None:
+            return self.by_batch and length(self.buckets) is not None
         op = self.counted
         return op is not None and indexed(seeded(op.reader, 0)) is not None
 
@@ -75,7 +83,7 @@ def batching(reader: Reader[Any]) -> Batching:
     Args:
         reader: Any reader; of one that gives no batches, nothing is known.
     """
-    traits, by_sample, ordered = set[str](), True, True
+    traits, plain, ordered = set[str](), True, True
     functions = list[Node[Any]]()
     while isinstance(reader, Node) and not isinstance(reader, batch):
         ups = list(inputs(reader))
@@ -84,35 +92,41 @@ def batching(reader: Reader[Any]) -> Batching:
         if len(ups) != 1 or not (how or one_for_one):
             break
         traits.add(how)
-        by_sample = by_sample and one_for_one
+        plain = plain and one_for_one
         ordered = ordered and (one_for_one or isinstance(reader, cache))
         if how == "each":
             functions.insert(0, reader)
         (reader,) = ups
     op = plain_batch(reader)
-    by_sample = by_sample and op is not None
+    by_sample = plain and op is not None
+    buckets = reader if isinstance(reader, bucket) and own_pass(reader) is None else None
     if "" in traits:  # an op does not declare what it makes of a batch
         return Batching(op if by_sample else None, by_sample=by_sample)
-    parts = [batching(part) for part in inputs(reader)] if type(reader) is chain else []
+    parts = list[Batching]()
+    if type(reader) is chain or type(reader) is interleave:
+        parts = list(map(batching, reader.readers))
+    made = op is not None or buckets is not None
     rows = op.batch_size if op else _common([part.rows for part in parts])
     return Batching(
         op,
         op.batch_size if op else _common([part.size for part in parts]),
         None if functions else rows,
-        whole=op is not None and "some" not in traits,
-        ordered=op is not None and "some" not in traits and ordered,
+        whole=made and "some" not in traits,
+        ordered=made and "some" not in traits and ordered,
         by_sample=by_sample,
         functions=tuple(functions),
+        buckets=buckets,
+        by_batch=plain and buckets is not None,
     )
 
 
 def plain_batch(reader: Reader[Any]) -> batch[Any] | None:
-    """The reader, if it is a `batch` that makes batches in the way of `batch`; else None.
+    """The reader, if it is a `batch` or `padded_batch` that makes batches as these do; else None.
 
     >>> plain_batch(batch(lambda: "abc", 2)), plain_batch(lambda: ["ab", "c"])
     (batch(<lambda>, batch_size=2), None)
     """
-    if not isinstance(reader, batch) or type(reader).start is not batch.start:
+    if not isinstance(reader, batch) or type(reader).start not in (batch.start, padded_batch.start):
         return None
     return reader if own_pass(reader) is None else None
 
@@ -125,7 +139,8 @@ def gives_batches(reader: Reader[Any]) -> bool:
     (True, False)
     """
     found = batching(reader)
-    return found.rows is not None or any(isinstance(op, map_batches) for op in found.functions)
+    made = found.rows is not None or found.buckets is not None
+    return made or any(isinstance(op, map_batches) for op in found.functions)
 
 
 def _common(sizes: Sequence[int | None]) -> int | None:

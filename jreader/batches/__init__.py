@@ -1,0 +1,35 @@
+"""Batches: made of samples, padded, taken apart, and what a plan tells of them before one is read.
+
+plain_batches: Samples in batches of one size (`batch`), and functions of them (`map_batches`).
+stacked: One tree of arrays for the samples of a batch.
+padding: Batches of samples that differ in length (`padded_batch`), and their masks.
+buckets: The same, of few lengths (`bucket`).
+batching: What is known of the batches of a plan; only this file looks at the ops behind a batch.
+rebatching: Batches of another size (`rebatch`), and their samples (`unbatch`).
+sliding_windows: Consecutive samples as one sample (`window`).
+"""
+
+from jreader.batches.batching import Batching, batching, gives_batches, plain_batch
+from jreader.batches.buckets import bucket
+from jreader.batches.padding import padded_batch
+from jreader.batches.plain_batches import batch, map_batches, samples_in
+from jreader.batches.rebatching import rebatch, unbatch
+from jreader.batches.sliding_windows import window
+from jreader.batches.stacked import collate, stack
+
+__all__ = [
+    "Batching",
+    "batch",
+    "batching",
+    "bucket",
+    "collate",
+    "gives_batches",
+    "map_batches",
+    "padded_batch",
+    "plain_batch",
+    "rebatch",
+    "samples_in",
+    "stack",
+    "unbatch",
+    "window",
+]

@@ -1,0 +1,409 @@
+"""`padded_batch`: batches of samples that differ in length, each padded to one length.
+
+A compiled step needs arrays of one shape, and is compiled anew for every other one. So what is
+padded is told by a mask, and to which lengths is the user's choice: few lengths are few shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from operator import attrgetter, itemgetter
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+from jreader import errors
+from jreader.batches.plain_batches import batch
+from jreader.batches.stacked import stack
+from jreader.readers import (
+    Columns,
+    Pass,
+    Position,
+    Reader,
+    branches,
+    described,
+    indexed,
+    joined,
+    leaves,
+    op,
+    rebuilt,
+    whole,
+)
+from jreader.readers.planes import Array, Joined
+from jreader.readers.ragged import Ragged
+from jreader.readers.seeds import seeded
+
+T = TypeVar("T")
+
+BARE = "tokens"
+"""The name of the field that samples become that are one array each."""
+
+Fields = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Padding:
+    """How the fields of samples become arrays of one length, with a mask each.
+
+    >>> padding = Padding("padded_batch(...)", ("tokens",))
+    >>> padded = padding.columns([np.array([7, 8, 9]), np.array([4])], lambda longest: 4)
+    >>> padded["tokens"].tolist(), padded["tokens_mask"].astype(int).tolist()
+    ([[7, 8, 9, 0], [4, 0, 0, 0]], [[1, 1, 1, 0], [1, 0, 0, 0]])
+
+    Attributes:
+        call: What errors call the op.
+        names: The fields that differ in length; None for those that the first sample shows.
+        pad: What fills them up: a number, or one for each field, by name.
+        truncates: Whether to cut what is longer, instead of raising an error.
+    """
+
+    call: str
+    names: Fields | None = None
+    pad: Any = 0
+    truncates: bool = False
+
+    def chosen(self, sample: Any) -> Fields:
+        """The names of the fields of a sample that are padded.
+
+        Raises:
+            TypeError: No field is a list or an array.
+            ValueError: Several are, and nobody said which ones differ in length; or there is no
+                field of a name.
+        """
+        every = fields_of(sample)
+        if self.names is not None:
+            if lacking := [name for name in self.names if name not in every]:
+                raise ValueError(
+                    f"{self.call}: the samples have no field {lacking[0]!r}, and have "
+                    f"{list(every)}: give fields=[...] with the names of those that differ in "
+                    f"length."
+                )
+            return self.names
+        there = [name for name, value in every.items() if _is_sequence(value)]
+        if not there:
+            raise TypeError(
+                f"{self.call} pads samples that differ in length, and {described(sample)} has no "
+                f"list or array to pad: give documents as arrays, alone or in dicts, or use "
+                f".batch(n)."
+            )
+        if len(there) > 1:
+            raise ValueError(
+                f"{self.call}: the fields {there} are lists or arrays, and only what differs in "
+                f"length is to be padded: type fields=[{there[0]!r}], say."
+            )
+        return tuple(there)
+
+    def columns(self, samples: Sequence[Any], length: Callable[[int], int]) -> Any:
+        """The tree of arrays of some samples: fields padded to `length(the longest)`, and masks.
+
+        Raises:
+            FeedMismatch: The samples differ in structure, or rows in more than their length.
+            ValueError: A row is longer than the length, or `pad` does not fit its dtype.
+        """
+        first = samples[0]
+        names, found = self.chosen(first), fields_of(first)
+        columns: dict[Any, Any] = {}
+        masks: dict[Any, Any] = {}
+        for name in found:
+            try:
+                values = list(map(field_getter(first, name), samples))
+            except (AttributeError, IndexError, KeyError, TypeError):
+                stack(samples)  # raises the error that names the sample
+                raise
+            if name in names:
+                columns[name], masks[name] = self._padded(values, name, length)
+            else:
+                columns[name] = stack(values)
+        if type(first) is tuple:
+            return *columns.values(), *masks.values()
+        masks = {f"{name}_mask": mask for name, mask in masks.items()}
+        if taken := masks.keys() & columns.keys():
+            raise errors.FeedMismatch(
+                f"{self.call}: a field is named {min(taken)!r}, and so is the mask that it adds: "
+                f"rename the field."
+            )
+        return columns | masks
+
+    def _padded(
+        self, values: list[Any], name: Any, length: Callable[[int], int]
+    ) -> tuple[Array, Array]:
+        rows = list(map(np.asarray, values))
+        lengths = np.array(list(map(len, rows)))
+        long = length(int(lengths.max()))
+        if (over := lengths > long).any():
+            if not self.truncates:
+                raise ValueError(
+                    f"{self.call}: a row of {name!r} has {lengths[over][0]} values, more than "
+                    f"{long}: give a longer length, or longer='truncate'."
+                )
+            rows, lengths = [row[:long] for row in rows], np.minimum(lengths, long)
+        kinds = {row.dtype for row in rows if len(row)} or {row.dtype for row in rows}
+        dtype = kinds.pop() if len(kinds) == 1 else np.result_type(*kinds)
+        array = np.zeros((len(rows), long, *rows[0].shape[1:]), dtype)
+        if (pad := self.pad_of(name, dtype)) != 0:
+            array[:] = pad
+        try:
+            for into, row, many in zip(array, rows, lengths.tolist(), strict=True):
+                into[:many] = row
+        except ValueError as error:
+            raise errors.FeedMismatch(
+                f"{self.call}: rows of {name!r} differ in more than their length ({error}): only "
+                f"the first axis is padded."
+            ) from None
+        return array, np.arange(long) < lengths[:, None]
+
+    def pad_of(self, name: Any, dtype: np.dtype[Any]) -> Any:
+        """What fills up a field, in its dtype.
+
+        Raises:
+            ValueError: The dtype has no such number.
+        """
+        pad = self.pad.get(name, 0) if isinstance(self.pad, Mapping) else self.pad
+        if type(pad) is int and pad == 0:
+            return 0
+        try:
+            cast = np.asarray(pad).astype(dtype)[()]
+            fits = bool(cast == pad) or pad != pad  # noqa: PLR0124  # nan
+        except (OverflowError, TypeError, ValueError):
+            fits = False
+        if not fits or np.ndim(pad):
+            raise ValueError(
+                f"{self.call}: pad={pad!r} is no number of the {dtype} of field {name!r}: give "
+                f"another, or widen the field before."
+            )
+        return cast
+
+
+def fields_of(sample: Any) -> dict[Any, Any]:
+    """The fields of a sample by name: places in a tuple, `tokens` for what is one array or list.
+
+    >>> fields_of({"text": [1]}), fields_of((1, 2)), fields_of([7, 8])
+    ({'text': [1]}, {0: 1, 1: 2}, {'tokens': [7, 8]})
+    """
+    if isinstance(sample, tuple):
+        names = getattr(sample, "_fields", range(len(sample)))
+        return dict(zip(names, sample, strict=True))
+    if isinstance(sample, list):
+        return {BARE: sample}
+    parts = branches(sample)
+    return {BARE: sample} if parts is None else parts
+
+
+def field_getter(first: Any, name: Any) -> Callable[[Any], Any]:
+    """A function that gives a field of samples that are like the first one.
+
+    >>> field_getter({"text": [1]}, "text")({"text": [2, 3]})
+    [2, 3]
+    """
+    if isinstance(first, Mapping) or type(first) is tuple:
+        return itemgetter(name)
+    if hasattr(first, "_fields") or (is_dataclass(first) and name in _names(first)):
+        return attrgetter(name)
+    return lambda sample: sample
+
+
+def _names(sample: Any) -> list[str]:
+    return [each.name for each in fields(sample)]
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, list) or (isinstance(value, np.ndarray) and value.ndim > 0)
+
+
+def ragged_fields(reader: Reader[Any], names: Fields | None) -> Fields | None:
+    """The fields of a reader that differ in length; None if only its samples tell them.
+
+    >>> from jreader import arrays, ragged
+    >>> rows = arrays(text=ragged(np.arange(3), [0, 1, 3]), label=[0, 1])
+    >>> ragged_fields(rows, None), ragged_fields(rows, ("label",)), ragged_fields(lambda: [], None)
+    (('text',), None, None)
+    """
+    plane = indexed(seeded(reader, 0))
+    if plane is None:
+        return None
+    parts = fields_of(plane.columns)
+    found = tuple(name for name, column in parts.items() if isinstance(column, Ragged))
+    if names is None:
+        return found or None
+    return names if set(names) <= set(found) else None
+
+
+def blank(columns: Any) -> Any | None:
+    """A sample of zeros, as columns have them, with rows of one value; None if they do not tell.
+
+    >>> from jreader import arrays, ragged
+    >>> blank(arrays(text=ragged(np.arange(3), [0, 1, 3]), image=np.ones((2, 2))).columns)
+    {'text': array([0]), 'image': array([0., 0.])}
+    """
+    zeros = []
+    for column in leaves(columns):
+        if isinstance(column, Ragged):
+            zeros.append(np.zeros((1, *column.shape[2:]), column.dtype))
+        elif isinstance(column, (np.ndarray, Joined)):
+            zeros.append(np.zeros(column.shape[1:], column.dtype)[()])
+        else:
+            return None
+    return rebuilt(columns, iter(zeros))
+
+
+def example(sample: Any, lengths: Mapping[Any, int]) -> Any:
+    """A sample like another one, whose fields have other lengths.
+
+    >>> example({"text": [1, 2], "label": 5}, {"text": 3})
+    {'text': array([1, 2, 1]), 'label': 5}
+    """
+    parts = fields_of(sample)
+    for name, length in lengths.items():
+        value = np.asarray(parts[name])
+        parts = {**parts, name: np.resize(value, (length, *value.shape[1:]))}
+    bare = isinstance(sample, list) or branches(sample) is None
+    return parts[BARE] if bare else joined(sample, parts)
+
+
+def checked_fields(call: str, names: Any) -> Fields | None:
+    """The argument `fields` as a tuple of names; a single name is one."""
+    if names is None:
+        return None
+    if isinstance(names, (str, int)):
+        return (names,)
+    if not isinstance(names, Sequence) or not names:
+        raise TypeError(f"fields of {call} are names, as fields=['tokens'], not {names!r}.")
+    return tuple(names)
+
+
+def checked_lengths(call: str, name: str, lengths: Any) -> tuple[int, ...]:
+    """Lengths that rise, as a tuple.
+
+    >>> checked_lengths("bucket(reader, bounds)", "bounds", [256, 128])
+    Traceback (most recent call last):
+    ValueError: bounds of bucket(reader, bounds) need lengths that rise, not [256, 128]: type \
+bounds=[128, 256].
+
+    Raises:
+        TypeError: They are no sequence of whole numbers.
+        ValueError: There are none, one is less than 1, or they do not rise.
+    """
+    if not isinstance(lengths, (Sequence, np.ndarray)) or isinstance(lengths, str):
+        raise TypeError(
+            f"{name} of {call} need a list of lengths, as {name}=[128, 256, 512], not {lengths!r}."
+        )
+    numbers = [errors.check_number(f"{name} of {call}", each, 1) for each in lengths]
+    if not numbers:
+        raise ValueError(f"{name} of {call} are empty: type {name}=[128, 256, 512], say.")
+    if numbers != sorted(set(numbers)):
+        raise ValueError(
+            f"{name} of {call} need lengths that rise, not {numbers}: type "
+            f"{name}={sorted(set(numbers))}."
+        )
+    return tuple(numbers)
+
+
+@op
+class padded_batch(batch[T]):
+    """Batches of samples that differ in length, padded to one length, with masks of what is there.
+
+    >>> documents = lambda: [[7, 8, 9], [4], [5, 6], [1, 2, 3, 4, 5]]
+    >>> for columns in padded_batch(documents, 2, to=[4, 8])():
+    ...     print(columns.columns["tokens"].tolist())
+    [[7, 8, 9, 0], [4, 0, 0, 0]]
+    [[5, 6, 0, 0, 0, 0, 0, 0], [1, 2, 3, 4, 5, 0, 0, 0]]
+
+    A batch is `Columns`: of dict samples their fields, and beside each field that is padded its
+    mask, `<field>_mask`: bool, of shape [batch, length], true where the sample has a value. Bare
+    documents become `tokens` and `tokens_mask`. Tuples get their masks as last items; named tuples
+    and dataclasses become dicts of their fields. Several padded fields have a length each.
+
+    Args:
+        reader: Any reader of arrays, or lists, that differ in length, alone or as fields.
+        batch_size: Samples per batch.
+        drop_last: What becomes of a last batch with fewer samples, as in `batch`.
+        to: The length of a batch: "longest" for that of its longest row, or a list of lengths that
+            rise, of which it gets the first that is long enough. A list of one is a fixed length.
+        multiple_of: The length of the longest row is rounded up to a multiple of this.
+        pad: What fills rows up: a number, or a dict of numbers by field.
+        fields: The names of the fields to pad. None for the ragged columns; where samples have to
+            be read to know them, for the one field that is a list or an array.
+        longer: What to do with rows longer than the last length of `to`: "error", or "truncate" to
+            cut them.
+
+    Raises:
+        TypeError: `to` is neither "longest" nor a list of lengths, or there is nothing to pad.
+        ValueError: The lengths do not rise, `to` and `multiple_of` are both given, it is not clear
+            which fields to pad, or a row is too long (while iterating).
+    """
+
+    to: Any = "longest"
+    multiple_of: int | None = whole(default=None, least=1)
+    pad: Any = 0
+    fields: Any = None
+    longer: Literal["error", "truncate"] = "error"
+    cursor_ignores = ("to", "multiple_of", "pad", "fields", "longer")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        call = _CALL
+        if not isinstance(self.to, str):
+            if isinstance(self.to, int):
+                raise TypeError(
+                    f"to={self.to!r} of {call} may be a length or a multiple: type to=[{self.to}] "
+                    f"for batches of that length, multiple_of={self.to} for the longest row, "
+                    f"rounded up."
+                )
+            object.__setattr__(self, "to", checked_lengths(call, "to", self.to))
+        elif self.to != "longest":
+            raise TypeError(f"to of {call} is 'longest' or a list of lengths, not {self.to!r}.")
+        if self.multiple_of is not None and self.to != "longest":
+            raise ValueError(
+                f"{call} takes a list of lengths or multiple_of, not both: type "
+                f"to={[-(-n // self.multiple_of) * self.multiple_of for n in self.to]}."
+            )
+        if self.longer not in ("error", "truncate"):
+            raise ValueError(
+                f"longer of {call} is 'error' or 'truncate', not {self.longer!r}; to leave samples "
+                f"out, type .filter(fn) before."
+            )
+        object.__setattr__(self, "fields", checked_fields(call, self.fields))
+
+    def start(self, at: Position) -> Pass[Sequence[T]]:
+        """Begins a pass; its position is that of `reader`."""
+        return super().start(at).mapped(self._padder())
+
+    def lookup(self) -> Callable[[int], Sequence[T]] | None:
+        """Finds a batch by the indices of its samples."""
+        find, padded = super().lookup(), self._padder()
+        return find and (lambda index: padded(find(index)))
+
+    def length_for(self, longest: int) -> int:
+        """The length of a batch whose longest row is so long."""
+        if self.to == "longest":
+            each = self.multiple_of or 1
+            return max(-(-longest // each), 1) * each
+        fit: list[int] = [length for length in self.to if length >= longest]
+        return fit[0] if fit else int(self.to[-1])
+
+    @property
+    def padding(self) -> Padding:
+        """How samples become arrays."""
+        names = ragged_fields(self.reader, self.fields) or self.fields
+        return Padding(_CALL, names, self.pad, self.longer == "truncate")
+
+    def _padder(self) -> Callable[[Sequence[T]], Sequence[T]]:
+        padding = self.padding
+
+        def padded(samples: Sequence[T]) -> Sequence[T]:
+            return Columns(padding.columns(list(samples), self.length_for))
+
+        return padded
+
+
+_CALL = "padded_batch(reader, batch_size)"
+
+
+def varied(reader: Reader[Any]) -> bool:
+    """Whether the batches of a reader differ in length: a `padded_batch` without one fixed length.
+
+    >>> varied(padded_batch(lambda: [[1]], 1)), varied(padded_batch(lambda: [[1]], 1, to=[8]))
+    (True, False)
+    """
+    return isinstance(reader, padded_batch) and (reader.to == "longest" or len(reader.to) > 1)

@@ -1,0 +1,223 @@
+"""`unbatch` and `rebatch`: the samples of batches, and batches of another size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any, TypeVar
+
+import numpy as np
+
+from jreader.batches.batching import batching
+from jreader.batches.plain_batches import batch
+from jreader.errors import FeedMismatch, NotResumable, check_number, check_reader
+from jreader.readers import (
+    Columns,
+    Node,
+    Pass,
+    Plane,
+    Position,
+    Reader,
+    checked_position,
+    counted,
+    described,
+    indexed,
+    leaves,
+    length,
+    lookup_of,
+    map_tree,
+    op,
+    same_structure,
+    start,
+)
+from jreader.readers.planes import ENDLESS
+from jreader.transforms import firstn
+
+T = TypeVar("T")
+
+_VALUES = (str, bytes, bytearray, memoryview)  # sequences, but of the parts of one value
+
+
+@op
+class unbatch(Node[T]):
+    """The samples of batches, one by one: what `batch` was given.
+
+    >>> list(unbatch(lambda: [["a", "b"], ["c"]])())
+    ['a', 'b', 'c']
+
+    A batch is a list or another sequence of samples, but not a tuple; or a tree of arrays (a tuple
+    or a dict of them, say) with a row for each sample. An empty one has no samples.
+
+    >>> list(unbatch(lambda: [{"id": np.array([1, 2])}])())
+    [{'id': np.int64(1)}, {'id': np.int64(2)}]
+
+    Over `batch` of an indexed reader it is indexed as well, and no batch is made.
+
+    Args:
+        reader: A reader of batches.
+
+    Raises:
+        FeedMismatch: An item of `reader` is no batch, or its arrays differ in length (while
+            iterating).
+    """
+
+    reader: Reader[Any]
+
+    def start(self, at: Position) -> Pass[T]:
+        """Begins a pass; its position is (that before a batch, samples done of it)."""
+        up, before, done = self._begun(at)
+        held, (_, count) = 0, counted((), done)
+
+        def deal() -> Iterator[Iterator[T]]:
+            nonlocal before, held, count
+            skipped = done
+            for made in up.items:
+                samples = self._samples(made, skipped)
+                items, count = counted(islice(samples, skipped, None), skipped)
+                held = len(samples)
+                yield items
+                before, skipped = up.position(), 0
+                held, (_, count) = 0, counted(())
+
+        def position() -> Position:
+            # after the last sample of a batch, that batch need not be read again
+            return (up.position(), 0) if count() == held > 0 else (before, count())
+
+        return Pass(chain.from_iterable(deal()), position, up.close)
+
+    def batches(self, size: int, at: Position) -> Pass[Sequence[T]]:
+        """In runs of `size`, cut from the batches where these are stacked."""
+        gathered = super().batches(size, at)
+        if gathered is not None:
+            return gathered
+        up, before, done = self._begun(at)
+
+        def deal() -> Iterator[Sequence[T]]:
+            nonlocal before, done
+            here, low, left = before, done, size
+            cut: list[Sequence[T]] = []
+            for made in up.items:
+                samples = self._samples(made, low)
+                while low < len(samples):
+                    cut.append(samples[low : low + left])
+                    low, left = low + len(cut[-1]), left - len(cut[-1])
+                    if not left:
+                        before, done = (here, low) if low < len(samples) else (up.position(), 0)
+                        left = size
+                        yield _together(cut)
+                here, low = up.position(), 0
+            if cut:
+                before, done = here, 0
+                yield _together(cut)
+
+        return Pass(deal(), lambda: (before, done), up.close)
+
+    def _begun(self, at: Position) -> tuple[Pass[Any], Position, int]:
+        """A pass over the batches, the position before the first one, and samples done of it."""
+        before, done = checked_position(at, (None, 0))
+        up = start(self.reader, before)
+        return up, up.position(), done
+
+    def _samples(self, made: Any, done: int) -> Sequence[T]:
+        """The samples of a batch, of which `done` were handed over before."""
+        samples = _samples_of(made)
+        if samples is None:
+            raise FeedMismatch(
+                f"unbatch(reader), made at {self.made_at}, needs batches, sequences of samples or "
+                f"trees of arrays with equally many rows, not {described(made)}: make them with "
+                f".batch(n); or for the samples of items of your own, type .flat_map(fn)."
+            )
+        if done > len(samples):
+            raise NotResumable(
+                f"unbatch(reader), made at {self.made_at}, cannot go on after sample {done} of a "
+                f"batch that has {len(samples)}: give it the batches that it had, or start at the "
+                f"beginning (at=None)."
+            )
+        return samples
+
+    def length(self) -> int | None:
+        """The number of samples in the batches, if `batch` makes them."""
+        below = self._below()
+        return None if below is None else length(below)
+
+    def lookup(self) -> Callable[[int], T] | None:
+        """Finds samples as the reader below `batch` does."""
+        below = self._below()
+        return None if below is None else lookup_of(below)
+
+    def plane(self) -> Plane | None:
+        """The plane below `batch`, without the samples that it leaves out."""
+        below = self._below()
+        return None if below is None else indexed(below)
+
+    def _below(self) -> Reader[T] | None:
+        """The samples before they were batched, where all batches come as `batch` makes them."""
+        found = batching(self.reader)
+        made_by = found.op if found.by_sample and found.whole and not found.functions else None
+        if made_by is None or not made_by.drop_last:
+            return None if made_by is None else made_by.reader
+        known, plane = length(made_by.reader), indexed(made_by.reader)
+        if plane is not None and plane.length >= ENDLESS:
+            return made_by.reader
+        return None if known is None else firstn(made_by.reader, known - known % made_by.batch_size)
+
+
+def rebatch(reader: Reader[Any], batch_size: int, drop_last: bool | None = None) -> batch[Any]:
+    """Batches of another size: `batch` of the samples of batches.
+
+    >>> list(rebatch(lambda: [[1, 2, 3], [4], [5, 6]], 2)())
+    [[1, 2], [3, 4], [5, 6]]
+
+    Batches of arrays are cut and joined, and no sample is touched:
+
+    >>> rows = rebatch(lambda: [np.arange(3), np.arange(3, 8)], 4)
+    >>> [samples.columns.tolist() for samples in rows()]
+    [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+    Args:
+        reader: A reader of batches, as `unbatch` takes them.
+        batch_size: Samples per batch.
+        drop_last: Whether to leave out a last batch with fewer samples, as in `batch`.
+
+    Raises:
+        FeedMismatch: An item of `reader` is no batch (while iterating).
+    """
+    call = "rebatch(reader, batch_size, drop_last)"
+    check_reader(call, reader)
+    size = check_number(f"batch_size of {call}", batch_size, 1)
+    return batch(unbatch(reader), size, drop_last)
+
+
+def _samples_of(made: Any) -> Sequence[Any] | None:
+    """What a batch gives when it is iterated; None if it is no batch."""
+    if isinstance(made, (Columns, list)):
+        return made
+    if isinstance(made, Sequence) and not isinstance(made, (tuple, *_VALUES)):
+        return list(made)
+    columns = leaves(made)
+    shapes: list[tuple[int, ...]] = [getattr(column, "shape", ()) for column in columns]
+    if not all(shapes) or len({shape[0] for shape in shapes}) != 1:
+        return None
+    return Columns(made)
+
+
+def _together(cut: list[Sequence[T]]) -> Sequence[T]:
+    """Parts of batches as one batch, which `cut` does not hold any longer."""
+    parts = cut[:]
+    cut.clear()
+    if len(parts) == 1:
+        return parts[0]
+    trees = [part.columns for part in parts if type(part) is Columns]
+    if len(trees) < len(parts) or not all(_alike(trees[0], tree) for tree in trees[1:]):
+        return [sample for part in parts for sample in part]
+    return Columns(map_tree(lambda *columns: np.concatenate(columns), *trees))
+
+
+def _alike(tree: Any, other: Any) -> bool:
+    """Whether the arrays of two trees fit end to end, and keep their dtype."""
+    return same_structure(tree, other) and all(
+        isinstance(one, np.ndarray)
+        and isinstance(two, np.ndarray)
+        and (one.dtype, one.shape[1:]) == (two.dtype, two.shape[1:])
+        for one, two in zip(leaves(tree), leaves(other), strict=True)
+    )

@@ -1,0 +1,206 @@
+"""`window`: several consecutive samples as one."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from jreader import errors
+from jreader.batches.batching import gives_batches
+from jreader.batches.stacked import stack
+from jreader.readers import (
+    Node,
+    Pass,
+    Plane,
+    Position,
+    Reader,
+    checked_position,
+    described,
+    indexed,
+    leaves,
+    length,
+    lookup_of,
+    map_tree,
+    op,
+    start,
+    whole,
+)
+from jreader.readers.planes import ENDLESS, Indices, Joined
+from jreader.readers.stacked_rows import RowRuns, StackedRows
+
+
+@op
+class window(Node[Any]):
+    """`size` consecutive samples of `reader` as one sample, stacked along a new first axis.
+
+    >>> list(window(lambda: [1, 2, 3, 4], 2)())
+    [array([1, 2]), array([3, 4])]
+    >>> list(window(lambda: [(1, 0.5), (2, 1.5), (3, 2.5)], 2, stride=1)())
+    [(array([1, 2]), array([0.5, 1.5])), (array([2, 3]), array([1.5, 2.5]))]
+
+    Over an indexed reader it is indexed as well: any window is one gather of its samples, so
+    windows can be shuffled as a whole, and no sample is stored twice.
+
+    >>> from jreader import arrays, batch, shuffle
+    >>> every = window(arrays(np.arange(1000)), 4, stride=1)
+    >>> next(batch(shuffle(every, seed=0), 2)()).columns.tolist()
+    [[262, 263, 264, 265], [223, 224, 225, 226]]
+
+    `stride` is what tf.data's `window` calls `shift`. There, every place at which a window begins
+    gives one, so that with a small shift several at the end are incomplete; here at most one is,
+    and only if it has a sample that no other window has. To cut the tokens of documents, there is
+    `windows`.
+
+    Args:
+        reader: Any reader of samples that can be stacked.
+        size: How many samples a window has.
+        stride: How many samples after a window the next one begins; None for `size`, so that they
+            do not overlap. With more than `size`, samples between them are left out.
+        drop_last: Whether to leave out a last window of fewer samples. None leaves it out and warns
+            of it; with False it is given, with fewer rows, and then windows are not indexed.
+
+    Raises:
+        FeedMismatch: The samples of a window cannot be stacked (while iterating).
+    """
+
+    reader: Reader[Any]
+    size: int = whole(least=1)
+    stride: int | None = whole(default=None, least=1)
+    drop_last: bool | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        call = "window(reader, size, stride, drop_last)"
+        if self.drop_last is not None:
+            flag = errors.check_flag(f"drop_last of {call}", self.drop_last)
+            object.__setattr__(self, "drop_last", flag)
+        if gives_batches(self.reader):
+            raise TypeError(
+                f"{call} needs samples, and {described(self.reader)} gives batches: type .window(n)"
+                f" before .batch(...), or .unbatch() before .window(n); for several steps in one "
+                f"feed there is .load().chunk(n)."
+            )
+
+    def start(self, at: Position) -> Pass[Any]:
+        """Begins a pass; its position is (whether a window was given, where it began)."""
+        begun, first = checked_position(at, (False, None))
+        up = start(self.reader, first).watched(self, self.size)
+        first = up.position()
+        overlap = max(self.size - self._stride, 0)
+
+        def deal() -> Iterator[Any]:
+            nonlocal begun, first
+            held: list[Any] = []
+            begins: deque[Position] = deque()  # of the windows that have samples in `held`
+            if begun:
+                _leave_out(up.items, self._stride)
+            while True:
+                self._fill(held, begins, up)
+                short = len(held) < self.size
+                new = len(held) - (overlap if begun else 0)
+                if short and (new <= 0 or self.drop_last is not False):
+                    return self._tell(new)
+                begun, first = True, begins.popleft()
+                yield self._stacked(held)
+                if short:
+                    return None
+                del held[: self._stride]
+                _leave_out(up.items, self._stride - self.size)
+
+        return Pass(deal(), lambda: (begun, first), up.close)
+
+    @property
+    def _stride(self) -> int:
+        return self.size if self.stride is None else self.stride
+
+    def _fill(self, held: list[Any], begins: deque[Position], up: Pass[Any]) -> None:
+        """Draws the samples that a window lacks, and notes where windows begin among them."""
+        while (have := len(held)) < self.size:
+            since = have % self._stride
+            if not since:
+                begins.append(up.position())
+            wanted = min(self._stride - since, self.size - have)
+            held += islice(up.items, wanted)
+            if len(held) < have + wanted:
+                return
+
+    def _stacked(self, samples: Sequence[Any]) -> Any:
+        try:
+            return stack(samples)
+        except errors.FeedMismatch as error:
+            error.add_note(f"in a window of {len(samples)} samples, made at {self.made_at}")
+            raise
+
+    def _tell(self, left_out: int) -> None:
+        """Warns of samples that no window has, unless that was asked for."""
+        if left_out > 0 and self.drop_last is None:
+            errors.warn(
+                f"{self!r} leaves out {left_out:,} of its last samples, which fill no window of "
+                f"{self.size}: type drop_last=True if that is meant, or drop_last=False for a last "
+                f"window of fewer samples.",
+                self.made_at,
+            )
+
+    def _windows(self, known: int) -> tuple[int, int]:
+        """How many full windows so many samples have, and how many samples are behind them."""
+        full = (known - self.size) // self._stride + 1 if known >= self.size else 0
+        end = (full - 1) * self._stride + max(self.size, self._stride) if full else 0
+        return full, max(known - end, 0)
+
+    def length(self) -> int | None:
+        """The number of windows."""
+        known = length(self.reader)
+        if known is None:
+            return None
+        full, behind = self._windows(known)
+        return full + (self.drop_last is False and behind > 0)
+
+    def lookup(self) -> Callable[[int], Any] | None:
+        """Stacks the samples that `reader` finds."""
+        find, known = lookup_of(self.reader), length(self.reader)
+
+        def found(index: int) -> Any:
+            first = index * self._stride
+            last = first + self.size if known is None else min(first + self.size, known)
+            return self._stacked([find(at) for at in range(first, last)])  # type: ignore[misc]  # as seen below
+
+        return find and found
+
+    def plane(self) -> Plane | None:
+        """The rows of each window; None if the last one has fewer."""
+        up = indexed(self.reader)
+        if up is None:
+            return None
+        full, behind = (ENDLESS, 0) if up.length >= ENDLESS else self._windows(up.length)
+        if behind and self.drop_last is False:
+            return None
+        self._tell(behind)
+        arrays = all(isinstance(column, (np.ndarray, Joined)) for column in leaves(up.columns))
+        if arrays and (up.straight or up.runs):
+            columns = map_tree(lambda column: RowRuns(column, self.size), up.columns)
+            return Plane(columns, full, lambda indices: up.route(indices * self._stride))
+        columns = map_tree(lambda column: StackedRows(column, self.size, self._stacked), up.columns)
+        return Plane(columns, full, partial(self._route, up))
+
+    def _route(self, up: Plane, indices: Indices) -> list[Indices]:
+        namespace = indices.__array_namespace__()
+        # samples of windows along the first axis: in a trace, each window may be of an epoch of
+        # its own, an array that fits the last axis
+        places = namespace.arange(self.size).reshape(-1, *[1] * indices.ndim)
+        places = indices * self._stride + places
+        if namespace is np:  # there, planes route indices of one axis
+            routed = [
+                rows.reshape(*places.shape, *rows.shape[1:]) for rows in up.route(places.ravel())
+            ]
+        else:
+            routed = up.route(places)
+        return [namespace.moveaxis(rows, 0, indices.ndim) for rows in routed]
+
+
+def _leave_out(items: Iterator[Any], n: int) -> None:
+    deque(islice(items, max(n, 0)), maxlen=0)

@@ -1,0 +1,212 @@
+"""`loader.shapes()` and `loader.warm(step)`: every shape of an epoch, known and compiled before it.
+
+Where lengths are known, shapes follow from them, and no sample is read. An example of each is made
+of zeros (of the first sample, where functions of batches or the samples themselves have to tell
+what a feed is), and goes the way of every feed, so that dtypes, masks and shardings are those of
+the loop.
+
+`step.lower(*state, shapes).compile()` fills the cache of a jitted function: the loop finds every
+program there, and compiles nothing. A call would do so too, but would run the step, and might use
+up its arguments, if the step donates them.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Any
+
+import jax
+import numpy as np
+
+from jreader.batches import Batching
+from jreader.batches.padding import blank, example, padded_batch, ragged_fields
+from jreader.errors import noted
+from jreader.loaders.assembling import Assembler, BucketAssembler
+from jreader.loaders.loading import Loading
+from jreader.loaders.multihost.shards import part_of
+from jreader.readers import Columns, Cursor, at_epoch, branches, described, indexed, start
+from jreader.readers.planes import ENDLESS
+from jreader.readers.ragged import lengths_of
+from jreader.readers.seeds import waits
+
+
+def shapes_of(loading: Loading, cursor: Cursor) -> list[Any]:
+    """The trees of `jax.ShapeDtypeStruct` of the feeds of the epoch of a cursor, each once.
+
+    Raises:
+        TypeError: Lengths are not known, and any may come.
+        ValueError: The source gives no batch.
+    """
+    specs = [loading.spec(item) for item in _items(loading, cursor)]
+    every = {str(jax.tree.map(_key, spec)): spec for spec in specs}
+    return list(every.values())
+
+
+def _key(leaf: Any) -> tuple[Any, ...]:
+    return leaf.shape, leaf.dtype
+
+
+def _items(loading: Loading, cursor: Cursor) -> Iterator[Any]:
+    """An example of a host feed of each shape, as `Loading.finish` takes it."""
+    found, shape = loading.batching(), loading.shape
+    if found.buckets is not None:
+        batches = _of_buckets(found, keeps=shape.remainder.last == "keep")
+    elif isinstance(found.op, padded_batch):
+        batches = _of_lengths(loading, found, found.op, cursor["epoch"])
+    else:
+        yield from _of_one_shape(loading, found, cursor)
+        return
+    for batch in batches:
+        made = batch
+        for op in found.functions:
+            made = next(start(op.changed({"reader": [made].__iter__})).items)
+        kind = BucketAssembler if shape.buckets else Assembler
+        for share in shape.shares:
+            made = part_of(made, share) if share.size == len(made) else made
+        feed = kind(shape).feed([made] * shape.per_feed)
+        yield (feed, 0, 0) if loading.numbered else feed
+
+
+def _of_one_shape(loading: Loading, found: Batching, cursor: Cursor) -> Iterator[Any]:
+    """The first feed, and the last one where that may be smaller."""
+    first = loading.first(cursor)
+    yield first
+    samples, size = found.samples, found.size
+    if samples is None or not size or loading.remainder.last != "keep" or found.functions:
+        return
+    if (rest := samples % size) and samples > size and not (found.op and found.op.drop_last):
+        feed = first[0] if loading.numbered else first
+        cut = jax.tree.map(lambda array: array[:rest], feed)
+        yield (cut, 0, 0) if loading.numbered else cut
+
+
+def _of_buckets(found: Batching, *, keeps: bool) -> Iterator[Any]:
+    """A full batch of each bucket that has one, and a short one where these are handed on."""
+    op = found.buckets
+    assert op is not None  # noqa: S101  # as the caller has seen
+    numbers = op.shapes()
+    padding, sample = op.padding, _sample(op, read=bool(found.functions))
+    if sample is None:
+        return
+    every = range(len(op.bounds)) if numbers is None else numbers
+    wanted = [(number, op.rows[number]) for number in every]
+    if keeps:
+        wanted = [each for each in wanted if each[0] not in op.never()] + op.short()
+    for number, rows in wanted:
+        fitting = example(sample, dict.fromkeys(padding.chosen(sample), op.bounds[number]))
+        yield op.made(padding, [fitting] * rows, number)
+
+
+def _of_lengths(
+    loading: Loading, found: Batching, op: padded_batch[Any], epoch: int
+) -> Iterator[Any]:
+    """A batch of each length, or lengths, that an epoch has."""
+    padding = op.padding
+    sample = _sample(op, read=bool(found.functions))
+    if sample is None:
+        return
+    names = padding.chosen(sample)
+    for lengths, rows in sorted(_lengths(loading, op, names, epoch)):
+        fitting = example(sample, dict(zip(names, lengths, strict=True)))
+        yield Columns(padding.columns([fitting] * rows, int))
+
+
+def _lengths(
+    loading: Loading, op: padded_batch[Any], names: Sequence[Any], epoch: int
+) -> set[tuple[tuple[int, ...], int]]:
+    """The lengths of the fields of each batch, and its rows.
+
+    Raises:
+        TypeError: They are not known, and any may come.
+    """
+    plane = None if waits(op.reader) else indexed(at_epoch(op.reader, epoch))
+    if plane is None or plane.length >= ENDLESS or not ragged_fields(op.reader, op.fields):
+        if op.to == "longest":
+            raise TypeError(
+                f"loader.shapes() needs to know the lengths of all samples in their order, and "
+                f"{described(loading.source.batches)} tells them when they are read: give the "
+                f"lengths that batches may have, as .padded_batch(n, to=[128, 256, 512]), or "
+                f".bucket([128, 256, 512], batch_size=n)."
+            )
+        return {(each, op.batch_size) for each in product(op.to, repeat=len(names))}
+    bare = branches(plane.columns) is None
+    begins = np.arange(0, plane.length, op.batch_size)
+    lengths = []
+    for name in names:
+        every: Any = lengths_of(plane, None if bare else name)
+        longest = np.maximum.reduceat(every, begins).tolist() if len(begins) else []
+        lengths.append(list(map(op.length_for, longest)))
+    rows = np.minimum(plane.length - begins, op.batch_size).tolist()
+    shape, batches = loading.shape, list(zip(zip(*lengths, strict=True), rows, strict=True))
+    if batches and rows[-1] < op.batch_size:
+        (last, few) = batches.pop()
+        if not op.drop_last and shape.gives(few):
+            batches.append((last, op.batch_size if shape.masked else few))
+    return set(batches)
+
+
+def _sample(op: Any, *, read: bool) -> Any | None:
+    """A sample of the reader of an op, of zeros where its columns tell enough; None for none."""
+    plane = indexed(op.reader)
+    made = None if plane is None or read else blank(plane.columns)
+    if made is not None:
+        return made
+    up = start(op.reader)
+    try:
+        return next(up.items, None)
+    finally:
+        up.close()
+
+
+class Warming:
+    """The compilation of a step for all shapes, on threads, while something else is read."""
+
+    def __init__(self, step: Any, state: Sequence[Any], specs: Sequence[Any]) -> None:
+        """Traces the step here, on the user's thread, and begins to compile.
+
+        Raises:
+            TypeError: The step is not jitted.
+        """
+        if not callable(getattr(step, "lower", None)):
+            raise TypeError(
+                f"loader.warm(step, *state) compiles a jitted function, and {described(step)} is "
+                f"none: give the step of your loop, as step = jax.jit(step)."
+            )
+        self._lowered = iter([self._traced(step, state, spec) for spec in specs])
+        self._lock = threading.Lock()
+        self._error: BaseException | None = None
+        most = min(len(specs), os.cpu_count() or 1)
+        self._threads = [
+            threading.Thread(target=self._compile, name="jreader warm") for _ in range(most)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _traced(self, step: Any, state: Sequence[Any], spec: Any) -> Any:
+        try:
+            return step.lower(*state, spec)
+        except Exception as error:
+            shapes = {str(jax.tree.map(_key, spec))}
+            noted(error, f"in loader.warm(step, *state), for the feed of shapes {shapes}")
+            raise
+
+    def _compile(self) -> None:
+        while self._error is None:
+            with self._lock:
+                lowered = next(self._lowered, None)
+            if lowered is None:
+                return
+            try:
+                lowered.compile()
+            except BaseException as error:
+                self._error = error
+
+    def wait(self) -> None:
+        """Waits until all is compiled; raises the error of a compilation."""
+        for thread in self._threads:
+            thread.join()
+        if self._error is not None:
+            raise self._error

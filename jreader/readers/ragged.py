@@ -1,0 +1,146 @@
+"""Columns whose rows differ in length: values end to end, and where each row begins.
+
+Documents of tokens, point clouds and time series lie like this in files and in memory. The offsets
+tell the length of every row before one is read, so an op can compute which rows go together
+(`pack`, `bucket`), and stay arithmetic on indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from jreader.readers.planes import Array, Joined, Plane
+from jreader.readers.trees import branches, leaves
+
+_AT_ONCE = 1 << 20  # rows whose lengths are looked up in one go
+
+
+class Ragged:
+    """A column whose row i is `values[offsets[i]:offsets[i + 1]]`.
+
+    >>> words = Ragged(np.arange(6), np.array([0, 3, 3, 6]))
+    >>> len(words), words.lengths().tolist(), words.gather(np.array([2, 1]))
+    (3, [3, 0, 3], [array([3, 4, 5]), array([], dtype=int64)])
+
+    Args:
+        values: The values of all rows, end to end along the first axis: an array, a memory map, or
+            several of them `Joined`.
+        offsets: Where each row begins, and where the last one ends: integers that do not decrease,
+            one more than there are rows.
+    """
+
+    stacks = False
+    """Whether its rows can be stacked: batches of it are lists of samples."""
+
+    def __init__(self, values: Any, offsets: Array) -> None:
+        self.values, self.offsets = values, offsets
+        self.dtype = values.dtype
+        self.shape = (len(offsets) - 1, None, *values.shape[1:])
+        self.ndim = len(self.shape)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def arrays(self) -> tuple[Any, Array]:
+        """What it is made of, for hashes and for checks of files."""
+        return self.values, self.offsets
+
+    def lengths(self, rows: Array | None = None) -> Array:
+        """How many values these rows have; all rows, if None."""
+        if rows is None:
+            return np.diff(self.offsets)
+        lengths: Array = self.offsets[rows + 1] - self.offsets[rows]
+        return lengths
+
+    def origins(self, rows: Array) -> tuple[Any, Array]:
+        """The values that rows are slices of, and the indices there at which they begin."""
+        return self.values, self.offsets[rows]
+
+    def each(self, rows: Array) -> Iterator[Array]:
+        """These rows one by one, as views of the values where these are one array."""
+        values = self.values
+        begins, ends = self.offsets[rows].tolist(), self.offsets[rows + 1].tolist()
+        return (values[begin:end] for begin, end in zip(begins, ends, strict=True))
+
+    def gather(self, rows: Array) -> list[Array]:
+        """These rows as a list: no array holds rows of several lengths."""
+        return list(self.each(rows))
+
+    def __repr__(self) -> str:
+        inside = "".join(f", {size}" for size in self.shape[2:])
+        return f"{self.dtype}[{len(self)}, ...{inside}]"
+
+
+def ragged_end_to_end(columns: Sequence[Ragged]) -> Ragged:
+    """The rows of several columns of one dtype as one column.
+
+    >>> both = ragged_end_to_end([Ragged(np.arange(4), np.array([1, 3, 4]))] * 2)
+    >>> both.gather(np.array([0, 3]))
+    [array([1, 2]), array([3])]
+    """
+    values = [_between(column.values, *column.offsets[[0, -1]].tolist()) for column in columns]
+    begins, offsets = 0, []
+    for column in columns:
+        offsets.append(column.offsets[:-1] - column.offsets[0] + begins)
+        begins += int(column.offsets[-1] - column.offsets[0])
+    return Ragged(Joined(values), np.concatenate([*offsets, [begins]]))
+
+
+def _between(values: Any, first: int, last: int) -> Any:
+    """Some of the values; all of them as they are, since a slice of several files is a copy."""
+    return values if (first, last) == (0, len(values)) else values[first:last]
+
+
+def lengths_of(plane: Plane, by: str | None = None) -> Array | None:
+    """The length of every sample of a plane, in its order; None if no column is ragged.
+
+    >>> from jreader import arrays, ragged, skip
+    >>> from jreader.readers import indexed
+    >>> texts = arrays(text=ragged(np.arange(6), [0, 1, 3, 6]), label=[1, 0, 1])
+    >>> lengths_of(indexed(skip(texts, 1))), lengths_of(indexed(arrays([1, 2])))
+    (array([2, 3]), None)
+
+    Args:
+        plane: A plane with an end.
+        by: The field whose lengths are meant, where several are ragged.
+
+    Raises:
+        ValueError: There is no ragged field of that name; or several, of different lengths, and
+            `by` is None.
+    """
+    every = leaves(plane.columns)
+    found = [number for number, column in enumerate(every) if isinstance(column, Ragged)]
+    if by is not None:
+        parts = branches(plane.columns) or {}
+        names = [name for name, part in parts.items() for _ in leaves(part)]
+        found = [number for number in found if names and names[number] == by]
+        if not found:
+            fields = ", ".join(map(repr, parts)) or "no names"
+            raise ValueError(
+                f"by={by!r} names no ragged field of the samples, which have {fields}: name a "
+                f"field that was made by jreader.ragged(values, offsets)."
+            )
+    if not found:
+        return None
+    lengths = [_lengths(plane, number, every[number]) for number in found]
+    if any(not np.array_equal(lengths[0], other) for other in lengths[1:]):
+        names = list(branches(plane.columns) or ())
+        raise ValueError(
+            f"the samples have {len(found)} ragged fields of different lengths, in {names!r}: say "
+            f"which one's lengths are meant, with by=name."
+        )
+    return lengths[0]
+
+
+def _lengths(plane: Plane, number: int, column: Ragged) -> Array:
+    """The lengths of the rows of one column, in the order of the samples."""
+    if plane.straight and plane.length == len(column):
+        return column.lengths()
+    runs = range(0, plane.length, _AT_ONCE)
+    indices = (np.arange(low, min(low + _AT_ONCE, plane.length)) for low in runs)
+    lengths = [column.lengths(plane.rows(each)[number]) for each in indices]
+    return np.concatenate(lengths) if lengths else np.zeros(0, np.int64)

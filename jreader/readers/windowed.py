@@ -1,0 +1,231 @@
+"""A column whose rows are slices of one size of the values of all documents, end to end.
+
+Window `i` begins where arithmetic, or a table of documents, says: nothing is stored for it. NumPy
+takes many slices of an array in one call, as rows of a view in which they overlap; that costs a
+third of a loop over slices, and a tenth of `np.stack`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jreader.readers.planes import Array, Indices, Joined, found, parted
+from jreader.readers.ragged import Ragged
+from jreader.staging import Staging
+
+_LONGEST = 1 << 31  # values that 32 bits tell apart, on a device
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """Where windows begin among the values of all documents, end to end.
+
+    >>> Cut(4, 2, 6).begins(np.array([0, 5]))
+    array([ 0, 10])
+
+    Attributes:
+        size: How many values a window has.
+        stride: How many values lie from the begin of one window to that of the next.
+        count: The number of windows.
+        table: For windows within documents, the number of the first window of each document that
+            has one, and the value at which the document begins.
+    """
+
+    size: int
+    stride: int
+    count: int
+    table: tuple[Array, ...] = ()
+
+    @classmethod
+    def within(cls, lengths: Array, size: int, stride: int) -> Cut:
+        """Windows within documents of these lengths, which lie end to end.
+
+        >>> cut = Cut.within(np.array([5, 1, 4]), 2, 2)
+        >>> cut.count, cut.begins(np.arange(cut.count)).tolist()
+        (4, [0, 2, 6, 8])
+        """
+        begins = np.cumsum(lengths) - lengths
+        some = lengths >= size
+        windows = (lengths[some] - size) // stride + 1
+        last = np.cumsum(windows)
+        return cls(size, stride, int(last[-1]) if len(last) else 0, (last - windows, begins[some]))
+
+    @classmethod
+    def across(cls, total: int, size: int, stride: int) -> Cut:
+        """Windows over `total` values as one stream."""
+        return cls(size, stride, max((total - size) // stride + 1, 0))
+
+    def begins(self, rows: Indices, table: tuple[Any, ...] | None = None) -> Indices:
+        """The values at which windows begin; `table` is that of a device, in a trace."""
+        if not self.table:
+            return rows * self.stride
+        first, begins = table or self.table
+        which = rows.__array_namespace__().searchsorted(first, rows, side="right") - 1
+        return begins[which] + (rows - first[which]) * self.stride
+
+
+class Windowed:
+    """A column whose rows are the windows of a `Cut`.
+
+    >>> words = Windowed(np.arange(10) * 10, 1, 9, Cut.across(9, 3, 2))
+    >>> words, words.gather(np.array([3, 0])).tolist()
+    (int64[4, 3], [[70, 80, 90], [10, 20, 30]])
+
+    Args:
+        values: An array, a memory map, several of them `Joined`, or `Strung` documents.
+        first: The index in `values` at which the first document begins.
+        total: How many values all documents have.
+        cut: Where the windows begin.
+    """
+
+    def __init__(self, values: Any, first: int, total: int, cut: Cut) -> None:
+        self.values, self.first, self.total, self.cut = values, first, total, cut
+        self.dtype = values.dtype
+        self.shape = (cut.count, cut.size, *values.shape[1:])
+        self.ndim = len(self.shape)
+        self._staged = 0, Staging(0, self.shape[1:], self.dtype)  # for the size of batches
+
+    def __len__(self) -> int:
+        return self.cut.count
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+    def origins(self, rows: Array) -> tuple[Any, Array]:
+        """The values that rows are slices of, and the indices there at which they begin."""
+        return self.values, self.cut.begins(rows) + self.first
+
+    def each(self, rows: Array) -> Iterator[Array]:
+        """The rows one by one, as views where the values of a window lie in one array."""
+        values, size = self.values, self.cut.size
+        return (values[begin : begin + size] for begin in self.origins(rows)[1].tolist())
+
+    def gather(self, rows: Array) -> Array:
+        """The rows as one array."""
+        many, staged = self._staged
+        if many != len(rows):
+            staged = Staging(len(rows), self.shape[1:], self.dtype)
+            self._staged = len(rows), staged
+        out = staged(len(rows))
+        _fill(out, *self.origins(rows))
+        return out
+
+    def placed(self) -> tuple[Any, Any]:
+        """What goes to a device: the values of all documents, once, and where windows begin.
+
+        Raises:
+            ValueError: There are too many values.
+        """
+        if self.total >= _LONGEST:
+            raise ValueError(
+                f"a device counts up to 2**31 values, and the documents have {self.total:,}: use "
+                f".load(...), or a part of them, as in tokens(paths[:10])."
+            )
+        cut, values = self.cut, np.asarray(self.values[self.first : self.first + self.total])
+
+        def rows_of(placed: Any, rows: Indices) -> Any:
+            flat, *table = placed
+            begins = cut.begins(rows, tuple(table))
+            steps = np.arange(cut.size, dtype=rows.dtype)
+            return flat.at[begins[..., None] + steps].get(mode="promise_in_bounds")
+
+        return (values, *cut.table), rows_of
+
+
+class Strung:
+    """Rows of a ragged column end to end, in any order, as one array.
+
+    >>> words = Ragged(np.arange(6), np.array([0, 2, 2, 6]))
+    >>> strung = Strung(words, np.array([2, 0, 1, 0]))
+    >>> len(strung), strung[3:7].tolist(), strung[1:3].base is words.values
+    (8, [5, 0, 1, 0], True)
+
+    Args:
+        column: The column.
+        rows: Its rows, in their order.
+    """
+
+    def __init__(self, column: Ragged, rows: Array) -> None:
+        lengths = column.lengths(rows)
+        rows, lengths = rows[lengths > 0], lengths[lengths > 0]
+        self.values, self.dtype = column.values, column.dtype
+        self.begins, self.ends = column.offsets[rows], np.cumsum(lengths)
+        self.starts = self.ends - lengths
+        self.shape = (int(self.ends[-1]) if len(rows) else 0, *column.shape[2:])
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def found(self, positions: Array) -> tuple[Array, Array]:
+        """Which row each value is of, and its index in the values of the column."""
+        which, local = found(self.starts, positions)
+        return which, self.begins[which] + local
+
+    def origins(self, positions: Array) -> tuple[Any, Array]:
+        """The values of the column, and the indices there of these values."""
+        return self.values, self.found(positions)[1]
+
+    def __getitem__(self, part: slice) -> Array:
+        """Consecutive values: a view where they are of one row."""
+        first, last, _ = part.indices(len(self))
+        ((which,), (begin,)) = self.found(np.array([first]))
+        pieces = list[Array]()
+        while first < last or not pieces:
+            many = min(last, int(self.ends[which])) - first
+            pieces.append(self.values[begin : begin + many])
+            first, which = first + many, which + 1
+            begin = self.begins[which] if which < len(self.begins) else 0
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+def overlapping(array: Array, size: int) -> Array:
+    """The array whose row i is `array[i : i + size]`, as a view.
+
+    >>> overlapping(np.arange(5), 3).tolist()
+    [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
+    """
+    shape = (max(len(array) - size + 1, 0), size, *array.shape[1:])
+    strides = (array.strides[0], *array.strides)
+    return np.lib.stride_tricks.as_strided(array, shape, strides, writeable=False)
+
+
+def _fill(out: Array, values: Any, begins: Array) -> None:
+    """Writes the slices of the values that begin there into the rows of `out`."""
+    size = out.shape[1]
+    if isinstance(values, Joined):
+        which, local = values.found(begins)
+        few = len(values.parts) * 4 <= len(begins)
+        for number, here in parted(which) if few else ():
+            if local[here].max() + size <= len(values.parts[number]):
+                out[here] = _slices(values.parts[number], local[here], size)
+            else:
+                _fill_one_by_one(out, values, begins, np.arange(len(begins))[here])
+        if not few:
+            _fill_one_by_one(out, values, begins, np.arange(len(begins)))
+    elif isinstance(values, Strung):
+        which, below = values.found(begins)
+        whole = begins + size <= values.ends[which]  # those that do not reach into the next row
+        inside = np.empty((int(whole.sum()), *out.shape[1:]), out.dtype)
+        _fill(inside, values.values, below[whole])
+        out[whole] = inside
+        _fill_one_by_one(out, values, begins, np.flatnonzero(~whole))
+    elif (taken := _slices(values, begins, size, out)) is not out:
+        out[...] = taken
+
+
+def _slices(values: Any, begins: Array, size: int, out: Array | None = None) -> Array:
+    """The slices as one array; a `LazyMap` may read them into `out`."""
+    if hasattr(values, "slices"):
+        taken: Array = values.slices(begins, size, out)
+        return taken
+    return np.asarray(overlapping(values, size)[begins])
+
+
+def _fill_one_by_one(out: Array, values: Any, begins: Array, these: Array) -> None:
+    size = out.shape[1]
+    for number, begin in zip(these.tolist(), begins[these].tolist(), strict=True):
+        out[number] = values[begin : begin + size]

@@ -1,0 +1,224 @@
+"""Arrays in files, mapped into memory when they are first read, of which little stays resident.
+
+What is read of a mapped file stays in the resident memory of the process as long as the kernel
+likes: a run that reads 100 GB seems to use 100 GB. So the pages of large files are given back every
+so often (`MADV_DONTNEED`). They stay in the file cache, and views of them stay valid: what is read
+again is mapped again. That costs two to three times as much as to read 2 KB (`pread`), so small
+pieces here and there of a large file, as those of shuffled windows, are not mapped but read; small
+files stay mapped, which costs a third of a read. Only so many files are open at a time, because a
+process may often have no more than 1024.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from typing import Any
+
+import numpy as np
+
+from jreader.errors import DamagedData
+from jreader.readers.planes import Array
+from jreader.readers.windowed import overlapping
+from jreader.sources.file_checks import changed
+
+_RESIDENT = 1 << 28  # bytes of the files of one source that may be resident
+_BLOCK = 1 << 21  # bytes that one read may make resident: a huge page of the file cache
+_SMALL = 1 << 16  # bytes: what is less is copied, if it is not read in order
+_OPEN = 256  # files that are open at a time; if mapped, each has two descriptors
+
+
+class Resident:
+    """What the maps of one source have in memory, and which files are open.
+
+    Args:
+        size: The bytes of all files.
+
+    Attributes:
+        bounded: Whether they are too many to be resident all at once.
+    """
+
+    def __init__(self, size: int) -> None:
+        """Begins with nothing open."""
+        self.bounded = size > _RESIDENT and hasattr(mmap, "MADV_DONTNEED")
+        self._bytes = 0
+        self._touched: dict[LazyMap, None] = {}
+        self._open: dict[LazyMap, None] = {}
+
+    def opened(self, which: LazyMap) -> None:
+        """Takes note of an open file; closes the one that was opened first if there are too many.
+
+        Threads may come at the same time: each step is atomic, and one too many does no harm.
+        """
+        self._open[which] = None
+        while len(self._open) > _OPEN:
+            oldest = next(iter(self._open))
+            self._open.pop(oldest, None)
+            self._touched.pop(oldest, None)
+            oldest.close()
+
+    def read(self, which: LazyMap, size: int) -> None:
+        """Takes note of bytes that are about to be read; gives back all before if it is much."""
+        self._bytes += size
+        if self._bytes > _RESIDENT:
+            touched, self._touched, self._bytes = self._touched, {}, size
+            for each in touched:
+                each.give_back()
+        self._touched[which] = None
+
+
+class LazyMap:
+    """A part of a file as an array, which is mapped when it is first read.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "bytes").write_bytes(bytes(range(9)))
+    ...     part = LazyMap(f"{folder}/bytes", 1, 4, np.dtype(np.uint16), Resident(9))
+    ...     part, part[2:].tolist(), part.slices(np.array([0, 2]), 2).tolist()
+    (uint16[4], [1541, 2055], [[513, 1027], [1541, 2055]])
+
+    Args:
+        path: The file.
+        first: The byte at which the array begins.
+        length: How many values it has.
+        dtype: The dtype of the values.
+        resident: What this map shares with the others of its source.
+    """
+
+    ndim = 1
+
+    def __init__(
+        self, path: str, first: int, length: int, dtype: np.dtype[Any], resident: Resident
+    ) -> None:
+        """Opens nothing."""
+        self.path, self.first, self.dtype, self.shape = path, first, dtype, (length,)
+        self._resident, self._bounded = resident, resident.bounded
+        self._descriptor: _Descriptor | None = None
+        self._map: mmap.mmap | None = None
+        self._array: Array | None = None
+        self._sliding: Array | None = None
+        self._block = self._counted = -1  # that was read last, and that is known to be resident
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}[{self.shape[0]}]"
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all values."""
+        return self.shape[0] * self.dtype.itemsize
+
+    @property
+    def array(self) -> Array:
+        """The array, a read-only map.
+
+        Raises:
+            DamagedData: The file is gone, or shorter than it was.
+        """
+        array = self._array
+        if array is None:
+            opened = self._opened()
+            try:
+                held = mmap.mmap(opened.number, self._end, access=mmap.ACCESS_READ)
+            except ValueError:  # it was cut since
+                raise self._shorter(os.fstat(opened.number).st_size) from None
+            array = np.frombuffer(held, self.dtype, len(self), self.first)
+            self._map, self._array = held, array
+        return array
+
+    def __getitem__(self, index: Any) -> Array:
+        """Values as NumPy indexes them; of a slice, a view, or a copy if it is a small one."""
+        if not self._bounded:
+            return np.asarray(self.array[index])
+        if not isinstance(index, slice):
+            self._resident.read(self, np.size(index) * _BLOCK)
+            return np.asarray(self.array[index])
+        first, last, _ = index.indices(len(self))
+        begin, size = self.first + first * self.dtype.itemsize, (last - first) * self.dtype.itemsize
+        before, self._block = self._block, begin // _BLOCK
+        if before != self._block and 0 < size < _SMALL:
+            copy = np.empty(last - first, self.dtype)
+            self._read(copy, begin)
+            copy.flags.writeable = False
+            return copy
+        if self._counted != self._block or size > _BLOCK:
+            self._counted = self._block
+            self._resident.read(self, max(size, _BLOCK))
+        return self.array[index]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        part = self[:]
+        return part if dtype in (None, part.dtype) and not copy else np.array(part, dtype)
+
+    def slices(self, begins: Array, size: int, out: Array | None = None) -> Array:
+        """The values from each index on, `size` each, as an array of [slices, size]."""
+        if not self._bounded:
+            return self._sliding_over(size)[begins]
+        taken = np.empty((len(begins), size), self.dtype) if out is None else out
+        places = (self.first + begins * self.dtype.itemsize).tolist()
+        opened, read, bytes_ = self._opened(), os.preadv, size * self.dtype.itemsize
+        for row, place in zip(taken, places, strict=True):
+            if read(opened.number, [row], place) != bytes_:
+                self._read(row, place)  # as much as there is
+        return taken
+
+    def give_back(self) -> None:
+        """Lets the kernel take the pages of the map out of resident memory."""
+        held, self._counted = self._map, -1
+        if held is not None:
+            held.madvise(mmap.MADV_DONTNEED)
+
+    def close(self) -> None:
+        """Forgets the file and the map, which end with the last read and the last view."""
+        self._descriptor = self._map = self._array = self._sliding = None
+
+    @property
+    def _end(self) -> int:
+        return self.first + self.nbytes
+
+    def _opened(self) -> _Descriptor:
+        """The file; it is checked when it is opened, since it may have been a while."""
+        opened = self._descriptor
+        if opened is None:
+            try:
+                opened = _Descriptor(self.path)
+            except FileNotFoundError:
+                raise changed(self.path, "cannot be found any more") from None
+            if (size := os.fstat(opened.number).st_size) < self._end:
+                raise self._shorter(size)
+            self._descriptor = opened
+            self._resident.opened(self)
+        return opened
+
+    def _shorter(self, size: int) -> DamagedData:
+        return changed(self.path, f"had {self._end:,} bytes, and has {size:,} now")
+
+    def _read(self, row: Array, place: int) -> None:
+        """Fills an array with the bytes from a place on."""
+        opened = self._opened()  # a name keeps it open, also if there are too many in the meantime
+        left: Any = row.view(np.uint8)
+        while len(left):
+            done = os.preadv(opened.number, [left], place)
+            if not done:
+                raise self._shorter(os.fstat(opened.number).st_size)
+            left, place = left[done:], place + done
+
+    def _sliding_over(self, size: int) -> Array:
+        sliding = self._sliding
+        if sliding is None or sliding.shape[1] != size:
+            sliding = self._sliding = overlapping(self.array, size)
+        return sliding
+
+
+class _Descriptor:
+    """An open file, which is closed when nobody holds it."""
+
+    def __init__(self, path: str) -> None:
+        self.number = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+
+    def __del__(self, close: Any = os.close) -> None:
+        if hasattr(self, "number"):
+            close(self.number)

@@ -1,0 +1,340 @@
+r"""`tokens`: files of token ids as they are written for training, as documents.
+
+Four layouts are told apart by what a file begins with, and by the `.idx` beside it:
+
+- `.npy`: one axis of integers.
+- llm.c: 256 int32 before the tokens, of which the first three are 20240520 (tokens are uint16) or
+  20240801 (uint32), the version (1 or 7), and the number of tokens.
+- Megatron (and fairseq): a `.bin` with nothing but tokens, and an `.idx` that begins with
+  `MMIDIDX\0\0`, and says where each sequence begins; that of Megatron says too which sequences
+  begin documents, and may end with a byte for each sequence, its mode.
+- Anything else is tokens from the first byte to the last, as nanoGPT writes them.
+
+Only the beginnings of files are read before a document is asked for (an `.idx` as a whole), so that
+1,000 files and 10^10 tokens begin in milliseconds. The maps are in `lazy_maps.py`, and the ends of
+documents that are found by a token in `document_index.py`.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jreader.errors import check_number
+from jreader.readers import op
+from jreader.readers.planes import Array, Joined
+from jreader.readers.ragged import Ragged
+from jreader.sources.columns import Table
+from jreader.sources.document_index import Tokens, document_offsets
+from jreader.sources.file_checks import FileNode, check_paths, damaged, reading
+from jreader.sources.lazy_maps import LazyMap, Resident
+
+_CALL = "tokens(paths, dtype, eos)"
+_SUFFIXES = (".bin", ".npy")  # of the files of a folder
+
+_LLMC = {20240520: (1, "uint16"), 20240801: (7, "uint32")}  # magic number: version, dtype
+_LLMC_HEAD = 1024  # bytes
+_IDX_MAGIC = b"MMIDIDX\0\0"
+_IDX = "the .idx of a .bin file, as Megatron writes it"
+_IDX_HEAD = 26  # bytes: magic, version (8), dtype (1), number of sequences (8)
+_IDX_DTYPES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 8: "uint16"}
+_FOREIGN = {
+    b"\x1f\x8b\x08\x00": "a gzip file",
+    b"\x1f\x8b\x08\x08": "a gzip file",  # with its name
+    b"PK\x03\x04": "a zip file",
+    b"PAR1": "a Parquet file",
+    b"\x28\xb5\x2f\xfd": "a zstd file",
+    b"\x89HDF": "an HDF5 file",
+    _IDX_MAGIC: "the .idx of a .bin file",
+}
+
+
+@op
+class tokens(FileNode[Array], Table[Array]):
+    """A reader of the documents in files of token ids; the files are mapped into memory.
+
+    It reads flat files as nanoGPT writes them, those of llm.c (which have a header), the `.bin` and
+    `.idx` of Megatron, and `.npy`. Each sample is a document, an array of its tokens (a read-only
+    view of the file). Where documents begin and end, the `.idx` says, or the token `eos`; without
+    both, each file is one document.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     np.array([5, 6, 0, 7, 0, 8], np.uint16).tofile(f"{folder}/train.bin")
+    ...     documents = tokens(f"{folder}/train.bin", eos=0)
+    ...     len(documents), [document.tolist() for document in documents()]
+    (3, [[5, 6, 0], [7, 0], [8]])
+
+    For training, `windows` cuts them into samples of one size (over all documents as one stream, as
+    nanoGPT does), and `pack` puts whole documents together.
+
+    The first pass with an `eos` looks through the files, on several threads; of 16 MB or more,
+    what it finds is kept in the folder `jreader/documents` of `$XDG_CACHE_HOME` or `~/.cache`, for
+    as long as the files do not change. Some 300 MB of the files are resident at a time, at most.
+
+    Args:
+        paths: A file, a folder (its `.bin` and `.npy` files), a pattern such as
+            `"data/train_*.bin"`, or a list of these. The files of a folder or pattern are sorted by
+            name. Of Megatron's two files, either one is enough, or the path without a suffix. No
+            document goes on in the next file.
+        dtype: The dtype of the tokens: an integer type, which only flat files do not say by
+            themselves.
+        eos: The token that ends a document, and is its last one (GPT-2 has 50256); in files of
+            llm.c, it is the first token of each document. Documents of an `.idx` need none.
+
+    Raises:
+        TypeError: A path is neither a str nor a path, or `eos` is not a whole number.
+        ValueError: The dtype is no integer type, or `eos` is none of its values; or, when the
+            documents are first asked for, a file says that it has another dtype.
+        FileNotFoundError: A file does not exist, or a pattern or a folder has none.
+        DamagedData: When a pass begins: a file is empty, truncated, of another format, does not fit
+            its `.idx`, or has changed since it was first read.
+    """
+
+    paths: tuple[str, ...]
+    dtype: str = "uint16"
+    eos: int | None = None
+
+    def __init__(
+        self,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        dtype: Any = "uint16",
+        eos: int | None = None,
+    ) -> None:
+        """Finds the files; opens none."""
+        try:
+            kind = np.dtype(dtype)
+        except TypeError:
+            kind = np.dtype(object)
+        if kind.kind not in "iu":
+            raise ValueError(
+                f"{_CALL} needs an integer dtype, such as 'uint16', 'int32' or 'uint32', not "
+                f"{dtype!r}."
+            )
+        if eos is not None:
+            eos = check_number(f"eos of {_CALL}", eos)
+            if eos > (most := np.iinfo(kind).max):
+                raise ValueError(f"{_CALL}: eos={eos} is no {kind}, which ends at {most}.")
+        several: Any = paths if isinstance(paths, (list, tuple)) else [paths]
+        found = [path for each in several for path in _files_of(each)]
+        object.__setattr__(self, "paths", check_paths(_CALL, tuple(found)))
+        object.__setattr__(self, "dtype", kind.newbyteorder("=").name)
+        object.__setattr__(self, "eos", eos)
+
+    @cached_property
+    def columns(self) -> Any:
+        """The documents, a `Ragged`; the beginnings of files are read at the first use."""
+        self.check_files()
+        kind = np.dtype(self.dtype)
+        files, documents = list[Tokens](), list[Array | None]()
+        for path, index in zip(self.paths, self._indices, strict=True):
+            file = _tokens_of(path, kind)
+            files.append(file)
+            documents.append(None if index is None else _documents_of(file, index))
+        split = [file for file, known in zip(files, documents, strict=True) if known is None]
+        if self.eos is None:
+            found = iter([np.array([0, file.count]) for file in split])
+        else:
+            found = iter(document_offsets(split, self.eos))
+        every = [next(found) if known is None else known for known in documents]
+        self.check_files()  # which may have changed while they were looked through
+        resident = Resident(sum(file.count * kind.itemsize for file in files))
+        maps = [LazyMap(file.path, file.first, file.count, kind, resident) for file in files]
+        if len(maps) == 1:
+            return Ragged(maps[0], every[0])
+        begins = np.cumsum([0, *(file.count for file in files)])
+        shifted = [at[:-1] + begin for at, begin in zip(every, begins, strict=False)]
+        return Ragged(Joined(maps), np.concatenate([*shifted, begins[-1:]]))
+
+    @property
+    def _named(self) -> tuple[str, ...]:
+        return (*self.paths, *(path for path in self._indices if path is not None))
+
+    @cached_property
+    def _indices(self) -> list[str | None]:
+        """For each file, its `.idx`, if it has one."""
+        paths = [os.path.splitext(path) for path in self.paths]  # noqa: PTH122  # as it is quick
+        beside = [f"{stem}.idx" if suffix == ".bin" else "" for stem, suffix in paths]
+        return [path if path and os.path.isfile(path) else None for path in beside]  # noqa: PTH113  # likewise
+
+    def __repr__(self) -> str:
+        """The call that makes this reader; of many files, the first and the last."""
+        first, *more = map(repr, self.paths)
+        several = [first, *more] if len(more) < 4 else [first, "...", more[-1]]
+        written = [first if not more else f"[{', '.join(several)}]"]
+        written += [f"dtype={self.dtype!r}"] * (self.dtype != "uint16")
+        written += [f"eos={self.eos}"] * (self.eos is not None)
+        return f"tokens({', '.join(written)})"
+
+
+def _files_of(given: Any) -> Iterator[Any]:
+    """The files that a path, a folder, a pattern or a path without a suffix stands for."""
+    if not isinstance(given, (str, os.PathLike)):
+        yield given  # `check_paths` says what it is
+        return
+    path = os.fspath(given)
+    if not isinstance(path, str):
+        yield given
+    elif os.path.isdir(path):  # noqa: PTH112  # a Path costs more, and there may be 1,000
+        yield from _several(path, [each.path for each in os.scandir(path)])
+    elif path.endswith(".idx"):
+        yield f"{path.removesuffix('.idx')}.bin"
+    elif not os.path.isfile(path) and os.path.isfile(f"{path}.bin"):  # noqa: PTH113  # likewise
+        yield f"{path}.bin"
+    elif not os.path.isfile(path) and glob.has_magic(path):  # noqa: PTH113  # likewise
+        yield from _several(path, glob.glob(path, recursive=True), ("",))  # noqa: PTH207  # of any root
+    else:
+        yield path
+
+
+def _several(given: str, paths: list[str], suffixes: tuple[str, ...] = _SUFFIXES) -> list[str]:
+    """The files of a folder or pattern, in order, without the `.idx` that are not read alone."""
+    files = [path for path in paths if path.endswith(suffixes) and not path.endswith(".idx")]
+    if not files:
+        raise FileNotFoundError(
+            f"{_CALL} finds no file in {given!r}: give a folder with .bin or .npy files, a pattern "
+            f"such as 'data/*.bin' (or 'data/**/*.bin', for folders in it too), or a list of "
+            f"paths. The program runs in {Path.cwd()}."
+        )
+    return sorted(files)
+
+
+def _tokens_of(path: str, kind: np.dtype[Any]) -> Tokens:
+    """Where the tokens of a file lie.
+
+    Raises:
+        DamagedData: The file is empty, truncated or of another format.
+        ValueError: It has another dtype.
+    """
+    expected = f"a file of {kind} tokens"
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123  # a Path costs more
+        size, head = os.fstat(file.fileno()).st_size, file.read(16)
+        if head.startswith(np.lib.format.MAGIC_PREFIX):
+            return _npy(path, kind)
+    if not size:
+        raise damaged(path, expected, "it is empty")
+    magic, version, count = struct.unpack("<3i", head[:12].ljust(12, b"\0"))
+    if magic in _LLMC:
+        return _llmc(path, kind, size, magic, version, count)
+    for begin, what in _FOREIGN.items():
+        if head.startswith(begin):
+            raise damaged(path, expected, f"its first bytes are those of {what}")
+    if size % kind.itemsize:
+        last = size - size % kind.itemsize
+        raise damaged(
+            path, expected, f"it has {size:,} bytes, so the token at byte {last:,} is not whole"
+        )
+    return Tokens(path, 0, size // kind.itemsize, kind)
+
+
+def _npy(path: str, kind: np.dtype[Any]) -> Tokens:
+    expected = "a .npy file of one axis of token ids"
+    with reading(path, expected), open(path, "rb") as file:  # noqa: PTH123  # likewise
+        read = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }
+        shape, _, dtype = read[np.lib.format.read_magic(file)](file)
+        first, size = file.tell(), os.fstat(file.fileno()).st_size
+    if len(shape) != 1 or not shape[0]:
+        raise damaged(path, expected, f"it has the shape {shape}")
+    if dtype != kind:
+        raise _other_dtype(path, kind, str(dtype))
+    _check_size(path, expected, size, first + shape[0] * kind.itemsize, f"{shape[0]:,} tokens")
+    return Tokens(path, first, shape[0], kind)
+
+
+def _llmc(
+    path: str, kind: np.dtype[Any], size: int, magic: int, version: int, count: int
+) -> Tokens:
+    expected, (known, dtype) = "a file of tokens of llm.c", _LLMC[magic]
+    if version != known:
+        raise damaged(path, expected, f"byte 4 says version {version}, not {known}")
+    if dtype != kind.name:
+        raise _other_dtype(path, kind, dtype)
+    needed = _LLMC_HEAD + max(count, 0) * kind.itemsize
+    _check_size(path, expected, size, needed, f"byte 8 says {count:,} tokens")
+    if count < 1:
+        raise damaged(path, expected, f"byte 8 says that it has {count:,} tokens")
+    return Tokens(path, _LLMC_HEAD, count, kind, leads=True)
+
+
+def _documents_of(file: Tokens, path: str) -> Array:
+    """The tokens at which the documents of an `.idx` begin, and how many there are.
+
+    Raises:
+        DamagedData: It is no `.idx`, or not that of the file.
+        ValueError: It has another dtype.
+    """
+    with open(path, "rb") as index:  # noqa: PTH123  # likewise
+        begin, many, marks = _idx_layout(path, index, file.dtype)
+        sizes = _numbers(index, begin, np.int32, many)
+        pointers = _numbers(index, begin + 4 * many, np.int64, many)
+        at = None if marks is None else _numbers(index, begin + 12 * many, np.int64, marks)
+    each = file.dtype.itemsize
+    ends = np.concatenate([[0], pointers + sizes * np.int64(each)])
+    odd = (sizes < 0) | (pointers != ends[:-1])
+    if odd.any():
+        which = int(odd.argmax())
+        seen = f"{sizes[which]:,} tokens from byte {pointers[which]:,} on"
+        raise damaged(
+            path, _IDX, f"sequence {which:,} has {seen}, and those before end at {ends[which]:,}"
+        )
+    offsets = ends // each
+    if offsets[-1] != file.count:
+        seen = f"it has {file.count:,} tokens, not {offsets[-1]:,}"
+        raise damaged(file.path, f"the .bin of {path}", seen)
+    if at is None:
+        return offsets
+    if not len(at) or at[0] != 0 or at[-1] != many or (np.diff(at) < 0).any():
+        raise damaged(path, _IDX, f"its documents do not go from sequence 0 to {many:,} in order")
+    return np.asarray(offsets[at])
+
+
+def _idx_layout(path: str, file: Any, kind: np.dtype[Any]) -> tuple[int, int, int | None]:
+    """Where the numbers of an `.idx` begin, how many sequences it has, and marks of documents."""
+    head, size = file.read(_IDX_HEAD + 8), os.fstat(file.fileno()).st_size
+    if not head.startswith(_IDX_MAGIC) or len(head) < _IDX_HEAD:
+        raise damaged(path, _IDX, f"it begins with the bytes [{head[:9].hex(' ')}]")
+    version, code, many = struct.unpack_from("<QBQ", head, len(_IDX_MAGIC))
+    if version != 1:
+        raise damaged(path, _IDX, f"byte 9 says version {version}, not 1")
+    if code not in _IDX_DTYPES:
+        raise damaged(path, _IDX, f"byte 17 has {code}, which is no dtype of integers")
+    if _IDX_DTYPES[code] != kind.name:
+        raise _other_dtype(path, kind, _IDX_DTYPES[code])
+    if size == _IDX_HEAD + 12 * many:  # fairseq's, where each sequence is a document
+        return _IDX_HEAD, many, None
+    marks = int.from_bytes(head[_IDX_HEAD:], "little")
+    needed = _IDX_HEAD + 8 + 12 * many + 8 * marks
+    if size != needed + many:  # with modes
+        _check_size(
+            path, _IDX, size, needed, f"{many:,} sequences and {marks:,} marks of documents"
+        )
+    return _IDX_HEAD + 8, many, marks
+
+
+def _numbers(file: Any, first: int, kind: type[Any], many: int) -> Array:
+    file.seek(first)
+    return np.fromfile(file, np.dtype(kind).newbyteorder("<"), many)
+
+
+def _check_size(path: str, expected: str, size: int, needed: int, said: str) -> None:
+    if size != needed:
+        raise damaged(
+            path, expected, f"it has {size:,} bytes, and with {said} it would have {needed:,}"
+        )
+
+
+def _other_dtype(path: str, kind: np.dtype[Any], said: str) -> ValueError:
+    return ValueError(
+        f"{path} says that its tokens are {said}, and {_CALL} was told {kind}: type "
+        f"tokens(..., dtype={said!r})."
+    )

@@ -1,0 +1,193 @@
+"""The arguments of `mix`: its readers by name, and their weights as whole numbers.
+
+A float is the number that it is printed as: 0.7 is 7 / 10, so that 0.7 and 0.3 are 7 : 3 exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from fractions import Fraction
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from jreader import errors
+from jreader.orders.turns import MOST_LEVELS, levels_of
+from jreader.readers import Reader, described
+
+_MOST = 1 << 46  # of the sum: counts are exact to 2**46 turns
+_TEMPERED = 1 << 40  # lengths to some power are no exact numbers
+
+
+def whole_weights(
+    given: Any, names: Sequence[str] | None, many: int, what: str = "weights"
+) -> tuple[int, ...]:
+    """The weights of sources as whole numbers in the same proportion.
+
+    >>> whole_weights({"web": 0.7, "code": 0.3}, ["web", "code"], 2)
+    (7, 3)
+    >>> whole_weights([2, 4, 6], None, 3)
+    (1, 2, 3)
+
+    Args:
+        given: A mapping from names to numbers, a sequence of numbers, or None for equal ones.
+        names: The names of the sources; None if they have none.
+        many: The number of the sources.
+        what: What the user calls them, for error messages.
+
+    Raises:
+        TypeError: There is no such form, or a weight is no number.
+        ValueError: A weight is not above 0, too small beside the others, missing, or one too many.
+    """
+    if given is None:
+        return (1,) * many
+    called = list(names or range(many))
+    if isinstance(given, Mapping):
+        if names is None:
+            raise TypeError(
+                f"{what} of mix has the names {list(given)}, and the readers have none: give the "
+                f"readers as a dict with these names, or weights in a list."
+            )
+        _check_names(given, names, what)
+        numbers = [given[name] for name in names]
+    elif not isinstance(given, str) and (isinstance(given, Sequence) or hasattr(given, "tolist")):
+        numbers = list(given)
+        if len(numbers) != many:
+            raise ValueError(
+                f"{what} of mix needs {many} numbers, one for each of {called}, not {len(numbers)}."
+            )
+    else:
+        raise TypeError(
+            f"{what} of mix needs a number for each source, not {given!r}: give a dict by the "
+            f"names of the readers, or a list."
+        )
+    exact = [_exact(number, name, what) for number, name in zip(numbers, called, strict=True)]
+    return _whole(exact, called, what)
+
+
+def weights_of_lengths(
+    lengths: Sequence[int | None], names: Sequence[str] | None, temperature: Any
+) -> tuple[int, ...]:
+    """Weights in proportion to the lengths of the sources to the power 1 / temperature.
+
+    >>> weights_of_lengths([900, 100], None, 1), weights_of_lengths([900, 100], None, 2)
+    ((9, 1), (3, 1))
+
+    Raises:
+        TypeError: `temperature` is no number.
+        ValueError: `temperature` is not above 0, or a source has no known length, or no samples.
+    """
+    called = list(names or range(len(lengths)))
+    heat = _exact(temperature, None, "temperature")
+    known = [length for length in lengths if length]
+    if len(known) < len(lengths):
+        name, length = next((*pair,) for pair in zip(called, lengths, strict=True) if not pair[1])
+        seen = "no samples" if length == 0 else "no length that is known before it is read"
+        raise ValueError(
+            f"temperature of mix makes weights of lengths, and {name!r} has {seen}: give weights= "
+            f"instead, or a source with a length, as jreader.arrays(...) has."
+        )
+    if heat == 1:
+        return _whole(list(map(Fraction, known)), called, "temperature")
+    logs = [math.log(length) / float(heat) for length in known]
+    powers = [math.exp(log - max(logs)) for log in logs]
+    shares = [Fraction(round(power / sum(powers) * _TEMPERED)) for power in powers]
+    return _whole(_plainer(shares, powers), called, "temperature")
+
+
+def _plainer(shares: list[Fraction], powers: list[float]) -> list[Fraction]:
+    """Small whole numbers in the proportion of these powers, if there are some: 3 : 1, say."""
+    least = min(powers)
+    ratios = [Fraction(power / least).limit_denominator(1000) for power in powers]
+    same = all(
+        abs(float(ratio) * least - power) < power * 1e-12
+        for ratio, power in zip(ratios, powers, strict=True)
+    )
+    return ratios if same else shares
+
+
+def _check_names(given: Mapping[str, Any], names: Sequence[str], what: str) -> None:
+    for name in given:
+        if name not in names:
+            close = get_close_matches(str(name), names, 1)
+            meant = f" Was {close[0]!r} meant?" if close else ""
+            raise ValueError(
+                f"{what} of mix has {name!r}, and no reader is called so: they are called "
+                f"{list(names)}.{meant}"
+            )
+    if missing := [name for name in names if name not in given]:
+        raise ValueError(
+            f"{what} of mix has no number for {missing}: give one for each reader, above 0, or "
+            f"leave those readers out."
+        )
+
+
+def _exact(number: Any, name: Any, what: str) -> Fraction:
+    of = what if name is None else f"{what} of mix: that of {name!r}"
+    if isinstance(number, bool) or not isinstance(number, (Real, np.number)):
+        raise TypeError(f"{of} is {number!r}, and a number above 0 is needed, as 7 or 0.7.")
+    item: Any = number.item() if isinstance(number, np.number) else number
+    if not (math.isfinite(item) and item > 0):
+        instead = "" if name is None else ": leave a source out that is to give no samples"
+        raise ValueError(f"{of} is {item}, and a number above 0 is needed, as 7 or 0.7{instead}.")
+    return Fraction(repr(item) if isinstance(item, float) else item)
+
+
+def _whole(numbers: Sequence[Fraction], called: Sequence[Any], what: str) -> tuple[int, ...]:
+    scale = math.lcm(*(number.denominator for number in numbers))
+    whole = [int(number * scale) for number in numbers]
+    if (total := sum(whole)) > _MOST:
+        whole = [round(Fraction(number * (_MOST - len(whole)), total)) for number in whole]
+    least = min(whole)
+    if not least or levels_of(whole) > MOST_LEVELS:
+        share = float(min(numbers) / sum(numbers))
+        raise ValueError(
+            f"{what} of mix leaves {called[whole.index(least)]!r} a share of {share:.1e}, and the "
+            f"least that is dealt is {2.0**-MOST_LEVELS:.1e}: give it more, or leave it out."
+        )
+    common = math.gcd(*whole)
+    return tuple(number // common for number in whole)
+
+
+def named_readers(readers: Any) -> tuple[tuple[str, ...] | None, tuple[Reader[Any], ...]]:
+    """The names of readers, if they have some, and the readers."""
+    call = "mix(readers)"
+    if isinstance(readers, Mapping):
+        names: tuple[str, ...] | None = tuple(readers)
+        several = tuple(readers.values())
+        for name in readers:
+            if not isinstance(name, str):
+                raise TypeError(f"{call} needs texts for names, not {name!r}.")
+    elif isinstance(readers, Sequence) and not isinstance(readers, str):
+        names, several = None, tuple(readers)
+    else:
+        raise TypeError(
+            f"{call} needs a dict or a list of readers, not {described(readers)}: type "
+            f'mix([web, code]), or mix({{"web": web, "code": code}}).'
+        )
+    if not several:
+        raise ValueError(f"{call} needs at least one reader, and got none.")
+    for reader in several:
+        errors.check_reader(call, reader)
+    return names, several
+
+
+def changes_of(
+    at: Any, names: tuple[str, ...] | None, many: int
+) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """The weights from later turns on, in the order of the turns."""
+    if at is None:
+        return ()
+    if not isinstance(at, Mapping):
+        raise TypeError(
+            f"at of mix is a dict of weights by the number of the sample from which they hold, as "
+            f"at={{10_000: weights}}, not {described(at)}."
+        )
+    turns = [(errors.check_number("at of mix", turn, 1), given) for turn, given in at.items()]
+    return tuple(
+        (turn, whole_weights(given, names, many, f"at={{{turn}: ...}}"))
+        for turn, given in sorted(turns, key=lambda change: change[0])
+    )

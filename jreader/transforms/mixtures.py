@@ -1,0 +1,399 @@
+"""`mix`: samples of several readers in proportion.
+
+Whose turn it is depends on the number of the turn, the weights, seed and epoch alone
+(`orders.turns`), never on a state. So over indexed readers a mixture is indexed, and over streams a
+pass goes on from the number of the turn and the positions of its sources.
+
+Peers keep an order as a table (Megatron), or round shares so that 200 sources drift apart, and end
+only with the first source that does (Grain).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import Any, TypeVar, get_args
+
+import numpy as np
+
+from jreader import errors, orders
+from jreader.readers import (
+    Node,
+    Pass,
+    Position,
+    Reader,
+    at_epoch,
+    checked_position,
+    counted,
+    described,
+    epochs,
+    foreign,
+    indexed,
+    length,
+    op,
+    origin,
+    start,
+)
+from jreader.readers.chosen_rows import Chosen, named
+from jreader.readers.compounds import Members, makes_rows
+from jreader.readers.plain_functions import epoch_of_caller, in_epoch
+from jreader.readers.planes import ENDLESS, Array, Indices, Plane
+from jreader.readers.rewriting import rewritten
+from jreader.readers.seeds import seeded, seeded_below
+from jreader.transforms.mixture_schedules import (
+    Piece,
+    Schedule,
+    Stop,
+    past_of,
+    scheduled,
+)
+from jreader.transforms.mixture_weights import (
+    changes_of,
+    named_readers,
+    weights_of_lengths,
+    whole_weights,
+)
+
+T = TypeVar("T")
+
+_AT_FIRST, _AT_ONCE = 64, 4096  # turns that are computed in one go for a stream
+_NONE: Any = object()
+
+
+@op
+class mix(Node[T]):
+    """Samples of several readers in proportion: 7 of one for 3 of another, evenly spread.
+
+    In every block of turns each reader has its share to within one sample, and gives its samples in
+    its own order. The order of the turns depends on seed and epoch, not on samples. Shuffle the
+    readers themselves: `mix({"web": web.shuffle(seed=0), ...}, seed=0)`.
+
+    >>> web, code = (lambda: "abcdefgh"), (lambda: "12345678")
+    >>> "".join(mix({"web": web, "code": code}, weights={"web": 3, "code": 1}, seed=0)())
+    '1abcd2ef3gh'
+
+    Over indexed readers it is indexed: of any length, it can be shuffled, sharded, resumed and
+    loaded by several hosts without being read.
+
+    Args:
+        readers: A dict of readers by name, or a list of readers; at least one.
+        weights: The share of each: a dict by name, or a list of numbers above 0, which need not sum
+            to anything. None for equal shares.
+        temperature: Instead of `weights`: shares in proportion to `len(reader) ** (1 /
+            temperature)`. 1 gives each reader the share that it has of all samples; higher ones
+            give small readers more.
+        seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws
+            anew for each pass, which can be resumed all the same.
+        stop: When it ends. "first": at the turn of a reader that has no sample left. "all": at that
+            of the last one that has none left, while those that ended before begin again with
+            their next epoch. "repeat": never.
+        at: Other weights from some sample of the epoch on, as {10_000: {"web": 1, "code": 1}}.
+            Every reader goes on where it is.
+        source: The name of a field that is added to samples that are dicts: the number of the
+            reader that it came from, in the order of `readers`, as int32.
+
+    Raises:
+        TypeError: An argument has another form.
+        ValueError: A weight is not above 0, is for a name that is not there, or missing; there is
+            no such `stop`; or `temperature` is given, and a reader has no known length.
+        ReaderError: A reader has no samples (while iterating).
+    """
+
+    readers: tuple[Reader[T], ...]
+    weights: tuple[int, ...]
+    names: tuple[str, ...] | None = None
+    seed: Any = None
+    stop: Stop = "first"
+    at: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    source: str | None = None
+    epoch: int = field(default=0, init=False)
+    past: tuple[Piece, ...] = field(default=(), init=False)  # of a run that had other weights
+    cursor_ignores = ("names", "source")
+    cursor_tells = ("weights", "at")
+
+    def __init__(
+        self,
+        readers: Mapping[str, Reader[T]] | Sequence[Reader[T]],
+        weights: Mapping[str, Any] | Sequence[Any] | None = None,
+        *,
+        temperature: float | None = None,
+        seed: Any = None,
+        stop: Stop = "first",
+        at: Mapping[int, Mapping[str, Any] | Sequence[Any]] | None = None,
+        source: str | None = None,
+    ) -> None:
+        """Checks the arguments, and makes whole numbers of the weights."""
+        names, several = named_readers(readers)
+        if temperature is not None and weights is not None:
+            raise TypeError("mix takes weights or temperature, not both: leave one of them out.")
+        if stop not in get_args(Stop):
+            raise ValueError(f"stop of mix is 'first', 'all' or 'repeat', not {stop!r}.")
+        if source is not None and not isinstance(source, str):
+            raise TypeError(f"source of mix is the name of a new field, not {source!r}.")
+        if temperature is None:
+            whole = whole_weights(weights, names, len(several))
+        else:
+            whole = weights_of_lengths(list(map(length, several)), names, temperature)
+        values: dict[str, Any] = {
+            "readers": several,
+            "weights": whole,
+            "names": names,
+            "seed": seed if seed is None else orders.as_seed(seed, "mix(readers, weights, seed)"),
+            "stop": stop,
+            "at": changes_of(at, names, len(several)),
+            "source": source,
+            "epoch": 0,
+            "past": (),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def start(self, at: Position) -> Pass[T]:
+        """Begins a pass; its position is (turn, (round, samples of it, position) of each reader).
+
+        A pass may go on with other weights: each reader goes on where it is.
+        """
+        first = (0, 0, None)
+        turn, inner = checked_position(at, (0, (first,) * len(self.readers)))
+        sources = [
+            _Source(reader, *checked_position(each, first))
+            for reader, each in zip(self.readers, inner, strict=True)
+        ]
+        if self.stop == "first" and any(each.round for each in sources):
+            raise foreign(at, (0, (first,) * len(self.readers)))
+        epoch = epoch_of_caller()
+
+        def deal() -> Iterator[T]:
+            nonlocal turn
+            for which in self._whose(turn):
+                each = sources[which]
+                sample: Any = next(each.items, _NONE)
+                if sample is _NONE:
+                    self._check_given(each, which)
+                    each.ended = True
+                    if self._ends(sources):
+                        return
+                    each.again(epoch)
+                    sample = next(each.items, _NONE)
+                    if sample is _NONE:
+                        self._check_given(each, which)
+                turn += 1
+                if self.source is not None:
+                    sample = named(sample, self.source, np.int32(which))
+                yield sample
+
+        return Pass(
+            deal(),
+            lambda: (turn, tuple(each.position() for each in sources)),
+            lambda: [each.up.close() for each in sources],
+        )
+
+    def _whose(self, turn: int) -> Iterator[int]:
+        """The number of the reader of each turn, from one on."""
+        schedule, path, many = self._schedule(), self._path, _AT_FIRST
+        while True:
+            which, _ = schedule.at(np.arange(turn, turn + many), path)
+            yield from which.tolist()
+            turn, many = turn + many, min(2 * many, _AT_ONCE)
+
+    def _ends(self, sources: list[_Source]) -> bool:
+        """Whether the pass ends where one of its sources has."""
+        if self.stop == "all":
+            return all(each.ended for each in sources)
+        return self.stop == "first"
+
+    def _check_given(self, each: _Source, which: int) -> None:
+        if each.count():
+            return
+        name = which if self.names is None else repr(self.names[which])
+        raise errors.ReaderError(
+            f"reader {name} of mix, {described(self.readers[which])}, has no samples, and its turn "
+            f"came in {self!r}, made at {self.made_at}: leave it out, or give it some data."
+        )
+
+    @property
+    def _path(self) -> tuple[Any, ...]:
+        return self.seed, self.epoch, seeded_below(self)
+
+    @property
+    def _planned(self) -> tuple[Any, ...]:
+        return ((0, self.weights), *self.at), tuple(map(_length, self.readers)), self.stop
+
+    def _schedule(self) -> Schedule:
+        return scheduled(*self._planned, self.past)
+
+    def told(self) -> str:
+        """The pieces of the schedule."""
+        return json.dumps(self._schedule().pieces, separators=(",", ":"))
+
+    def gone_on(self, told: str, index: int) -> Mapping[str, Any]:
+        """The pieces up to a turn, if they are others; from there on it has its own weights."""
+        pieces = tuple(
+            Piece(start, tuple(weights), tuple(before), settled)
+            for start, weights, before, settled in json.loads(told)
+        )
+        return {"past": past_of(pieces, index, self._path, *self._planned)}
+
+    def length(self) -> int | None:
+        """The number of turns; None for no end, or if a reader's length is not known."""
+        unknown = [reader for reader in self.readers if _length(reader) is None]
+        if self.stop == "first":
+            unknown = [reader for reader in unknown if not _is_endless(reader)]
+        return None if unknown else self._schedule().end
+
+    def plane(self) -> Plane | None:
+        """Each turn leads to a sample of a plane, whatever comes before it."""
+        whole = [reader if self.stop == "first" else epochs[T](reader) for reader in self.readers]
+        planes = [plane for plane in map(indexed, whole) if plane and plane.length]
+        if self.seed is None or len(planes) < len(whole):
+            return None
+        schedule, path = self._schedule(), self._path
+        end = ENDLESS if schedule.end is None else schedule.end
+        columns = [plane.columns for plane in planes]
+        if all(makes_rows(column) and not isinstance(column, Chosen) for column in columns):
+            several = Members(None, planes, [[0] * len(planes)], straight=False)
+
+            def chosen(turns: Indices) -> list[Indices]:
+                which, sample = schedule.at(turns, path)
+                (rows,) = several.rows(which, sample)
+                return [turns.__array_namespace__().stack([rows, which.astype(rows.dtype)], 1)]
+
+            return _Mixture(Chosen(columns, self.source), end, chosen)
+        members = Members.of(planes)
+        if members is None:
+            return None
+        if self.source is None:
+            return _Mixture(
+                members.columns, end, lambda turns: members.rows(*schedule.at(turns, path))
+            )
+        if type(members.columns) is not dict or self.source in members.columns:
+            return None  # the first sample tells which of them it is
+
+        def labelled(turns: Indices) -> list[Indices]:
+            which, sample = schedule.at(turns, path)
+            return [*members.rows(which, sample), which.astype(sample.dtype)]
+
+        numbers = np.arange(len(planes), dtype=np.int32)
+        return _Mixture({**members.columns, self.source: numbers}, end, labelled)
+
+    def written(self, *but: object) -> Iterator[str]:
+        """The readers as they were given, and the other arguments that are no defaults."""
+        left_out, shown = [*map(id, but)], []
+        for reader in self.readers:
+            if id(reader) in left_out:  # once for each time: one reader may be there twice
+                left_out.remove(id(reader))
+            else:
+                shown.append(described(reader))
+        if but:
+            yield from shown
+        elif self.names is None:
+            yield f"[{', '.join(shown)}]"
+        else:
+            pairs = zip(self.names, shown, strict=True)
+            yield f"{{{', '.join(f'{name!r}: {reader}' for name, reader in pairs)}}}"
+        if len({*self.weights}) > 1:
+            yield f"weights={self._spelled(self.weights)}"
+        if self.seed is not None:
+            yield f"seed={self.seed}"
+        if self.stop != "first":
+            yield f"stop={self.stop!r}"
+        if self.at:
+            changes = [f"{turn}: {self._spelled(weights)}" for turn, weights in self.at]
+            yield f"at={{{', '.join(changes)}}}"
+        if self.source is not None:
+            yield f"source={self.source!r}"
+
+    def _spelled(self, weights: tuple[int, ...]) -> str:
+        if self.names is None:
+            return repr(list(weights))
+        pairs = zip(self.names, weights, strict=True)
+        return f"{{{', '.join(f'{name!r}: {weight}' for name, weight in pairs)}}}"
+
+
+def sources_of(reader: Reader[Any], indices: Array) -> Array | None:
+    """Which reader of a mixture samples come from: names, or numbers where readers have none.
+
+    >>> from jreader import arrays, shuffle
+    >>> web, code = arrays(np.arange(9)), arrays(np.arange(3))
+    >>> plan = shuffle(mix({"web": web, "code": code}, [3, 1], seed=0), seed=1)
+    >>> sources_of(plan, np.arange(4)).tolist()
+    ['web', 'web', 'web', 'code']
+
+    Args:
+        reader: An indexed plan.
+        indices: The indices of samples.
+
+    Returns:
+        An array; None if the samples do not come from a `mix`, perhaps reordered.
+    """
+    op = origin(reader, "all", "some")
+    if not isinstance(op, mix):
+        return None
+    plane = indexed(rewritten(reader, lambda node: _sources(op) if node is op else {}))
+    return None if plane is None else plane.columns[plane.rows(indices)[0]]
+
+
+@op
+class _sources(Node[Any]):
+    """The name or the number of the reader of each sample of a mixture."""
+
+    mixed: mix[Any]
+
+    def plane(self) -> Plane | None:
+        """That of the mixture, with other columns."""
+        mixed, up = self.mixed, self.mixed.plane()
+        schedule, path = mixed._schedule(), mixed._path  # noqa: SLF001  # of this module
+        names = np.array(mixed.names or range(len(mixed.readers)))
+        return up and Plane(names, up.length, lambda turns: [schedule.at(turns, path)[0]])
+
+
+class _Mixture(Plane):
+    """The plane of a mixture; a run may go on with other weights, and so to another end."""
+
+    @property
+    def extent(self) -> str:
+        """The same for all weights."""
+        return "as many as its readers have in proportion"
+
+
+class _Source:
+    """A source of a mixture over streams: pass after pass over a reader.
+
+    Attributes:
+        up: The pass.
+        round: Its number, from 0; each is the next epoch of the reader.
+        items: Its samples.
+        count: How many of them were given.
+        ended: Whether a pass has come to its end.
+    """
+
+    def __init__(self, reader: Reader[Any], number: int, given: int, at: Position) -> None:
+        self.reader, self.round, self.ended = reader, number, number > 0
+        with in_epoch(number or epoch_of_caller()):
+            self.up = start(at_epoch(reader, number), at)
+        self.items, self.count = counted(self.up.items, given)
+
+    def again(self, epoch: int) -> None:
+        """Begins the next pass."""
+        self.up.close()
+        self.round += 1
+        with in_epoch(epoch or self.round):
+            self.up = start(at_epoch(self.reader, self.round))
+        self.items, self.count = counted(self.up.items)
+
+    def position(self) -> Position:
+        """The number of the pass, samples given of it, and its position."""
+        return self.round, self.count(), self.up.position()
+
+
+def _length(reader: Reader[Any]) -> int | None:
+    """The length of a reader; of a part of one without an end, its plane tells it."""
+    known = length(reader)
+    plane = indexed(seeded(reader, 0)) if known is None else None
+    return known if plane is None or plane.length >= ENDLESS else plane.length
+
+
+def _is_endless(reader: Reader[Any]) -> bool:
+    plane = indexed(seeded(reader, 0))
+    return plane is not None and plane.length >= ENDLESS

@@ -1,0 +1,116 @@
+"""`split="always"`: documents lie end to end, and rows are cut out of what they make.
+
+Documents are dealt to groups, one to each in turn, so that a group has documents from all over the
+data. The groups keep their order, so it is known where each begins, in every variant. Inside a
+group documents are in random order, so only the lengths of the groups that a row touches have to be
+added up to find it. A group makes at least sixteen rows, since those that share a row come from one
+group, or two. (To permute the groups too would take sums over all of them for each variant, and
+change little, since rows are shuffled.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from jreader.readers.planes import Array
+from jreader.transforms.packing.document_fields import Documents
+from jreader.transforms.packing.keyed_maps import MOST, shuffled
+from jreader.transforms.packing.whole_documents import Found
+
+_LEAST, _ROWS = 64, 16  # documents of a group, and rows that it makes
+_AT_ONCE = 1 << 20  # documents that are looked at in one go
+
+
+class CutDocuments:
+    """Finds the pieces of documents that lie in rows.
+
+    Args:
+        documents: What is packed.
+        size: Tokens of a row.
+
+    Attributes:
+        rows: The number of rows.
+        tokens: How many tokens lie in them.
+        places: How many documents there are.
+        tables: What `pieces` looks things up in.
+    """
+
+    def __init__(self, documents: Documents, size: int) -> None:
+        self._size, self.places = size, documents.count
+        self.tokens = sum(int(lengths.sum()) for _, lengths in _lengths(documents))
+        self.rows = -(-self.tokens // size)
+        many = max(documents.count, 1)
+        wanted = -(-_ROWS * size * many // max(self.tokens, 1))
+        self._groups = -(-many // min(max(wanted, _LEAST), MOST))
+        self._each = -(-many // self._groups)
+        flat = np.zeros(self._each * self._groups, np.int32)
+        for low, lengths in _lengths(documents):
+            flat[low : low + len(lengths)] = lengths
+        table = flat.reshape(self._each, self._groups)
+        starts = np.zeros(self._groups + 1, np.int64)
+        np.cumsum(table.sum(0, dtype=np.int64), out=starts[1:])
+        self.tables: Mapping[str, Array] = {
+            "first token": starts,
+            "length": np.ascontiguousarray(table.T),
+        }
+        self._widest = self._width(np.arange(self.rows))
+
+    def documents(self, places: Array) -> tuple[Array, Array | int]:
+        """The documents at these places, and the token with which each of these pieces begins."""
+        return places, 0
+
+    def found(self, variant: Array, row: Array) -> Found:
+        """What lies in some rows, from left to right."""
+        place, begins, length = self._pieces(self.tables, variant, row, self._width(row))
+        there = length > 0
+        return Found(there.sum(1), place[there], begins[there], length[there])
+
+    def pieces(self, tables: Any, variant: Any, row: Any) -> tuple[Any, Any, Any]:
+        """What lies in some rows, from left to right, in a trace.
+
+        Args:
+            tables: `tables`, on a device.
+            variant: Which order, for each row: words of 32 bits.
+            row: The numbers of the rows.
+
+        Returns:
+            The places of the documents, by which token each piece begins, and its length, 0 for
+            what lies elsewhere; each of shape [rows, documents of the groups of a row].
+        """
+        return self._pieces(tables, variant, row, self._widest)
+
+    def _width(self, row: Array) -> int:
+        """The most groups that one of these rows touches."""
+        first = row * self._size
+        last = np.minimum(first + self._size, self.tokens) - 1
+        groups = self._group(self.tables, last) - self._group(self.tables, first)
+        return int(groups.max(initial=0)) + 1
+
+    def _pieces(self, tables: Any, variant: Any, row: Any, width: int) -> tuple[Any, Any, Any]:
+        namespace = row.__array_namespace__()
+        token = row * self._size
+        first = self._group(tables, token)
+        group = first[:, None] + np.arange(width, dtype=np.int32)
+        there = group < self._groups
+        group = namespace.where(there, group, 0)
+        local = shuffled(self._each, variant[:, None], group.astype(np.uint32))
+        group = group[..., None]
+        length = namespace.where(there[..., None], tables["length"][group, local], 0)
+        length = length.reshape(len(row), -1)
+        ends = namespace.cumsum(length, 1) - (token - tables["first token"][first])[:, None]
+        begins = ends - length
+        inside = namespace.clip(ends, 0, self._size) - namespace.clip(begins, 0, self._size)
+        place = (local.astype(row.dtype) * self._groups + group).reshape(length.shape)
+        return place, namespace.maximum(-begins, 0), inside
+
+    def _group(self, tables: Any, token: Any) -> Any:
+        namespace = token.__array_namespace__()
+        return namespace.searchsorted(tables["first token"], token, side="right") - 1
+
+
+def _lengths(documents: Documents) -> Iterator[tuple[int, Array]]:
+    for low in range(0, documents.count, _AT_ONCE):
+        yield low, documents.lengths(low, min(low + _AT_ONCE, documents.count))

@@ -1,0 +1,269 @@
+"""`pack`: documents of many lengths in rows of one length."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
+from itertools import chain, islice
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+
+from jreader import orders
+from jreader.errors import FeedMismatch
+from jreader.readers import (
+    Node,
+    Pass,
+    Position,
+    Reader,
+    checked_position,
+    counted,
+    foreign,
+    indexed,
+    op,
+    start,
+    whole,
+)
+from jreader.readers.nodes import unread
+from jreader.readers.plan_tables import Line
+from jreader.readers.planes import ENDLESS, Indices, Plane
+from jreader.readers.seeds import seeded_below
+from jreader.transforms.packing.cut_documents import CutDocuments
+from jreader.transforms.packing.document_fields import Documents
+from jreader.transforms.packing.packed_rows import PackedRows
+from jreader.transforms.packing.whole_documents import WholeDocuments
+
+_WINDOW = 4096
+_SPLITS = ("never", "always")
+_LONGER = ("error", "split", "truncate", "drop")
+
+
+@op
+class pack(Node[dict[str, Any]]):
+    """Packs documents into rows of `size` tokens, with segment ids and positions.
+
+    Samples are dicts of arrays of shape [size]: `tokens` (or the fields of documents that are
+    dicts), `segment_ids` (int32: 1, 2, ... for the documents of a row, 0 for padding) and
+    `positions` (int32: 0, 1, ... in each segment, 0 in padding).
+
+    >>> from jreader import ragged
+    >>> documents = ragged([11, 12, 13, 21, 31, 32], [0, 3, 4, 6])
+    >>> for row in pack(documents, 4, seed=0)():
+    ...     print(*(values.tolist() for values in row.values()))
+    [11, 12, 13, 21] [1, 1, 1, 2] [0, 1, 2, 0]
+    [31, 32, 0, 0] [1, 1, 0, 0] [0, 1, 0, 0]
+
+    Where the lengths of all documents are known (`ragged`, token files, and what moves their
+    samples), all are packed at once: the number of rows and their fill are known before anything
+    is read, and any row is found by its index. Streams, and what `shuffle` gives, are packed in
+    windows, each as if it were all there is: so pack before you shuffle. Rows come in random order;
+    who shares a row, and the order, differ from epoch to epoch. Empty documents take no place.
+
+    MaxText calls the fields `inputs`, `inputs_segmentation` and `inputs_position`; Grain adds
+    `_segment_ids` and `_positions` to the name of a field; flax takes segment ids for
+    `nn.make_attention_mask`. The guide (docs/text.md) makes a mask of them.
+
+    Args:
+        reader: Documents: arrays, or lists, of tokens; or dicts of such fields with one value (or
+            one array) for each token, as tokens and their loss weights.
+        size: Tokens of a row.
+        split: "never" keeps documents whole: best-fit decreasing over the histogram of lengths.
+            "always" lays documents end to end, and cuts them where rows end; a piece counts as a
+            document of its own.
+        longer: For split="never", what becomes of documents with more than `size` tokens: an
+            "error", "split" them into pieces, "truncate" them to `size` tokens, or "drop" them.
+        fields: Which fields are packed; the others are left out. None for all.
+        pad: What stands behind the last document of a row: a number, or a dict of numbers by field.
+        window: How many documents are packed together; None for all, or 4,096 where lengths are
+            not known.
+        seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws
+            anew for each pass, which can be resumed all the same.
+
+    Raises:
+        ValueError: `size` or `window` is below 1, or `split` or `longer` is not one of the words.
+        FeedMismatch: A document is longer than a row, fields differ in length, samples are no
+            documents, none has a token, or the padding does not fit (when rows are asked for).
+    """
+
+    reader: Reader[Any]
+    size: int = whole(least=1)
+    split: Literal["never", "always"] = "never"
+    longer: Literal["error", "split", "truncate", "drop"] = "error"
+    fields: Sequence[str] | None = None
+    pad: Any = 0
+    window: int | None = whole(default=None, least=1)
+    seed: Any = None
+    epoch: int = field(default=0, init=False)
+    unit = "rows"
+    cursor_ignores = ("pad",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        call = "pack(reader, size)"
+        for name, value, words in (
+            ("split", self.split, _SPLITS),
+            ("longer", self.longer, _LONGER),
+        ):
+            if value not in words:
+                raise ValueError(
+                    f"{call} needs as {name} {' or '.join(map(repr, words))}, not {value!r}."
+                )
+        if self.split == "always" and self.longer != "error":
+            raise ValueError(
+                f"{call} has split='always', which cuts documents of any length: leave "
+                f"longer={self.longer!r} out, or give split='never'."
+            )
+        if self.fields is not None:
+            named = not isinstance(self.fields, str) and all(map(_is_text, self.fields))
+            if not (named and len(self.fields)):
+                raise TypeError(
+                    f"{call} needs as fields a list of names, as fields=['tokens'], not "
+                    f"{self.fields!r}; for all, leave it out."
+                )
+            object.__setattr__(self, "fields", tuple(self.fields))
+        if self.seed is not None:
+            object.__setattr__(self, "seed", orders.as_seed(self.seed, call))
+
+    @property
+    def fill(self) -> float | None:
+        """The share of tokens in all rows; None where lengths are not known before they are read.
+
+        >>> from jreader import ragged
+        >>> pack(ragged([11, 12, 13, 21, 31, 32], [0, 3, 4, 6]), 4).fill
+        0.75
+        """
+        found = self._whole()
+        rows = found.dealt.rows if found else 0
+        return found.dealt.tokens / (rows * self.size) if found and rows else None
+
+    def start(self, at: Position) -> Pass[dict[str, Any]]:
+        """Begins a pass; its position is (that before a window, its number, rows of it)."""
+        origin, window, done = checked_position(at, (None, 0, 0))
+        many = self.window or _WINDOW
+        up = start(self.reader, origin).watched(self, many)
+        origin, first = up.position(), not (window or done)
+        before, rows = -done, 0  # rows of earlier windows in this pass, and of this window
+
+        def dealt() -> Iterator[Iterator[dict[str, Any]]]:
+            nonlocal origin, window, before, rows
+            skipped, read = done, False
+            while samples := list(islice(up.items, many)):
+                documents = Documents.of_samples(samples, self.fields, window * many)
+                plane = self._plane(self._dealt(documents), window)
+                del samples
+                if skipped and skipped >= plane.length:
+                    raise foreign(at, (None, 0, 0))
+                rows = plane.length
+                yield plane.samples(skipped).items
+                origin, window, before, rows = up.position(), window + 1, count(), 0
+                skipped, read = 0, True
+            if read and first and not count():
+                raise FeedMismatch(
+                    f"{self!r} has nothing to pack: none of the documents of this pass has a token "
+                    f"that is kept. Give documents with tokens, or other lengths than {self.size}."
+                )
+
+        def position() -> Position:
+            # after the last row of a window, what lies before it need not be read again
+            given = count() - before
+            if given and given == rows:
+                return up.position(), window + 1, 0
+            return origin, window, given
+
+        items, count = counted(chain.from_iterable(dealt()))
+        return Pass(items, position, up.close)
+
+    def length(self) -> int | None:
+        """The number of rows; None where lengths are not known before they are read."""
+        found = self._whole()
+        return found.dealt.rows if found else None
+
+    def plane(self) -> Plane | None:
+        """The rows of all documents, as of one window; None if the seed is not drawn yet."""
+        found = None if self.seed is None else self._whole()
+        return self._plane(found, 0) if found and found.dealt.rows else None
+
+    def drawn(self) -> list[Line]:
+        """The table of the plan, with the fill where it is known."""
+        *lines, line = super().drawn()
+        fill = None if unread(self) else self.fill
+        return [
+            *lines,
+            line if fill is None else Line(line.text, (*line.notes, f"fill {fill:.4f}")),
+        ]
+
+    def changed(self, new: Mapping[str, Any]) -> Self:
+        """A copy that shares what was computed from the lengths, if it reads the same."""
+        copy = super().changed(new)
+        if copy.reader is self.reader:
+            copy.__dict__["_lengths"] = self._known
+        return copy
+
+    @property
+    def _known(self) -> _Known:
+        known: _Known = self.__dict__.setdefault("_lengths", _Known())  # atomic
+        return known
+
+    def _whole(self) -> _Dealt | None:
+        """All documents, dealt to rows; None if lengths are not known, or differ in each epoch."""
+        if self.window is not None or seeded_below(self) > 1:
+            return None
+        up = indexed(self.reader)
+        if up is None or up.length >= ENDLESS:
+            return None
+
+        def dealt() -> _Dealt | None:
+            documents = Documents.of_plane(up, self.fields)
+            return self._dealt(documents) if documents else None
+
+        return self._known.once(dealt)
+
+    def _dealt(self, documents: Documents) -> _Dealt:
+        if self.split == "always":
+            return _Dealt(documents, CutDocuments(documents, self.size))
+        return _Dealt(documents, WholeDocuments(documents, self.size, self.longer))
+
+    def _plane(self, found: _Dealt, window: int) -> Plane:
+        """The rows of a window in their order."""
+        rows, names = found.dealt.rows, found.documents.columns
+        pads = self.pad if isinstance(self.pad, Mapping) else dict.fromkeys(names, self.pad)
+        if unknown := [name for name in pads if name not in names]:
+            raise FeedMismatch(
+                f"pack(reader, size) was given a pad for {unknown[0]!r}, and the fields are "
+                f"{', '.join(map(repr, names))}: name one of these."
+            )
+        column = PackedRows(found.documents, found.dealt, self.size, pads)
+        path = (self.seed, self.epoch, seeded_below(self), window)
+
+        def route(indices: Indices) -> list[Indices]:
+            variant = orders.key(*path, 1).low % np.uint32(column.variants)
+            moved = orders.permutation(indices, rows, orders.key(*path, 0))
+            return [variant.astype(moved.dtype) * rows + moved]
+
+        return Plane(column, rows, route)
+
+
+def _is_text(name: object) -> bool:
+    return isinstance(name, str)
+
+
+class _Dealt(NamedTuple):
+    """Documents, and which of them lie in which row."""
+
+    documents: Documents
+    dealt: WholeDocuments | CutDocuments
+
+
+class _Known:
+    """What was computed from the lengths of all documents, once for all copies of an op."""
+
+    def __init__(self) -> None:
+        self._turn, self._found = threading.Lock(), list[_Dealt | None]()
+
+    def once(self, make: Callable[[], _Dealt | None]) -> _Dealt | None:
+        """What `make` returned when it was first called, on whatever thread."""
+        with self._turn:
+            if not self._found:
+                self._found.append(make())
+            return self._found[0]

@@ -1,0 +1,220 @@
+"""`split="never"`: each document lies in one row, with those that best fit beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from jreader.errors import FeedMismatch
+from jreader.readers.planes import Array
+from jreader.transforms.packing.best_fit import best_fit
+from jreader.transforms.packing.document_fields import Documents
+from jreader.transforms.packing.keyed_maps import dealt
+
+Longer: TypeAlias = Literal["error", "split", "truncate", "drop"]
+
+_AT_ONCE = 1 << 20  # documents that are looked at in one go
+_KEPT = 1 << 20  # documents: of so many, the whole deal of a variant is kept
+_IN_CACHE = 1 << 14  # documents that are dealt in one go for it
+
+
+class Found(NamedTuple):
+    """Pieces of documents, from left to right, row after row.
+
+    Attributes:
+        many: How many pieces each row has.
+        documents: The document of each.
+        begins: The token of the document with which each begins.
+        lengths: How many tokens each has.
+    """
+
+    many: Array
+    documents: Array
+    begins: Array | int
+    lengths: Array
+
+
+class WholeDocuments:
+    """Deals documents to the slots of rows, by their lengths.
+
+    Slots of one length are numbered, and so are the documents of that length: in each variant, a
+    keyed map says which document has which slot.
+
+    Args:
+        documents: What is packed.
+        size: Tokens of a row.
+        longer: What becomes of longer documents.
+
+    Attributes:
+        rows: The number of rows.
+        tokens: How many tokens lie in them.
+        tables: What `pieces` looks things up in.
+
+    Raises:
+        FeedMismatch: A document is too long for a row, and `longer` is "error".
+    """
+
+    def __init__(self, documents: Documents, size: int, longer: Longer) -> None:
+        self._size, self._parts = size, None
+        self._kept: tuple[int, Array] | None = None
+        histogram = np.zeros(size + 1, np.int64)
+        split = False
+        for _, lengths, parts in _pieces(documents, size, longer):
+            histogram += np.bincount(lengths, minlength=size + 1)
+            split |= bool(parts.any())
+        histogram[0] = 0
+        kinds = best_fit(histogram)
+        self.rows = int(kinds.rows.sum())
+        self.tokens = int((histogram * np.arange(size + 1)).sum())
+        self._widest = int(kinds.slots.max(initial=1))
+        occurring = np.flatnonzero(histogram)
+        length_of = np.searchsorted(occurring, kinds.lengths)  # each slot's, as a number
+        rows_of = np.repeat(kinds.rows, kinds.slots)
+        self.tables: Mapping[str, Array] = {
+            "first row": _before(kinds.rows),
+            "first slot": _before(kinds.slots),
+            "length of slot": length_of.astype(np.int32),
+            "rank of slot": _ranks(length_of, rows_of).astype(np.uint32),
+            "length": occurring.astype(np.int32),
+            "count": histogram[occurring].astype(np.uint32),
+            "first document": _before(histogram[occurring])[:-1].astype(np.uint32),
+        }
+        many = int(histogram.sum())
+        self._sorted = np.empty(many, np.uint32)
+        if split:
+            self._parts = np.empty(many, np.uint32)
+        self._sort(documents, longer, _before(histogram)[:-1])
+
+    def _sort(self, documents: Documents, longer: Longer, next_of: Array) -> None:
+        """Sorts documents by length, a part of them at a time: it takes little memory."""
+        narrow = np.uint16 if self._size < 1 << 16 else np.uint32
+        for numbers, lengths, parts in _pieces(documents, self._size, longer):
+            order = np.argsort(lengths.astype(narrow), kind="stable")[
+                np.count_nonzero(lengths == 0) :
+            ]
+            counts = np.bincount(lengths, minlength=self._size + 1)
+            counts[0] = 0
+            to = np.repeat(next_of - _before(counts)[:-1], counts) + np.arange(len(order))
+            self._sorted[to] = numbers[order]
+            if self._parts is not None:
+                self._parts[to] = parts[order]
+            next_of += counts
+
+    def documents(self, places: Array) -> tuple[Array, Array | int]:
+        """The documents at these places, and the token with which each of these pieces begins."""
+        parts = 0 if self._parts is None else self._parts[places].astype(np.int64) * self._size
+        return self._sorted[places], parts
+
+    @property
+    def places(self) -> int:
+        """How many pieces of documents there are."""
+        return len(self._sorted)
+
+    def found(self, variant: Array, row: Array) -> Found:
+        """What lies in some rows, as `pieces` says."""
+        tables = self.tables
+        kind = np.searchsorted(tables["first row"], row, "right") - 1
+        first = tables["first slot"][kind]
+        many = tables["first slot"][kind + 1] - first
+        slot = np.arange(many.sum()) + np.repeat(first - _before(many)[:-1], many)
+        nth = np.repeat((row - tables["first row"][kind]).astype(np.uint32), many)
+        length, rank = tables["length of slot"][slot], tables["rank of slot"][slot] + nth
+        if len(self._sorted) <= _KEPT and (variant[0] == variant).all():
+            place = self._order(int(variant[0]))[tables["first document"][length] + rank]
+        else:
+            place = self._dealt(np.repeat(variant, many), length, rank)
+        documents, begins = self.documents(place)
+        return Found(many, documents, begins, tables["length"][length])
+
+    def _dealt(self, variant: Array, length: Array, rank: Array) -> Array:
+        """Which of the documents of some lengths has each rank."""
+        places: Array = self.tables["first document"][length] + dealt(
+            rank, self.tables["count"][length], variant, length.astype(np.uint32)
+        )
+        return places
+
+    def _order(self, variant: int) -> Array:
+        """Which document has each rank, for all of them: of few documents, it is kept."""
+        known = self._kept
+        if known is None or known[0] != variant:
+            order = np.empty(len(self._sorted), np.uint32)
+            counts = self.tables["count"]
+            length = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+            for low in range(0, len(order), _IN_CACHE):
+                here = slice(low, low + _IN_CACHE)
+                rank = np.arange(low, low + len(length[here]), dtype=np.uint32)
+                rank -= self.tables["first document"][length[here]]
+                order[here] = self._dealt(np.array([variant], np.uint32), length[here], rank)
+            known = self._kept = variant, order
+        return known[1]
+
+    def pieces(self, tables: Any, variant: Any, row: Any) -> tuple[Any, Any, Any]:
+        """What lies in some rows, from left to right, in a trace.
+
+        Args:
+            tables: `tables`, on a device.
+            variant: Which deal, for each row: words of 32 bits.
+            row: The numbers of the rows.
+
+        Returns:
+            The places of the documents, by which token each begins, and their lengths, 0 for none;
+            each of shape [rows, most documents of a row].
+        """
+        namespace = row.__array_namespace__()
+        kind = namespace.searchsorted(tables["first row"], row, side="right") - 1
+        nth = (row - tables["first row"][kind]).astype(np.uint32)[:, None]
+        slot = tables["first slot"][kind][:, None] + np.arange(self._widest, dtype=np.int32)
+        there = slot < tables["first slot"][kind + 1][:, None]
+        slot = namespace.where(there, slot, 0)
+        length = tables["length of slot"][slot]
+        rank = namespace.where(there, tables["rank of slot"][slot] + nth, np.uint32(0))
+        number = length.astype(np.uint32)
+        place = dealt(rank, tables["count"][length], variant[:, None], number)
+        place = tables["first document"][length] + place
+        return place, 0, namespace.where(there, tables["length"][length], 0)
+
+
+def _pieces(
+    documents: Documents, size: int, longer: Longer
+) -> Iterator[tuple[Array, Array, Array]]:
+    """The pieces that documents become: of which document, their lengths, the number in it."""
+    for low in range(0, documents.count, _AT_ONCE):
+        high = min(low + _AT_ONCE, documents.count)
+        lengths, numbers = documents.lengths(low, high), np.arange(low, high, dtype=np.uint32)
+        parts = np.zeros(1, np.uint32)
+        if (long := lengths > size).any():
+            if longer == "error":
+                first = int(long.argmax())
+                raise FeedMismatch(
+                    f"pack(reader, size={size}): document {documents.first + low + first:,} has "
+                    f"{lengths[first]:,} tokens, more than a row: give longer='split', 'truncate' "
+                    f"or 'drop', a larger size, or split='always'."
+                )
+            if longer == "split":
+                many = np.maximum(-(-lengths // size), 1)
+                last = np.cumsum(many)
+                parts = np.arange(last[-1]) - np.repeat(last - many, many)
+                lengths = np.minimum(np.repeat(lengths, many) - parts * size, size)
+                numbers = np.repeat(numbers, many)
+            else:
+                lengths = np.where(long, size if longer == "truncate" else 0, lengths)
+        yield numbers, lengths, np.broadcast_to(parts, lengths.shape)
+
+
+def _before(counts: Array) -> Array:
+    """How many come before each, and before the end."""
+    sums = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=sums[1:])
+    return sums
+
+
+def _ranks(kinds: Array, counts: Array) -> Array:
+    """How many of its kind come before each, where it stands for several."""
+    order = np.argsort(kinds, kind="stable")
+    before = _before(counts[order])[:-1]
+    begins = np.flatnonzero(np.diff(kinds[order], prepend=-1))
+    ranks = np.empty_like(before)
+    ranks[order] = before - np.repeat(before[begins], np.diff([*begins, len(order)]))
+    return ranks

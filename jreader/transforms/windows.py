@@ -1,0 +1,293 @@
+"""`windows`: documents of any length, cut into samples of one size."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from jreader import errors
+from jreader.readers import (
+    Node,
+    Pass,
+    Position,
+    Reader,
+    branches,
+    checked_position,
+    described,
+    indexed,
+    joined,
+    leaves,
+    op,
+    rebuilt,
+    start,
+    whole,
+)
+from jreader.readers.planes import ENDLESS, Array, Plane
+from jreader.readers.ragged import Ragged
+from jreader.readers.seeds import varies_by_epoch
+from jreader.readers.windowed import Cut, Strung, Windowed
+
+_AT_ONCE = 1 << 20  # documents that are routed in one go
+
+
+@op
+class windows(Node[Any]):
+    """Samples of `size` tokens each, cut from the documents of `reader`.
+
+    Over all documents as one stream (the default), a window goes on in the next document where one
+    ends; only the last tokens, too few for a window, are left out:
+
+    >>> from jreader import ragged
+    >>> documents = ragged(np.arange(9), [0, 4, 5, 9])
+    >>> [window.tolist() for window in windows(documents, 3)()]
+    [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+
+    Within documents, with `across=False`, those of each that do not fill a window are left out. A
+    warning tells how many they are; to keep them, let windows run on (`across=True`), or `pack`
+    whole documents, with padding:
+
+    >>> import warnings
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     [window.tolist() for window in windows(documents, 3, across=False)()]
+    [[0, 1, 2], [5, 6, 7]]
+
+    To predict each token from those before it, as nanoGPT does, cut windows of one token more, that
+    overlap by one, and split them in the step, where it costs nothing:
+
+    >>> from jreader import Pipeline
+    >>> T = 4
+    >>> (batch,) = Pipeline(documents).windows(T + 1, stride=T).batch(2)
+    >>> x, y = batch.columns[:, :-1], batch.columns[:, 1:]
+    >>> x.tolist(), y.tolist()
+    ([[0, 1, 2, 3], [4, 5, 6, 7]], [[1, 2, 3, 4], [5, 6, 7, 8]])
+
+    Tokens keep their dtype, which `on_device` can widen: half of the bytes go to the device. Over
+    files and arrays whose order is the same in every epoch, window `i` is found by arithmetic, so
+    cut first and shuffle then. Over other plans, and over streams, documents are read in order, and
+    a position is that of the document in which the next window begins, and where in it.
+
+    Args:
+        reader: A reader of documents: arrays whose first axis is that of the tokens, lists of
+            numbers, or trees of these, of one length in each document. Windows are such trees.
+        size: How many tokens a window has.
+        stride: How many tokens lie between the begins of two windows; None for `size`, so that each
+            token is in one window.
+        across: Whether windows go on from one document into the next.
+
+    Raises:
+        TypeError: A field has no axis of tokens (in a pass, or when the length is asked for).
+        ValueError: The fields of a document differ in length (likewise).
+    """
+
+    reader: Reader[Any]
+    size: int = whole(least=1)
+    stride: int | None = whole(default=None, least=1)
+    across: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        flag = errors.check_flag("across of windows(reader, size, stride, across)", self.across)
+        object.__setattr__(self, "across", flag)
+
+    @property
+    def _step(self) -> int:
+        return self.size if self.stride is None else self.stride
+
+    def start(self, at: Position) -> Pass[Any]:
+        """Begins a pass; its position is (that before a document, where in it a window begins)."""
+        before, begin = checked_position(at, (None, 0))
+        up = start(self.reader, before)
+        cut = _Stream(self, up, begin)
+        return Pass(cut.windows(), cut.position, up.close)
+
+    def length(self) -> int | None:
+        """The number of windows, if the lengths of all documents are known."""
+        plane = self.plane()
+        return None if plane is None else plane.length
+
+    def plane(self) -> Plane | None:
+        """Window i is row i; None if the lengths, or the order, are not those of every epoch."""
+        if varies_by_epoch(self.reader):
+            return None
+        up = indexed(self.reader)
+        if up is None or up.length >= ENDLESS or not _all_ragged(self, up):
+            return None
+        columns = self.__dict__.get("_columns")
+        if columns is None:
+            columns = self.__dict__["_columns"] = self._cut(up)
+        every = leaves(columns)
+        return Plane(columns, len(every[0]), lambda rows: [rows] * len(every), straight=True)
+
+    def _cut(self, up: Plane) -> Any:
+        """The columns of the windows, for the documents of a plane."""
+        strung = _strung(up)
+        first: Array | None = None
+        for number, (_, lengths) in enumerate(strung):
+            first = lengths if first is None else first
+            if lengths is not first and not np.array_equal(lengths, first):
+                which = int((lengths != first).argmax())
+                raise _unequal(self, number, int(first[which]), int(lengths[which]))
+        assert first is not None  # noqa: S101  # a plane has a column
+        total = int(first.sum())
+        if self.across:
+            cut = Cut.across(total, self.size, self._step)
+        else:
+            cut = Cut.within(first, self.size, self._step)
+            self._tell(_left_out(first, self.size, self._step), len(first))
+        made = [Windowed(values, begin, total, cut) for (values, begin), _ in strung]
+        return rebuilt(up.columns, iter(made))
+
+    def _tell(self, left: int, documents: int) -> None:
+        if left:
+            errors.warn(
+                f"windows({self.size}, across=False) leaves out {left:,} tokens of {documents:,} "
+                f"documents, which fill no window: type across=True, for windows that go on in the "
+                f"next document, or .pack({self.size}), which keeps all of them, with padding.",
+                self.made_at,
+            )
+
+
+def _left_out(lengths: Array, size: int, stride: int) -> int:
+    """How many tokens at the ends of documents of these lengths are in no window."""
+    last = np.maximum(lengths - size, 0) // stride * stride + size  # where the last window ends
+    return int(np.where(lengths < size, lengths, lengths - last).sum())
+
+
+def _all_ragged(node: windows, up: Plane) -> bool:
+    """Whether all columns are ragged, or none.
+
+    Raises:
+        TypeError: Some are.
+    """
+    every = leaves(up.columns)
+    flags = [isinstance(column, Ragged) for column in every]
+    if any(flags) and not all(flags):
+        odd, names = flags.index(False), list(branches(up.columns) or ())
+        name = names[odd] if len(names) == len(every) else f"field {odd}"
+        raise TypeError(
+            f"{node!r} cuts all fields of the documents, and {name!r} has one row for each "
+            f"document, {described(every[odd])}: leave it out, or give it a value for each token."
+        )
+    return bool(flags) and all(flags)
+
+
+def _strung(up: Plane) -> list[tuple[tuple[Any, int], Array]]:
+    """For each column, values that hold all documents end to end, where, and their lengths."""
+    every = leaves(up.columns)
+    if up.straight and all(up.length == len(column) for column in every):
+        return [((each.values, int(each.offsets[0])), each.lengths()) for each in every]
+    runs = range(0, up.length, _AT_ONCE)
+    routed = [up.rows(np.arange(low, min(low + _AT_ONCE, up.length))) for low in runs]
+    found = []
+    for number, column in enumerate(every):
+        rows = np.concatenate([np.zeros(0, np.int64), *(each[number] for each in routed)])
+        begins, ends = column.offsets[rows], column.offsets[rows + 1]
+        if len(rows) and (begins[1:] == ends[:-1]).all():
+            found.append(((column.values, int(begins[0])), ends - begins))
+        else:
+            found.append(((Strung(column, rows), 0), ends - begins))
+    return found
+
+
+class _Stream:
+    """Windows of documents that are read one by one."""
+
+    def __init__(self, node: windows, up: Pass[Any], begin: int) -> None:
+        self.node, self.up = node, up
+        self.begin = begin  # where the next window begins, counted from the first document held
+        self.before = up.position()  # that of the document to be read next
+        self.held: deque[tuple[Position, Any, int]] = deque()
+        self.tokens = 0  # of the documents held
+
+    def position(self) -> Position:
+        """That before the document in which the next window begins, and where in it."""
+        return (self.held[0][0] if self.held else self.before), self.begin
+
+    def windows(self) -> Iterator[Any]:
+        """All that are left."""
+        size, step, across = self.node.size, self.node._step, self.node.across  # noqa: SLF001  # its
+        left = documents = 0
+        for given in self.up.items:
+            document, length = _document(self.node, given)
+            self.held.append((self.before, document, length))
+            self.tokens += length
+            self.before = self.up.position()
+            documents += 1
+            self._drop()
+            while self.tokens - self.begin >= size:
+                window = self._window()
+                self.begin += step
+                if across:
+                    self._drop()
+                elif self.tokens - self.begin < size:
+                    left -= self.begin - step + size  # where the last window of the document ends
+                    self._end()
+                yield window
+            if not across:
+                left += length
+                self._end()
+        self.node._tell(left, documents)  # noqa: SLF001  # its
+
+    def _drop(self) -> None:
+        """Forgets the documents that end before the next window."""
+        while self.held and self.begin >= self.held[0][2]:
+            _, _, length = self.held.popleft()
+            self.begin -= length
+            self.tokens -= length
+
+    def _end(self) -> None:
+        """Forgets a document whose windows were all handed over."""
+        self.held.clear()
+        self.begin = self.tokens = 0
+
+    def _window(self) -> Any:
+        first, left = self.begin, self.node.size
+        pieces = []
+        for _, document, length in self.held:
+            if length > first:
+                part = slice(first, min(first + left, length))
+                pieces.append([leaf[part] for leaf in leaves(document)])
+                left -= part.stop - first
+            first = max(first - length, 0)
+            if not left:
+                break
+        tree = self.held[0][1]
+        if len(pieces) == 1:
+            return rebuilt(tree, iter(pieces[0]))
+        return rebuilt(tree, map(np.concatenate, zip(*pieces, strict=True)))
+
+
+def _document(node: windows, given: Any) -> tuple[Any, int]:
+    """A document as a tree of arrays, and how many tokens it has."""
+    document = _arrays(given)
+    every = leaves(document)
+    for leaf in every:
+        if not leaf.ndim:
+            raise TypeError(
+                f"{node!r} needs documents, arrays or lists of tokens, and {described(given)} has "
+                f"{described(leaf.item())}, which has no axis of tokens: leave it out, as in "
+                f".map(lambda sample: sample['tokens'])."
+            )
+    for number, (one, other) in enumerate(pairwise(every), 1):
+        if len(one) != len(other):
+            raise _unequal(node, number, len(one), len(other))
+    return document, len(every[0])
+
+
+def _arrays(given: Any) -> Any:
+    """The tree with arrays for its leaves; a list is one leaf, as in NumPy."""
+    parts = None if isinstance(given, list) else branches(given)
+    if parts is None:
+        return np.asarray(given)
+    return joined(given, {key: _arrays(part) for key, part in parts.items()})
+
+
+def _unequal(node: windows, number: int, one: int, other: int) -> ValueError:
+    return ValueError(
+        f"{node!r} needs fields of one length in each document, and in one of them field 0 has "
+        f"{one:,} tokens, and field {number} {other:,}: cut them alike, or leave one out."
+    )

@@ -1,0 +1,594 @@
+"""Files of token ids: each layout byte by byte, documents, the index of documents, and damage."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from samples import everything
+
+import jreader
+from jreader import Pipeline, chain, tokens
+from jreader.errors import DamagedData
+from jreader.readers import indexed
+from jreader.readers.ragged import lengths_of
+
+DOCUMENTS = [[5, 6, 0], [7, 0], [0], [8, 9, 300]]
+FLAT = [token for document in DOCUMENTS for token in document]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """A cache folder of its own for each test, in which indices of small files are kept too."""
+    monkeypatch.setattr("jreader.sources.document_index._WORTH", 0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "jreader" / "documents"
+
+
+def flat(path, values=FLAT):
+    """As nanoGPT writes tokens: two bytes each, the low one first, and nothing else."""
+    path.write_bytes(b"".join(struct.pack("<H", value) for value in values))
+    return path
+
+
+def llmc(path, values=FLAT, count=None, version=1, magic=20240520, code="H"):
+    """As llm.c: 256 int32, then the tokens."""
+    head = [magic, version, len(values) if count is None else count] + [0] * 253
+    body = b"".join(struct.pack(f"<{code}", value) for value in values)
+    path.write_bytes(struct.pack("<256i", *head) + body)
+    return path
+
+
+def megatron(path, documents=DOCUMENTS, code=(8, "H"), modes=False, marked=True):
+    """As Megatron: a `.bin` of nothing but tokens, and where each sequence lies in an `.idx`."""
+    number, letter = code
+    each = struct.calcsize(letter)
+    body = [b"".join(struct.pack(f"<{letter}", value) for value in one) for one in documents]
+    path.with_suffix(".bin").write_bytes(b"".join(body))
+    begins = np.cumsum([0, *map(len, body)])[:-1].tolist()
+    idx = b"MMIDIDX\0\0" + struct.pack("<QBQ", 1, number, len(documents))
+    idx += struct.pack("<Q", len(documents) + 1) if marked else b""
+    idx += struct.pack(f"<{len(documents)}i", *(len(one) // each for one in body))
+    idx += struct.pack(f"<{len(documents)}q", *begins)
+    idx += struct.pack(f"<{len(documents) + 1}q", *range(len(documents) + 1)) if marked else b""
+    idx += bytes(len(documents)) if modes else b""
+    path.with_suffix(".idx").write_bytes(idx)
+    return path.with_suffix(".bin")
+
+
+def npy(path, values=FLAT, dtype="<u2"):
+    """As `np.save`: magic, version, the length of the header, the header, the values."""
+    head = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': ({len(values)},), }}"
+    head += " " * (-(10 + len(head) + 1) % 64) + "\n"
+    body = np.array(values, dtype).tobytes()
+    path.write_bytes(b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head.encode() + body)
+    return path
+
+
+def listed(reader):
+    return [document.tolist() for document in reader()]
+
+
+class TestLayouts:
+    def test_a_flat_file_is_one_document(self, tmp_path):
+        assert listed(tokens(flat(tmp_path / "a.bin"))) == [FLAT]
+
+    def test_a_flat_file_is_split_after_eos(self, tmp_path):
+        assert listed(tokens(flat(tmp_path / "a.bin"), eos=0)) == DOCUMENTS
+
+    def test_a_file_that_ends_with_eos_has_no_empty_document_behind_it(self, tmp_path):
+        assert listed(tokens(flat(tmp_path / "a.bin", [1, 0, 2, 0]), eos=0)) == [[1, 0], [2, 0]]
+
+    def test_a_file_without_eos_is_one_document(self, tmp_path):
+        assert listed(tokens(flat(tmp_path / "a.bin"), eos=77)) == [FLAT]
+
+    def test_the_header_of_llmc_is_not_read_as_tokens(self, tmp_path):
+        assert listed(tokens(llmc(tmp_path / "a.bin"))) == [FLAT]
+        big = llmc(tmp_path / "b.bin", [1, 100_000], version=7, magic=20240801, code="I")
+        assert listed(tokens(big, dtype="uint32")) == [[1, 100_000]]
+
+    def test_files_of_llmc_are_split_before_eos_which_leads_documents_there(self, tmp_path):
+        path = llmc(tmp_path / "a.bin", [9, 9, 0, 5, 6, 0, 7])
+        assert listed(tokens(path, eos=0)) == [[9, 9], [0, 5, 6], [0, 7]]
+        assert listed(tokens(llmc(tmp_path / "b.bin", [0, 5, 0]), eos=0)) == [[0, 5], [0]]
+
+    @pytest.mark.parametrize("modes", [False, True])
+    @pytest.mark.parametrize("marked", [False, True])
+    def test_an_idx_says_where_documents_are(self, tmp_path, modes, marked):
+        path = megatron(tmp_path / "a", modes=modes and marked, marked=marked)
+        assert listed(tokens(path)) == DOCUMENTS
+
+    def test_a_document_of_megatron_may_have_several_sequences_or_none(self, tmp_path):
+        path = megatron(tmp_path / "a")
+        idx = path.with_suffix(".idx").read_bytes()
+        marks = struct.pack("<5q", 0, 2, 2, 3, 4)
+        path.with_suffix(".idx").write_bytes(idx[: -len(marks)] + marks)
+        assert listed(tokens(path)) == [[5, 6, 0, 7, 0], [], [0], [8, 9, 300]]
+
+    def test_other_dtypes(self, tmp_path):
+        path = megatron(tmp_path / "a", [[1, 70_000], [-1]], code=(4, "i"))
+        assert listed(tokens(path, dtype=np.int32)) == [[1, 70_000], [-1]]
+        (document,) = tokens(npy(tmp_path / "b.npy", [1, 2], "<i8"), dtype="int64")()
+        assert document.dtype == np.int64
+        assert document.tolist() == [1, 2]
+
+    def test_npy_is_read_and_split(self, tmp_path):
+        assert listed(tokens(npy(tmp_path / "a.npy"))) == [FLAT]
+        assert listed(tokens(npy(tmp_path / "a.npy"), eos=0)) == DOCUMENTS
+
+    def test_many_files_are_one_reader_and_no_document_goes_on_in_the_next(self, tmp_path):
+        paths = [flat(tmp_path / "a.bin"), npy(tmp_path / "b.npy"), megatron(tmp_path / "c")]
+        reader = tokens(paths, eos=0)
+        assert len(reader) == 12
+        assert listed(reader) == DOCUMENTS * 3
+        plane = indexed(reader)
+        assert lengths_of(plane).tolist() == [len(document) for document in DOCUMENTS * 3]
+        assert [each.tolist() for each in plane.take(np.array([11, 0, 4]))] == [
+            DOCUMENTS[3],
+            DOCUMENTS[0],
+            DOCUMENTS[0],
+        ]
+
+
+class TestPaths:
+    @pytest.fixture
+    def folder(self, tmp_path):
+        folder = tmp_path / "data"
+        folder.mkdir()
+        flat(folder / "b_1.bin", [3])
+        flat(folder / "a_2.bin", [2])
+        flat(folder / "a_1.bin", [1])
+        (folder / "notes.txt").write_text("no tokens")
+        return folder
+
+    def test_a_folder_is_its_files_in_order(self, folder):
+        assert listed(tokens(folder)) == [[1], [2], [3]]
+
+    def test_a_pattern_is_its_files_in_order(self, folder):
+        assert listed(tokens(f"{folder}/a_*.bin")) == [[1], [2]]
+        assert listed(tokens(f"{folder.parent}/**/?_1.bin")) == [[1], [3]]
+
+    def test_a_list_is_read_as_it_is_written(self, folder):
+        paths = [folder / "b_1.bin", f"{folder}/a_*", folder / "b_1.bin"]
+        assert listed(tokens(paths)) == [[3], [1], [2], [3]]
+
+    def test_either_file_of_megatron_or_their_common_name_will_do(self, tmp_path):
+        path = megatron(tmp_path / "corpus_text_document")
+        for given in (path, path.with_suffix(".idx"), path.with_suffix(""), f"{tmp_path}/corpus*"):
+            assert listed(tokens(given)) == DOCUMENTS
+
+    @pytest.mark.parametrize("given", ["absent.bin", "*.bin", "", "absent.idx"])
+    def test_what_names_no_file_is_an_error_where_it_is_written(self, tmp_path, monkeypatch, given):
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(FileNotFoundError, match="tokens"):
+            tokens(given)
+
+    def test_a_folder_without_tokens_is_an_error(self, tmp_path):
+        with pytest.raises(FileNotFoundError, match=r"finds no file in .*a pattern such as"):
+            tokens(tmp_path)
+
+    def test_other_arguments_are_errors(self, tmp_path):
+        path = flat(tmp_path / "a.bin")
+        with pytest.raises(ValueError, match="integer dtype"):
+            tokens(path, dtype="float32")
+        with pytest.raises(ValueError, match="eos=70000 is no uint16"):
+            tokens(path, eos=70_000)
+        with pytest.raises(TypeError, match="eos of tokens"):
+            tokens(path, eos="</s>")
+        with pytest.raises(TypeError, match="a str or a path"):
+            tokens([5])
+        with pytest.raises(TypeError, match="at least one path"):
+            tokens([])
+
+    def test_it_is_printed_as_it_can_be_typed(self, folder):
+        path = f"{folder}/a_1.bin"
+        assert repr(tokens(path)) == f"tokens({path!r})"
+        assert repr(tokens(path, "int32", eos=2)) == f"tokens({path!r}, dtype='int32', eos=2)"
+        many = tokens([path] * 9)
+        assert repr(many) == f"tokens([{path!r}, ..., {path!r}])"
+
+    def test_building_it_opens_nothing(self, tmp_path):
+        (tmp_path / "a.bin").write_bytes(b"1")
+        reader = tokens(tmp_path / "a.bin", eos=0)
+        with pytest.raises(DamagedData):
+            len(reader)
+
+
+def cut(path, by=1):
+    os.truncate(path, path.stat().st_size - by)
+    return path
+
+
+def patched(path, at, content):
+    bytes_ = bytearray(path.read_bytes())
+    bytes_[at : at + len(content)] = content
+    path.write_bytes(bytes_)
+    return path
+
+
+def idx_of(path):
+    return path.with_suffix(".idx")
+
+
+DAMAGED = {
+    "an empty file": (lambda p: flat(p / "a.bin", []), "a.bin.*it is empty"),
+    "half a token": (lambda p: cut(flat(p / "a.bin")), "so the token at byte 16 is not whole"),
+    "gzip": (lambda p: patched(flat(p / "a.bin"), 0, b"\x1f\x8b\x08\0"), "those of a gzip file"),
+    "npy of floats": (lambda p: cut(npy(p / "a.npy"), 2), "it has 144 bytes, and with 9 tokens"),
+    "npy of two axes": (
+        lambda p: patched(npy(p / "a.npy"), 10, b"{'descr': '<u2', 'fortran_order': 0, 'shape': "),
+        "is truncated, or not a .npy file of one axis",
+    ),
+    "llm.c cut": (lambda p: cut(llmc(p / "a.bin"), 2), "byte 8 says 9 tokens it would have 1,042"),
+    "llm.c of a later version": (lambda p: llmc(p / "a.bin", version=2), "byte 4 says version 2"),
+    "llm.c without tokens": (lambda p: llmc(p / "a.bin", []), "says that it has 0 tokens"),
+    "a bin that is too short": (
+        lambda p: cut(megatron(p / "a"), 2),
+        "a.bin is truncated, or not the .bin of .*a.idx: it has 8 tokens, not 9",
+    ),
+    "an idx that was cut": (
+        lambda p: (path := megatron(p / "a"), cut(idx_of(path)))[0],
+        "a.idx is truncated.*has 121 bytes, and with 4 sequences and 5 marks .* have 122",
+    ),
+    "another idx": (
+        lambda p: (path := megatron(p / "a"), patched(idx_of(path), 0, b"TNTIDX"))[0],
+        r"a.idx .*begins with the bytes \[54 4e 54 49 44 58 58 00 00\]",
+    ),
+    "an idx of a later version": (
+        lambda p: (path := megatron(p / "a"), patched(idx_of(path), 9, b"\2"))[0],
+        "byte 9 says version 2, not 1",
+    ),
+    "an idx of floats": (lambda p: megatron(p / "a", code=(7, "f")), "byte 17 has 7"),
+    "sequences that overlap": (
+        lambda p: (path := megatron(p / "a"), patched(idx_of(path), 34 + 16 + 8, b"\4"))[0],
+        "sequence 1 has 2 tokens from byte 4 on, and those before end at 6",
+    ),
+    "documents out of order": (
+        lambda p: (path := megatron(p / "a"), patched(idx_of(path), 82 + 8, b"\3"))[0],
+        "documents do not go from sequence 0 to 4 in order",
+    ),
+}
+
+
+class TestDamage:
+    @pytest.mark.parametrize("name", DAMAGED)
+    def test_damage_names_the_file_and_the_place(self, name, tmp_path):
+        make, says = DAMAGED[name]
+        with pytest.raises(DamagedData, match=says):
+            list(tokens(make(tmp_path))())
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda path: npy(path / "a.npy", dtype="<i4"),
+            lambda path: megatron(path / "a", code=(4, "i")),
+            lambda path: llmc(path / "a", version=7, magic=20240801, code="I"),
+        ],
+    )
+    def test_a_file_of_another_dtype_says_what_to_type(self, make, tmp_path):
+        with pytest.raises(ValueError, match=r"a.* type tokens\(\.\.\., dtype='u?int32'\)"):
+            list(tokens(make(tmp_path))())
+
+    def test_a_file_that_shrinks_or_is_replaced_is_found_when_a_pass_begins(self, tmp_path):
+        reader = tokens([flat(tmp_path / "a.bin"), flat(tmp_path / "b.bin")])
+        assert len(everything(reader)) == 2
+        cut(tmp_path / "b.bin", 2)
+        for again in (reader, Pipeline(reader).shuffle(seed=0), Pipeline(reader).windows(3)):
+            with pytest.raises(DamagedData, match=r"b\.bin had 18 bytes, and has 16 now"):
+                list(again())
+
+    def test_an_idx_that_is_replaced_is_found_too(self, tmp_path):
+        reader = tokens(megatron(tmp_path / "a"))
+        list(reader())
+        cut(tmp_path / "a.idx")
+        with pytest.raises(DamagedData, match=r"a\.idx had 122 bytes"):
+            list(reader())
+
+    def test_a_file_that_is_gone_before_it_is_mapped_is_an_error(self, tmp_path):
+        reader = tokens([flat(tmp_path / "a.bin"), flat(tmp_path / "b.bin")])
+        documents = reader()
+        (tmp_path / "a.bin").unlink()
+        cut(tmp_path / "b.bin", 2)
+        with pytest.raises(DamagedData, match=r"a\.bin cannot be found any more"):
+            next(documents)
+        with pytest.raises(DamagedData, match=r"b\.bin had 18 bytes, and has 16 now"):
+            reader.columns.gather(np.array([1]))
+
+
+class TestTheIndexOfDocuments:
+    def test_it_is_kept_and_read_again(self, tmp_path, cache):
+        path = flat(tmp_path / "a.bin")
+        assert listed(tokens(path, eos=0)) == DOCUMENTS
+        (kept,) = cache.iterdir()
+        np.testing.assert_array_equal(np.load(kept), [0, 3, 5, 6, 9])
+        np.save(kept, np.array([0, 4, 9]))  # to see that it is what is read
+        assert listed(tokens(path, eos=0)) == [FLAT[:4], FLAT[4:]]
+
+    def test_each_eos_and_dtype_has_its_own(self, tmp_path, cache):
+        path = flat(tmp_path / "a.bin", [1, 0, 2, 0])
+        for eos, dtype in ((0, "uint16"), (2, "uint16"), (0, "int16"), (0, "uint16")):
+            list(tokens(path, dtype, eos)())
+        assert len(list(cache.iterdir())) == 3
+
+    def test_a_file_that_changed_makes_it_anew_in_place_of_the_old(self, tmp_path, cache):
+        path = flat(tmp_path / "a.bin")
+        assert listed(tokens(path, eos=0)) == DOCUMENTS
+        flat(path, [4, 0, *FLAT])
+        assert listed(tokens(path, eos=0)) == [[4, 0], *DOCUMENTS]
+        times = path.stat()
+        flat(path, [4, 4, *FLAT])  # of the same size
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns + 1))
+        assert listed(tokens(path, eos=0)) == [[4, 4, *DOCUMENTS[0]], *DOCUMENTS[1:]]
+        assert len(list(cache.iterdir())) == 1
+
+    @pytest.mark.parametrize(
+        "broken", [b"", b"\x93NUMPY", b"not an index", bytes(500)], ids=range(4)
+    )
+    def test_one_that_is_not_whole_is_made_anew(self, tmp_path, cache, broken):
+        path = flat(tmp_path / "a.bin")
+        list(tokens(path, eos=0)())
+        (kept,) = cache.iterdir()
+        whole = kept.read_bytes()
+        for content in (broken, whole[:-8]):
+            kept.write_bytes(content)
+            assert listed(tokens(path, eos=0)) == DOCUMENTS
+            assert kept.read_bytes() == whole
+
+    def test_one_for_another_number_of_tokens_is_made_anew(self, tmp_path, cache):
+        path = flat(tmp_path / "a.bin")
+        list(tokens(path, eos=0)())
+        (kept,) = cache.iterdir()
+        np.save(kept, np.array([0, 3, 5]))
+        assert listed(tokens(path, eos=0)) == DOCUMENTS
+
+    def test_a_folder_that_cannot_be_written_is_no_error(self, tmp_path, cache):
+        cache.parent.mkdir(parents=True)
+        cache.write_text("a file where the folder should be")
+        assert listed(tokens(flat(tmp_path / "a.bin"), eos=0)) == DOCUMENTS
+        assert cache.read_text().startswith("a file")
+
+    def test_nothing_is_written_without_eos(self, tmp_path, cache):
+        list(tokens([flat(tmp_path / "a.bin"), megatron(tmp_path / "b")])())
+        assert not cache.exists()
+
+    def test_it_is_right_over_the_borders_of_parts_that_are_searched_alone(self, tmp_path):
+        """Some 50 MB: a part is 16 MB."""
+        values = np.ones(25_000_001, np.uint16)
+        ends = [0, 1, 2**23 - 1, 2**23, 2**23 + 1, 2**24 - 1, 25_000_000]
+        values[ends] = 0
+        values.tofile(tmp_path / "a.bin")
+        found = tokens(tmp_path / "a.bin", eos=0).columns.offsets
+        assert found.tolist() == [0, *(end + 1 for end in ends)]
+
+    @pytest.mark.parametrize("number", range(3))
+    def test_random_files_are_split_as_python_splits_them(self, tmp_path, number):
+        values = np.random.default_rng(number).integers(0, 5, 500).tolist()
+        ends = [0, *(at + 1 for at, value in enumerate(values) if value == 0)]
+        ends += [len(values)] if ends[-1] < len(values) else []
+        expected = [values[low:high] for low, high in pairwise(ends)]
+        assert listed(tokens(flat(tmp_path / "a.bin", values), eos=0)) == expected
+
+    def test_it_is_not_kept_of_what_is_soon_looked_through(self, tmp_path, cache, monkeypatch):
+        monkeypatch.undo()
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        assert listed(tokens(flat(tmp_path / "a.bin"), eos=0)) == DOCUMENTS
+        assert not cache.exists()
+
+    def test_those_of_many_files_hold_no_file_open(self, tmp_path, cache):
+        paths = [flat(tmp_path / f"{number}.bin") for number in range(40)]
+        descriptors = Path("/proc/self/fd")
+        before = len(list(descriptors.iterdir()))
+        for _ in range(2):
+            reader = tokens(paths, eos=0)
+            assert len(reader) == 160
+        assert len(list(descriptors.iterdir())) <= before + 2
+        assert len(list(cache.iterdir())) == 40
+
+    def test_processes_that_make_it_at_once_do_not_disturb_each_other(self, tmp_path, cache):
+        np.random.default_rng(0).integers(0, 9, 10**7).astype(np.uint16).tofile(tmp_path / "a.bin")
+        path = str(tmp_path / "a.bin")
+        expected = len(tokens(path, eos=0))
+        for kept in cache.iterdir():
+            kept.unlink()
+        counts = Pipeline(lambda: range(8)).map(lambda _: len(tokens(path, eos=0)), processes=4)
+        assert list(counts) == [expected] * 8
+        assert len(list(cache.iterdir())) == 1
+
+    @pytest.mark.slow
+    def test_a_process_that_is_killed_while_it_makes_one_does_no_harm(
+        self, tmp_path, cache, python
+    ):
+        np.random.default_rng(0).integers(0, 3, 10**7).astype(np.uint16).tofile(tmp_path / "a.bin")
+        script = """
+            import os, signal, threading
+            from jreader import tokens
+            threading.Timer({seconds}, os.kill, (os.getpid(), signal.SIGKILL)).start()
+            while True:
+                len(tokens("a.bin", eos=0))
+                for kept in os.listdir("{cache}"):
+                    os.unlink(f"{cache}/{{kept}}")
+        """
+        for seconds in (0.1, 0.15, 0.2, 0.3):
+            text = script.format(seconds=seconds, cache=cache)
+            assert python(text, cwd=tmp_path, check=False).returncode == -signal.SIGKILL
+            reader = tokens(tmp_path / "a.bin", eos=0)
+            assert len(reader) == len(tokens(tmp_path / "a.bin", eos=0)) > 3 * 10**6
+
+
+def target(descriptor):
+    try:
+        return str(descriptor.readlink())
+    except FileNotFoundError:  # that of the listing itself
+        return ""
+
+
+class TestSize:
+    def test_a_thousand_files_of_ten_billion_tokens_begin_without_being_opened(self, tmp_path):
+        """Sparse files: what is not written takes no room on the disk."""
+        for number in range(1000):
+            with (tmp_path / f"{number:04}.bin").open("wb") as file:
+                file.truncate(2 * 10**7)
+        plan = Pipeline(tokens(tmp_path)).windows(1025, stride=1024).shuffle(seed=0).batch(32)
+        batch = plan.peek()
+        assert batch.columns.shape == (32, 1025)
+        assert len(plan.reader.reader) == (10**10 - 1025) // 1024 + 1
+        mapped = Path("/proc/self/maps").read_text().count(str(tmp_path))
+        opened = sum(str(tmp_path) in each for each in map(target, Path("/proc/self/fd").iterdir()))
+        assert 0 < mapped + opened <= 64  # windows of a batch lie in so many files at the most
+
+    def test_more_files_than_may_be_open_are_read(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("jreader.sources.lazy_maps._OPEN", 3)
+        paths = [flat(tmp_path / f"{number}.bin", [number] * 5) for number in range(9)]
+        reader = tokens(paths)
+        kept = [next(documents) for documents in [reader()] for _ in range(9)]
+        assert [document.tolist() for document in kept] == [[number] * 5 for number in range(9)]
+        dealt = Pipeline(reader).windows(5).shuffle(seed=1).batch(4)
+        assert sorted(int(row[0]) for rows in dealt for row in rows) == list(range(9))
+
+    @pytest.mark.parametrize("dtype", ["uint16", "int32"])
+    @pytest.mark.parametrize("open_at_once", [2, 256])
+    def test_files_that_may_not_all_be_resident_are_read_the_same(
+        self, tmp_path, monkeypatch, dtype, open_at_once
+    ):
+        """Small pieces are read, others are mapped; blocks of 8 bytes here, pieces below 20."""
+        drawn = np.random.default_rng(0).integers(0, 1000, 500).astype(dtype)
+        paths = [tmp_path / f"{number}.bin" for number in range(5)]
+        for path, part in zip(paths, np.split(drawn, [1, 100, 101, 350]), strict=True):
+            part.tofile(path)
+        plain = tokens(paths, dtype, eos=7)
+        expected = [document.copy() for document in plain()]
+        monkeypatch.setattr("jreader.sources.lazy_maps._RESIDENT", 0)
+        monkeypatch.setattr("jreader.sources.lazy_maps._BLOCK", 8)
+        monkeypatch.setattr("jreader.sources.lazy_maps._SMALL", 20)
+        monkeypatch.setattr("jreader.sources.lazy_maps._OPEN", open_at_once)
+        reader = tokens(paths, dtype, eos=7)
+        assert [document.tolist() for document in reader()] == [x.tolist() for x in expected]
+        assert not any(document.flags.writeable for document in reader() if len(document))
+        order = np.random.default_rng(1).permutation(len(expected))
+        for one, number in zip(indexed(reader).take(order), order, strict=True):
+            np.testing.assert_array_equal(one, expected[number])
+        cut = Pipeline(reader).windows(9, stride=4)
+        begins = range(0, len(drawn) - 8, 4)
+        assert [x.tolist() for x in cut] == [drawn[at : at + 9].tolist() for at in begins]
+        (dealt,) = cut.shuffle(seed=1).batch(len(begins))
+        assert sorted(dealt.columns.tolist()) == sorted(
+            drawn[at : at + 9].tolist() for at in begins
+        )
+
+    def test_a_file_that_is_cut_in_the_middle_of_a_pass_is_an_error(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("jreader.sources.lazy_maps._RESIDENT", 0)
+        path = flat(tmp_path / "a.bin", list(range(1000)))
+        for plan in (
+            Pipeline(tokens(path)).windows(10),
+            Pipeline(tokens(path)).windows(10).batch(9),
+        ):
+            samples = iter(plan)
+            next(samples)
+            cut(path, 400)
+            with pytest.raises(DamagedData, match=r"had 2,000 bytes, and has 1,600 now"):
+                list(samples)
+            flat(path, list(range(1000)))
+
+    @pytest.mark.slow
+    def test_resident_memory_does_not_grow_with_what_was_read(self, tmp_path, python):
+        """2 GB, as documents, and as windows in order and shuffled."""
+        with (tmp_path / "a.bin").open("wb") as file:
+            for _ in range(64):
+                file.write(bytes(1 << 25))
+        script = """
+            import numpy as np
+            from jreader import Pipeline, ragged, tokens
+
+            def resident():
+                for line in open("/proc/self/status"):
+                    if line.startswith("VmRSS"):
+                        return int(line.split()[1]) >> 10
+
+            reader = tokens("a.bin")
+            before = resident()
+            kept, total = [], 0
+            windows = Pipeline(reader).windows(1025, stride=1024)
+            for number, batch in enumerate(windows.batch(64)):
+                total += int(batch.columns[:, 0].sum())
+                if number % 1000 == 0:
+                    kept.append(batch.columns)
+            print(resident() - before)
+            for batch in windows.shuffle(seed=0).batch(64):
+                total += int(batch.columns[0, 0])
+            print(resident() - before)
+            documents = reader.columns
+            documents.offsets = np.arange(0, 2**30 + 1, 2**16)
+            for document in documents.each(np.arange(len(documents))):
+                total += int(document.sum())
+                kept.append(document)
+            print(resident() - before)
+            assert not any(each.any() for each in kept[::99])
+        """
+        grown = [int(line) for line in python(script, cwd=tmp_path).stdout.split()]
+        assert max(grown) < 450, grown
+
+
+def test_a_plan_over_files_travels_and_goes_on(tmp_path):
+    path = flat(tmp_path / "a.bin", list(range(100)))
+    loader = Pipeline(tokens(path)).windows(5).shuffle(seed=1).batch(4).load(sharding="host")
+    feeds = loader.steps(10)
+    first = [next(feeds).tolist() for _ in range(3)]
+    rest = (
+        Pipeline(tokens(path))
+        .windows(5)
+        .shuffle(seed=1)
+        .batch(4)
+        .load(sharding="host")
+        .steps(10, at=feeds.cursor)
+    )
+    again = [feed.tolist() for feed in loader.steps(10, at=None)]
+    assert len(again) == 10
+    assert first + [feed.tolist() for feed in rest] == again
+
+
+def test_chain_of_many_files_reads_none_of_them_into_memory(tmp_path):
+    one = tokens([flat(tmp_path / "a.bin"), flat(tmp_path / "b.bin", [1, 2])])
+    both = chain(one, tokens(flat(tmp_path / "c.bin", [3])))
+    assert listed(both) == [FLAT, [1, 2], [3]]
+    assert len(indexed(both).columns.values.parts) == 3
+    assert [window.tolist() for window in jreader.windows(both, 4)()] == [
+        FLAT[:4],
+        FLAT[4:8],
+        [300, 1, 2, 3],
+    ]
+
+
+def test_a_loader_names_the_files_and_bytes_of_a_step(tmp_path):
+    paths = [megatron(tmp_path / "a"), llmc(tmp_path / "b.bin"), npy(tmp_path / "c.npy")]
+    loader = Pipeline(tokens(paths)).windows(4).batch(3).load(sharding="host")
+    assert [tuple(where) for step in range(2) for where in loader.samples(step).files] == [
+        (str(paths[0]), 0),
+        (str(paths[0]), 8),
+        (str(paths[0]), 16),
+        (str(paths[1]), 1024 + 6),
+        (str(paths[1]), 1024 + 14),
+        (str(paths[2]), 128 + 4),
+    ]
+    documents = Pipeline(tokens(paths)).batch(2).map_batches(list, stacked=False)
+    assert documents.load(sharding="host").samples(0).files[1] == (str(paths[0]), 6)
+
+
+def test_files_are_named_where_windows_of_several_readers_are_chained_and_mixed(tmp_path):
+    one, other = (
+        Pipeline(tokens(flat(tmp_path / f"{name}.bin"))).windows(3) for name in ("one", "other")
+    )
+    both = one.chain(other).batch(6).load(sharding="host")
+    assert [(Path(path).stem, offset) for path, offset in both.samples(0).files] == [
+        *(("one", offset) for offset in (0, 6, 12)),
+        *(("other", offset) for offset in (0, 6, 12)),
+    ]
+    mixed = one.mix(other, seed=0).batch(4).load(sharding="host")
+    told = mixed.samples(0)
+    stems = [Path(path).stem for path, _ in told.files]
+    assert stems == [("one", "other")[source] for source in told.sources]
+    assert sorted(stems) == ["one", "one", "other", "other"]
