@@ -1,31 +1,18 @@
-"""Where documents end in files of tokens: found in parallel, and kept in the cache folder.
-
-A file has an index of its own, whose name says what it was made of: the path, the size and the time
-of the last change of the file, the dtype, and the token that ends documents. So a file that has
-changed gets a new one. It is written under another name first, and an index that is not whole is
-made anew: neither a kill nor a second process that makes the same index does harm. Where the folder
-cannot be written, the index is found again by each process, as it is for files that are soon read.
-"""
+"""Where documents end in files of tokens: found in parallel, and kept in the cache folder."""
 
 from __future__ import annotations
 
-import os
-import secrets
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
-from pathlib import Path
 
 import numpy as np
 
 from jreader.readers.planes import Array
-from jreader.sources.cache_folders import cache_folder
 from jreader.sources.file_checks import changed
+from jreader.sources.files.byte_ranges import ByteFile, open_file
+from jreader.sources.files.kept_indices import in_threads, kept
 
 _AT_ONCE = 1 << 24  # bytes that a thread looks through in one go
-_WORTH = 1 << 24  # bytes of all files: less are looked through in 10 ms
 
 
 @dataclass(frozen=True)
@@ -53,70 +40,20 @@ def document_offsets(files: Sequence[Tokens], eos: int) -> list[Array]:
     Raises:
         DamagedData: A file became shorter while it was read.
     """
-    keep = sum(file.count * file.dtype.itemsize for file in files) >= _WORTH
-    names = [_name(file, eos) if keep else "" for file in files]
-    pairs = zip(names, files, strict=True)
-    # a map would hold a file descriptor for each of many files
-    kept = [_kept(name, file, mapped=len(files) == 1) if keep else None for name, file in pairs]
-    missing = [number for number, offsets in enumerate(kept) if offsets is None]
-    found = _found([files[number] for number in missing], eos)
-    for number, offsets in zip(missing, found, strict=True):
-        kept[number] = offsets
-        if keep:
-            _keep(names[number], offsets)
-    return [offsets for offsets in kept if offsets is not None]
+    every = {file.path: file for file in files}
 
+    def find(opened: ByteFile) -> Array:
+        file = every[opened.path]
+        ends = in_threads(lambda part: _ends(file, part, eos), _parts(file))
+        last = [] if _ended(ends, file) else [file.count]
+        return np.concatenate([[0], *ends, last]).astype(np.int64)
 
-def _name(file: Tokens, eos: int) -> str:
-    """The name of the index of a file: what it is of, and of which state of the file."""
-    seen = os.stat(file.path)  # noqa: PTH116  # 1,000 files: a Path costs three times as much
-    of = f"{os.path.realpath(file.path)} {file.first} {file.dtype.str} {eos} {file.leads}"
-    key = blake2b(of.encode(errors="surrogateescape"), digest_size=12).hexdigest()
-    return f"{key}-{seen.st_size}-{seen.st_mtime_ns}.npy"
+    def fits(opened: ByteFile, index: Array) -> bool:
+        whole = index.ndim == 1 and len(index) > 1
+        return bool(whole and index[0] == 0 and index[-1] == every[opened.path].count)
 
-
-def _folder() -> Path:
-    return cache_folder() / "documents"
-
-
-def _kept(name: str, file: Tokens, *, mapped: bool) -> Array | None:
-    """The index that was kept; None if there is none, or it is not whole."""
-    try:
-        kept = np.asarray(np.load(_folder() / name, mmap_mode="r" if mapped else None))
-    except (OSError, ValueError, EOFError):
-        return None
-    whole = kept.dtype == np.int64 and kept.ndim == 1 and len(kept) > 1
-    return kept if whole and kept[0] == 0 and kept[-1] == file.count else None
-
-
-def _keep(name: str, offsets: Array) -> None:
-    folder = _folder()
-    temporary = folder / f".{name}.{secrets.token_hex(8)}"
-    with suppress(OSError):  # it is found again by the next process
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            with temporary.open("xb") as out:
-                np.save(out, offsets)
-            temporary.replace(folder / name)
-        finally:
-            temporary.unlink(missing_ok=True)
-        for old in folder.glob(f"{name.partition('-')[0]}-*.npy"):
-            if old.name != name:  # of an earlier state of the file
-                old.unlink(missing_ok=True)
-
-
-def _found(files: Sequence[Tokens], eos: int) -> Iterator[Array]:
-    """The offsets of each file; the memory that it takes is a part of a file for each thread."""
-    parts = [_parts(file) for file in files]
-    tasks = [(file, part) for file, some in zip(files, parts, strict=True) for part in some]
-    threads = min(os.cpu_count() or 1, 8, max(len(tasks), 1))
-    with ThreadPoolExecutor(threads, "jreader documents") as executor:
-        found = executor.map(lambda task: _ends(task[0], task[1], eos), tasks)
-        for file, some in zip(files, parts, strict=True):
-            ends = [next(found) for _ in some]
-            yield np.concatenate([[0], *ends, [] if _ended(ends, file) else [file.count]]).astype(
-                np.int64
-            )
+    asked = f"{files[0].dtype.str} {eos}" if files else ""
+    return kept("documents", [open_file(file.path) for file in files], find, fits, asked=asked)
 
 
 def _parts(file: Tokens) -> list[range]:

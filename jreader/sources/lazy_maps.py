@@ -21,6 +21,7 @@ from jreader.errors import DamagedData
 from jreader.readers.planes import Array
 from jreader.readers.windowed import overlapping
 from jreader.sources.file_checks import changed
+from jreader.sources.files.byte_ranges import Descriptor
 
 _RESIDENT = 1 << 28  # bytes of the files of one source that may be resident
 _BLOCK = 1 << 21  # bytes that one read may make resident: a huge page of the file cache
@@ -94,7 +95,7 @@ class LazyMap:
         """Opens nothing."""
         self.path, self.first, self.dtype, self.shape = path, first, dtype, (length,)
         self._resident, self._bounded = resident, resident.bounded
-        self._descriptor: _Descriptor | None = None
+        self._descriptor: Descriptor | None = None
         self._map: mmap.mmap | None = None
         self._array: Array | None = None
         self._sliding: Array | None = None
@@ -179,12 +180,12 @@ class LazyMap:
     def _end(self) -> int:
         return self.first + self.nbytes
 
-    def _opened(self) -> _Descriptor:
+    def _opened(self) -> Descriptor:
         """The file; it is checked when it is opened, since it may have been a while."""
         opened = self._descriptor
         if opened is None:
             try:
-                opened = _Descriptor(self.path)
+                opened = Descriptor(self.path)
             except FileNotFoundError:
                 raise changed(self.path, "cannot be found any more") from None
             if (size := os.fstat(opened.number).st_size) < self._end:
@@ -211,14 +212,3 @@ class LazyMap:
         if sliding is None or sliding.shape[1] != size:
             sliding = self._sliding = overlapping(self.array, size)
         return sliding
-
-
-class _Descriptor:
-    """An open file, which is closed when nobody holds it."""
-
-    def __init__(self, path: str) -> None:
-        self.number = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-
-    def __del__(self, close: Any = os.close) -> None:
-        if hasattr(self, "number"):
-            close(self.number)

@@ -25,7 +25,7 @@ FLAT = [token for document in DOCUMENTS for token in document]
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     """A cache folder of its own for each test, in which indices of small files are kept too."""
-    monkeypatch.setattr("jreader.sources.document_index._WORTH", 0)
+    monkeypatch.setattr("jreader.sources.files.kept_indices._WORTH", 0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "jreader" / "documents"
 

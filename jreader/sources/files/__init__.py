@@ -1,0 +1,11 @@
+"""Files that are read by ranges of bytes, and what was once found in them.
+
+Every format that finds its samples by number reads files through `open_file`, so that what holds of
+one holds of all: few files are open at a time, threads share them, and a file that has changed is
+an error that names it.
+"""
+
+from jreader.sources.files.byte_ranges import ByteFile, open_file
+from jreader.sources.files.kept_indices import kept
+
+__all__ = ["ByteFile", "kept", "open_file"]

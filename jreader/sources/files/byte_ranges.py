@@ -1,0 +1,138 @@
+"""Files that are read by ranges: any bytes of them, by several threads at once.
+
+A process may often have no more than 1024 files open, and a data set has more. So a file is opened
+when it is first read, and the one that was opened first is closed once too many are. Whoever reads
+from it at that moment holds it open until the read has ended.
+"""
+
+from __future__ import annotations
+
+import os
+from threading import Lock
+from typing import Any, Protocol
+from weakref import WeakValueDictionary
+
+from jreader.errors import DamagedData
+from jreader.sources.file_checks import changed
+
+_OPEN = 256  # files that are open at a time
+
+
+class ByteFile(Protocol):
+    """A file, here or elsewhere, of which ranges of bytes can be read.
+
+    Attributes:
+        path: Its name, as errors give it.
+        size: How many bytes it has.
+        stamp: What tells this state of the file from others: its size and the time of its last
+            change, say. Indices that are kept are named by it.
+        near: How many bytes are as quick to read as it is to ask once more: ranges that lie so near
+            to one another are better read as one.
+    """
+
+    path: str
+    size: int
+    stamp: str
+    near: int
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Those bytes, all of them; threads may ask at the same time.
+
+        Raises:
+            DamagedData: The file has changed since it was found, or is gone.
+        """
+
+
+def open_file(path: str) -> ByteFile:
+    """The file of that path, to be read by ranges; it is opened when it is first read.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "letters").write_bytes(b"abcdef")
+    ...     file = open_file(f"{folder}/letters")
+    ...     file.size, file.read(2, 3)
+    (6, b'cde')
+
+    Raises:
+        DamagedData: There is no such file (any more).
+    """
+    return _LocalFile(path)
+
+
+class Descriptor:
+    """An open file, which is closed when nobody holds it."""
+
+    def __init__(self, path: str) -> None:
+        """Opens the file for reading."""
+        self.number = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+
+    def __del__(self, close: Any = os.close) -> None:
+        if hasattr(self, "number"):
+            close(self.number)
+
+
+class _LocalFile:
+    near = 1 << 14
+
+    def __init__(self, path: str) -> None:
+        try:
+            seen = os.stat(path)  # noqa: PTH116  # 1,000 files: a Path costs three times as much
+        except FileNotFoundError:
+            raise changed(path, "cannot be found any more") from None
+        self.path, self.size = path, seen.st_size
+        self.stamp = f"{seen.st_size}-{seen.st_mtime_ns}"
+        self._state = seen
+        self._descriptor: Descriptor | None = None
+
+    def __repr__(self) -> str:
+        return f"{self.path} ({self.size:,} bytes)"
+
+    def read(self, offset: int, size: int) -> bytes:
+        opened = self._descriptor or self._opened()  # a name keeps it open until the end
+        data = os.pread(opened.number, size, offset)
+        if len(data) == size:
+            return data
+        parts, left = [data], size - len(data)
+        while parts[-1] and left:  # one read gives 2 GB at most
+            parts.append(os.pread(opened.number, left, offset + size - left))
+            left -= len(parts[-1])
+        if left:
+            if offset + size > self.size:
+                last = f"{self.path}, which has {self.size:,} bytes"
+                raise ValueError(f"bytes {offset:,} to {offset + size:,} were asked of {last}.")
+            raise self._shorter(opened)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        """Forgets the open file, which ends with the last read."""
+        self._descriptor = None
+
+    def _opened(self) -> Descriptor:
+        """The file; it is checked when it is opened, since it may have been a while."""
+        try:
+            opened = Descriptor(self.path)
+        except FileNotFoundError:
+            raise changed(self.path, "cannot be found any more") from None
+        now, first = os.fstat(opened.number), self._state
+        if now.st_size != self.size:
+            raise self._shorter(opened)
+        if now.st_ino != first.st_ino and now.st_mtime_ns != first.st_mtime_ns:
+            raise changed(self.path, "was replaced by another file")
+        self._descriptor = opened
+        with _LOCK:
+            _OPENED[id(self)] = self
+            for key in list(_OPENED)[:-_OPEN]:
+                oldest = _OPENED.pop(key, None)
+                if oldest is not None:
+                    oldest.close()
+        return opened
+
+    def _shorter(self, opened: Descriptor) -> DamagedData:
+        now = os.fstat(opened.number).st_size
+        return changed(self.path, f"had {self.size:,} bytes, and has {now:,} now")
+
+
+_LOCK = Lock()
+_OPENED: WeakValueDictionary[int, _LocalFile] = WeakValueDictionary()
+"""The files that are open, in the order in which they were opened; dropped ones are closed."""
