@@ -6,10 +6,12 @@ os.environ.setdefault("NPROC", "32")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
+import re
 import signal
 import subprocess
 import sys
 import textwrap
+from importlib.util import find_spec
 from pathlib import Path
 
 import cloudpickle
@@ -18,6 +20,7 @@ import pytest
 from programs import PATIENCE
 
 HERE = Path(__file__).parent
+IMPORT = re.compile(r"(from|import) ")
 collect_ignore = ["typed"]  # is for type checkers: what it says need not run
 
 for name, examples in {"quick": 50, "ci": 500}.items():
@@ -34,6 +37,16 @@ def pytest_configure(config):
     """Laws are as wide as there is time: a tenth where the slow tests are left out."""
     width = "quick" if config.option.markexpr == "not slow" else "ci"
     hypothesis.settings.load_profile(os.environ.get("JREADER_LAWS", width))
+
+
+def pytest_collection_modifyitems(items):
+    """An example that imports an extra is skipped where that is not installed."""
+    for item in items:
+        if isinstance(item, pytest.DoctestItem):
+            lines = [example.source for example in item.dtest.examples]
+            used = [line.split()[1].partition(".")[0] for line in lines if IMPORT.match(line)]
+            if gone := [name for name in used if find_spec(name) is None]:
+                item.add_marker(pytest.mark.skip(reason=f"{gone[0]} is not installed"))
 
 
 @pytest.fixture(scope="module")
