@@ -25,6 +25,7 @@ import numpy as np
 from jreader.errors import NotResumable, missing
 from jreader.readers.nodes import Reader, plane_of
 from jreader.readers.passes import Pass, Position, checked_position, counted
+from jreader.readers.reading_ahead import opened
 from jreader.readers.trees import Columns, leaves, map_tree, rebuilt, zipped
 from jreader.staging import Staging
 
@@ -112,38 +113,44 @@ class Plane:
 
     def samples(self, at: Position) -> Pass[Any]:
         """One by one, views where rows are arrays; the position is the number of the next one."""
-        done = self._index(at)
+        done, blocks = self._index(at), opened(self.columns)
 
-        def runs() -> Iterator[Iterator[Any]]:
+        def runs() -> Iterator[Array]:
             low, many = done, min(_AT_FIRST, self.at_once)
             while low < self.length:
-                yield self.each(np.arange(low, min(low + many, self.length)))
+                yield np.arange(low, min(low + many, self.length))
                 low, many = low + many, min(2 * many, self.at_once)
 
-        items, count = counted(chain.from_iterable(runs()), done)
-        return Pass(items, count, lambda: None)
+        if blocks is None:
+            items, count = counted(chain.from_iterable(map(self.each, runs())), done)
+            return Pass(items, count, lambda: None)
+        routed = map(iter, blocks.ahead(map(self.rows, runs())))
+        each = map(partial(_samples, blocks.columns), routed)
+        items, count = counted(chain.from_iterable(each), done)
+        return Pass(items, count, blocks.close)
 
     def batches(self, size: int, at: Position) -> Pass[Sequence[Any]]:
         """In runs of `size`, the last one shorter; the position is as that of `samples`."""
-        done = self._index(at)
-        gathered = Gathering(self.columns, size)
+        done, blocks = self._index(at), opened(self.columns)
+        gathered = Gathering(blocks.columns if blocks else self.columns, size)
+        many = max(self.at_once // size, 1) * size
+        firsts = range(done, self.length, many)
+        routes = map(self.rows, map(np.arange, firsts, chain(firsts[1:], [self.length])))
 
         def deal() -> Iterator[Sequence[Any]]:
             nonlocal done
-            while done < self.length:
-                many = max(self.at_once // size, 1) * size
-                indices = np.arange(done, min(done + many, self.length))
-                routed = self.rows(indices)
+            for routed in blocks.ahead(routes) if blocks else routes:
+                total = len(routed[0])
                 distinct = routed[:1] if all(rows is routed[0] for rows in routed) else routed
-                for low in range(0, len(indices), size):
-                    high = min(low + size, len(indices))
+                for low in range(0, total, size):
+                    high = min(low + size, total)
                     done += high - low
                     parts: list[Array] = []
                     for rows in distinct:
                         parts.append(rows[low:high])  # noqa: PERF401  # it would be one more call
                     yield gathered(parts * (len(routed) // len(parts)))
 
-        return Pass(deal(), lambda: done, lambda: None)
+        return Pass(deal(), lambda: done, blocks.close if blocks else lambda: None)
 
     def reordered(self, length: int, order: Callable[[Indices], Indices]) -> Plane:
         """The plane of `length` samples, of which sample i is sample `order(i)` of this one."""

@@ -1,0 +1,177 @@
+"""Columns that are read in blocks: row groups, record batches, members of a compressed file.
+
+A block is decoded as a whole, on the first row that is wanted of it, and stays open while more of
+its rows come. A pass says ahead which rows come (`BlockColumns.reading`), so that threads decode
+blocks in the order of their first use before they are needed (`open_blocks`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from jreader.readers.messages import described
+from jreader.readers.planes import Array, Indices
+from jreader.readers.trees import leaves, rebuilt
+from jreader.sources.decoded_blocks import Decoded
+from jreader.sources.open_blocks import OpenBlocks
+
+_OPEN = 8  # blocks that are open at a time where no order says how many it needs
+
+
+class BlockColumns:
+    """A column whose rows are samples that are found in blocks, each decoded when it is wanted.
+
+    A format gives it to its `Table` as `columns`:
+
+    >>> decoded = []
+    >>> def decode(block):
+    ...     decoded.append(block)
+    ...     return {"n": np.arange(3) + 3 * block, "text": ["a", "b", "c"]}
+    >>> rows = BlockColumns([0, 3, 6], 9, decode)
+    >>> len(rows), rows.gather(np.array([4, 3, 8])), decoded
+    (9, [{'n': np.int64(4), 'text': 'b'}, {'n': np.int64(3), 'text': 'a'}, {'n': np.int64(8), \
+'text': 'c'}], [1, 2])
+
+    Args:
+        starts: The row at which each block begins, the first 0; blocks may be empty.
+        rows: The number of rows of all blocks.
+        decode: Takes the number of a block, and returns its rows as a tree of columns: arrays,
+            lists of objects (strings, say), `Ragged`. Threads call it at the same time, for
+            different blocks. What it raises is raised where the first row of the block is wanted.
+        name: What errors call the column: a path.
+        open_blocks: How many blocks may be open at a time.
+    """
+
+    def __init__(
+        self,
+        starts: Any,
+        rows: int,
+        decode: Callable[[int], Any],
+        *,
+        name: str = "",
+        open_blocks: int = _OPEN,
+    ) -> None:
+        self.block_starts: Array = np.asarray(starts, np.int64)
+        """The row at which each block begins."""
+        self.rows, self.name, self.open_blocks = int(rows), name, open_blocks
+        self._decode = decode
+        self._for_orders: dict[int, BlockColumns] = {}
+        self._open: tuple[int, OpenBlocks] | None = None
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __repr__(self) -> str:
+        return self.name or f"{len(self.block_starts)} blocks of {described(self._decode)}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Without the blocks that are open."""
+        given = self.block_starts, self.rows, self._decode, self.name, self.open_blocks
+        return _made, given
+
+    def rows_of(self, block: int) -> range:
+        """The rows of a block."""
+        begins = self.block_starts
+        end = begins[block + 1] if block + 1 < len(begins) else self.rows
+        return range(int(begins[block]), int(end))
+
+    def blocks_of(self, rows: Array) -> Array:
+        """The number of the block of each row."""
+        return self.block_starts.searchsorted(rows, "right") - 1
+
+    def decoded(self, block: int) -> Decoded:
+        """A block, decoded anew.
+
+        Raises:
+            DamagedData: It has another number of rows.
+        """
+        try:
+            given = self._decode(block)
+        except StopIteration as stopped:  # it would end the pass in silence
+            raise RuntimeError(
+                f"decoding block {block} of {self} raised StopIteration"
+            ) from stopped
+        return Decoded.of(given, len(self.rows_of(block)), f"block {block} of {self}")
+
+    def keeping(self, open_blocks: int) -> BlockColumns:
+        """The same column with so many blocks open at a time; the same one each time."""
+        if open_blocks not in self._for_orders:
+            made = _made(self.block_starts, self.rows, self._decode, self.name, open_blocks)
+            self._for_orders[open_blocks] = made
+        return self._for_orders[open_blocks]
+
+    def reading(self) -> OpenBlocks:
+        """The same rows for one pass, which says what comes, and closes it at its end."""
+        return OpenBlocks(self, ahead=True)
+
+    def gather(self, rows: Array) -> Any:
+        """Those rows: a tree of arrays, or a list of samples where they cannot be stacked."""
+        return self._shared().gather(rows)
+
+    def each(self, rows: Array) -> Iterator[Any]:
+        """Those rows one by one."""
+        return self._shared().each(rows)
+
+    def placed(self) -> tuple[Any, Callable[[Any, Indices], Any]]:
+        """What goes to a device: the arrays of all blocks, decoded and joined.
+
+        Raises:
+            ValueError: Blocks hold something else than arrays, or differ in dtype, shape or fields.
+        """
+        blocks = [self.decoded(block) for block in range(len(self.block_starts))]
+        filled = [block for block in blocks if block.rows] or blocks[:1]
+        if not filled or not filled[0].arrays or len({block.kind for block in filled}) > 1:
+            raise ValueError(
+                f"{described(self)} holds rows that no array has, and a device needs columns that "
+                f"fit on it as a whole: use .load(...)."
+            )
+        parts = zip(*(block.arrays for block in filled), strict=True)
+        tree = rebuilt(filled[0].tree, map(np.concatenate, parts))
+        return tree, _rows_on_device
+
+    def _shared(self) -> OpenBlocks:
+        """The blocks that stay open from call to call, outside of passes."""
+        process = os.getpid()
+        if self._open is None or self._open[0] != process:  # a lock may be held where it forked
+            self._open = process, OpenBlocks(self, ahead=False)
+        return self._open[1]
+
+
+def _made(
+    starts: Array, rows: int, decode: Callable[[int], Any], name: str, open_blocks: int
+) -> BlockColumns:
+    return BlockColumns(starts, rows, decode, name=name, open_blocks=open_blocks)
+
+
+def _rows_on_device(placed: Any, rows: Indices) -> Any:
+    arrays = (array.at[rows].get(mode="promise_in_bounds") for array in leaves(placed))
+    return rebuilt(placed, arrays)
+
+
+def blocks_end_to_end(columns: Sequence[BlockColumns]) -> BlockColumns:
+    """The blocks of several columns as those of one.
+
+    >>> halves = [BlockColumns([0], 2, lambda _, n=n: np.arange(2) + n) for n in (0, 10)]
+    >>> both = blocks_end_to_end(halves)
+    >>> both.block_starts.tolist(), both.gather(np.array([3, 0])).tolist()
+    ([0, 2], [11, 0])
+    """
+    first_rows = np.cumsum([0, *map(len, columns)])
+    firsts = np.cumsum([0, *(len(column.block_starts) for column in columns)])
+    starts = [
+        column.block_starts + first for column, first in zip(columns, first_rows, strict=False)
+    ]
+
+    def decode(block: int) -> Any:
+        which = int(np.searchsorted(firsts, block, "right")) - 1
+        return columns[which].decoded(block - int(firsts[which])).tree
+
+    most = max(column.open_blocks for column in columns)
+    name = " and ".join(map(described, columns))
+    return BlockColumns(
+        np.concatenate(starts), int(first_rows[-1]), decode, name=name, open_blocks=most
+    )

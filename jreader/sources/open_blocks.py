@@ -1,0 +1,252 @@
+"""The open blocks of one pass: decoded ahead on threads, in the order of first use, few at a time.
+
+A pass tells which rows come (`expect`). So blocks are decoded in the order in which they are needed
+first, and a block whose rows come again is not closed before: in an order by blocks
+(`shuffle(blocks=)`), each is decoded once. Threads decode only into places that are free. Whoever
+needs a block that nobody has begun decodes it itself.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jreader.errors import ReaderError
+from jreader.readers.messages import described
+from jreader.readers.planes import Array
+from jreader.sources.decoded_blocks import Decoded, Stack
+
+if TYPE_CHECKING:
+    from jreader.sources.blocks import BlockColumns
+
+_AHEAD = 4  # blocks that are decoded before they are needed
+_THREADS = min(os.cpu_count() or 1, _AHEAD)
+_PATIENCE = 2.0  # seconds that an ending program waits for a block that is being decoded
+
+
+class _Block:
+    """A block that is open, or is being decoded."""
+
+    __slots__ = ("decoded", "done", "error", "used")
+
+    def __init__(self, used: int) -> None:
+        self.decoded: Decoded | None = None
+        self.error: BaseException | None = None
+        self.done = False
+        self.used = used  # when it was used last: what is used later has a greater number
+
+
+class OpenBlocks:
+    """Rows of a column, of which a bounded number of blocks is open.
+
+    Args:
+        column: The column.
+        ahead: Whether threads decode blocks ahead; they begin when rows are expected.
+
+    Attributes:
+        threads: Those that were started.
+    """
+
+    def __init__(self, column: BlockColumns, *, ahead: bool) -> None:
+        """Begins with no block and no thread."""
+        self.column = column
+        self.threads: list[threading.Thread] = []
+        self._most = max(column.open_blocks, 1) + (_AHEAD if ahead else 0)
+        self._blocks: dict[int, _Block] = {}
+        self._expected: dict[int, int] = {}  # how many rows of each block come; by first use
+        self._changed = threading.Condition()  # reentrant: gc may close it anywhere
+        self._closed, self._clock, self._process = False, count(), os.getpid()
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    def __repr__(self) -> str:
+        return described(self.column)
+
+    def expect(self, rows: Array) -> None:
+        """Takes note that these rows come; threads begin to decode their blocks."""
+        which = self.column.blocks_of(rows)
+        if not len(which):
+            return
+        counts = np.bincount(which)
+        first = np.empty(len(counts), np.int64)
+        first[which[::-1]] = np.arange(len(which))[::-1]
+        blocks = np.flatnonzero(counts)
+        blocks = blocks[first[blocks].argsort()]
+        with self._changed:
+            for block, many in zip(blocks.tolist(), counts[blocks].tolist(), strict=True):
+                self._expected[block] = self._expected.get(block, 0) + many
+            self._changed.notify_all()
+            if not self._closed and len(self._expected) > 1:
+                self._start()
+
+    def full(self) -> bool:
+        """Whether more blocks are expected than may be open."""
+        return len(self._expected) > self._most
+
+    def gather(self, rows: Array) -> Any:
+        """Those rows: a tree of arrays, or a list of samples where they cannot be stacked."""
+        self._check_process()
+        which = self.column.blocks_of(rows)
+        if not len(rows):
+            return []
+        local = rows - self.column.block_starts[which]
+        if which[0] == which[-1] and (which == which[0]).all():
+            block = int(which[0])
+            given = self._decoded(block).gather(local)
+            self._used(block, len(rows))
+            return given
+        order = which.argsort(kind="stable")
+        ordered = which[order]
+        cuts = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist(), len(rows)]
+        blocks = ordered[cuts[:-1]].tolist()
+        local = local[order]
+        stack = Stack(len(rows))
+        # those that are open first: they may make room for the others
+        parts = list(zip(blocks, cuts[:-1], cuts[1:], strict=True))
+        for block, low, high in sorted(parts, key=lambda part: part[0] not in self._blocks):
+            stack.put(self._decoded(block), local[low:high], low)
+            self._used(block, high - low)
+        return stack.dealt(order)
+
+    def each(self, rows: Array) -> Iterator[Any]:
+        """Those rows one by one; those of one block that follow one another are taken at once."""
+        which = self.column.blocks_of(rows)
+        local = rows - self.column.block_starts[which]
+        cuts = (np.flatnonzero(which[1:] != which[:-1]) + 1).tolist()
+        for low, high in zip([0, *cuts], [*cuts, len(rows)], strict=True) if len(rows) else ():
+            self._check_process()
+            block = int(which[low])
+            yield from self._decoded(block).each(local[low:high])
+            self._used(block, high - low)
+
+    def close(self) -> None:
+        """Has the threads end; what is open is freed with the last reference to it."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    stop = close
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid():
+            raise ReaderError(
+                f"this pass over {self!r} was begun by process {self._process}, and process "
+                f"{os.getpid()} was forked from it, without its threads: begin another pass here."
+            )
+
+    def _decoded(self, block: int) -> Decoded:
+        """The block, decoded here if nobody has begun it."""
+        held = self._blocks.get(block)
+        if held is None or not held.done:
+            with self._changed:
+                held = self._blocks.get(block)
+                mine = held is None
+                if held is None:
+                    self._make_room(asked=True)
+                    held = self._blocks[block] = _Block(next(self._clock))
+                while not mine and not held.done:
+                    self._changed.wait()
+            if mine:
+                self._decode(block, held)
+        held.used = next(self._clock)
+        if held.decoded is None:
+            with self._changed:
+                self._blocks.pop(block, None)  # it may be tried again
+            try:
+                raise held.error or ReaderError(f"block {block} of {self!r} was not decoded")
+            finally:
+                del held  # or the traceback would hold this frame, and the frame the error
+        return held.decoded
+
+    def _decode(self, block: int, held: _Block) -> None:
+        try:
+            held.decoded = self.column.decoded(block)
+        except BaseException as error:  # it is raised where the first row is wanted
+            held.error = error
+        finally:
+            with self._changed:
+                held.done = True
+                self._changed.notify_all()
+
+    def _used(self, block: int, rows: int) -> None:
+        """Takes note that so many rows were read; one that is not needed any more gives way."""
+        if block in self._expected:
+            left = self._expected[block] - rows
+            if left > 0:
+                self._expected[block] = left
+                return
+            with self._changed:
+                del self._expected[block]
+                self._changed.notify_all()
+
+    def _make_room(self, *, asked: bool) -> bool:
+        """Whether there is room for one more block; closes one for it, if it may.
+
+        Args:
+            asked: Whether it is needed now. Then one that is expected is closed if need be, the one
+                that was used last.
+        """
+        while len(self._blocks) >= self._most:
+            held = [(each.used, block) for block, each in self._blocks.items() if each.done]
+            idle = [(used, block) for used, block in held if block not in self._expected]
+            if idle:
+                del self._blocks[min(idle)[1]]
+            elif asked and held:
+                del self._blocks[max(held)[1]]
+            else:
+                return asked
+        return True
+
+    def _next(self) -> int | None:
+        """The block to decode ahead: of those that are not open, the first that is needed."""
+        for block in self._expected:
+            if block not in self._blocks:
+                return block if self._make_room(asked=False) else None
+        return None
+
+    def _start(self) -> None:
+        if not self.threads:
+            _stop_at_exit(self)
+            for _ in range(_THREADS):
+                thread = threading.Thread(target=self._work, name="jreader blocks", daemon=True)
+                self.threads.append(thread)
+                thread.start()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while (block := None if self._closed else self._next()) is None:
+                    if self._closed:
+                        return
+                    self._changed.wait()
+                held = self._blocks[block] = _Block(next(self._clock))
+            self._decode(block, held)
+            del held
+
+
+_running: weakref.WeakSet[OpenBlocks] = weakref.WeakSet()
+
+
+def _stop_at_exit(state: OpenBlocks) -> None:
+    """A thread inside of a C++ library when the interpreter goes away may abort the process."""
+    _running.add(state)
+    atexit.unregister(_stop_all)
+    atexit.register(_stop_all)
+
+
+def _stop_all() -> None:
+    states = list(_running)
+    for state in states:
+        state.close()
+    limit = time.monotonic() + _PATIENCE
+    for thread in [thread for state in states for thread in state.threads]:
+        thread.join(max(0, limit - time.monotonic()))
