@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import starmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,7 +56,7 @@ class Samples:
 
     @property
     def files(self) -> Any:
-        """A `Where` for each row of each memory-mapped column; None for other columns.
+        """A `Where` for each row of each column that lies in files; None for other columns.
 
         A window that goes on in another file has that in which it begins.
         """
@@ -179,6 +180,8 @@ def _files(column: Any, rows: Array) -> list[Where] | None:
     if isinstance(column, LazyMap):
         each = column.dtype.itemsize
         return [Where(column.path, column.first + row * each) for row in rows.tolist()]
+    if hasattr(column, "where"):  # records of files
+        return list(starmap(Where, column.where(rows)))
     mapped = _mapped(column)
     if mapped is None:
         return None

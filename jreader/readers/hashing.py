@@ -60,6 +60,7 @@ _NAMED = {  # modules that have another name since cursors of this format were f
     "jreader.readers.starting": "jreader.readers.nodes",
     "jreader.pipelines.pipeline": "jreader.pipelines",
     "jreader.sources.array_files": "jreader.sources.files",
+    "jreader.sources.json_lines": "jreader.sources.lines",
     "jreader.sources.random_access": "jreader.sources.items",
     "jreader.sources.text_files": "jreader.sources.lines",
     "jreader.transforms.sample_rng": "jreader.transforms.keys",

@@ -8,8 +8,9 @@ source is created, a damaged file (`DamagedData`) when it is read.
 
 from jreader.sources.array_files import idx, mnist_json, npy, npz
 from jreader.sources.columns import Table, arrays, ragged
+from jreader.sources.json_lines import jsonl
 from jreader.sources.random_access import source
-from jreader.sources.text_files import jsonl, text
+from jreader.sources.text_files import text
 from jreader.sources.token_files import tokens
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Readers of the lines of text files, plain or gzip: `text` and `jsonl`.
+"""Readers of the lines of text files, plain or gzip: `text`, and what `jsonl` does with gzip.
 
 The position of a pass is a byte offset, so a resumed pass seeks there and reads nothing before it
 (a gzip file has to be unpacked up to there). For the offset to be exact, files are split into lines
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,11 +27,9 @@ from jreader.sources.file_checks import FilesNode, called, changed, damaged, rea
 
 T = TypeVar("T")
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class _TextFiles(FilesNode[T]):
+class TextFiles(FilesNode[T]):
     """One sample per line; subclasses define which lines to read, and how to parse one."""
 
     def lines(self, file: Iterator[bytes]) -> Iterator[bytes]:
@@ -82,7 +79,7 @@ class _TextFiles(FilesNode[T]):
 
 
 @op
-class text(_TextFiles[str]):
+class text(TextFiles[str]):
     r"""A reader of the lines of text files, one file after another.
 
     Each sample is a line, as a str without the `\n` or `\r\n` at its end.
@@ -131,36 +128,6 @@ class text(_TextFiles[str]):
         """The call that makes this reader; a default encoding is left out."""
         plain = called(self, *self.paths)
         return plain if self.encoding == "utf-8" else f"{plain[:-1]}, encoding={self.encoding!r})"
-
-
-@dataclass(frozen=True, eq=False, repr=False, init=False)
-class jsonl(_TextFiles[Any]):
-    r"""A reader of JSON Lines files, one file after another: each line holds one JSON value.
-
-    Each sample is the value of a line, as `json.loads` returns it; blank lines are skipped.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder, "reviews.jsonl")
-    ...     _ = path.write_text('{"stars": 5, "words": ["so", "good"]}\n\nnull')
-    ...     list(jsonl(path)())
-    [{'stars': 5, 'words': ['so', 'good']}, None]
-
-    Args:
-        *paths: At least one file, in UTF-8; a file whose name ends in `.gz` is unpacked.
-
-    Raises:
-        FileNotFoundError: A file does not exist.
-        DamagedData: Raised during a pass, if a line is not JSON, or if a gzip file is truncated.
-    """
-
-    def lines(self, file: Iterator[bytes]) -> Iterator[bytes]:
-        """The lines that hold more than white space."""
-        return filter(bytes.strip, file)
-
-    def parsed(self, line: bytes) -> Any:
-        """Returns the JSON value of the line."""
-        return json.loads(line.removeprefix(_BYTE_ORDER_MARK).decode())
 
 
 def _opened(path: str) -> io.BufferedReader:

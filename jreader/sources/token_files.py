@@ -17,12 +17,10 @@ documents that are found by a token in `document_index.py`.
 
 from __future__ import annotations
 
-import glob
 import os
 import struct
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +32,7 @@ from jreader.readers.ragged import Ragged
 from jreader.sources.columns import Table
 from jreader.sources.document_index import Tokens, document_offsets
 from jreader.sources.file_checks import FileNode, check_paths, damaged, reading
+from jreader.sources.files.named_files import matching, written
 from jreader.sources.lazy_maps import LazyMap, Resident
 
 _CALL = "tokens(paths, dtype, eos)"
@@ -45,7 +44,7 @@ _IDX_MAGIC = b"MMIDIDX\0\0"
 _IDX = "the .idx of a .bin file, as Megatron writes it"
 _IDX_HEAD = 26  # bytes: magic, version (8), dtype (1), number of sequences (8)
 _IDX_DTYPES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 8: "uint16"}
-_FOREIGN = {
+_FOREIGN = {  # four bytes each: two or three could be a token
     b"\x1f\x8b\x08\x00": "a gzip file",
     b"\x1f\x8b\x08\x08": "a gzip file",  # with its name
     b"PK\x03\x04": "a zip file",
@@ -166,12 +165,10 @@ class tokens(FileNode[Array], Table[Array]):
 
     def __repr__(self) -> str:
         """The call that makes this reader; of many files, the first and the last."""
-        first, *more = map(repr, self.paths)
-        several = [first, *more] if len(more) < 4 else [first, "...", more[-1]]
-        written = [first if not more else f"[{', '.join(several)}]"]
-        written += [f"dtype={self.dtype!r}"] * (self.dtype != "uint16")
-        written += [f"eos={self.eos}"] * (self.eos is not None)
-        return f"tokens({', '.join(written)})"
+        said = [written(self.paths)]
+        said += [f"dtype={self.dtype!r}"] * (self.dtype != "uint16")
+        said += [f"eos={self.eos}"] * (self.eos is not None)
+        return f"tokens({', '.join(said)})"
 
 
 def _files_of(given: Any) -> Iterator[Any]:
@@ -182,28 +179,14 @@ def _files_of(given: Any) -> Iterator[Any]:
     path = os.fspath(given)
     if not isinstance(path, str):
         yield given
-    elif os.path.isdir(path):  # noqa: PTH112  # a Path costs more, and there may be 1,000
-        yield from _several(path, [each.path for each in os.scandir(path)])
     elif path.endswith(".idx"):
         yield f"{path.removesuffix('.idx')}.bin"
-    elif not os.path.isfile(path) and os.path.isfile(f"{path}.bin"):  # noqa: PTH113  # likewise
+    elif not os.path.exists(path) and os.path.isfile(f"{path}.bin"):  # noqa: PTH110, PTH113  # a Path costs more
         yield f"{path}.bin"
-    elif not os.path.isfile(path) and glob.has_magic(path):  # noqa: PTH113  # likewise
-        yield from _several(path, glob.glob(path, recursive=True), ("",))  # noqa: PTH207  # of any root
+    elif (several := matching(_CALL, path, _SUFFIXES)) is not None:
+        yield from (each for each in several if not each.endswith(".idx"))
     else:
         yield path
-
-
-def _several(given: str, paths: list[str], suffixes: tuple[str, ...] = _SUFFIXES) -> list[str]:
-    """The files of a folder or pattern, in order, without the `.idx` that are not read alone."""
-    files = [path for path in paths if path.endswith(suffixes) and not path.endswith(".idx")]
-    if not files:
-        raise FileNotFoundError(
-            f"{_CALL} finds no file in {given!r}: give a folder with .bin or .npy files, a pattern "
-            f"such as 'data/*.bin' (or 'data/**/*.bin', for folders in it too), or a list of "
-            f"paths. The program runs in {Path.cwd()}."
-        )
-    return sorted(files)
 
 
 def _tokens_of(path: str, kind: np.dtype[Any]) -> Tokens:

@@ -226,7 +226,7 @@ CHANGES = {
         ),
         lambda _: both(lambda indices: source(Subset(FIRST, indices)), range(40), range(1, 41)),
     ),
-    "files of lines (`text`, `jsonl`) replaced by others, also of the same size": (
+    "files of lines (`text`, `jsonl` of gzip) replaced by others, also of the same size": (
         REFUSED,
         lambda folder: both(
             lambda first: map_readers(int, text(file_of(folder, "lines", lines_of(first)))),
@@ -253,7 +253,7 @@ CHANGES = {
         lambda _: both(lambda values: DataLoader(TensorDataset([values]), 4), FIRST, SECOND),
         lambda _: both(lambda values: source(Held(values)), FIRST, SECOND),
     ),
-    "files of rows (`npy`, `npz`, `idx`) replaced by others of the same size": (
+    "files of rows (`npy`, `npz`, `idx`, `jsonl`) replaced by others of the same size": (
         WARNED,
         lambda folder: both(lambda n: npy(file_of(folder, "n.npy", n)), FIRST, SECOND),
         lambda folder: both(lambda n: idx(file_of(folder, "n", idx_of(n))), FIRST, SECOND),

@@ -13,13 +13,14 @@ from jreader.errors import DamagedData
 from jreader.sources import idx, jsonl, mnist_json, npy, npz, text
 
 FILE_CREATORS = [npy, npz, idx, mnist_json, text, jsonl]
+LISTS = [jsonl]  # take lists of files, folders and patterns
 
 
 @pytest.mark.parametrize("creator", FILE_CREATORS)
 def test_a_missing_file_is_refused_where_its_name_was_written(creator, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"nowhere.*does not exist. Check the spelling"):
         creator(tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError, match="is not a file"):
+    with pytest.raises(FileNotFoundError, match=r"is not a file|finds no file in"):
         creator(tmp_path)
 
 
@@ -33,8 +34,9 @@ def test_no_path_is_refused(creator):
 def test_what_is_no_path_is_refused(creator):
     with pytest.raises(TypeError, match=r"needs a str or a path, not 3\."):
         creator(3)
-    with pytest.raises(TypeError, match=r"unpack it, as in \*paths"):
-        creator(["a"])
+    if creator not in LISTS:
+        with pytest.raises(TypeError, match=r"unpack it, as in \*paths"):
+            creator(["a"])
     with pytest.raises(TypeError, match="not b'a'"):
         creator(b"a")
 

@@ -1,0 +1,78 @@
+"""The files that paths, folders, patterns and lists of them stand for, in a fixed order."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from jreader.sources.file_checks import check_paths
+
+Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+"""A file, a folder, a pattern such as `"data/*.tar"`, or a list of these."""
+
+
+def files_named(call: str, paths: Any, suffixes: tuple[str, ...]) -> tuple[str, ...]:
+    """The files that are meant, those of each folder or pattern sorted by name.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     for name in ("b.tar", "a.tar", "notes.txt"):
+    ...         _ = Path(folder, name).write_bytes(b"")
+    ...     [Path(path).name for path in files_named("tar(paths)", folder, (".tar",))]
+    ['a.tar', 'b.tar']
+
+    Args:
+        call: The call, as errors name it.
+        paths: A file, a folder, a pattern, or a list of these.
+        suffixes: What the names of the files of a folder end in.
+
+    Raises:
+        TypeError: There is no path, or one is neither a str nor a path.
+        FileNotFoundError: A path names no file, or a folder or a pattern has none.
+    """
+    several = paths if isinstance(paths, (list, tuple)) else [paths]
+    return check_paths(call, tuple(file for each in several for file in _of(call, each, suffixes)))
+
+
+def _of(call: str, given: Any, suffixes: tuple[str, ...]) -> Iterator[Any]:
+    path = os.fspath(given) if isinstance(given, (str, os.PathLike)) else None
+    matches = matching(call, path, suffixes) if isinstance(path, str) else None
+    yield from [given] if matches is None else matches  # `check_paths` says what it is
+
+
+def matching(call: str, path: str, suffixes: tuple[str, ...]) -> list[str] | None:
+    """The files of a folder or a pattern, in order; None if the path is neither.
+
+    Raises:
+        FileNotFoundError: There are none.
+    """
+    if os.path.isdir(path):  # noqa: PTH112  # a Path costs more, and there may be 1,000
+        found = [each.path for each in os.scandir(path) if each.name.endswith(suffixes)]
+    elif os.path.isfile(path) or not glob.has_magic(path):  # noqa: PTH113  # likewise
+        return None
+    else:
+        every = glob.glob(path, recursive=True)  # noqa: PTH207  # of any root
+        found = [each for each in every if not os.path.isdir(each)]  # noqa: PTH112  # likewise
+    if not found:
+        some = suffixes[0]
+        raise FileNotFoundError(
+            f"{call} finds no file in {path!r}: give a folder with {' or '.join(suffixes)} files, "
+            f"a pattern such as 'data/*{some}' (or 'data/**/*{some}', for folders in it too), or a "
+            f"list of paths. The program runs in {Path.cwd()}."
+        )
+    return sorted(found)
+
+
+def written(paths: tuple[str, ...]) -> str:
+    """Paths as a user would type them; of many, the first and the last.
+
+    >>> written(("a",)), written(("a", "b")), written(("a",) * 9)
+    ("'a'", "['a', 'b']", "['a', ..., 'a']")
+    """
+    first, *more = map(repr, paths)
+    if not more:
+        return first
+    return f"[{', '.join([first, *more] if len(more) < 4 else [first, '...', more[-1]])}]"

@@ -1,0 +1,176 @@
+"""Records that lie end to end in files, as a column: found by number, and parsed when asked for.
+
+Rows that lie near to one another are read at once, in the order of the files, and given in the
+order in which they were asked for. So a batch in order is one read, and a shuffled one is as many
+as it has records, sorted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain, pairwise
+from typing import Any, ClassVar, TypeAlias, TypeVar
+
+import numpy as np
+
+from jreader.readers.planes import Array, found
+from jreader.sources.columns import Table
+from jreader.sources.file_checks import FileNode
+from jreader.sources.files.byte_ranges import ByteFile, open_file
+from jreader.sources.files.kept_indices import kept
+from jreader.sources.files.named_files import written
+
+T = TypeVar("T")
+
+Parse: TypeAlias = Callable[[ByteFile, int, bytes, list[int], list[int]], Iterable[T]]
+"""Makes samples of records that were read at once: it is given the file, the offset in it of what
+was read, the bytes, and where in these each record begins and ends."""
+
+_AT_FIRST, _AT_ONCE = 16, 4096  # rows that are read at once where they are wanted one by one
+_BYTES = 1 << 22  # likewise; also how many are read at once, unless one record has more
+
+
+class Records:
+    """A column whose row i is what `parse` makes of the i-th record.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> def parse(file, offset, data, begins, ends):
+    ...     return [data[begin:end] for begin, end in zip(begins, ends)]
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "words").write_bytes(b"onetwothree")
+    ...     words = Records([open_file(f"{folder}/words")], [np.array([0, 3, 6, 11])], parse)
+    ...     words.gather(np.array([2, 0, 2]))
+    [b'three', b'one', b'three']
+
+    Args:
+        files: The files.
+        offsets: For each, the bytes at which its records begin, and at which the last one ends.
+        parse: Makes samples of records.
+    """
+
+    def __init__(
+        self, files: Sequence[ByteFile], offsets: Sequence[Array], parse: Parse[Any]
+    ) -> None:
+        self.files, self.parse = list(files), parse
+        self.offsets = offsets[0] if len(offsets) == 1 else np.concatenate(offsets)
+        counts = [len(each) - 1 for each in offsets]
+        self.starts = np.cumsum([0, *counts])  # the rows at which files begin, and how many rows
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def __repr__(self) -> str:
+        return f"records[{len(self)}]"
+
+    def gather(self, rows: Array) -> list[Any]:
+        """Those rows, in a list."""
+        rising = len(rows) < 2 or bool((rows[1:] >= rows[:-1]).all())
+        if rising:
+            return list(self._in_order(rows))
+        order = rows.argsort(kind="stable")
+        samples: list[Any] = [None] * len(rows)
+        for place, sample in zip(order.tolist(), self._in_order(rows[order]), strict=True):
+            samples[place] = sample
+        return samples
+
+    def each(self, rows: Array) -> Iterator[Any]:
+        """Those rows one by one; a few are read ahead, and an error comes after the good ones."""
+        low, many = 0, _AT_FIRST
+        while low < len(rows):
+            some = rows[low : low + many]
+            _, begins, ends = self._places(some)
+            fitting = int(np.searchsorted(np.cumsum(ends - begins), _BYTES, "right"))
+            some = some[: max(fitting, 1)]
+            yield from self._samples(some)
+            low, many = low + len(some), min(2 * many, _AT_ONCE)
+
+    def where(self, rows: Array) -> list[tuple[str, int]]:
+        """The file of each row, and the byte at which it begins."""
+        which, begins, _ = self._places(rows)
+        paths = [self.files[file].path for file in which.tolist()]
+        return list(zip(paths, begins.tolist(), strict=True))
+
+    def _samples(self, rows: Array) -> Iterable[Any]:
+        try:
+            return self.gather(rows)
+        except Exception:  # which of them it was shows one by one
+            return chain.from_iterable(self.gather(rows[at : at + 1]) for at in range(len(rows)))
+
+    def _places(self, rows: Array) -> tuple[Array, Array, Array]:
+        """The file of each row, and where in it the row begins and ends."""
+        which = found(self.starts[1:], rows)[0] + 1
+        at = rows + which  # each file has one offset more than rows
+        return which, self.offsets[at], self.offsets[at + 1]
+
+    def _in_order(self, rows: Array) -> Iterator[Any]:
+        """Rows that do not decrease, neighbours read at once."""
+        which, begins, ends = self._places(rows)
+        for low, high in _runs(which, begins, ends, [file.near for file in self.files]):
+            file, first = self.files[which[low]], int(begins[low])
+            data = file.read(first, int(ends[high - 1]) - first)
+            begin, end = begins[low:high] - first, ends[low:high] - first
+            yield from self.parse(file, first, data, begin.tolist(), end.tolist())
+
+
+def _runs(which: Array, begins: Array, ends: Array, near: list[int]) -> Iterator[tuple[int, int]]:
+    """Where runs of rows begin and end that are read at once."""
+    if not len(which):
+        return
+    far = begins[1:] - ends[:-1] > np.take(near, which[1:])
+    cuts = np.flatnonzero(far | (which[1:] != which[:-1])) + 1
+    for low, high in pairwise([0, *cuts.tolist(), len(which)]):
+        while ends[high - 1] - begins[low] > _BYTES:
+            fitting = int(np.searchsorted(ends[low:high], begins[low] + _BYTES, "right"))
+            cut = low + max(fitting, 1)
+            if cut >= high:
+                break
+            yield low, cut
+            low = cut  # noqa: PLW2901  # the rest of the run
+        yield low, high
+
+
+class RecordFiles(FileNode[T], Table[T]):
+    """A reader of records that lie end to end in files; a subclass says how to find and parse them.
+
+    Attributes:
+        kind: The folder of the cache folder that keeps where records begin.
+    """
+
+    kind: ClassVar[str]
+    paths: tuple[str, ...]
+
+    def find(self, file: ByteFile) -> Array:
+        """The bytes at which records begin, and the size of the file; called on several threads.
+
+        What cannot be a record is found as the last one: `parse` says what is wrong with it, so
+        that a pass gives those before it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define find(self, file)")
+
+    def parser(self) -> Parse[T]:
+        """What makes samples of records; it must not hold this reader, which holds its files."""
+        raise NotImplementedError(f"{type(self).__name__} must define parser(self)")
+
+    @cached_property
+    def columns(self) -> Records:
+        """The records; where they begin is found at the first use."""
+        self.check_files()
+        files = list(map(open_file, self.paths))
+        offsets = kept(self.kind, files, self.find, _ends_with_file)
+        self.check_files()  # which may have changed while they were looked through
+        return Records(files, offsets, self.parser())
+
+    def __repr__(self) -> str:
+        """The call that makes this reader; of many files, the first and the last."""
+        name = type(self).__name__
+        return f"{name}({', '.join([written(self.paths), *self._options()])})"
+
+    def _options(self) -> Iterator[str]:
+        """The other arguments, as they were typed."""
+        return iter(())
+
+
+def _ends_with_file(file: ByteFile, offsets: Array) -> bool:
+    return bool(offsets.ndim == 1 and len(offsets) and offsets[-1] == file.size)

@@ -1,0 +1,189 @@
+"""`jsonl`: the values of JSON Lines, found by number in plain files and streamed from gzip.
+
+Where lines begin is found by looking for newlines, on several threads. A value is parsed where it
+stands in what was read, without being cut out, and only a line that does not end where its value
+does is looked at again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from json import JSONDecoder
+from typing import Any
+
+import numpy as np
+
+from jreader.readers import Pass, Plane, Position, op
+from jreader.readers.planes import Array
+from jreader.sources.file_checks import damaged
+from jreader.sources.files.byte_ranges import ByteFile
+from jreader.sources.files.kept_indices import in_threads
+from jreader.sources.files.named_files import files_named, written
+from jreader.sources.files.records import Parse, RecordFiles
+from jreader.sources.text_files import TextFiles
+
+_CALL = "jsonl(*paths)"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_AT_ONCE = 1 << 24  # bytes that a thread looks through in one go
+_NEWLINE = 10
+_SPACES = np.zeros(256, bool)
+_SPACES[list(b" \t\n\r\x0b\x0c")] = True
+
+
+@op
+class jsonl(TextFiles[Any], RecordFiles[Any]):
+    r"""A reader of JSON Lines files, one file after another: each line holds one JSON value.
+
+    Each sample is the value of a line, as `json.loads` returns it; blank lines are skipped, and a
+    file may have no line. The reader is indexed: lines are found by number, so it can be shuffled
+    as a whole, sharded, and resumed at any line, and only the lines that a pass needs are parsed.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "reviews.jsonl")
+    ...     _ = path.write_text('{"stars": 5, "words": ["so", "good"]}\n\nnull')
+    ...     len(jsonl(path)), list(jsonl(path)())
+    (2, [{'stars': 5, 'words': ['so', 'good']}, None])
+
+    The first pass looks through the files for the beginnings of lines, on several threads; of 16 MB
+    or more, what it finds is kept in the folder `jreader/lines` of `$XDG_CACHE_HOME` or `~/.cache`,
+    for as long as the files do not change.
+
+    If one of the files is packed (its name ends in `.gz`), nothing can be found by number: lines
+    are streamed. A pass can still be resumed at any line, but unpacks the file up to there; and
+    `shuffle` needs a size. Unpack files of which you want more.
+
+    Args:
+        *paths: At least one file in UTF-8, or a folder (its `.jsonl` files), or a pattern such as
+            `"data/*.jsonl"`, or a list of these. The files of a folder or pattern are sorted by
+            name.
+
+    Raises:
+        TypeError: A path is neither a str nor a path.
+        FileNotFoundError: A file does not exist, or a pattern or a folder has none.
+        DamagedData: Raised during a pass, where a line is not JSON, or if a gzip file is truncated,
+            or a file has changed.
+    """
+
+    kind = "lines"
+
+    def __init__(self, *paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> None:
+        """Finds the files; opens none."""
+        several = [
+            path for each in paths for path in (each if isinstance(each, (list, tuple)) else [each])
+        ]
+        files = files_named(_CALL, several, (".jsonl", ".jsonl.gz"))
+        object.__setattr__(self, "paths", files)
+
+    @property
+    def _packed(self) -> bool:
+        return any(path.endswith(".gz") for path in self.paths)
+
+    @property
+    def unread(self) -> bool:  # type: ignore[override]  # a flag elsewhere
+        """Whether the beginnings of lines have not been found yet."""
+        return not self._packed and "columns" not in vars(self)
+
+    def length(self) -> int | None:
+        """The number of lines that are not blank; None for packed files."""
+        return None if self._packed else len(self.columns)
+
+    def plane(self) -> Plane | None:  # type: ignore[override]  # packed files have none
+        """The index plane, where sample i is line i; None for packed files."""
+        return None if self._packed else RecordFiles.plane(self)
+
+    def start(self, at: Position) -> Pass[Any]:
+        """Begins a pass; its position is the number of lines, or that of `text` if packed."""
+        return TextFiles.start(self, at) if self._packed else RecordFiles.start(self, at)
+
+    def find(self, file: ByteFile) -> Array:
+        """The bytes at which lines begin that are not blank, and the size of the file."""
+        parts = [
+            range(low, min(low + _AT_ONCE, file.size)) for low in range(0, file.size, _AT_ONCE)
+        ]
+        begins = in_threads(lambda part: _begins(file, part), parts)
+        return np.concatenate([*begins, [file.size]]).astype(np.int64)
+
+    def parser(self) -> Parse[Any]:
+        """Parses each line where it stands."""
+        return _values
+
+    def lines(self, file: Iterator[bytes]) -> Iterator[bytes]:
+        """The lines of a packed file that hold more than white space."""
+        return filter(bytes.strip, file)
+
+    def parsed(self, line: bytes) -> Any:
+        """Returns the JSON value of the line of a packed file."""
+        return _value(line)
+
+    def __repr__(self) -> str:
+        """The call that makes this reader; of many files, the first and the last."""
+        return f"jsonl({written(self.paths)})"
+
+
+def _begins(file: ByteFile, part: range) -> Array:
+    """Where the lines begin that begin in a part of a file, and are not blank."""
+    before = min(part.start, 1)
+    data = file.read(part.start - before, len(part) + before)
+    read = np.frombuffer(data, np.uint8)
+    begins = np.flatnonzero(read[:-1] == _NEWLINE) + 1
+    if not before:
+        begins = np.concatenate([[0], begins])
+    first = read[begins]
+    doubtful = np.flatnonzero(_SPACES[first] & (first != _NEWLINE))
+    good = first != _NEWLINE
+    for at in doubtful.tolist():
+        good[at] = not _is_blank(file, data, part.start - before, int(begins[at]))
+    kept: Array = begins[good] + (part.start - before)
+    return kept
+
+
+def _is_blank(file: ByteFile, data: bytes, first: int, begin: int) -> bool:
+    """Whether the line at a place of some bytes of a file is blank; it may go on behind them."""
+    end = data.find(b"\n", begin)
+    line = data[begin : end if end >= 0 else len(data)]
+    place = first + len(data)
+    while not line.strip() and end < 0 and place < file.size:
+        line = file.read(place, min(_AT_ONCE, file.size - place))
+        place, end = place + len(line), line.find(b"\n")
+        line = line[: end if end >= 0 else len(line)]
+    return not line.strip()
+
+
+def _values(
+    file: ByteFile, offset: int, data: bytes, begins: list[int], ends: list[int]
+) -> Iterator[Any]:
+    """The values of lines, each with the blank lines behind it."""
+    decode = _DECODER.raw_decode
+    whole = data.decode("ascii") if data.isascii() else None
+    for begin, end in zip(begins, ends, strict=True):
+        try:
+            if whole is None:
+                text = data[begin:end].decode()
+                value, ended = decode(text)
+                clean = len(text) - ended < 2
+            else:
+                value, ended = decode(whole, begin)
+                clean = ended == end - 1 or ended == end
+        except (ValueError, RecursionError):
+            clean = False
+        yield value if clean else _looked_at(file, offset + begin, data[begin:end])
+
+
+def _looked_at(file: ByteFile, place: int, record: bytes) -> Any:
+    line = record.partition(b"\n")[0]
+    try:
+        return _value(line)
+    except (ValueError, RecursionError) as error:
+        where = f"the line at byte {place} cannot be read, {error}"
+        raise damaged(file.path, "a file for jsonl", where) from error
+
+
+def _value(line: bytes) -> Any:
+    return json.loads(line.removeprefix(_BYTE_ORDER_MARK).decode())
+
+
+_DECODER = JSONDecoder()
