@@ -9,6 +9,7 @@ source is created, a damaged file (`DamagedData`) when it is read.
 from jreader.sources.array_files import idx, mnist_json, npy, npz
 from jreader.sources.columns import Table, arrays, ragged
 from jreader.sources.json_lines import jsonl
+from jreader.sources.parquet_files import parquet
 from jreader.sources.random_access import source
 from jreader.sources.text_files import text
 from jreader.sources.token_files import tokens
@@ -21,6 +22,7 @@ __all__ = [
     "mnist_json",
     "npy",
     "npz",
+    "parquet",
     "ragged",
     "source",
     "text",

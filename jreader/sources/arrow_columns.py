@@ -26,11 +26,11 @@ from jreader.readers.trees import leaves
 _AT_ONCE = 64  # rows that are made at once where they are wanted one by one
 
 
-def arrow() -> Any:
+def pyarrow() -> Any:
     """The package pyarrow.
 
-    >>> import pyarrow
-    >>> arrow() is pyarrow
+    >>> import pyarrow as pa
+    >>> pyarrow() is pa
     True
 
     Raises:
@@ -73,7 +73,7 @@ class Nulls:
         """
         if not array.null_count:
             return array
-        pa = arrow()
+        pa = pyarrow()
         missing = array.is_null().to_numpy(zero_copy_only=False)
         if name not in self.instead:
             row = self.first + row_of(int(missing.argmax()))
@@ -139,7 +139,7 @@ def column_of(column: Any, name: str, nulls: Nulls) -> Any:
         ValueError: There is a null that nothing stands for.
     """
     chunks = [chunk for chunk in getattr(column, "chunks", [column]) if len(chunk)]
-    return _end_to_end(chunks or [arrow().nulls(0, column.type)], name, nulls)
+    return _end_to_end(chunks or [pyarrow().nulls(0, column.type)], name, nulls)
 
 
 def share_seams(columns: Sequence[Any]) -> None:
@@ -175,7 +175,7 @@ class Objects:
     def gather(self, rows: Array) -> list[Any]:
         """These rows as a list."""
         if len(self.chunks) == 1:
-            objects: list[Any] = self.chunks[0].take(arrow().array(rows)).to_pylist()
+            objects: list[Any] = self.chunks[0].take(pyarrow().array(rows)).to_pylist()
             return objects
         which, local = found(self.starts, rows)
         pairs = zip(which.tolist(), local.tolist(), strict=True)
@@ -198,7 +198,7 @@ def _end_to_end(chunks: list[Any], name: str, nulls: Nulls) -> Any:
         chunks = each_chunk(lambda chunk, row_of: nulls.filled(chunk.storage, name, row_of))
         chunks = [_shaped(chunk, shape, name, nulls) for chunk in chunks]
     chunks = [_plain(chunk) for chunk in chunks]
-    kind, types = chunks[0].type, arrow().types
+    kind, types = chunks[0].type, pyarrow().types
     if types.is_struct(kind):
         fields = zip(*(chunk.flatten() for chunk in chunks), strict=True)
         names = [kind.field(number).name for number in range(kind.num_fields)]
@@ -220,7 +220,7 @@ def _end_to_end(chunks: list[Any], name: str, nulls: Nulls) -> Any:
 
 def _plain(array: Any) -> Any:
     """The array without a dictionary, runs, or an extension type; lists as offsets and values."""
-    pa = arrow()
+    pa = pyarrow()
     while True:
         kind = array.type
         if isinstance(kind, pa.BaseExtensionType):
@@ -237,7 +237,7 @@ def _plain(array: Any) -> Any:
 
 def _lists_of_views(array: Any) -> Any:
     """Lists that lie anywhere, as lists one behind another; a cast of those with nulls is wrong."""
-    pa = arrow()
+    pa = pyarrow()
     sizes = pa.compute.fill_null(pa.compute.list_value_length(array), 0).to_numpy()
     offsets = pa.array(np.cumsum([0, *sizes]), pa.int64())
     kind = pa.large_list(array.type.value_field)
@@ -256,7 +256,7 @@ def _shape_of(kind: Any) -> tuple[int, ...]:
 
 def _shaped(array: Any, shape: tuple[int, ...], name: str, nulls: Nulls) -> Any:
     """Lists of lists, or flat ones, as lists of a fixed size inside one another."""
-    pa, values = arrow(), array
+    pa, values = pyarrow(), array
     while _is_list(values.type) or pa.types.is_fixed_size_list(values.type):
         values = values.flatten()
     if len(values) != len(array) * int(np.prod(shape)):
@@ -271,17 +271,17 @@ def _shaped(array: Any, shape: tuple[int, ...], name: str, nulls: Nulls) -> Any:
 
 def _stored_type(kind: Any) -> Any:
     """The type of what `_plain` makes of an array of this type."""
-    return _plain(arrow().nulls(0, kind)).type
+    return _plain(pyarrow().nulls(0, kind)).type
 
 
 def _is_list(kind: Any) -> bool:
-    types = arrow().types
+    types = pyarrow().types
     return bool(types.is_list(kind) or types.is_large_list(kind))
 
 
 def _is_dense(kind: Any) -> bool:
     """Whether NumPy has a dtype for the values."""
-    types = arrow().types
+    types = pyarrow().types
     if types.is_fixed_size_list(kind):
         return kind.list_size > 0 and _is_dense(_stored_type(kind.value_type))
     return bool(
@@ -295,7 +295,7 @@ def _is_dense(kind: Any) -> bool:
 def _dense(array: Any, name: str, nulls: Nulls, row_of: Callable[[int], int]) -> Array:
     """An array of NumPy, over Arrow's memory if it has no nulls and is none of bits."""
     array = nulls.filled(_plain(array), name, row_of)
-    kind, types = array.type, arrow().types
+    kind, types = array.type, pyarrow().types
     if types.is_fixed_size_list(kind):
         size = kind.list_size
         inner = _dense(array.flatten(), f"{name}[]", nulls, lambda value: row_of(value // size))
@@ -304,14 +304,14 @@ def _dense(array: Any, name: str, nulls: Nulls, row_of: Callable[[int], int]) ->
         dense: Array = array.to_numpy(zero_copy_only=not types.is_boolean(kind))
         return dense
     if types.is_date32(kind):
-        days: Array = array.view(arrow().int32()).to_numpy().astype("M8[D]")
+        days: Array = array.view(pyarrow().int32()).to_numpy().astype("M8[D]")
         return days
     if types.is_time32(kind):
-        short: Array = array.view(arrow().int32()).to_numpy().astype(f"m8[{kind.unit}]")
+        short: Array = array.view(pyarrow().int32()).to_numpy().astype(f"m8[{kind.unit}]")
         return short
     unit = "ms" if types.is_date64(kind) else kind.unit
     code = "M8" if types.is_timestamp(kind) or types.is_date64(kind) else "m8"
-    times: Array = array.view(arrow().int64()).to_numpy().view(f"{code}[{unit}]")
+    times: Array = array.view(pyarrow().int64()).to_numpy().view(f"{code}[{unit}]")
     return times
 
 
@@ -338,7 +338,7 @@ def _objects(array: Any, name: str, nulls: Nulls, row_of: Callable[[int], int]) 
 
 
 def _check_inside(array: Any, name: str, nulls: Nulls, row_of: Callable[[int], int]) -> None:
-    array, types = _plain(array), arrow().types
+    array, types = _plain(array), pyarrow().types
     if _is_list(array.type) or types.is_map(array.type):
         offsets = array.offsets.to_numpy()
         first, last = int(offsets[0]), int(offsets[-1])

@@ -1,0 +1,163 @@
+"""The row groups of Parquet files, found by what the footers tell, and decoded one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jreader.sources.arrow_columns import Nulls, columns_of, pyarrow
+from jreader.sources.file_checks import damaged
+from jreader.sources.files.byte_ranges import ByteFile, open_file
+from jreader.sources.files.file_objects import FileObject
+from jreader.sources.files.kept_indices import in_threads
+from jreader.sources.joined_tables import bare, refuse_another, top_of
+from jreader.sources.table_arguments import check_fills
+
+_EXPECTED = "a Parquet file"
+
+
+@dataclass(frozen=True)
+class _File:
+    file: ByteFile
+    metadata: Any
+    schema: Any
+    """Of the columns that are wanted, in the order of samples."""
+    wanted: list[str] | None
+    """Their names, and of structs the fields, as pyarrow is asked for them."""
+
+
+class RowGroups:
+    """The row groups of files of one table, which are decoded by their number.
+
+    Args:
+        files: The files, and what their footers tell.
+        names: The names of the columns; a single str for bare values; None for all.
+        nulls: What stands for nulls.
+
+    Attributes:
+        starts: The rows at which row groups begin.
+        rows: How many rows there are.
+    """
+
+    def __init__(
+        self, files: Sequence[_File], names: tuple[str, ...] | str | None, nulls: Mapping[str, Any]
+    ) -> None:
+        self.files, self.names, self.nulls = list(files), names, nulls
+        every = [
+            (number, group, file.metadata.row_group(group).num_rows)
+            for number, file in enumerate(files)
+            for group in range(file.metadata.num_row_groups)
+        ]
+        self.groups = [(number, group) for number, group, rows in every if rows]
+        begins = np.cumsum([0, *(rows for _, _, rows in every if rows)])
+        self.starts, self.rows = begins[:-1] if len(begins) > 1 else begins, int(begins[-1])
+        firsts = dict[int, int]()
+        for (number, _), begin in zip(self.groups, begins.tolist(), strict=False):
+            firsts.setdefault(number, begin)
+        self.firsts = firsts
+
+    @classmethod
+    def of(
+        cls,
+        paths: Sequence[str],
+        names: tuple[str, ...] | str | None,
+        nulls: Mapping[str, Any],
+    ) -> RowGroups:
+        """Those of some files, whose footers are read on several threads.
+
+        Raises:
+            DamagedData: A file is no Parquet file.
+            ValueError: There is no such column, or it has another type in another file, or nulls.
+        """
+        files = in_threads(lambda path: _opened(path, names), paths)
+        groups = cls(files, names, nulls)
+        filled = [file for file in files if file.metadata.num_rows] or files[:1]
+        first, blank = filled[0], groups.blank(filled[0])
+        check_fills(nulls, first.schema.names)
+        for file in filled[1:]:
+            if not file.schema.equals(first.schema):
+                refuse_another(groups.blank(file), file.file.path, blank, first.file.path)
+        groups.refuse_nulls()
+        return groups
+
+    def __call__(self, block: int) -> Any:
+        """The columns of a row group.
+
+        Raises:
+            DamagedData: It cannot be decoded.
+            ValueError: It has nulls.
+        """
+        if not self.groups:
+            return self.blank(self.files[0])
+        number, group = self.groups[block]
+        file = self.files[number]
+        table = _decoded(file, group)
+        first = int(self.starts[block]) - self.firsts[number]
+        return self._of(table, file, first)
+
+    def blank(self, file: _File) -> Any:
+        """The columns of no rows."""
+        return self._of(file.schema.empty_table(), file, 0)
+
+    def refuse_nulls(self) -> None:
+        """Decodes the first row group whose footer tells of nulls that nothing stands for."""
+        flat = dict[int, list[int]]()  # by file: nulls inside of lists are no nulls of a column
+        for block, (number, group) in enumerate(self.groups):
+            file = self.files[number]
+            chunks = file.metadata.row_group(group)
+            if number not in flat:
+                wanted = {name for name in file.schema.names if name not in self.nulls}
+                every = range(chunks.num_columns)
+                flat[number] = [at for at in every if chunks.column(at).path_in_schema in wanted]
+            told = [chunks.column(at).statistics for at in flat[number]]
+            if any(each and each.has_null_count and each.null_count for each in told):
+                self(block)
+
+    def _of(self, table: Any, file: _File, first: int) -> Any:
+        return bare(columns_of(table, Nulls(file.file.path, first, self.nulls)), self.names)
+
+
+def _opened(path: str, names: tuple[str, ...] | str | None) -> _File:
+    """A file, and what its footer tells.
+
+    Raises:
+        DamagedData: It is no Parquet file.
+        ValueError: It has no such column.
+    """
+    file = open_file(path)
+    with _reading(FileObject(file), "its footer") as opened:
+        metadata = opened.metadata
+        if names is None:
+            return _File(file, metadata, opened.schema_arrow, None)
+        wanted = [names] if isinstance(names, str) else list(names)
+        tops = [top_of(name, opened.schema_arrow, path) for name in wanted]
+        schema = opened.read_row_groups([], columns=wanted).select(list(dict.fromkeys(tops))).schema
+        return _File(file, metadata, schema, wanted)
+
+
+def _decoded(file: _File, group: int) -> Any:
+    """The table of a row group."""
+    first = file.metadata.row_group(group).column(0)
+    begin = first.dictionary_page_offset if first.has_dictionary_page else first.data_page_offset
+    what = f"row group {group}, which begins at byte {begin:,}"
+    with _reading(FileObject(file.file), what, file.metadata) as opened:
+        table = opened.read_row_group(group, columns=file.wanted, use_threads=False)
+        return table.select(file.schema.names).combine_chunks()
+
+
+@contextmanager
+def _reading(source: FileObject, what: str, metadata: Any = None) -> Iterator[Any]:
+    """Opens a file with pyarrow; what that raises becomes DamagedData."""
+    parquet_of = pyarrow().parquet.ParquetFile
+    try:
+        yield parquet_of(
+            source, metadata=metadata, pre_buffer=False, page_checksum_verification=True
+        )
+    except (pyarrow().ArrowException, OSError) as error:
+        if source.error is not None:  # of our own: the file has changed
+            raise source.error from None
+        raise damaged(source.file.path, _EXPECTED, f"{what}: {error}") from error

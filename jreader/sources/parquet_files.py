@@ -1,0 +1,94 @@
+"""`parquet`: files of columns in row groups, each decoded when a row of it is wanted.
+
+The footers of the files tell how many rows each row group has, so a row is found by its number
+without reading any. A row group is the least that can be decoded: it is a block, for
+`shuffle(seed=, blocks=)`, and those that come next are read and decoded ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from jreader.readers import op
+from jreader.sources.arrow_columns import pyarrow
+from jreader.sources.blocks import BlockColumns
+from jreader.sources.columns import Table
+from jreader.sources.file_checks import FileNode
+from jreader.sources.files.named_files import Paths, files_named, written
+from jreader.sources.files.row_groups import RowGroups
+from jreader.sources.table_arguments import checked_names, checked_nulls, shown
+
+_CALL = "parquet(paths, columns, nulls)"
+
+
+@op
+class parquet(FileNode[Any], Table[Any]):
+    """A reader of the rows of Parquet files, found by number; only the columns asked for are read.
+
+    Samples are dicts, in which numbers and times are those of NumPy, lists of a fixed size are
+    arrays, other lists of numbers are arrays that differ in length, structs are dicts, and text and
+    bytes are Python's. Batches are stacked if all columns can be.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> import pyarrow, pyarrow.parquet
+    >>> from jreader import batch
+    >>> table = pyarrow.table({"x": [1.0, 2.0, 3.0], "label": [5, 0, 4], "name": ["a", "b", "c"]})
+    >>> with TemporaryDirectory() as folder:
+    ...     pyarrow.parquet.write_table(table, f"{folder}/part-0.parquet")
+    ...     rows = parquet(f"{folder}/*.parquet", columns=["label", "x"])
+    ...     len(rows), next(iter(batch(rows, 2)())).columns
+    (3, {'label': array([5, 0]), 'x': array([1., 2.])})
+
+    A row group is decoded as a whole, so a shuffle over all rows decodes most of them again and
+    again: `shuffle(seed=0, blocks=64)` decodes each once in an epoch.
+
+    Args:
+        paths: A file, a folder (its `.parquet` files), a pattern such as `"data/*.parquet"`, or a
+            list of these: one table, in that order. The files of a folder or pattern are sorted by
+            name.
+        columns: The names of the columns to read, in the order that samples are to have; of a
+            struct also some fields (`"image.bytes"`). None for all columns. A single str gives bare
+            values instead of dicts.
+        nulls: What stands for nulls, by column: `{"age": -1}`, `{"point.x": 0.0}` for the field of
+            a struct, `{"ids[]": 0}` for the values of lists. Without it, a null is an error.
+
+    Raises:
+        ModuleNotFoundError: pyarrow is not installed: `python -m pip install 'jreader[arrow]'`.
+        TypeError: A path is neither a str nor a path, or columns are no names.
+        FileNotFoundError: A file does not exist, or a pattern or a folder has none.
+        ValueError: When a pass begins: there is no such column, a column has another type in
+            another file, or has nulls (which only some files tell so early; otherwise the row group
+            that has them raises it).
+        DamagedData: When a pass begins, or comes to the row group: a file is truncated, of another
+            format, or has changed since it was first read, or a checksum does not match.
+    """
+
+    paths: tuple[str, ...]
+    names: tuple[str, ...] | str | None = None
+    nulls: Mapping[str, Any] | None = None
+
+    def __init__(
+        self,
+        paths: Paths,
+        columns: Sequence[str] | str | None = None,
+        nulls: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Finds the files; opens none."""
+        pyarrow()
+        object.__setattr__(self, "paths", files_named(_CALL, paths, (".parquet",)))
+        object.__setattr__(self, "names", checked_names(_CALL, columns))
+        object.__setattr__(self, "nulls", checked_nulls(_CALL, nulls))
+
+    @cached_property
+    def columns(self) -> BlockColumns:
+        """A single column whose rows are the samples; footers are read at the first use."""
+        self.check_files()
+        groups = RowGroups.of(self.paths, self.names, self.nulls or {})
+        self.check_files()  # which may have changed while their footers were read
+        return BlockColumns(groups.starts, groups.rows, groups, name=repr(self))
+
+    def __repr__(self) -> str:
+        """The call that makes this reader; of many files, the first and the last."""
+        return f"parquet({', '.join([written(self.paths), *shown(self.names, self.nulls)])})"
