@@ -52,6 +52,7 @@ from jreader.sources import (
     ragged,
     source,
     text,
+    tfrecord,
     tokens,
 )
 from jreader.transforms import (
@@ -177,6 +178,7 @@ __all__ = [
     "stack",
     "start",
     "text",
+    "tfrecord",
     "tokens",
     "train",
     "unbatch",

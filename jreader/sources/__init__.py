@@ -12,6 +12,7 @@ from jreader.sources.json_lines import jsonl
 from jreader.sources.parquet_files import parquet
 from jreader.sources.random_access import source
 from jreader.sources.text_files import text
+from jreader.sources.tfrecord_files import tfrecord
 from jreader.sources.token_files import tokens
 
 __all__ = [
@@ -26,5 +27,6 @@ __all__ = [
     "ragged",
     "source",
     "text",
+    "tfrecord",
     "tokens",
 ]

@@ -1,0 +1,169 @@
+"""`tfrecord`: records of TFRecord files, found by number, each checked by its CRCs.
+
+A record is its length (8 bytes), the masked CRC-32C of these 8 bytes (4), the data, and the masked
+CRC-32C of the data (4); numbers are little-endian. Nothing says how many records there are, so the
+lengths of all are read once, and where records begin is kept.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from jreader.errors import DamagedData
+from jreader.readers import op
+from jreader.readers.planes import Array
+from jreader.sources.file_checks import damaged
+from jreader.sources.files.byte_ranges import ByteFile
+from jreader.sources.files.magic_numbers import first_bytes, kind_of
+from jreader.sources.files.named_files import Paths, files_named
+from jreader.sources.files.records import Parse, RecordFiles
+from jreader.sources.files.tf_examples import Feature, checked_features, example_of
+
+_CALL = "tfrecord(paths, features)"
+_EXPECTED = "a TFRecord file"
+_HEAD, _TAIL = struct.Struct("<QI"), struct.Struct("<I")
+_LEAST = _HEAD.size + _TAIL.size  # bytes of a record without data
+_WINDOW, _STEP = 1 << 20, 1 << 12  # bytes that are looked through at once: of small records, large
+
+
+@op
+class tfrecord(RecordFiles[Any]):
+    """A reader of the records of TFRecord files, one file after another.
+
+    Each sample is the data of a record, as bytes; or, with `features`, a dict that is read from it
+    as a `tf.train.Example`. TensorFlow is not needed. The CRCs of every record are checked. The
+    reader is indexed: it can be shuffled as a whole, sharded, and resumed at any record.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> import google_crc32c
+    >>> def masked(data):
+    ...     crc = google_crc32c.value(data)
+    ...     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+    >>> def record(data):
+    ...     size = struct.pack("<Q", len(data))
+    ...     return size + masked(size) + data + masked(data)
+    >>> with TemporaryDirectory() as folder:
+    ...     with open(f"{folder}/a.tfrecord", "wb") as file:
+    ...         _ = file.write(record(b"one") + record(b"two"))
+    ...     list(tfrecord(f"{folder}/a.tfrecord")())
+    [b'one', b'two']
+
+    Where records begin is found by the first pass, by several threads if there are several files;
+    of 16 MB or more, it is kept in the folder `jreader/tfrecord` of `$XDG_CACHE_HOME` or
+    `~/.cache`, for as long as the files do not change. Packed files (GZIP, ZLIB) have to be
+    unpacked before, since no record can be found in them.
+
+    Args:
+        paths: A file, a folder (its `.tfrecord` and `.tfrecords` files), a pattern such as
+            `"data/train-*"`, or a list of these. The files of a folder or pattern are sorted by
+            name.
+        features: What to read from an Example, by name: `bytes` for one text or image, a dtype such
+            as `np.int64` or `np.float32` for one number, `(np.float32, (28, 28))` for an array of
+            that shape, `[bytes]` or `[np.int64]` for any number of them (a list of bytes, an array;
+            an empty one where the feature is missing). None for the data of records.
+
+    Raises:
+        ModuleNotFoundError: `google-crc32c` is not installed (the extra `tfrecord`).
+        TypeError: A path is neither a str nor a path, or `features` is no dict of those.
+        FileNotFoundError: A file does not exist, or a pattern or a folder has none.
+        DamagedData: Raised during a pass, after the records before: a record is truncated, or not
+            that of its CRC, or no Example; a file is empty or packed, or has changed.
+        ValueError: Raised during a pass, if an Example has not the features that were asked for.
+    """
+
+    kind = "tfrecord"
+    paths: tuple[str, ...]
+    features: Mapping[str, Feature] | None = None
+
+    def __init__(self, paths: Paths, features: Mapping[str, Any] | None = None) -> None:
+        """Finds the files; opens none."""
+        _crc32c()
+        files = files_named(_CALL, paths, (".tfrecord", ".tfrecords"))
+        object.__setattr__(self, "paths", files)
+        known = None if features is None else checked_features(_CALL, features)
+        object.__setattr__(self, "features", known)
+
+    def find(self, file: ByteFile) -> Array:
+        """The bytes at which records begin; what is no record up to the end is the last one."""
+        crc32c, offsets, at = _crc32c(), [0], 0
+        data, base, window = b"", 0, _WINDOW
+        while file.size - at >= _LEAST:
+            if at + _HEAD.size > base + len(data):
+                base, data = at, file.read(at, min(window, file.size - at))
+            length, crc = _HEAD.unpack_from(data, at - base)
+            after = at + _LEAST + length
+            if after > file.size or _masked(crc32c(data[at - base : at - base + 8])) != crc:
+                break
+            window = _WINDOW if length < _WINDOW >> 4 else _STEP
+            offsets.append(at := after)
+        if at < file.size or not file.size:
+            offsets.append(file.size)
+        return np.array(offsets, np.int64)
+
+    def parser(self) -> Parse[Any]:
+        """Checks records, and reads Examples."""
+        return partial(_records, _crc32c(), self.features)
+
+    def _options(self) -> Iterator[str]:
+        if self.features is not None:
+            named = [f"{name!r}: {feature}" for name, feature in self.features.items()]
+            yield f"features={{{', '.join(named)}}}"
+
+
+def _crc32c() -> Callable[[bytes], int]:
+    try:
+        import google_crc32c  # noqa: PLC0415  # an extra
+    except ModuleNotFoundError as error:
+        error.add_note("tfrecord needs google-crc32c: python -m pip install 'jreader[tfrecord]'")
+        raise
+    value: Callable[[bytes], int] = google_crc32c.value
+    return value
+
+
+def _masked(crc: int) -> int:
+    """A CRC as it is stored, so that data with CRCs in them have good CRCs too."""
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def _records(
+    crc32c: Callable[[bytes], int],
+    features: Mapping[str, Feature] | None,
+    file: ByteFile,
+    offset: int,
+    data: bytes,
+    begins: list[int],
+    ends: list[int],
+) -> Iterator[Any]:
+    for begin, end in zip(begins, ends, strict=True):
+        if end - begin < _LEAST:
+            raise _wrong(file, offset + begin, data[begin:end], f"has {end - begin} bytes")
+        length, crc = _HEAD.unpack_from(data, begin)
+        if _masked(crc32c(data[begin : begin + 8])) != crc:
+            said = "has a length that is not that of its CRC"
+            raise _wrong(file, offset + begin, data[begin:end], said)
+        if length != end - begin - _LEAST:
+            said = f"has {length:,} bytes of data, and {end - begin - _LEAST:,} follow"
+            raise _wrong(file, offset + begin, data[begin:end], said)
+        record = data[begin + _HEAD.size : end - _TAIL.size]
+        if _masked(crc32c(record)) != _TAIL.unpack_from(data, end - _TAIL.size)[0]:
+            said = f"has {length:,} bytes of data that are not those of their CRC"
+            raise _wrong(file, offset + begin, data[begin:end], said)
+        if features is None:
+            yield record
+        else:
+            yield example_of(record, features, file.path, offset + begin)
+
+
+def _wrong(file: ByteFile, place: int, head: bytes, said: str) -> DamagedData:
+    if not file.size:
+        said = "it is empty; leave it out of the paths if its writer had no records for it"
+    elif place == 0 and (kind_of(head) is not None or head[:1] == b"\x78"):  # zlib
+        said = first_bytes(head)
+    else:
+        said = f"the record at byte {place:,} {said}"
+    return damaged(file.path, _EXPECTED, said)
