@@ -119,6 +119,11 @@ class Staging:
         """Whether the memory is used again: small arrays are new ones, which cost less."""
         return self._pool is not None
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a row."""
+        return self._shape
+
     def __call__(self, rows: int) -> Array:
         """An array of that many rows; what is in it is left over from others."""
         shape, pool = (rows, *self._shape), self._pool

@@ -30,7 +30,8 @@ from jreader.readers import (
     rebuilt,
     whole,
 )
-from jreader.readers.planes import Array, Joined
+from jreader.readers.joined_columns import Joined
+from jreader.readers.planes import Array
 from jreader.readers.ragged import Ragged
 from jreader.readers.seeds import seeded
 

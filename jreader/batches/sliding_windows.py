@@ -30,7 +30,8 @@ from jreader.readers import (
     start,
     whole,
 )
-from jreader.readers.planes import ENDLESS, Indices, Joined
+from jreader.readers.joined_columns import Joined
+from jreader.readers.planes import ENDLESS, Indices
 from jreader.readers.stacked_rows import RowRuns, StackedRows
 
 

@@ -15,7 +15,8 @@ from jreader.loaders.loading import Loading
 from jreader.readers import Cursor, at_epoch, described, indexed, leaves, rebuilt
 from jreader.readers.chosen_rows import Chosen
 from jreader.readers.compounds import Several
-from jreader.readers.planes import Array, Joined, Plane, SideBySide, found
+from jreader.readers.joined_columns import Joined, found
+from jreader.readers.planes import Array, Plane, SideBySide
 from jreader.readers.seeds import seeded, waits
 from jreader.readers.stacked_rows import STACKED
 from jreader.sources.lazy_maps import LazyMap

@@ -16,19 +16,18 @@ from typing import Any
 
 import numpy as np
 
+from jreader.readers.joined_columns import Joined, found
 from jreader.readers.messages import described
 from jreader.readers.planes import (
     ENDLESS,
     Array,
     Gathering,
     Indices,
-    Joined,
     Placed,
     Plane,
     SideBySide,
     begins,
     flattened,
-    found,
     one_by_one,
     parted,
 )

@@ -16,13 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import chain, islice, pairwise, repeat
+from itertools import chain, islice, repeat
 from operator import getitem, is_
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
 from jreader.errors import NotResumable, missing
+from jreader.readers.joined_columns import Joined, Seams, axes_as_stored, stored_whole
 from jreader.readers.nodes import Reader, plane_of
 from jreader.readers.passes import Pass, Position, checked_position, counted
 from jreader.readers.reading_ahead import opened
@@ -36,6 +37,8 @@ Indices: TypeAlias = Any
 ENDLESS = 1 << 62
 """The length of a plane without an end; products with it stay in 64 bits."""
 
+_TOGETHER = 1 << 18  # bytes of joined columns that are gathered at once: calls cost too
+_FEW = 16  # parts that rows are compared with one by one
 _AT_FIRST, _AT_ONCE = 256, 16384  # indices that are routed in one go: NumPy's calls cost too
 
 
@@ -105,7 +108,12 @@ class Plane:
     def rows(self, indices: Array) -> list[Array]:
         """The rows of these indices, checked here once for many batches: a gather does not look."""
         routed = self.route(indices)
+        checked: Any = None, 0
         for rows, column in zip(routed, leaves(self.columns), strict=True):
+            now = rows, len(column)
+            if all(map(is_, now, checked)):
+                continue
+            checked = now
             if len(rows) and not (rows.min() >= 0 and rows.max() < len(column)):
                 beyond = rows[(rows < 0) | (rows >= len(column))]
                 raise missing(_shape(column), int(beyond[0]), len(column))
@@ -140,6 +148,11 @@ class Plane:
         def deal() -> Iterator[Sequence[Any]]:
             nonlocal done
             for routed in blocks.ahead(routes) if blocks else routes:
+                if gathered.seams is not None:
+                    for given in gathered.cut(routed, size):
+                        done = min(done + size, self.length)
+                        yield gathered(given)
+                    continue
                 total = len(routed[0])
                 distinct = routed[:1] if all(rows is routed[0] for rows in routed) else routed
                 for low in range(0, total, size):
@@ -210,100 +223,6 @@ def parted(which: Array) -> Iterator[tuple[int, Any]]:
         yield int(which[run[0]]), run
 
 
-class Seams:
-    """Where the parts of joined columns meet; one object for columns with equally long parts.
-
-    So rows that are the same for several columns are sorted once.
-    """
-
-    def __init__(self, starts: Sequence[int]) -> None:
-        self.starts = np.array(starts)
-        self._latest: tuple[Array, Array, list[tuple[int, int, int, Array]]] | None = None
-
-    def cut(self, rows: Array) -> tuple[Array, list[tuple[int, int, int, Array]]]:
-        """The order that sorts these rows, and the rows of each part in that order.
-
-        Returns:
-            The order; and (part, where its rows begin in that order, where they end, the rows as
-            the part counts them).
-        """
-        latest = self._latest
-        if latest is not None and latest[0] is rows:
-            return latest[1:]
-        order = rows.argsort()
-        ordered = rows.take(order)
-        cuts = [*ordered.searchsorted(self.starts).tolist(), len(rows)]
-        pieces = [
-            (part, low, high, ordered[low:high] - self.starts[part])
-            for part, (low, high) in enumerate(pairwise(cuts))
-            if high > low
-        ]
-        self._latest = rows, order, pieces
-        return order, pieces
-
-
-class Joined:
-    """Columns end to end, as one column."""
-
-    def __init__(self, parts: Sequence[Any]) -> None:
-        flat = [each for part in parts for each in getattr(part, "parts", (part,))]
-        self.parts, self.seams = flat, Seams(begins([len(part) for part in flat]))
-        self.shape = (sum(map(len, flat)), *flat[0].shape[1:])
-        self.dtype = flat[0].dtype
-        self._axes = _as_stored(flat[0])
-        self._stored = [_stored(part, self._axes) for part in flat]
-
-    @property
-    def starts(self) -> Array:
-        """Where each part begins."""
-        return self.seams.starts
-
-    def __len__(self) -> int:
-        return int(self.starts[-1]) + len(self.parts[-1])
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        return np.concatenate([np.asarray(part, dtype) for part in self.parts])
-
-    def __getitem__(self, rows: slice) -> Array:
-        """Consecutive rows: a view where one part has them all."""
-        first, last, _ = rows.indices(len(self))
-        which = int(np.searchsorted(self.starts, first, "right")) - 1
-        pieces: list[Array] = []
-        while first < last or not pieces:
-            part, start = self.parts[which], int(self.starts[which])
-            pieces.append(part[first - start : last - start])
-            first, which = start + len(part), which + 1
-        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-
-    def each(self, rows: Array) -> Iterator[Any]:
-        """The rows as their parts have them."""
-        which, local = self.found(rows)
-        return map(getitem, map(self.parts.__getitem__, which.tolist()), local.tolist())
-
-    def gather(self, rows: Array, out: Array) -> Array:
-        """A few rows from many parts one by one, many from few part by part; as they are stored."""
-        if len(self.parts) * 4 > len(rows):
-            which, local = self.found(rows)
-            for index, (part, row) in enumerate(zip(which.tolist(), local.tolist(), strict=True)):
-                out[index] = self.parts[part][row]
-            return out
-        order, pieces = self.seams.cut(rows)
-        turned = out.transpose(self._axes)
-        ordered = np.empty(turned.shape, self.dtype)
-        for part, low, high, local in pieces:
-            stored = self._stored[part]
-            if stored is None:
-                ordered[low:high] = self.parts[part][local].transpose(self._axes)
-            else:  # clip, since the rows were checked
-                stored.take(local, 0, ordered[low:high], "clip")
-        turned[order] = ordered
-        return out
-
-    def found(self, rows: Array) -> tuple[Array, Array]:
-        """Which part each row is of, and which row of it."""
-        return found(self.starts, rows)
-
-
 @dataclass(frozen=True, eq=False)
 class SideBySide:
     """Trees of columns side by side, of which only the rows tell whether they are tuples.
@@ -344,7 +263,7 @@ class Gathering:
     """
 
     def __init__(self, columns: Any, size: int) -> None:
-        self.tree, self.beside, self.stacks = columns, None, True
+        self.tree, self.beside, self.stacks, self.seams = columns, None, True, None
         if isinstance(columns, SideBySide):
             self.beside = [(Gathering(part, size), len(leaves(part))) for part in columns.parts]
             return
@@ -353,8 +272,23 @@ class Gathering:
         self.arrays = all(isinstance(column, (np.ndarray, Joined)) for column in every)
         self.stacks = all(getattr(column, "stacks", True) for column in every)
         self.flat = _flat_kind(columns, every)
+        seams = [_seams(column, size) if self.stacks else None for column in every]
+        self.seams = seams if any(seams) else None
+        widths = [column.width for column in every if isinstance(column, Joined)]
+        self.together = max(1, int(_TOGETHER // max(size * sum(widths), 1)))
 
-    def __call__(self, routed: Sequence[Array]) -> Sequence[Any]:
+    def cut(self, routed: Sequence[Array], size: int) -> Iterator[tuple[Any, ...]]:
+        """The rows of each batch of `size`, column by column; joined columns have them by part."""
+        made: dict[tuple[int, int], list[Any]] = {}
+        columns = list(zip(map(id, routed), map(id, self.seams or ()), strict=True))
+        for mark, rows, seams in zip(columns, routed, self.seams or (), strict=True):
+            if mark not in made and seams is not None:
+                made[mark] = list(seams.cuts(rows, size, self.together * size))
+            elif mark not in made:
+                made[mark] = [rows[low : low + size] for low in range(0, len(rows), size)]
+        return zip(*(made[mark] for mark in columns), strict=True)
+
+    def __call__(self, routed: Sequence[Any]) -> Sequence[Any]:
         """The samples of those rows of each column."""
         if self.beside is not None:
             left = iter(routed)
@@ -386,12 +320,12 @@ def _gatherer(column: Any, size: int) -> tuple[Callable[..., Any], Staging | Non
     """
     if not isinstance(column, (np.ndarray, Joined)):
         return column.gather, None
-    axes = _as_stored(column.parts[0] if isinstance(column, Joined) else column)
+    if isinstance(column, Joined):
+        return column.gatherer(size), None
+    axes = axes_as_stored(column)
     back = np.argsort(axes)
     staged = Staging(size, tuple(column.shape[axis] for axis in axes[1:]), column.dtype)
-    if isinstance(column, Joined):
-        return lambda rows: column.gather(rows, staged(len(rows)).transpose(back)), None
-    stored = _stored(column, axes)
+    stored = stored_whole(column, axes)
     if stored is None:
         return column.__getitem__, None
     take = partial(stored.take, axis=0, mode="clip")
@@ -400,17 +334,10 @@ def _gatherer(column: Any, size: int) -> tuple[Callable[..., Any], Staging | Non
     return (stored.take, staged) if staged.leases else (take, None)
 
 
-def _stored(column: Array, axes: tuple[int, ...]) -> Array | None:
-    """An array with these axes if that is how it lies in memory, whole; else None.
-
-    Otherwise `take` would copy it, all of it, for every batch. A part of a `Joined` may be a map
-    that is not open yet, and so no array.
-    """
-    if not isinstance(column, np.ndarray):
-        return None
-    stored = np.asarray(column).transpose(axes)
-    whole = stored.flags.c_contiguous and stored.flags.aligned and not column.dtype.hasobject
-    return stored if whole else None
+def _seams(column: Any, size: int) -> Seams | None:
+    """The seams of a joined column whose rows are sorted for many batches of a size at once."""
+    few = isinstance(column, Joined) and len(column.parts) <= min(_FEW, size // 4)
+    return column.seams if few else None
 
 
 def _flat_kind(tree: Any, columns: list[Any]) -> type | None:
@@ -421,12 +348,6 @@ def _flat_kind(tree: Any, columns: list[Any]) -> type | None:
         return None
     row = list(tree.values() if type(tree) is dict else tree)
     return type(tree) if len(row) == len(columns) and all(map(is_, row, columns)) else None
-
-
-def _as_stored(column: Array) -> tuple[int, ...]:
-    """The axes of a column in the order of memory, as far as its rows stay rows."""
-    inner = range(1, column.ndim)
-    return 0, *sorted(inner, key=lambda axis: -abs(column.strides[axis]))
 
 
 def one_by_one(column: Any, rows: Array) -> Iterator[Any]:
@@ -443,12 +364,6 @@ def _samples(columns: Any, routed: Iterator[Array]) -> Iterator[Any]:
         parts = [_samples(part, routed) for part in columns.parts]
         return map(flattened, zip(*parts, strict=True))
     return zipped(columns, [one_by_one(column, next(routed)) for column in leaves(columns)])
-
-
-def found(starts: Array, rows: Array) -> tuple[Array, Array]:
-    """Which part each row is of, where parts begin so, and which row of it."""
-    which = np.searchsorted(starts, rows, "right") - 1
-    return which, rows - starts[which]
 
 
 def begins(lengths: Sequence[int]) -> list[int]:

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from jreader.readers.planes import Array, Joined, Plane
+from jreader.readers.joined_columns import Joined
+from jreader.readers.planes import Array, Plane
 from jreader.readers.trees import branches, leaves
 
 _AT_ONCE = 1 << 20  # rows whose lengths are looked up in one go

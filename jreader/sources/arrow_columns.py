@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from jreader.errors import DamagedData
-from jreader.readers.planes import Array, Joined, found
+from jreader.readers.joined_columns import Joined, found
+from jreader.readers.planes import Array
 from jreader.readers.ragged import Ragged, ragged_end_to_end
 from jreader.readers.trees import leaves
 

@@ -27,7 +27,8 @@ import numpy as np
 
 from jreader.errors import check_number
 from jreader.readers import op
-from jreader.readers.planes import Array, Joined
+from jreader.readers.joined_columns import Joined
+from jreader.readers.planes import Array
 from jreader.readers.ragged import Ragged
 from jreader.sources.columns import Table
 from jreader.sources.document_index import Tokens, document_offsets

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from jreader import Columns, arrays, source
 from jreader.readers import Node, indexed, leaves, map_tree
 from jreader.readers.compounds import Several
-from jreader.readers.planes import Joined, one_by_one
+from jreader.readers.joined_columns import Joined
+from jreader.readers.planes import one_by_one
 from jreader.readers.stacked_rows import STACKED
 
 

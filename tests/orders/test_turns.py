@@ -187,3 +187,22 @@ PINNED = {
 def test_an_order_never_changes(weights):
     which, _ = deal(weights, np.arange(RUN), (42, 1, 1, 0))
     assert "".join(map(str, which.tolist())) == PINNED[weights]
+
+
+@given(
+    st.lists(st.integers(1, 3000), min_size=1, max_size=17).map(tuple),
+    st.integers(0, 10**12),
+    st.integers(1, 400),
+    st.integers(0, 9),
+    st.integers(0, 8),
+)
+@examples(60)
+def test_turns_in_a_row_are_those_that_are_asked_for_one_by_one(weights, first, many, seed, back):
+    turns = np.arange(first, first + many)
+    settled = first // RUN + back if back else None
+    order = np.random.default_rng(seed).permutation(many)
+    which, sample = deal(weights, turns, (seed, 1), settled=settled)
+    mixed_which, mixed_sample = deal(weights, turns[order], (seed, 1), settled=settled)
+    assert (which[order] == mixed_which).all()
+    assert (sample[order] == mixed_sample).all()
+    assert (which.dtype, sample.dtype) == (mixed_which.dtype, mixed_sample.dtype)

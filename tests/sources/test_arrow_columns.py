@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jreader.errors import DamagedData
 from jreader.readers import Plane, leaves
-from jreader.readers.planes import Joined
+from jreader.readers.joined_columns import Joined
 from jreader.readers.ragged import Ragged
 from jreader.sources.arrow_columns import Nulls, Objects, column_of, columns_of
 

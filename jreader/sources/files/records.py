@@ -14,7 +14,8 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 
-from jreader.readers.planes import Array, found
+from jreader.readers.joined_columns import found
+from jreader.readers.planes import Array
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import FileNode
 from jreader.sources.files.byte_ranges import ByteFile, open_file
