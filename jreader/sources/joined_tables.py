@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from jreader.readers.planes import Joined
+from jreader.readers.joined_columns import Joined
 from jreader.readers.ragged import Ragged, ragged_end_to_end
 from jreader.sources.arrow_columns import Objects, pyarrow
 
