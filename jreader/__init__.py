@@ -43,6 +43,7 @@ from jreader.pipelines import ArraySpec, Pipeline
 from jreader.readers import Columns, Cursor, Node, Pass, Reader, at_epoch, epochs, start
 from jreader.sources import (
     arrays,
+    arrow,
     idx,
     jsonl,
     mnist_json,
@@ -138,6 +139,7 @@ __all__ = [
     "ShortEpoch",
     "WorkerDied",
     "arrays",
+    "arrow",
     "as_function",
     "at_epoch",
     "batch",

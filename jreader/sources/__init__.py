@@ -7,6 +7,7 @@ source is created, a damaged file (`DamagedData`) when it is read.
 """
 
 from jreader.sources.array_files import idx, mnist_json, npy, npz
+from jreader.sources.arrow_files import arrow
 from jreader.sources.columns import Table, arrays, ragged
 from jreader.sources.json_lines import jsonl
 from jreader.sources.parquet_files import parquet
@@ -18,6 +19,7 @@ from jreader.sources.token_files import tokens
 __all__ = [
     "Table",
     "arrays",
+    "arrow",
     "idx",
     "jsonl",
     "mnist_json",
