@@ -9,14 +9,15 @@ from __future__ import annotations
 import gzip
 import mmap
 import os
+import re
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -26,8 +27,11 @@ from jreader.readers import (
     op,
 )
 from jreader.readers.ragged import Ragged
+from jreader.sources.far_systems import FarState, far_states, is_far
 
 T = TypeVar("T")
+_ONE_SLASH = re.compile(r"[a-z0-9]+:/[^/]")
+_State: TypeAlias = "os.stat_result | FarState | None"
 
 
 class FileNode(Node[T]):
@@ -41,17 +45,17 @@ class FileNode(Node[T]):
         return getattr(self, "paths", None) or (self.path,)  # type: ignore[attr-defined]  # as said
 
     @cached_property
-    def _first_seen(self) -> list[os.stat_result | None]:
-        return list(map(_state, self._named))
+    def _first_seen(self) -> list[_State]:
+        return _states(self._named)
 
     def check_files(self) -> None:
         """Raises DamagedData if a file has another size, was replaced, or is gone.
 
-        Bytes that are overwritten in place, in a file of the same size, are not noticed here: a
-        mapped file shows them.
+        Files elsewhere are looked at again after some seconds only. Bytes that are overwritten in
+        place, in a file of the same size, are not noticed here: a mapped file shows them.
         """
-        for path, first in zip(self._named, self._first_seen, strict=True):
-            now = _state(path)
+        first_seen = self._first_seen
+        for path, first, now in zip(self._named, first_seen, _states(self._named), strict=True):
             if first is None or now is None:
                 if not self.read_whole:
                     raise changed(path, "cannot be found any more")
@@ -76,7 +80,14 @@ class FilesNode(FileNode[T]):
         return called(self, *self.paths)
 
 
-def _state(path: str) -> os.stat_result | None:
+def _states(paths: Sequence[str]) -> list[_State]:
+    """What files are now; None for those that are not there."""
+    far = [path for path in paths if is_far(path)]
+    states = dict(zip(far, far_states(far, required=False), strict=True)) if far else {}
+    return [states[path] if path in states else _state(path) for path in paths]
+
+
+def _state(path: str) -> _State:
     try:
         return os.stat(path)  # noqa: PTH116  # a Path costs three times as much, for 1,000 files
     except OSError:
@@ -88,8 +99,8 @@ def called(node: Node[Any], *arguments: object) -> str:
     return f"{type(node).__name__}({', '.join(map(repr, arguments))})"
 
 
-def check_paths(call: str, paths: tuple[Any, ...]) -> tuple[str, ...]:
-    """Returns the paths as strings, if each names a file.
+def check_paths(call: str, paths: tuple[Any, ...], *, far: bool = False) -> tuple[str, ...]:
+    """Returns the paths as strings, if each names a file; with `far`, also files elsewhere.
 
     >>> check_paths("text(*paths)", ())
     Traceback (most recent call last):
@@ -98,6 +109,8 @@ def check_paths(call: str, paths: tuple[Any, ...]) -> tuple[str, ...]:
     Raises:
         TypeError: There is no path, or one is neither a str nor a path.
         FileNotFoundError: A path names no file.
+        ValueError: A file is elsewhere, and has to be here.
+        OSError: A file elsewhere cannot be reached.
     """
     if not paths:
         raise TypeError(f"{call} needs at least one path.")
@@ -107,13 +120,28 @@ def check_paths(call: str, paths: tuple[Any, ...]) -> tuple[str, ...]:
         if not isinstance(name, str):
             hint = ": unpack it, as in *paths" if isinstance(path, (list, tuple)) else ""
             raise TypeError(f"{call} needs a str or a path, not {path!r}{hint}.")
-        if not Path(name).is_file():
+        if is_far(name):
+            if not far:
+                raise ValueError(
+                    f"{call} reads files of this machine, and {name!r} is elsewhere: copy it here "
+                    f"first. Formats that are read by ranges, such as jsonl, are read from there."
+                )
+        elif not Path(name).is_file():
             why = "is not a file" if Path(name).exists() else "does not exist"
+            if _ONE_SLASH.match(name):
+                why += " (a Path has one slash less than what it was made of: give the str)"
             raise FileNotFoundError(
                 f"{call} cannot read {name!r}, which {why}. Check the spelling, and the folder "
                 f"that the program runs in, {Path.cwd()}."
             )
         names.append(name)
+    elsewhere = list(filter(is_far, names))
+    for name, state in zip(elsewhere, far_states(elsewhere, required=False), strict=True):
+        if state is None:
+            raise FileNotFoundError(
+                f"{call} cannot read {name!r}, which does not exist, or is no file. Check the "
+                f"spelling."
+            )
     return tuple(names)
 
 

@@ -8,12 +8,15 @@ from it at that moment holds it open until the read has ended.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from threading import Lock
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from jreader.errors import DamagedData
+from jreader.sources.far_systems import is_far
 from jreader.sources.file_checks import changed
+from jreader.sources.files.far_files import FarFile
 
 _OPEN = 256  # files that are open at a time
 
@@ -46,6 +49,9 @@ class ByteFile(Protocol):
 def open_file(path: str) -> ByteFile:
     """The file of that path, to be read by ranges; it is opened when it is first read.
 
+    A path that begins with a protocol (`s3://`, `https://`) is that of a file elsewhere, which is
+    read through fsspec.
+
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -56,8 +62,38 @@ def open_file(path: str) -> ByteFile:
 
     Raises:
         DamagedData: There is no such file (any more).
+        OSError: A file elsewhere cannot be reached.
+        ModuleNotFoundError: fsspec is not installed: `python -m pip install 'jreader[far]'`.
     """
-    return _LocalFile(path)
+    return FarFile(path) if is_far(path) else _LocalFile(path)
+
+
+def read_many(requests: Sequence[tuple[ByteFile, int, int]]) -> Iterator[bytes]:
+    """The bytes of many ranges (a file, an offset, a size), in that order.
+
+    Those of files elsewhere are asked for several at a time.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "letters").write_bytes(b"abcdef")
+    ...     file = open_file(f"{folder}/letters")
+    ...     list(read_many([(file, 4, 2), (file, 0, 1)]))
+    [b'ef', b'a']
+
+    Raises:
+        DamagedData: A file has changed since it was found, or is gone.
+    """
+    low = 0
+    while low < len(requests):
+        file, high = requests[low][0], low + 1
+        if not hasattr(file, "read_many"):
+            yield file.read(*requests[low][1:])
+        else:
+            while high < len(requests) and requests[high][0] is file:
+                high += 1
+            yield from file.read_many([request[1:] for request in requests[low:high]])
+        low = high
 
 
 class Descriptor:

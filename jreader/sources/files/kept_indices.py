@@ -24,6 +24,7 @@ import numpy as np
 
 from jreader.readers.planes import Array
 from jreader.sources.cache_folders import cache_folder
+from jreader.sources.far_systems import is_far
 from jreader.sources.files.byte_ranges import ByteFile
 
 S = TypeVar("S")
@@ -106,7 +107,8 @@ def _checked(index: Any) -> Array:
 
 def _name(file: ByteFile, asked: str) -> str:
     """The name of the index of a file: what it is of, and of which state of the file."""
-    of = f"{os.path.realpath(file.path)} {asked}"
+    path = file.path if is_far(file.path) else os.path.realpath(file.path)
+    of = f"{path} {asked}"
     key = blake2b(of.encode(errors="surrogateescape"), digest_size=12).hexdigest()
     return f"{key}-{file.stamp}.npy"
 

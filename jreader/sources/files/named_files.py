@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from jreader.sources.far_systems import far_matches, is_far
 from jreader.sources.file_checks import check_paths
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
-"""A file, a folder, a pattern such as `"data/*.tar"`, or a list of these."""
+"""A file, a folder, a pattern such as `"data/*.tar"`, or a list of these; also elsewhere, as in
+`"s3://bucket/data/*.tar"`."""
 
 
 def files_named(call: str, paths: Any, suffixes: tuple[str, ...]) -> tuple[str, ...]:
@@ -34,7 +36,8 @@ def files_named(call: str, paths: Any, suffixes: tuple[str, ...]) -> tuple[str, 
         FileNotFoundError: A path names no file, or a folder or a pattern has none.
     """
     several = paths if isinstance(paths, (list, tuple)) else [paths]
-    return check_paths(call, tuple(file for each in several for file in _of(call, each, suffixes)))
+    files = tuple(file for each in several for file in _of(call, each, suffixes))
+    return check_paths(call, files, far=True)
 
 
 def _of(call: str, given: Any, suffixes: tuple[str, ...]) -> Iterator[Any]:
@@ -48,8 +51,14 @@ def matching(call: str, path: str, suffixes: tuple[str, ...]) -> list[str] | Non
 
     Raises:
         FileNotFoundError: There are none.
+        OSError: They are elsewhere, and cannot be reached.
     """
-    if os.path.isdir(path):  # noqa: PTH112  # a Path costs more, and there may be 1,000
+    if is_far(path):
+        matches = far_matches(path, suffixes)
+        if matches is None:
+            return None
+        found = matches
+    elif os.path.isdir(path):  # noqa: PTH112  # a Path costs more, and there may be 1,000
         found = [each.path for each in os.scandir(path) if each.name.endswith(suffixes)]
     elif os.path.isfile(path) or not glob.has_magic(path):  # noqa: PTH113  # likewise
         return None

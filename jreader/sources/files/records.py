@@ -18,7 +18,7 @@ from jreader.readers.joined_columns import found
 from jreader.readers.planes import Array
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import FileNode
-from jreader.sources.files.byte_ranges import ByteFile, open_file
+from jreader.sources.files.byte_ranges import ByteFile, open_file, read_many
 from jreader.sources.files.kept_indices import kept
 from jreader.sources.files.named_files import written
 
@@ -108,9 +108,12 @@ class Records:
     def _in_order(self, rows: Array) -> Iterator[Any]:
         """Rows that do not decrease, neighbours read at once."""
         which, begins, ends = self._places(rows)
-        for low, high in _runs(which, begins, ends, [file.near for file in self.files]):
-            file, first = self.files[which[low]], int(begins[low])
-            data = file.read(first, int(ends[high - 1]) - first)
+        runs = list(_runs(which, begins, ends, [file.near for file in self.files]))
+        asked = [
+            (self.files[which[low]], int(begins[low]), int(ends[high - 1] - begins[low]))
+            for low, high in runs
+        ]
+        for (low, high), (file, first, _), data in zip(runs, asked, read_many(asked), strict=True):
             begin, end = begins[low:high] - first, ends[low:high] - first
             yield from self.parse(file, first, data, begin.tolist(), end.tolist())
 

@@ -1,0 +1,116 @@
+"""Files elsewhere that are read by ranges, several of them on their way at the same time.
+
+A long range is asked for in parts: a server gives more to several connections than to one, and a
+part that fails is a small loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import accumulate
+
+from jreader.errors import DamagedData
+from jreader.sources.far_systems import all_of, far_state, forget, range_of
+from jreader.sources.file_checks import changed
+
+_PART = 1 << 23  # bytes that are asked for at once
+_AT_ONCE = 16  # parts that are on their way at the same time
+_AHEAD = 1 << 26  # bytes of ranges that are on their way before those before them were taken
+
+
+class FarFile:
+    """A file elsewhere, of which ranges are read through fsspec.
+
+    >>> import fsspec
+    >>> with fsspec.open("memory://letters", "wb") as out:
+    ...     _ = out.write(b"abcdef")
+    >>> file = FarFile("memory://letters")
+    >>> file, file.read(2, 3), list(file.read_many([(0, 1), (4, 2)]))
+    (memory://letters (6 bytes), b'cde', [b'a', b'ef'])
+
+    Args:
+        path: Its name, which begins with a protocol.
+
+    Raises:
+        DamagedData: There is no such file (any more).
+        OSError: It cannot be reached.
+    """
+
+    near = 1 << 18  # what comes in the time that a server takes to answer
+
+    def __init__(self, path: str) -> None:
+        """Asks what the file is now."""
+        try:
+            state = far_state(path)
+        except FileNotFoundError:
+            raise changed(path, "cannot be found any more") from None
+        self.path, self.size, self.stamp = path, state.size, state.stamp
+        self.etag = state.etag
+
+    def __repr__(self) -> str:
+        return f"{self.path} ({self.size:,} bytes)"
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Those bytes, all of them.
+
+        Raises:
+            DamagedData: The file has changed since it was found, or is gone.
+            TimeoutError: They did not come in time, in several tries.
+            OSError: They could not be had for another reason.
+        """
+        return b"".join(self._parts([(offset, size)]))
+
+    def read_many(self, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+        """The bytes of each range (offset and size), in that order; several come at a time.
+
+        Raises:
+            DamagedData: The file has changed since it was found, or is gone.
+            OSError: They could not be had.
+        """
+        low = 0
+        while low < len(ranges):
+            ends = accumulate(size for _, size in ranges[low:])
+            some = ranges[low : low + max(sum(end <= _AHEAD for end in ends), 1)]
+            parts = iter(self._parts(some))
+            for _, size in some:
+                yield b"".join(next(parts) for _ in _cut(0, size))
+            low += len(some)
+
+    def _parts(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        for offset, size in ranges:
+            if offset + size > self.size:
+                last = f"{self.path}, which has {self.size:,} bytes"
+                raise ValueError(f"bytes {offset:,} to {offset + size:,} were asked of {last}.")
+        parts = [part for offset, size in ranges for part in _cut(offset, size)]
+        asked = [part for part in parts if part[1]]
+        try:
+            came = iter(
+                all_of([partial(range_of, self.path, *part, self.etag) for part in asked], _AT_ONCE)
+            )
+        except OSError as error:
+            if (other := self._changed()) is not None:
+                raise other from error
+            raise
+        return [next(came) if size else b"" for _, size in parts]
+
+    def _changed(self) -> DamagedData | None:
+        """The error for a file that is another one now, if that is why it could not be read."""
+        forget(self.path)
+        try:
+            now = far_state(self.path)
+        except FileNotFoundError:
+            return changed(self.path, "cannot be found any more")
+        except OSError:
+            return None
+        if now.size != self.size:
+            return changed(self.path, f"had {self.size:,} bytes, and has {now.size:,} now")
+        if now.stamp != self.stamp:
+            return changed(self.path, "was replaced by another file")
+        return None
+
+
+def _cut(offset: int, size: int) -> list[tuple[int, int]]:
+    """A range in parts, at least one."""
+    lows = range(offset, offset + size, _PART)
+    return [(low, min(_PART, offset + size - low)) for low in lows] or [(offset, 0)]

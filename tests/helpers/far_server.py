@@ -1,0 +1,117 @@
+"""An HTTP server of this machine that gives ranges, and misbehaves as it is told to."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+class FarServer:
+    """Serves `files` under `url`; `mood` says for each request how it is answered.
+
+    A mood is a function of the method and the name, called once for a request, that returns
+    "good", "drop" (the connection ends), "half" (of what was promised), "hang" (until `close`), or
+    a status.
+    """
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.mood: Callable[[str, str], Any] = lambda _method, _name: "good"
+        self.ranges, self.etags = True, True
+        self.asked: list[tuple[str, str, str | None]] = []
+        self.sent: Counter[str] = Counter()  # bytes of each file
+        self._ended, self._lock = threading.Event(), threading.Lock()
+        self._server = _Server(("127.0.0.1", 0), _handler(self))
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.01,), daemon=True
+        )
+        self._thread.start()
+
+    def tries(self, method: str = "GET") -> Counter[tuple[str, str | None]]:
+        """How often each range of each file was asked for."""
+        return Counter((name, span) for kind, name, span in self.asked if kind == method)
+
+    def close(self) -> None:
+        self._ended.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads, request_queue_size = True, 128
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Those who hang up are no news."""
+
+
+def _handler(server: FarServer) -> type[BaseHTTPRequestHandler]:  # noqa: C901  # one method
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+        def do_HEAD(self) -> None:
+            self.answer(body=False)
+
+        def do_GET(self) -> None:
+            self.answer(body=True)
+
+        def answer(self, *, body: bool) -> None:
+            name, span = self.path.partition("?")[0].lstrip("/"), self.headers.get("Range")
+            with server._lock:
+                server.asked.append((self.command, name, span))
+                mood = server.mood(self.command, name)
+            if mood == "hang":
+                server._ended.wait()
+            if mood in ("drop", "hang"):
+                self.close_connection = True
+                return
+            if isinstance(mood, int):
+                self.head(mood, 0, {})
+                return
+            if name not in server.files:
+                names = sorted(each for each in server.files if each.startswith(name))
+                if name and not name.endswith("/"):
+                    self.head(404, 0, {})
+                    return
+                page = "".join(f'<a href="/{each}">{each}</a>\n' for each in names).encode()
+                self.head(200, len(page), {"Content-Type": "text/html"})
+                self.wfile.write(page if body else b"")
+                return
+            whole = server.files[name]
+            etag = f'"{hash(whole) & 0xFFFFFFFF:x}"'
+            wanted = self.headers.get("If-Match")
+            if wanted is not None and wanted != etag:
+                self.head(412, 0, {})
+                return
+            headers = {"ETag": etag} if server.etags else {}
+            data, status = whole, 200
+            if span is not None and server.ranges:
+                low, _, high = span.removeprefix("bytes=").partition("-")
+                first, last = int(low), min(int(high or len(whole) - 1), len(whole) - 1)
+                if first >= len(whole):
+                    self.head(416, 0, {})
+                    return
+                data, status = whole[first : last + 1], 206
+                headers["Content-Range"] = f"bytes {first}-{last}/{len(whole)}"
+            self.head(status, len(data), headers)
+            if body:
+                some = data[: len(data) // 2] if mood == "half" else data
+                with server._lock:
+                    server.sent[name] += len(some)
+                self.wfile.write(some)
+                self.close_connection = mood == "half"
+
+        def head(self, status: int, size: int, headers: dict[str, str]) -> None:
+            self.send_response(status)
+            for name, value in {"Content-Length": str(size), **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+
+    return Handler
