@@ -17,6 +17,7 @@ import numpy as np
 
 from jreader.readers import Pass, Plane, Position, op
 from jreader.readers.planes import Array
+from jreader.sources.far_systems import is_far
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.kept_indices import in_threads
@@ -64,6 +65,7 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
     Raises:
         TypeError: A path is neither a str nor a path.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
+        ValueError: A file is packed, and one is elsewhere.
         DamagedData: Raised during a pass, where a line is not JSON, or if a gzip file is truncated,
             or a file has changed.
     """
@@ -76,6 +78,13 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
             path for each in paths for path in (each if isinstance(each, (list, tuple)) else [each])
         ]
         files = files_named(_CALL, several, (".jsonl", ".jsonl.gz"))
+        far, packed = filter(is_far, files), any(path.endswith(".gz") for path in files)
+        if packed and (elsewhere := next(far, None)):
+            raise ValueError(
+                f"{_CALL} streams all lines where one of the files is packed, and cannot stream "
+                f"{elsewhere!r}, which is elsewhere: copy the files to this machine, or unpack "
+                f"them where they are."
+            )
         object.__setattr__(self, "paths", files)
 
     @property

@@ -234,6 +234,12 @@ def test_readers_that_map_their_files_say_that_they_must_be_here():
         jreader.tokens("memory://a.bin")
 
 
+def test_packed_lines_must_be_here(server):
+    server.files["a.jsonl.gz"] = b""
+    with pytest.raises(ValueError, match=r"cannot stream .*gz', which is elsewhere"):
+        jreader.jsonl(f"{server.url}/a.jsonl.gz")
+
+
 def test_a_path_that_lost_a_slash_is_an_error_that_says_why():
     with pytest.raises(FileNotFoundError, match="a Path has one slash less"):
         jreader.jsonl(Path("memory://a.jsonl"))
