@@ -12,6 +12,7 @@ from jreader.sources.columns import Table, arrays, ragged
 from jreader.sources.json_lines import jsonl
 from jreader.sources.parquet_files import parquet
 from jreader.sources.random_access import source
+from jreader.sources.tar_files import tar
 from jreader.sources.text_files import text
 from jreader.sources.tfrecord_files import tfrecord
 from jreader.sources.token_files import tokens
@@ -28,6 +29,7 @@ __all__ = [
     "parquet",
     "ragged",
     "source",
+    "tar",
     "text",
     "tfrecord",
     "tokens",

@@ -89,7 +89,7 @@ class tfrecord(RecordFiles[Any]):
         object.__setattr__(self, "features", known)
 
     def find(self, file: ByteFile) -> Array:
-        """The bytes at which records begin; what is no record up to the end is the last one."""
+        """The bytes at which records begin, and the end; the head of what is no record is one."""
         crc32c, offsets, at = _crc32c(), [0], 0
         data, base, window = b"", 0, _WINDOW
         while file.size - at >= _LEAST:
@@ -102,7 +102,7 @@ class tfrecord(RecordFiles[Any]):
             window = _WINDOW if length < _WINDOW >> 4 else _STEP
             offsets.append(at := after)
         if at < file.size or not file.size:
-            offsets.append(file.size)
+            offsets.append(min(at + _LEAST, file.size))
         return np.array(offsets, np.int64)
 
     def parser(self) -> Parse[Any]:
@@ -147,7 +147,9 @@ def _records(
             said = "has a length that is not that of its CRC"
             raise _wrong(file, offset + begin, data[begin:end], said)
         if length != end - begin - _LEAST:
-            said = f"has {length:,} bytes of data, and {end - begin - _LEAST:,} follow"
+            most = max(file.size - offset - begin - _LEAST, 0)
+            said = f"has {length:,} bytes of data, "
+            said += f"and {most:,} follow" if length > most else f"not {end - begin - _LEAST:,}"
             raise _wrong(file, offset + begin, data[begin:end], said)
         record = data[begin + _HEAD.size : end - _TAIL.size]
         if _masked(crc32c(record)) != _TAIL.unpack_from(data, end - _TAIL.size)[0]:

@@ -148,8 +148,9 @@ class RecordFiles(FileNode[T], Table[T]):
     def find(self, file: ByteFile) -> Array:
         """The bytes at which records begin, and the size of the file; called on several threads.
 
-        What cannot be a record is found as the last one: `parse` says what is wrong with it, so
-        that a pass gives those before it.
+        Where something is wrong, as much as shows it is the last record: `parse` says what it is,
+        so that a pass gives those before it. Such an index does not reach the end of the file, and
+        is found anew by the next process.
         """
         raise NotImplementedError(f"{type(self).__name__} must define find(self, file)")
 

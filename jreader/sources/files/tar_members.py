@@ -1,0 +1,148 @@
+"""The members of a tar archive: ustar, pax and GNU headers, read in place.
+
+An archive is a header of 512 bytes for each member, its data, and zeros up to the next multiple of
+512; blocks of zeros end it. Names and sizes that do not fit into a header stand in members of their
+own before it: GNU's "L", and pax's "x" and "g".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+BLOCK = 512
+_ZEROS = bytes(BLOCK)
+_FILES = (b"0", b"\0", b"7")
+_LONG_NAME, _LONG_LINK, _PAX, _PAX_FOR_ALL, _SPARSE = b"L", b"K", b"x", b"g", b"S"
+_NO_END = (
+    "it ends without blocks of zeros, as archives end, so that the last sample may lack a part: if "
+    "it is whole, append 1024 zero bytes"
+)
+
+
+class Member(NamedTuple):
+    """A regular file in an archive.
+
+    Attributes:
+        name: Its name, with folders.
+        header: The byte at which its headers begin.
+        begin: The byte at which its data begin.
+        size: How many bytes of data it has.
+    """
+
+    name: str
+    header: int
+    begin: int
+    size: int
+
+
+class DamagedMember(ValueError):
+    """What is wrong with an archive.
+
+    Attributes:
+        place: The byte at which it is.
+        member: The name and the first header of the member that it is in, if these are whole.
+    """
+
+    def __init__(self, place: int, said: str, member: tuple[str, int] | None = None) -> None:
+        """Says what and where it is."""
+        super().__init__(f"{said} (byte {place:,})")
+        self.place, self.member = place, member
+
+
+def members(
+    get: Callable[[int, int], bytes], at: int, end: int, size: int
+) -> Iterator[Member | None]:
+    """The regular files of an archive whose headers begin in a part of it; None for an end.
+
+    Args:
+        get: Returns some bytes of the archive: it is given where they begin, and how many.
+        at: The byte at which a member begins.
+        end: Where to stop.
+        size: How many bytes the archive has.
+
+    Raises:
+        DamagedMember: What stands there is no header, or the archive ends before the data.
+    """
+    header, long_name, pax, ended = at, "", dict[str, str](), False
+    while at < end:
+        if at + BLOCK > size:
+            raise DamagedMember(at, f"it ends in a header of {BLOCK} bytes")
+        block = get(at, BLOCK)
+        ended = block == _ZEROS
+        if ended:
+            yield None
+            at = header = at + BLOCK
+            continue
+        _check_sum(block, at)
+        kind, many = block[156:157], int(pax.get("size", 0)) or _number(block[124:136], at)
+        begin = at + BLOCK
+        after = begin + (many + BLOCK - 1) // BLOCK * BLOCK
+        regular = kind in _FILES
+        name = pax.get("path") or long_name or _name(block)
+        if said := _unreadable(kind, pax, many, size - begin):
+            raise DamagedMember(at, said, (name, header) if regular else None)
+        if kind == _LONG_NAME:
+            long_name = _text(get(begin, many))
+        elif kind == _PAX:
+            pax = _pax_records(get(begin, many), begin)
+        elif kind not in (_LONG_LINK, _PAX_FOR_ALL):
+            if regular and not name.endswith("/"):
+                yield Member(name, header, begin, many)
+            header, long_name, pax = after, "", {}
+        at = after
+    if at >= size and not ended:
+        raise DamagedMember(size, _NO_END)
+
+
+def _unreadable(kind: bytes, pax: dict[str, str], many: int, most: int) -> str:
+    if not 0 <= many <= most:
+        return f"a member has {many:,} bytes, and {most:,} follow"
+    if kind == _SPARSE or any(name.startswith("GNU.sparse") for name in pax):
+        return "a member is a sparse file, which cannot be read"
+    return ""
+
+
+def _check_sum(block: bytes, at: int) -> None:
+    """The sum of all bytes, those of the sum itself as spaces."""
+    said = _number(block[148:156], at)
+    given = sum(block) - sum(block[148:156]) + 8 * 32
+    if said != given and said != given - 256 * sum(byte > 127 for byte in block):
+        raise DamagedMember(at, f"no header of a member stands there, or its sum is not {said:,}")
+
+
+def _number(field: bytes, at: int) -> int:
+    """A number in octal digits, or, if it is large, in bytes."""
+    if field[0] in (0o200, 0o377):
+        return int.from_bytes(field[1:], signed=field[0] == 0o377)
+    try:
+        return int(field.partition(b"\0")[0].strip() or b"0", 8)
+    except ValueError:
+        raise DamagedMember(at, "no header of a member stands there") from None
+
+
+def _name(block: bytes) -> str:
+    name, prefix = _text(block[:100]), block[257:263] == b"ustar\0" and _text(block[345:500])
+    return f"{prefix}/{name}" if prefix else name
+
+
+def _text(field: bytes) -> str:
+    return field.partition(b"\0")[0].decode(errors="surrogateescape")
+
+
+def _pax_records(content: bytes, at: int) -> dict[str, str]:
+    """The lines of a pax header, each a length, a name and a value."""
+    records, place = dict[str, str](), 0
+    try:
+        while place < len(content) and content[place]:
+            space = content.index(b" ", place)
+            after = place + int(content[place:space])
+            name, equals, value = content[space + 1 : after - 1].partition(b"=")
+            if after <= space or not equals or content[after - 1 : after] != b"\n":
+                raise ValueError(name)  # noqa: TRY301  # as `int` does
+            records[name.decode()] = value.decode(errors="surrogateescape")
+            place = after
+        int(records.get("size", 0))
+    except ValueError:
+        raise DamagedMember(at + place, "a pax header cannot be read") from None
+    return records

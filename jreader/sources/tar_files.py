@@ -1,0 +1,164 @@
+"""`tar`: samples of tar archives in WebDataset's layout, found by number.
+
+Members that follow one another and share a key are one sample. Where samples begin is found by
+reading the headers once, and kept; to read a sample is to read the bytes of its members, headers
+included, at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from jreader.readers import op
+from jreader.readers.planes import Array
+from jreader.sources.file_checks import damaged
+from jreader.sources.files.byte_ranges import ByteFile
+from jreader.sources.files.magic_numbers import first_bytes, kind_of
+from jreader.sources.files.named_files import Paths, files_named
+from jreader.sources.files.records import Parse, RecordFiles
+from jreader.sources.files.tar_members import BLOCK, DamagedMember, members
+
+_CALL = "tar(paths)"
+_EXPECTED = "a tar archive"
+_WINDOW, _STEP = 1 << 17, 1 << 11  # bytes that are looked through at once: of small members, large
+
+
+@op
+class tar(RecordFiles[dict[str, Any]]):
+    """A reader of the samples in tar archives, one archive after another, as WebDataset has them.
+
+    Members that follow one another and have the same key are one sample. The key is the name up to
+    the first dot behind the last slash, with the folders: `train/0001.jpg` and `train/0001.cls`
+    make the sample `{"__key__": "train/0001", "jpg": b"...", "cls": b"..."}`. Extensions are in
+    lower case, and values are bytes, which you decode in a `map`. The reader is indexed: it can be
+    shuffled as a whole, sharded, and resumed at any sample.
+
+    >>> import io, tarfile
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     with tarfile.open(f"{folder}/a.tar", "w") as archive:
+    ...         for name, content in (("1.txt", b"one"), ("1.cls", b"7"), ("2.txt", b"two")):
+    ...             member = tarfile.TarInfo(name)
+    ...             member.size = len(content)
+    ...             archive.addfile(member, io.BytesIO(content))
+    ...     list(tar(f"{folder}/a.tar")())
+    [{'__key__': '1', 'txt': b'one', 'cls': b'7'}, {'__key__': '2', 'txt': b'two'}]
+
+    ustar, pax and GNU archives are read, also several end to end. Folders, links, and files whose
+    name begins with a dot are no part of a sample; a name without a dot has the extension `""`.
+
+    The first pass reads the headers, of several archives on several threads; of archives of 16 MB
+    or more, where samples begin is kept in the folder `jreader/tar` of `$XDG_CACHE_HOME` or
+    `~/.cache`, for as long as the files do not change. Packed archives (`.tar.gz`) have to be
+    unpacked before, since no sample can be found in them.
+
+    Args:
+        paths: An archive, a folder (its `.tar` files), a pattern such as `"data/train-*.tar"`, or a
+            list of these. The files of a folder or pattern are sorted by name.
+
+    Raises:
+        TypeError: A path is neither a str nor a path.
+        FileNotFoundError: A file does not exist, or a pattern or a folder has none.
+        DamagedData: Raised during a pass, after the samples before: an archive is truncated, empty,
+            packed or of another format, has changed, or has one name twice in a sample.
+    """
+
+    kind = "tar"
+    paths: tuple[str, ...]
+
+    def __init__(self, paths: Paths) -> None:
+        """Finds the files; opens none."""
+        object.__setattr__(self, "paths", files_named(_CALL, paths, (".tar",)))
+
+    def find(self, file: ByteFile) -> Array:
+        """The bytes at which samples begin, and the end; what is wrong is in the last one."""
+        if not file.size:
+            return np.zeros(2, np.int64)
+        begins, latest = list[int](), None
+        try:
+            for member in members(_Window(file).get, 0, file.size, file.size):
+                key, _ = (None, "") if member is None else split_name(member.name)
+                if member is None or (key is not None and key != latest):
+                    latest = key
+                    begins += [] if member is None else [member.header]
+            end = file.size
+        except DamagedMember as error:  # the sample before it is whole if another one begins here
+            key, header = None, error.place
+            if error.member is not None:
+                (key, _), header = split_name(error.member[0]), error.member[1]
+            if latest is None or (key is not None and key != latest):
+                begins.append(header)
+            end = min(error.place + BLOCK, file.size)
+        return np.array([*begins, end], np.int64)
+
+    def parser(self) -> Parse[dict[str, Any]]:
+        """Cuts samples into their members."""
+        return _samples
+
+
+def split_name(name: str) -> tuple[str | None, str]:
+    """The key and the extension of a member; None and "" for a file that is part of no sample.
+
+    >>> split_name("train/a.b/7.seg.PNG"), split_name("a/._7.png"), split_name("readme")
+    (('train/a.b/7', 'seg.png'), (None, ''), ('readme', ''))
+    """
+    folders, slash, file = name.rpartition("/")
+    stem, _, extension = file.partition(".")
+    return (f"{folders}{slash}{stem}", extension.lower()) if stem else (None, "")
+
+
+class _Window:
+    """What was read of a file last: much where members are small, little where they are large."""
+
+    def __init__(self, file: ByteFile) -> None:
+        self.file, self.base, self.data, self.latest = file, 0, b"", 0
+
+    def get(self, at: int, many: int) -> bytes:
+        if not self.base <= at <= at + many <= self.base + len(self.data):
+            size = _WINDOW if at - self.latest < _WINDOW >> 2 else _STEP
+            size = min(max(size, many), self.file.size - at)
+            self.base, self.data = at, self.file.read(at, size)
+        self.latest = at
+        return self.data[at - self.base : at - self.base + many]
+
+
+def _samples(
+    file: ByteFile, offset: int, data: bytes, begins: list[int], ends: list[int]
+) -> Iterator[dict[str, Any]]:
+    last = offset + len(data)
+
+    def get(at: int, many: int) -> bytes:
+        if at + many > last:  # of a sample that is not whole
+            return file.read(at, many)
+        return data[at - offset : at - offset + many]
+
+    for begin, end in zip(begins, ends, strict=True):
+        try:
+            yield _sample(get, offset + begin, offset + end, file)
+        except DamagedMember as error:
+            if not file.size:
+                said = "it is empty"
+            elif error.place == 0 and kind_of(data[:16]) is not None:
+                said = first_bytes(data[:16])
+            else:
+                said = str(error)
+            raise damaged(file.path, _EXPECTED, said) from error
+
+
+def _sample(
+    get: Callable[[int, int], bytes], begin: int, end: int, file: ByteFile
+) -> dict[str, Any]:
+    sample: dict[str, Any] = {}
+    for member in members(get, begin, end, file.size):
+        key, extension = (None, "") if member is None else split_name(member.name)
+        if member is None or key is None:
+            continue
+        if sample.setdefault("__key__", key) != key:
+            raise DamagedMember(member.header, f"another sample begins, {member.name!r}")
+        if extension in sample:
+            raise DamagedMember(member.header, f"a sample has {member.name!r} twice")
+        sample[extension] = get(member.begin, member.size)
+    return sample
