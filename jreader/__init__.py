@@ -42,8 +42,10 @@ from jreader.orders import permutation
 from jreader.pipelines import ArraySpec, Pipeline
 from jreader.readers import Columns, Cursor, Node, Pass, Reader, at_epoch, epochs, start
 from jreader.sources import (
+    arrayrecord,
     arrays,
     arrow,
+    huggingface,
     idx,
     jsonl,
     mnist_json,
@@ -139,6 +141,7 @@ __all__ = [
     "ReaderError",
     "ShortEpoch",
     "WorkerDied",
+    "arrayrecord",
     "arrays",
     "arrow",
     "as_function",
@@ -157,6 +160,7 @@ __all__ = [
     "flat_map",
     "get_worker_info",
     "graceful_stop",
+    "huggingface",
     "idx",
     "interleave",
     "jsonl",

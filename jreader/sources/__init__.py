@@ -7,8 +7,10 @@ source is created, a damaged file (`DamagedData`) when it is read.
 """
 
 from jreader.sources.array_files import idx, mnist_json, npy, npz
+from jreader.sources.array_record_files import arrayrecord
 from jreader.sources.arrow_files import arrow
 from jreader.sources.columns import Table, arrays, ragged
+from jreader.sources.huggingface_data import huggingface
 from jreader.sources.json_lines import jsonl
 from jreader.sources.parquet_files import parquet
 from jreader.sources.random_access import source
@@ -19,8 +21,10 @@ from jreader.sources.token_files import tokens
 
 __all__ = [
     "Table",
+    "arrayrecord",
     "arrays",
     "arrow",
+    "huggingface",
     "idx",
     "jsonl",
     "mnist_json",

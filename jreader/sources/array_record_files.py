@@ -1,0 +1,181 @@
+"""`arrayrecord`: records of bytes that are found by number, as Grain and MaxText have them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from jreader.readers import op
+from jreader.readers.joined_columns import found
+from jreader.readers.planes import Array
+from jreader.sources.columns import Table
+from jreader.sources.file_checks import FileNode, changed, damaged
+from jreader.sources.files.byte_ranges import open_file
+from jreader.sources.files.kept_indices import in_threads
+from jreader.sources.files.magic_numbers import first_bytes
+from jreader.sources.files.named_files import Paths, files_named, written
+
+_CALL = "arrayrecord(paths)"
+_EXPECTED = "an ArrayRecord file"
+_OPTIONS = (
+    "readahead_buffer_size:0,max_parallelism:0"  # single records: 4 us instead of 13, or 2000
+)
+_OPEN = 256  # files that a thread has open at a time
+
+
+def array_record() -> Any:
+    """The module of the package array_record that reads files.
+
+    Raises:
+        ModuleNotFoundError: It is not installed.
+    """
+    try:
+        from array_record.python import array_record_module  # noqa: PLC0415  # an extra
+    except ModuleNotFoundError as error:
+        error.add_note("this needs array-record: python -m pip install 'jreader[arrayrecord]'")
+        raise
+    return array_record_module
+
+
+@op
+class arrayrecord(FileNode[bytes], Table[bytes]):
+    """A reader of the records of ArrayRecord files, found by number; samples are bytes.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from array_record.python.array_record_module import ArrayRecordWriter
+    >>> with TemporaryDirectory() as folder:
+    ...     writer = ArrayRecordWriter(f"{folder}/train.arrayrecord", "group_size:1")
+    ...     _ = [writer.write(record) for record in (b"zero", b"one", b"two")]
+    ...     writer.close()
+    ...     list(arrayrecord(f"{folder}/*.arrayrecord")())
+    [b'zero', b'one', b'two']
+
+    What records mean, a function says: `Pipeline(arrayrecord(paths)).map(parse)`. Files whose
+    records are read in any order are best written with `group_size:1`: of a larger group, all
+    records are unpacked for one.
+
+    Args:
+        paths: A file, a folder (its `.arrayrecord` and `.array_record` files), a pattern such as
+            `"data/*.arrayrecord*"`, or a list of these: one sequence, in that order. The files of a
+            folder or pattern are sorted by name.
+
+    Raises:
+        ModuleNotFoundError: array-record is not installed:
+            `python -m pip install 'jreader[arrayrecord]'`.
+        TypeError: A path is neither a str nor a path.
+        FileNotFoundError: A file does not exist, or a pattern or a folder has none.
+        DamagedData: When a pass begins, or comes to the record: a file is truncated, of another
+            format, or has changed since it was first read, or a hash does not match.
+    """
+
+    paths: tuple[str, ...]
+
+    def __init__(self, paths: Paths) -> None:
+        """Finds the files; opens none."""
+        array_record()
+        suffixes = (".arrayrecord", ".array_record")
+        object.__setattr__(self, "paths", files_named(_CALL, paths, suffixes))
+
+    @cached_property
+    def columns(self) -> ArrayRecords:
+        """A single column, whose rows are the records; the indices of files are read here."""
+        self.check_files()
+        counts = in_threads(_count, self.paths)
+        self.check_files()  # which may have changed in the meantime
+        return ArrayRecords(self.paths, counts)
+
+    def __repr__(self) -> str:
+        """The call that makes this reader; of many files, the first and the last."""
+        return f"arrayrecord({written(self.paths)})"
+
+
+class ArrayRecords:
+    """A column whose rows are the records of files, end to end.
+
+    The readers of array_record may only be used by one thread, so each thread has its own.
+
+    Args:
+        paths: The files.
+        counts: How many records each has.
+    """
+
+    stacks = False
+
+    def __init__(self, paths: Sequence[str], counts: Sequence[int]) -> None:
+        self.paths = list(paths)
+        self.starts = np.cumsum([0, *counts])  # and how many there are
+        self._readers = threading.local()
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def __repr__(self) -> str:
+        return f"bytes[{len(self)}]"
+
+    def gather(self, rows: Array) -> list[bytes]:
+        """Those records, in a list."""
+        if len(self.paths) == 1:
+            return list(self.each(rows))
+        order = rows.argsort(kind="stable")  # so that each file is opened once
+        records: list[bytes] = [b""] * len(rows)
+        for place, record in zip(order.tolist(), self.each(rows[order]), strict=True):
+            records[place] = record
+        return records
+
+    def each(self, rows: Array) -> Iterator[bytes]:
+        """Those records one by one.
+
+        Raises:
+            DamagedData: One cannot be read, after those before it.
+        """
+        which, local = found(self.starts[:-1], rows)
+        latest, reader = -1, None
+        for file, record in zip(which.tolist(), local.tolist(), strict=True):
+            if file != latest:
+                latest, reader = file, self._reader(file)
+            try:
+                reader.seek(record)  # of one record, that is quicker than `read([record])`
+                yield reader.read()
+            except (RuntimeError, ValueError, IndexError) as error:
+                raise damaged(self.paths[file], _EXPECTED, f"record {record:,}: {error}") from error
+
+    def _reader(self, file: int) -> Any:
+        """The reader of a file, of this thread."""
+        mine: dict[int, Any] = self._readers.__dict__
+        reader = mine.get(file)
+        if reader is None:
+            while len(mine) >= _OPEN:
+                mine.pop(next(iter(mine))).close()
+            path = self.paths[file]
+            reader, many = _opened(path), int(self.starts[file + 1] - self.starts[file])
+            if reader.num_records() != many:
+                now = f"{reader.num_records():,} now"
+                raise changed(path, f"had {many:,} records, and has {now}")
+            mine[file] = reader
+        return reader
+
+
+def _count(path: str) -> int:
+    """How many records a file has.
+
+    Raises:
+        DamagedData: It is no such file.
+    """
+    reader = _opened(path)
+    many = int(reader.num_records())
+    reader.close()
+    return many
+
+
+def _opened(path: str) -> Any:
+    reader = array_record().ArrayRecordReader(path, _OPTIONS)
+    if reader.ok():
+        return reader
+    file = open_file(path)
+    head = file.read(0, min(file.size, 16))
+    seen = "it is empty" if not head else first_bytes(head)
+    raise damaged(path, _EXPECTED, f"its index cannot be read, and {seen}")
