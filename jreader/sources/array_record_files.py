@@ -133,7 +133,8 @@ class ArrayRecords:
             DamagedData: One cannot be read, after those before it.
         """
         which, local = found(self.starts[:-1], rows)
-        latest, reader = -1, None
+        reader: Any = None
+        latest = -1
         for file, record in zip(which.tolist(), local.tolist(), strict=True):
             if file != latest:
                 latest, reader = file, self._reader(file)
@@ -145,7 +146,7 @@ class ArrayRecords:
 
     def _reader(self, file: int) -> Any:
         """The reader of a file, of this thread."""
-        mine: dict[int, Any] = self._readers.__dict__
+        mine: dict[Any, Any] = vars(self._readers)
         reader = mine.get(file)
         if reader is None:
             while len(mine) >= _OPEN:
