@@ -274,7 +274,7 @@ class TestMistakes:
             ),
             (
                 "Pipeline(ten).cache(where=1)",
-                "Pipeline.cache(...) takes no where=: it takes no argument.",
+                "Pipeline.cache(...) takes no where=: it takes path.",
             ),
             (
                 "jreader.firstn(ten, wanted=2)",

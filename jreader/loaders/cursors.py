@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from jreader.errors import NotResumable, warn
 from jreader.orders import STREAM_VERSION
 from jreader.readers import Cursor, Plan, Position, checked_position
-from jreader.readers.fingerprints import TOLD
+from jreader.readers.fingerprints import FOUND, TOLD, difference
 from jreader.readers.hashing import text_hash
 from jreader.readers.messages import Refusal
 
@@ -300,16 +300,23 @@ _TOLD = {
 }
 
 
-def check_plan(written: Plan, plan: Plan) -> None:
+def check_plan(written: Plan, plan: Plan, *, grows: bool = False) -> None:
     """Compares the plan of a cursor with the plan of a loader.
 
     It warns if orders and counts are equal, but data, functions or feeds are not: then every index
     stays, and its sample may differ.
 
+    Args:
+        written: The plan of a cursor.
+        plan: The plan of a loader.
+        grows: Whether it is streamed until something of it is whole, and indexed then.
+
     Raises:
         NotResumable: The plans order or count samples differently.
     """
     ops, here = kept_lines(written), kept_lines(plan)
+    if grows:
+        ops, here = ([line for line in each if not line.startswith(FOUND)] for each in (ops, here))
     if ops != here:
         number, before, now = difference(ops, here)
         raise NotResumable(
@@ -345,15 +352,3 @@ def _comparable(written: list[str], lines: list[str]) -> tuple[list[str], list[s
         for each in (written, lines)
     )
     return one, other
-
-
-def difference(written: list[str], lines: list[str]) -> tuple[int, str, str]:
-    """The number of the first line (from 1) in which two lists differ, and both its versions.
-
-    >>> difference(["a", "b"], ["a"])
-    (2, 'b', 'no line')
-    """
-    most = max(len(written), len(lines))
-    pairs = [[*each, *["no line"] * (most - len(each))] for each in (written, lines)]
-    index = next(index for index in range(most) if pairs[0][index] != pairs[1][index])
-    return index + 1, pairs[0][index], pairs[1][index]

@@ -478,7 +478,7 @@ class DataLoader:
         cursor, self._resumed = self._resumed or self._next(), None
         self.next_epoch = cursor["epoch"] + 1
         if cursor["plan"]["ops"]:
-            check_plan(cursor["plan"], self._loaded.plan())
+            check_plan(cursor["plan"], self._loaded.plan(), grows=self._loaded.grows)
         feeds = self._pass(self._skipping(cursor))
         self._latest = self._position
         return feeds
@@ -684,7 +684,7 @@ class DataLoader:
     def _checked(self, cursor: Cursor) -> Cursor:
         """The cursor, once it is known to be one of this loader."""
         whole = checked(cursor)
-        check_plan(whole["plan"], self._loaded.plan())
+        check_plan(whole["plan"], self._loaded.plan(), grows=self._loaded.grows)
         return whole
 
     def peek(self) -> Any:

@@ -40,6 +40,7 @@ from jreader.readers import (
     length,
     rebuilt,
 )
+from jreader.readers.growing import grows
 from jreader.readers.seeds import waits
 from jreader.transforms import exactly
 from jreader.workers import lookahead
@@ -254,6 +255,11 @@ class Loading:
                 f"they fill a batch, use other bounds, or a smaller one.",
                 op.made_at,
             )
+
+    @property
+    def grows(self) -> bool:
+        """Whether the plan is streamed until something of it is whole, and indexed then."""
+        return grows(self.source.batches)
 
     def plan(self, cursor: Cursor | None = None) -> Plan:
         """The plan as a cursor stores it, made anew when the data set has grown or shrunk.

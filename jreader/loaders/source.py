@@ -29,6 +29,7 @@ from jreader.readers import (
     map_tree,
     start,
 )
+from jreader.readers.growing import in_order
 from jreader.readers.nodes import inputs
 from jreader.readers.plain_functions import in_epoch
 from jreader.readers.seeds import waits
@@ -88,7 +89,7 @@ class Opened:
         inner = _checked(source, self.size, cursor)
         self._read: list[int] = []
         self.unchecked = False
-        batches = self._watched(source, shape, cursor)
+        batches = self._watched(source, shape, cursor, inner)
         remainder = shape.remainder
         epoch = 0 if remainder.continues else cursor["epoch"]
         plan = at_epoch(batches, epoch)
@@ -103,9 +104,11 @@ class Opened:
             deque(islice(self.up.items, (remainder.steps or 0) * cursor["epoch"]), maxlen=0)
         self.drawn = self.up.position()[0] if waits(plan) else None
 
-    def _watched(self, source: Source, shape: FeedShape, cursor: Cursor) -> Reader[Any]:
+    def _watched(
+        self, source: Source, shape: FeedShape, cursor: Cursor, inner: Position
+    ) -> Reader[Any]:
         """The reader of batches, copied and counted where that is needed, each in own memory."""
-        batches, remainder = source.batches, shape.remainder
+        batches, remainder = in_order(source.batches, inner), shape.remainder
         again = cursor["samples"] > 0 and not (remainder.continues and cursor["epoch"])
         if not isinstance(batches, Node) and remainder.last == "keep" and again:
             batches = self._counting(batches, arrays=source.kind == "arrays")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import (
@@ -336,17 +337,26 @@ class Pipeline(WithLengths[T]):
         )
         return Pipeline(op)
 
-    def cache(self) -> Pipeline[T]:
-        """The samples, read once, in the first pass, and kept in memory.
+    def cache(self, path: str | os.PathLike[str] | None = None) -> Pipeline[T]:
+        """The samples, read once, in the first pass, and kept in memory, or in a folder.
 
-        The kept order stays: epochs and `seed=None` vary nothing before a cache.
+        The kept order stays: epochs and `seed=None` vary nothing before a cache. `jreader.cache`
+        says how a folder is written, and what its rows are.
 
         >>> reads = []
         >>> words = Pipeline(lambda: reads.append("read") or "abc").cache()
         >>> list(words), list(words), reads
         (['a', 'b', 'c'], ['a', 'b', 'c'], ['read'])
+
+        Args:
+            path: The folder; None for memory.
+
+        Raises:
+            TypeError: The path is no path.
+            ValueError: It is a file, or a folder of other files; or, with a path, a shuffle before
+                it has no seed.
         """
-        return Pipeline(transforms.cache(self))
+        return Pipeline(transforms.cache(self, path))
 
     def epochs(self, n: int | None = None) -> Pipeline[T]:
         """`n` passes, one after another, each shuffled anew; without `n`, endless.

@@ -26,6 +26,9 @@ from jreader.readers.trees import branches
 TOLD = "told: "
 """What the line begins with that says what a run may change (`Node.told`)."""
 
+FOUND = "found by place"
+"""What the line begins with that says that samples below it are found by their place."""
+
 _MOST = 64  # lines of a plan; more are one hash
 _LONGEST = 60  # characters of a text
 _SHOWN = (bool, int, float, complex, str, bytes, range, np.generic)
@@ -156,7 +159,7 @@ def _lines(
         first = (f"{length(reader)} samples", *several) if own else several
         yield _line(reader, first, reader.cursor_tells if reader is told else ())
     if plane is not None:
-        yield f"found by place: {plane.extent}"
+        yield f"{FOUND}: {plane.extent}"
 
 
 def _source(reader: Reader[Any]) -> str:
@@ -334,3 +337,15 @@ def _size(path: str) -> int:
         return Path(path).stat().st_size
     except OSError:  # the pass that reads it will say so
         return 0
+
+
+def difference(written: list[str], lines: list[str]) -> tuple[int, str, str]:
+    """The number of the first line (from 1) in which two lists differ, and both its versions.
+
+    >>> difference(["a", "b"], ["a"])
+    (2, 'b', 'no line')
+    """
+    most = max(len(written), len(lines))
+    pairs = [[*each, *["no line"] * (most - len(each))] for each in (written, lines)]
+    index = next(index for index in range(most) if pairs[0][index] != pairs[1][index])
+    return index + 1, pairs[0][index], pairs[1][index]

@@ -68,6 +68,8 @@ class Node(Generic[T]):
     has what `told` says of them."""
     keeps_indices: ClassVar[bool] = False
     """Whether its samples have the indices that they have in its field `reader`."""
+    grows: bool = False
+    """Whether it is streamed until something is whole, and indexed then (`growing.py`)."""
     unread: bool = False  # whether to ask for its length would read a file
     made_at: str
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from jreader.errors import NotResumable, noted, warn
+from jreader.readers.growing import in_order
 from jreader.readers.messages import Refusal
 from jreader.readers.nodes import Node, Reader, declares, own_pass, plane_of
 from jreader.readers.passes import Pass, Position, checked_position
@@ -39,7 +40,7 @@ def start(reader: Reader[T], at: Position = None) -> Pass[T]:
     """
     if isinstance(at, Refusal):
         raise NotResumable(at)
-    return _begun(reader, at)
+    return _begun(reader if at is None else in_order(reader, at), at)
 
 
 def called(reader: Node[T]) -> Iterator[T]:

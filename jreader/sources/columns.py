@@ -47,7 +47,7 @@ class Table(Node[T]):
         columns = leaves(self.columns)
         for column in columns:
             check_map(column)
-        return Plane(self.columns, len(columns[0]), _straight(len(columns)), straight=True)
+        return Plane(self.columns, len(columns[0]), straight(len(columns)), straight=True)
 
     def check_files(self) -> None:
         """Raises DamagedData if the files of the columns have changed, where there are files."""
@@ -62,7 +62,8 @@ class Table(Node[T]):
         return len(leaves(self.columns)[0])
 
 
-def _straight(columns: int) -> Callable[[Indices], list[Indices]]:
+def straight(columns: int) -> Callable[[Indices], list[Indices]]:
+    """The route of so many columns of which sample i is row i."""
     return lambda indices: [indices] * columns
 
 

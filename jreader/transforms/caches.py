@@ -1,4 +1,4 @@
-"""`cache`: the samples of a reader, read once and kept.
+"""`cache`: the samples of a reader, read once and kept, in memory or in a folder.
 
 Paddle's `cache` reads everything when it is built. This one reads in the first pass, and passes at
 the same time share one reading: the one that needs the next sample reads it for all. Only a reading
@@ -26,41 +26,100 @@ from jreader.readers import (
     checked_position,
     counted,
     indexed,
+    leaves,
     length,
     op,
     start,
 )
 from jreader.readers.nodes import children
 from jreader.readers.seeds import Draws, seeded, waits
+from jreader.sources.columns import straight
+from jreader.sources.file_checks import changed, check_map
+from jreader.sources.stored_columns import stored
+from jreader.transforms.disk_caches import DiskCache, check_folder
 
 T = TypeVar("T")
 
 
 @op
 class cache(Node[T]):
-    """The samples of `reader`, read once and kept in memory.
+    """The samples of `reader`, read once and kept: in memory, or with a `path` in a folder.
 
-    The samples themselves are kept, not copies: a change of one is there in every later pass. If a
-    reader refills one array for all samples, the cache would hold its last state many times, and
-    warns: cache `map_readers(np.copy, reader)` then. The kept order stays: epochs and `seed=None`
-    vary nothing below a cache. The numbers drawn for it are part of the position of every pass.
+    In memory, the samples themselves are kept, not copies: a change of one is there in every later
+    pass. If a reader refills one array for all samples, the cache would hold its last state many
+    times, and warns: cache `map_readers(np.copy, reader)` then. The kept order stays: epochs and
+    `seed=None` vary nothing below a cache. The numbers drawn for it are part of the position of
+    every pass.
 
     >>> reads = []
     >>> reader = cache(lambda: reads.append("read") or "abc")
     >>> list(reader()), list(reader()), reads
     (['a', 'b', 'c'], ['a', 'b', 'c'], ['read'])
 
+    With a path, the first pass writes samples to the folder while it hands them over. A pass that
+    is broken off, by an error or a kill, is gone on with where it was written to: the samples
+    before are not read again. Once all are written, a plan that is made with that path finds
+    samples by their index; it is shuffled as a whole, and begins anywhere at once. A folder belongs
+    to one plan. What is kept are columns, mapped from `.npy` files: arrays of one shape; arrays
+    that differ in their first axis, as ragged columns; texts and bytes; other objects pickled, so
+    read only folders that you trust. Arrays come back read-only, and Python's numbers as NumPy's,
+    in all passes. One process writes; others that read at the same time take the rest from
+    `reader` themselves.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     words = list(cache(lambda: "abc", folder)())
+    ...     words, cache(lambda: "abc", folder).length()
+    (['a', 'b', 'c'], 3)
+
     Args:
-        reader: Any reader that ends.
+        reader: Any reader that ends. With a path, it has the same samples in every pass: give its
+            shuffles a seed.
+        path: A folder, which is made if it is not there; None for memory.
+
+    Raises:
+        TypeError: The path is no path; or, while iterating, a sample cannot be pickled.
+        ValueError: The path is a file, or a folder of other files; `reader` draws anew in each
+            pass; or, when a pass begins, the cache is of another plan: the message has the line.
+        DamagedData: Files of the cache were changed (when a pass begins).
+        OSError: The disk is full (while iterating), or the folder cannot be written.
     """
 
     reader: Reader[T]
+    path: Any = None
     draw: int | None = field(default=None, init=False)  # what resolves the unseeded ops below
     pinned = True
+    whole: bool = field(default=False, init=False)  # whether the folder had all when it was made
     from_reader = "all"
+    cursor_ignores = ("path",)
+
+    def __post_init__(self) -> None:
+        """Looks whether a cache on disk is whole; what it is of is checked when a pass begins."""
+        super().__post_init__()
+        if self.path is None:
+            return
+        object.__setattr__(self, "path", check_folder("cache(reader, path)", self.path))
+        if waits(self.reader):
+            raise ValueError(
+                f"cache(reader, path) keeps one order for all programs, and {self.reader!r} draws "
+                f"anew in each pass: give its ops a seed, as in shuffle(seed=0), or cache before "
+                f"them."
+            )
+        held = stored(self.path)
+        object.__setattr__(self, "whole", held is not None and held.whole and held.rows > 0)
+
+    @property
+    def grows(self) -> bool:  # type: ignore[override]  # a flag elsewhere
+        """Whether samples are found by their index once all are written."""
+        return self.path is not None
 
     def start(self, at: Position) -> Pass[T]:
-        """Begins a pass; its position is (where the reading began, samples handed over)."""
+        """Begins a pass; its position is (where the reading began, samples handed over).
+
+        That of a cache on disk is (`IN_ORDER`, samples handed over).
+        """
+        if self.path is not None:
+            return self._disk.start(at)
         origin, done = checked_position(at, (None, 0))
         reading = self._shelf.reading(self, self._settled, origin)
         if reading.finished:
@@ -86,12 +145,30 @@ class cache(Node[T]):
         return Pass(deal(), lambda: (reading.origin, done), leave)
 
     def length(self) -> int | None:
-        """The length of `reader`."""
-        return length(self.reader)
+        """The length of `reader`, or of a whole cache on disk."""
+        return self._disk.held().rows if self.whole else length(self.reader)
 
     def plane(self) -> Plane | None:
-        """The plane of `reader`: indexed samples need not be kept to be found again."""
-        return indexed(self._settled)
+        """The plane of `reader`: indexed samples need not be kept to be found again.
+
+        Of a cache on disk, its own, once it is whole.
+        """
+        if self.path is None:
+            return indexed(self._settled)
+        if not self.whole:
+            return None
+        held = self._disk.held()
+        if not held.whole:
+            raise changed(self.path, "was whole, and is not any more")
+        columns = self._disk.columns()
+        for column in leaves(columns):
+            check_map(column)
+        return Plane(columns, held.rows, straight(len(leaves(columns))), straight=True)
+
+    @property
+    def unread(self) -> bool:  # type: ignore[override]  # a flag elsewhere
+        """Whether to tell its length would read files."""
+        return self.whole and "_disk" not in vars(self)
 
     def resolved(self, draws: Draws) -> Mapping[str, Any]:
         """One drawn number for all ops below; it is kept for all passes, as the samples are."""
@@ -103,15 +180,25 @@ class cache(Node[T]):
         """A copy that shares the kept samples."""
         copy = super().changed(new)
         copy.__dict__["_shelf"] = self._shelf
+        if self.path is not None:
+            copy.__dict__["_disk"] = self._disk
         return copy
 
     def __getstate__(self) -> dict[str, Any]:
         """The kept samples are not pickled."""
-        return {name: value for name, value in super().__getstate__().items() if name != "_shelf"}
+        own = ("_shelf", "_disk")
+        return {name: value for name, value in super().__getstate__().items() if name not in own}
 
     @property
     def _settled(self) -> Reader[T]:
         return self.reader if self.draw is None else seeded(self.reader, self.draw)
+
+    @property
+    def _disk(self) -> DiskCache[T]:
+        known: DiskCache[T] | None = self.__dict__.get("_disk")
+        if known is None:
+            known = self.__dict__.setdefault("_disk", DiskCache(self.reader, self.path))  # atomic
+        return known
 
     @property
     def _shelf(self) -> _Shelf[T]:

@@ -145,6 +145,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "tokens": st.none(),
     "by": st.none(),
     "divisible_by": st.just(1),
+    "path": st.none(),  # caches on disk have laws of their own
 }
 
 

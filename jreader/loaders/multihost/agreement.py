@@ -27,9 +27,9 @@ from typing import TypeVar
 import jax
 
 from jreader.errors import ReaderError, ShortEpoch
-from jreader.loaders.cursors import difference
 from jreader.loaders.multihost.board import CLOSED, ENDED, Board, Told, begun, home
 from jreader.readers import Cursor, Pass
+from jreader.readers.fingerprints import difference
 from jreader.readers.hashing import text_hash
 from jreader.workers.threads import stop_at_exit, stoppable_pass
 

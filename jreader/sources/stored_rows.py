@@ -1,0 +1,219 @@
+"""How the samples of any reader are kept as rows of columns: numbers, ragged ones, texts, objects.
+
+A column is the simplest kind that all its rows have in common: arrays of one shape; arrays that
+differ in their first axis (ragged); texts or bytes; else pickled objects. Which one it is shows as
+rows come, so a column may have to become one of a more general kind (`common`).
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from jreader.readers import branches, leaves, map_tree, rebuilt
+from jreader.readers.planes import Array
+from jreader.readers.ragged import Ragged
+from jreader.readers.trees import restores
+
+How: TypeAlias = Literal["array", "ragged", "text", "bytes", "object"]
+
+_MOST = 64  # columns of a sample; one that has more leaves is one object
+_BYTES = np.dtype(np.uint8)
+_NUMBERS: dict[type, type[np.generic]] = {
+    bool: np.bool_,
+    int: np.int64,
+    float: np.float64,
+    complex: np.complex128,
+}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the rows of a column are.
+
+    Attributes:
+        how: "array", of one shape; "ragged", of one but for the first axis; "text"; "bytes"; or
+            "object", pickled.
+        dtype: Of the values in the file.
+        shape: Of a row, if it is an array; otherwise of one of its values.
+    """
+
+    how: How
+    dtype: np.dtype[Any] = _BYTES
+    shape: tuple[int, ...] = ()
+
+
+def kind_of(leaf: Any) -> Kind:
+    """What a leaf is kept as.
+
+    >>> kind_of(np.zeros((2, 3), np.uint8)), kind_of("a").how, kind_of(None).how
+    (Kind(how='array', dtype=dtype('uint8'), shape=(2, 3)), 'text', 'object')
+    """
+    if type(leaf) is str:
+        return Kind("text")
+    if type(leaf) is bytes:
+        return Kind("bytes")
+    array = type(leaf) in {np.ndarray, np.memmap} and leaf.ndim
+    if (array or isinstance(leaf, np.generic)) and _plain(leaf.dtype):
+        return Kind("array", leaf.dtype, leaf.shape)
+    return Kind("object")
+
+
+def common(one: Kind, other: Kind) -> Kind:
+    """The kind of a column with rows of both kinds.
+
+    >>> common(kind_of(np.zeros((2, 3))), kind_of(np.zeros((5, 3))))
+    Kind(how='ragged', dtype=dtype('float64'), shape=(3,))
+    """
+    if one == other:
+        return one
+    rows, others = _inner(one), _inner(other)
+    if rows is not None and rows == others and one.dtype == other.dtype:
+        return Kind("ragged", one.dtype, rows)
+    return Kind("object")
+
+
+def _inner(kind: Kind) -> tuple[int, ...] | None:
+    """The shape of a value of a row that may be of any length; None if it is no such row."""
+    if kind.how == "ragged":
+        return kind.shape
+    return kind.shape[1:] if kind.how == "array" and kind.shape else None
+
+
+def _plain(dtype: np.dtype[Any]) -> bool:
+    """Whether the bytes of values are all that there is to keep."""
+    return not dtype.hasobject and dtype.kind != "T" and dtype.itemsize > 0
+
+
+def as_found(sample: Any) -> Any:
+    """The sample as a column gives it again, whatever the kind of the column.
+
+    >>> as_found({"label": 3, "text": "a"})
+    {'label': np.int64(3), 'text': 'a'}
+    """
+    return map_tree(_as_found, sample) if restores(sample) else sample
+
+
+def _as_found(leaf: Any) -> Any:
+    """A read-only copy of an array, and NumPy's number for one of Python."""
+    number = _NUMBERS.get(type(leaf))
+    if number is not None:
+        try:
+            return number(leaf)
+        except OverflowError:  # an int beyond 64 bits
+            return leaf
+    if kind_of(leaf).how == "array" and isinstance(leaf, np.ndarray):
+        copy = np.array(leaf, order="C", subok=False)
+        copy.flags.writeable = False
+        return copy
+    return leaf
+
+
+def skeleton(sample: Any) -> Any:
+    """The tree of a sample with the numbers of its leaves; None if it is kept as one object.
+
+    >>> skeleton({"image": 5, "label": (1, 2)}), skeleton(7), skeleton([])
+    ({'image': 0, 'label': (1, 2)}, 0, None)
+    """
+    many = len(leaves(sample)) if branches(sample) is not None else 1
+    if not 0 < many <= _MOST or not restores(sample):
+        return None
+    try:
+        tree = rebuilt(sample, iter(range(many)))
+        pickle.dumps(tree)
+    except Exception:  # a dataclass that checks what it is made of, or is local to a function
+        return None
+    return tree
+
+
+def pickled(leaf: Any) -> bytes:
+    """The bytes that a leaf is kept as.
+
+    Raises:
+        TypeError: It cannot be pickled.
+    """
+    try:
+        return pickle.dumps(leaf, 5)
+    except Exception as error:
+        raise TypeError(
+            f"cache(reader, path) keeps samples in files, and {type(leaf).__qualname__} cannot be "
+            f"pickled ({error}): give samples of arrays, numbers and texts, or cache(reader) "
+            f"without a path, which keeps them in memory."
+        ) from error
+
+
+def encoded(leaf: Any, kind: Kind) -> Any:
+    """The leaf, or its bytes, if that is what is written of it."""
+    if kind.how == "text":
+        return leaf.encode("utf-8", "surrogatepass")
+    return pickled(leaf) if kind.how == "object" else leaf
+
+
+def size_of(written: Any) -> int:
+    """The bytes of what `encoded` gives."""
+    return written.nbytes if hasattr(written, "nbytes") else len(written)
+
+
+def values_of(rows: Sequence[Any], kind: Kind) -> tuple[Array, Array | None]:
+    """Rows of what `encoded` gives, as values end to end, and how many each has if they differ.
+
+    >>> values_of([np.arange(2), np.arange(1)], kind_of(np.arange(2)))
+    Traceback (most recent call last):
+    ValueError: all input arrays must have the same shape
+    >>> values_of([b"ab", b"c"], Kind("bytes"))
+    (array([97, 98, 99], dtype=uint8), array([2, 1]))
+    """
+    if kind.how == "array":
+        return np.stack(rows), None
+    lengths = np.array([len(row) for row in rows], np.int64)
+    if kind.how == "ragged":
+        return np.concatenate(rows), lengths
+    return np.frombuffer(b"".join(rows), np.uint8), lengths
+
+
+class Decoded:
+    """A column of texts, bytes or objects, which are decoded when they are asked for.
+
+    >>> words = Decoded(Kind("text"), np.frombuffer(b"abc", np.uint8), np.array([0, 1, 3]))
+    >>> words, words.gather(np.array([1, 0]))
+    (text[2], ['bc', 'a'])
+
+    Args:
+        kind: Which of them.
+        values: The bytes of all rows, end to end.
+        offsets: Where each row begins, and where the last one ends.
+    """
+
+    stacks = False
+
+    def __init__(self, kind: Kind, values: Array, offsets: Array) -> None:
+        self.kind, self.rows = kind, Ragged(values, offsets)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def arrays(self) -> tuple[Any, Array]:
+        """What it is made of, for hashes and for checks of files."""
+        return self.rows.arrays
+
+    def each(self, rows: Array) -> Iterator[Any]:
+        """These rows one by one."""
+        how = self.kind.how
+        for row in self.rows.each(rows):
+            held = row.tobytes()
+            if how == "text":
+                yield held.decode("utf-8", "surrogatepass")
+            else:
+                yield pickle.loads(held) if how == "object" else held  # noqa: S301  # own files
+
+    def gather(self, rows: Array) -> list[Any]:
+        """These rows as a list."""
+        return list(self.each(rows))
+
+    def __repr__(self) -> str:
+        return f"{self.kind.how}[{len(self)}]"

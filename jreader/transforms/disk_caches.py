@@ -1,0 +1,320 @@
+"""What `cache(reader, path)` does: samples go to a folder as the first pass reads them.
+
+The folder belongs to one plan, whose fingerprint it has. One process writes, that which has the
+lock; the others read what is written, and the rest from the reader themselves: to wait for a
+process that waits for its own consumer could last for ever. A reading that was broken off goes on
+at the last commit, in whatever process needs the next sample first.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Generator
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from jreader import errors
+from jreader.orders import STREAM_VERSION
+from jreader.readers import Pass, Position, Reader, start
+from jreader.readers.fingerprints import difference, fingerprint
+from jreader.readers.growing import IN_ORDER
+from jreader.readers.messages import Refusal
+from jreader.readers.passes import checked_position
+from jreader.sources.stored_columns import (
+    TABLE,
+    Appending,
+    Stored,
+    opened,
+    rows_of,
+    stored,
+    swept,
+)
+
+T = TypeVar("T")
+
+_BYTES = 1 << 24  # of samples that wait to be written
+_SECONDS = 5.0  # that a sample waits at most, if more come
+_AT_ONCE = 1 << 8  # rows that are looked up in one go
+_TURNS = 3
+_LOCK = "writer.lock"
+_PARTS = ("ops", "members", "data", "functions")
+
+
+def check_folder(call: str, path: Any) -> str:
+    """The path of a folder that is new, empty, or a cache; absolute, since programs move.
+
+    Raises:
+        TypeError: It is no path.
+        ValueError: There is something else.
+    """
+    name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"path of {call} needs the name of a folder, not {path!r}.")
+    folder = Path(name).absolute()
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"path of {call} needs a folder, and {name!r} is a file: give another.")
+    ours = {TABLE, _LOCK}
+    names = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
+    if names and not ours & names:
+        raise ValueError(
+            f"path of {call} needs a folder of its own, and {name!r} has other files in it, such "
+            f"as {min(names)!r}: give a new one, as in {str(Path(name, 'cache'))!r}."
+        )
+    return str(folder)
+
+
+class DiskCache(Generic[T]):
+    """The samples of a reader in a folder, written as they are read for the first time.
+
+    Args:
+        reader: What is read, of which every pass gives the same.
+        folder: Where samples are kept.
+    """
+
+    def __init__(self, reader: Reader[T], folder: str) -> None:
+        self.reader, self.folder = reader, folder
+        self._turn = threading.RLock()
+        self._held: Stored | None = None  # what was seen last in the folder
+        self._columns: Any = None  # those of `_held`
+        self._writing: list[_Writer[T]] = []  # at most one; a list, so that it outlives this object
+        self._users = 0  # passes that read on
+        weakref.finalize(self, _leave, self._writing)
+
+    @cached_property
+    def plan(self) -> dict[str, list[str]]:
+        """The lines of the plan that the folder belongs to."""
+        lines: Any = fingerprint(self.reader)
+        first = f"stream version {STREAM_VERSION}"
+        return {name: [first, *lines[name]] if name == "ops" else lines[name] for name in _PARTS}
+
+    def held(self) -> Stored:
+        """What is written, as far as it was looked at; the first time, it is checked.
+
+        Raises:
+            ValueError: The folder is of another plan.
+            DamagedData: It was changed since it was written.
+        """
+        with self._turn:
+            if self._held is None:
+                self._look()
+            assert self._held is not None  # noqa: S101  # for mypy
+            return self._held
+
+    def columns(self) -> Any:
+        """The columns of all that is written; None if that is nothing."""
+        with self._turn:
+            held = self.held()
+            if self._columns is None and held.columns:
+                self._columns = opened(self.folder, held)
+            return self._columns
+
+    def start(self, at: Position) -> Pass[T]:
+        """A pass in order; its position is (`IN_ORDER`, how many samples it has handed over)."""
+        done = at if isinstance(at, int) else checked_position(at, (None, 0))[1]
+        aside: list[Pass[T]] = []  # over the reader itself, where another process writes
+
+        def deal() -> Generator[T]:
+            nonlocal done
+            with self._turn:
+                self._users += 1
+            try:
+                while some := self._some(done, aside):
+                    for sample in some:
+                        done += 1
+                        yield sample
+                if not aside and done > (many := self.held().rows):
+                    raise errors.NotResumable(
+                        f"cannot go on after sample {done} of the cache in {self.folder!r}: it has "
+                        f"{many} samples. Start at the beginning (at=None), or give it the data "
+                        f"that it had."
+                    )
+            finally:
+                self._left()
+
+        items = deal()
+
+        def close() -> None:
+            items.close()
+            for each in aside:
+                each.close()
+
+        return Pass(items, lambda: (IN_ORDER, done), close)
+
+    def _left(self) -> None:
+        """Ends the writing that the last pass left; what was read by then is kept."""
+        if self._turn.acquire(blocking=False):  # garbage may be collected anywhere
+            try:
+                self._users -= 1
+                if not self._users:
+                    _leave(self._writing)
+                    self._look()
+            finally:
+                self._turn.release()
+
+    def _some(self, index: int, aside: list[Pass[T]]) -> list[T]:
+        """Samples from an index on; none at the end."""
+        with self._turn:
+            if aside:
+                return list(islice(aside[0].items, 1))
+            if (written := self._written(index)) is not None:
+                return written
+            if not self._writing and (lock := _locked(self.folder)) is not None:
+                self._begin(lock)
+            elif not self._writing:
+                self._look()
+            if (written := self._written(index)) is not None:
+                return written
+            if self._writing:
+                return self._read(index)
+            aside.append(self._aside(index))
+            return list(islice(aside[0].items, 1))
+
+    def _read(self, index: int) -> list[T]:
+        """The sample of an index that nobody has read yet; none if there is none."""
+        (writer,) = self._writing
+        try:
+            return writer.upto(index)
+        finally:
+            if writer.closed:
+                self._writing.clear()
+                self._held, self._columns = writer.out.held, None
+
+    def _written(self, index: int) -> list[T] | None:
+        """Samples from an index on that are in the folder; None if there are none yet."""
+        held = self._writing[0].out.held if self._writing else self.held()
+        if held is not self._held:
+            self._held, self._columns = held, None
+        if index < held.rows:
+            last = min(index + _AT_ONCE, held.rows)
+            return list(rows_of(self.columns(), np.arange(index, last)))
+        return [] if held.whole else None
+
+    def _begin(self, lock: int) -> None:
+        """Begins to write where another writer stopped; unless all is written by now."""
+        try:
+            held = self._look()
+            if not held.whole:
+                if held.said and not held.said["goes_on"]:
+                    held = Stored()
+                swept(self.folder, held)
+                self._writing.append(_Writer(self.reader, self.folder, held, self.plan, lock))
+        finally:
+            if not self._writing:
+                os.close(lock)
+
+    def _aside(self, index: int) -> Pass[T]:
+        """A pass over the reader itself, from an index on that is not written."""
+        held = self.held()
+        known = held.said is not None and held.said["goes_on"] and held.rows <= index
+        up = start(self.reader, held.said["position"] if known else None)
+        deque(islice(up.items, index - (held.rows if known else 0)), maxlen=0)
+        return up
+
+    def _look(self) -> Stored:
+        """Looks at the folder anew."""
+        for turn in range(_TURNS):
+            try:
+                held = stored(self.folder) or Stored()
+                break
+            except errors.DamagedData:  # or columns became others in the meantime
+                if turn == _TURNS - 1:
+                    raise
+        self._held, self._columns = held, None
+        if held.said is not None:
+            self._check(held.said["plan"])
+        return held
+
+    def _check(self, written: dict[str, list[str]]) -> None:
+        for name in _PARTS:
+            before, now = written[name], self.plan[name]
+            if before != now:
+                self._held = None
+                number, one, other = difference(before, now)
+                raise ValueError(
+                    f"the cache in {self.folder!r} is of another plan, whose line {number} of its "
+                    f"{name} is {one!r}; here it is {other!r}. Delete that folder, or give another "
+                    f"one, as in cache(reader, 'another'). (Functions are told apart by their "
+                    f"code, which another Python version compiles to another hash.)"
+                )
+
+
+class _Writer(Generic[T]):
+    """A reading whose samples are written; it has the lock of the folder."""
+
+    def __init__(
+        self, reader: Reader[T], folder: str, held: Stored, plan: dict[str, list[str]], lock: int
+    ) -> None:
+        self.out = Appending(folder, held)
+        self._plan, self._lock, self._process = plan, lock, os.getpid()
+        self._position = held.said["position"] if held.said else None
+        self._up = start(reader, self._position)
+        self._since = time.monotonic()
+        self.closed = False
+
+    def upto(self, index: int) -> list[T]:
+        """The sample of an index; reads and writes what comes before. None if there is none."""
+        while len(self.out) <= index:
+            late = self.out.samples and time.monotonic() - self._since > _SECONDS
+            if late or self.out.bytes >= _BYTES:
+                self._commit()
+            try:
+                sample = next(self._up.items)
+            except StopIteration:
+                self._commit(whole=True)
+                self.close()
+                return []
+            except BaseException:
+                self.close()
+                raise
+            self.out.add(sample)
+            self._position = self._up.position()
+        return [self.out.samples[index - self.out.held.rows]]
+
+    def close(self) -> None:
+        """Writes what was read, ends the reading, and lets others write."""
+        if self.closed or self._process != os.getpid():  # a fork has the lock of its parent
+            return
+        self.closed = True
+        try:
+            if self.out.samples:
+                self._commit()
+        finally:
+            os.close(self._lock)
+            self._up.close()
+
+    def _commit(self, *, whole: bool = False) -> None:
+        position, goes_on = self._position, not isinstance(self._position, Refusal)
+        try:
+            json.dumps(position)
+        except (TypeError, ValueError):
+            goes_on = False
+        said = {"plan": self._plan, "goes_on": goes_on, "position": position if goes_on else None}
+        self.out.commit(said, whole=whole)
+        self._since = time.monotonic()
+
+
+def _leave(writing: list[_Writer[Any]]) -> None:
+    while writing:
+        writing.pop().close()
+
+
+def _locked(folder: str) -> int | None:
+    """Takes the lock of a folder; None if another process has it. A kill gives it back."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    lock = os.open(Path(folder, _LOCK), os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    return lock
