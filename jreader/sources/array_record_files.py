@@ -68,6 +68,7 @@ class arrayrecord(FileNode[bytes], Table[bytes]):
             `python -m pip install 'jreader[arrayrecord]'`.
         TypeError: A path is neither a str nor a path.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
+        ValueError: A file is elsewhere (`s3://`, say).
         DamagedData: When a pass begins, or comes to the record: a file is truncated, of another
             format, or has changed since it was first read, or a hash does not match.
     """
@@ -78,7 +79,7 @@ class arrayrecord(FileNode[bytes], Table[bytes]):
         """Finds the files; opens none."""
         array_record()
         suffixes = (".arrayrecord", ".array_record")
-        object.__setattr__(self, "paths", files_named(_CALL, paths, suffixes))
+        object.__setattr__(self, "paths", files_named(_CALL, paths, suffixes, far=False))
 
     @cached_property
     def columns(self) -> ArrayRecords:

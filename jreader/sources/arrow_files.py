@@ -51,8 +51,9 @@ class arrow(FileNode[Any], Table[Any]):
         ModuleNotFoundError: pyarrow is not installed: `python -m pip install 'jreader[arrow]'`.
         TypeError: A path is neither a str nor a path, or columns are no names.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
-        ValueError: When a pass begins: there is no such column, a column has another type in
-            another file, or it has nulls (in compressed files, when the pass comes to them).
+        ValueError: A file is elsewhere (`s3://`, say); or, when a pass begins: there is no such
+            column, a column has another type in another file, or it has nulls (in compressed files,
+            when the pass comes to them).
         DamagedData: When a pass begins: a file is truncated, of another format, or has changed
             since it was first read.
     """
@@ -69,7 +70,9 @@ class arrow(FileNode[Any], Table[Any]):
     ) -> None:
         """Finds the files; opens none."""
         pyarrow()
-        object.__setattr__(self, "paths", files_named(_CALL, paths, (".arrow", ".feather")))
+        object.__setattr__(
+            self, "paths", files_named(_CALL, paths, (".arrow", ".feather"), far=False)
+        )
         object.__setattr__(self, "names", checked_names(_CALL, columns))
         object.__setattr__(self, "nulls", checked_nulls(_CALL, nulls))
 

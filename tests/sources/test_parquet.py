@@ -95,6 +95,12 @@ def test_a_pass_goes_on_after_any_row(tmp_path):
     assert turned != [*range(10)]
 
 
+def test_nothing_has_to_be_imported_before(tmp_path, python):
+    written(tmp_path, 3)
+    script = f"import jreader; print(*jreader.parquet({str(tmp_path)!r}, 'n')())"
+    assert python(script).stdout.split() == ["0", "1", "2"]
+
+
 def test_no_rows_are_a_table(tmp_path):
     written(tmp_path, 0)
     assert listed(parquet(tmp_path)) == []

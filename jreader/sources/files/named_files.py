@@ -16,7 +16,9 @@ Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 `"s3://bucket/data/*.tar"`."""
 
 
-def files_named(call: str, paths: Any, suffixes: tuple[str, ...]) -> tuple[str, ...]:
+def files_named(
+    call: str, paths: Any, suffixes: tuple[str, ...], *, far: bool = True
+) -> tuple[str, ...]:
     """The files that are meant, those of each folder or pattern sorted by name.
 
     >>> from tempfile import TemporaryDirectory
@@ -30,19 +32,22 @@ def files_named(call: str, paths: Any, suffixes: tuple[str, ...]) -> tuple[str, 
         call: The call, as errors name it.
         paths: A file, a folder, a pattern, or a list of these.
         suffixes: What the names of the files of a folder end in.
+        far: Whether files elsewhere can be read, too.
 
     Raises:
         TypeError: There is no path, or one is neither a str nor a path.
+        ValueError: A file is elsewhere, and must not be.
         FileNotFoundError: A path names no file, or a folder or a pattern has none.
     """
     several = paths if isinstance(paths, (list, tuple)) else [paths]
-    files = tuple(file for each in several for file in _of(call, each, suffixes))
-    return check_paths(call, files, far=True)
+    files = tuple(file for each in several for file in _of(call, each, suffixes, far))
+    return check_paths(call, files, far=far)
 
 
-def _of(call: str, given: Any, suffixes: tuple[str, ...]) -> Iterator[Any]:
+def _of(call: str, given: Any, suffixes: tuple[str, ...], far: bool) -> Iterator[Any]:
     path = os.fspath(given) if isinstance(given, (str, os.PathLike)) else None
-    matches = matching(call, path, suffixes) if isinstance(path, str) else None
+    here = isinstance(path, str) and (far or not is_far(path))
+    matches = matching(call, str(path), suffixes) if here else None
     yield from [given] if matches is None else matches  # `check_paths` says what it is
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from jreader.sources.arrow_columns import Nulls, columns_of, pyarrow
+from jreader.sources.far_systems import is_far
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.byte_ranges import ByteFile, open_file
 from jreader.sources.files.file_objects import FileObject
@@ -152,12 +153,15 @@ def _decoded(file: _File, group: int) -> Any:
 @contextmanager
 def _reading(source: FileObject, what: str, metadata: Any = None) -> Iterator[Any]:
     """Opens a file with pyarrow; what that raises becomes DamagedData."""
-    parquet_of = pyarrow().parquet.ParquetFile
+    pa = pyarrow()
+    from pyarrow.parquet import ParquetFile  # noqa: PLC0415  # an extra
+
+    far = is_far(source.file.path)
     try:
-        yield parquet_of(
-            source, metadata=metadata, pre_buffer=False, page_checksum_verification=True
+        yield ParquetFile(
+            source, metadata=metadata, pre_buffer=far, page_checksum_verification=True
         )
-    except (pyarrow().ArrowException, OSError) as error:
-        if source.error is not None:  # of our own: the file has changed
+    except (pa.ArrowException, OSError) as error:
+        if source.error is not None:  # of our own: the file has changed, or cannot be reached
             raise source.error from None
         raise damaged(source.file.path, _EXPECTED, f"{what}: {error}") from error

@@ -234,6 +234,27 @@ def test_readers_that_map_their_files_say_that_they_must_be_here():
         jreader.tokens("memory://a.bin")
 
 
+def test_row_groups_are_read_from_where_they_are_and_no_other_columns(server, tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    noise = random.Random(0)
+    table = pa.table({"n": range(10_000), "noise": [noise.randbytes(90) for _ in range(10_000)]})
+    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=1000, compression="none")
+    server.files["a.parquet"] = (tmp_path / "a.parquet").read_bytes()
+    reader = jreader.parquet(f"{server.url}/a.parquet", "n")
+    assert [int(n) for n in reader()] == [*range(10_000)]
+    server.mood = lambda _method, _name: 503
+    with pytest.raises(OSError, match=f"{server.url}/a.parquet could not be read in 6 tries"):
+        list(reader())
+
+
+@pytest.mark.parametrize("name", ["arrow", "arrayrecord"])
+def test_libraries_that_open_files_themselves_need_them_here(name):
+    pytest.importorskip({"arrow": "pyarrow", "arrayrecord": "array_record"}[name])
+    with pytest.raises(ValueError, match=r"'memory://a.*' is elsewhere: copy it here first"):
+        getattr(jreader, name)("memory://a.*")
+
+
 def test_packed_lines_must_be_here(server):
     server.files["a.jsonl.gz"] = b""
     with pytest.raises(ValueError, match=r"cannot stream .*gz', which is elsewhere"):

@@ -1,0 +1,279 @@
+"""Parquet, ArrayRecord and data sets of Hugging Face beside the libraries that read them.
+
+    python -m tests.benchmarks.peers.columnar_files [rows] [parquet|arrayrecord|huggingface ...]
+
+The same file for all, batches of 256 rows in a shuffled order; a figure is the CPU time of a row,
+of all threads of the process, in microseconds: the best of several turns that the contestants take
+one after another. Who cannot be imported is left out.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+BATCH, TURNS, GROUP, WIDTH = 256, 5, 10_000, 16
+SECONDS = 2.0  # of a turn, at most: contestants that are slow read fewer rows
+
+Epoch = Callable[[int], Iterator[Any]]
+Contestants = dict[str, Callable[[Path, int], Epoch]]
+
+
+def table(rows: int) -> Any:
+    """Numbers and vectors, as one table of Arrow."""
+    import pyarrow as pa
+
+    rng = np.random.default_rng(0)
+    vectors = pa.array(rng.random(rows * WIDTH, np.float32))
+    columns = {
+        "label": np.arange(rows),
+        "weight": rng.random(rows, np.float32),
+        "x": pa.FixedSizeListArray.from_arrays(vectors, WIDTH),
+    }
+    return pa.table(columns)
+
+
+def onto_device(batch: dict[str, Any]) -> Any:
+    """One batch on the default device."""
+    import jax
+
+    return jax.device_put({"label": batch["label"].astype(np.int32), **_rest(batch)})
+
+
+def _rest(batch: dict[str, Any]) -> dict[str, Any]:
+    return {name: batch[name] for name in ("weight", "x")}
+
+
+def parquet_of_jreader(path: Path, _rows: int) -> Epoch:
+    """By blocks, if they can be shuffled; else by an order of all rows."""
+    from jreader import Pipeline, parquet
+
+    plan = Pipeline(parquet(path)).shuffle(seed=0, blocks=8).batch(BATCH)
+    loader = plan.load()
+    return lambda _epoch: iter(loader)
+
+
+def parquet_by_hand(path: Path, _rows: int) -> Epoch:
+    """Row groups in a shuffled order, and rows within each."""
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(path)
+
+    def epoch(number: int) -> Iterator[Any]:
+        rng = np.random.default_rng(number)
+        for group in rng.permutation(file.num_row_groups):
+            read = file.read_row_group(int(group), use_threads=False).combine_chunks()
+            vectors = read["x"].chunk(0).flatten().to_numpy().reshape(-1, WIDTH)
+            parts = {"label": read["label"].to_numpy(), "weight": read["weight"].to_numpy()}
+            order = rng.permutation(len(read))
+            for low in range(0, len(order), BATCH):
+                some = order[low : low + BATCH]
+                yield onto_device(
+                    {**{name: part[some] for name, part in parts.items()}, "x": vectors[some]}
+                )
+
+    return epoch
+
+
+def parquet_of_grain(path: Path, _rows: int) -> Epoch:
+    """Its source of rows, a window that shuffles, and its batches."""
+    import grain
+
+    def epoch(number: int) -> Iterator[Any]:
+        rows = grain.experimental.ParquetIterDataset(str(path))
+        rows = grain.experimental.WindowShuffleIterDataset(rows, window_size=GROUP, seed=number)
+        rows = rows.map(lambda row: {name: np.asarray(value) for name, value in row.items()})
+        return map(onto_device, iter(rows.batch(BATCH)))
+
+    return epoch
+
+
+def parquet_of_huggingface(path: Path, _rows: int) -> Epoch:
+    """Its table of the file, shuffled by an index, in the format of jax."""
+    import datasets
+
+    rows = datasets.load_dataset(
+        "parquet", data_files=str(path), split="train", cache_dir=str(path.parent)
+    ).with_format("jax")
+    return lambda number: rows.shuffle(seed=number).iter(BATCH)
+
+
+def write_parquet(folder: Path, rows: int) -> Path:
+    """The file of all contestants."""
+    import pyarrow.parquet as pq
+
+    pq.write_table(table(rows), folder / "rows.parquet", row_group_size=GROUP)
+    return folder / "rows.parquet"
+
+
+def records_of_jreader(path: Path, _rows: int) -> Epoch:
+    """Batches of bytes, in an order of all records."""
+    from jreader import arrayrecord, at_epoch, batch, shuffle
+
+    plan = batch(shuffle(arrayrecord(path), seed=0), BATCH)
+    return lambda number: iter(at_epoch(plan, number)())
+
+
+def records_of_grain(path: Path, _rows: int) -> Epoch:
+    """Its source, shuffled as a whole, on the thread that asks."""
+    import grain
+
+    source = grain.sources.ArrayRecordDataSource([str(path)])
+
+    def epoch(number: int) -> Iterator[Any]:
+        rows = grain.MapDataset.source(source).shuffle(seed=number)
+        read = grain.ReadOptions(num_threads=0)
+        batches = rows.to_iter_dataset(read).batch(BATCH, batch_fn=list)
+        return iter(batches)
+
+    return epoch
+
+
+def records_of_array_record(path: Path, _rows: int) -> Epoch:
+    """The package's own data source, asked for batches."""
+    from array_record.python.array_record_data_source import ArrayRecordDataSource
+
+    source = ArrayRecordDataSource([str(path)])
+
+    def epoch(number: int) -> Iterator[Any]:
+        order = np.random.default_rng(number).permutation(len(source)).tolist()
+        for low in range(0, len(order), BATCH):
+            yield source.__getitems__(order[low : low + BATCH])
+
+    return epoch
+
+
+def write_records(folder: Path, rows: int) -> Path:
+    """Records of 200 bytes."""
+    from array_record.python.array_record_module import ArrayRecordWriter
+
+    writer, rng = ArrayRecordWriter(str(folder / "rows.arrayrecord"), "group_size:1"), None
+    rng = np.random.default_rng(0)
+    for _ in range(rows // 10):
+        writer.write(rng.bytes(200))
+    writer.close()
+    return folder / "rows.arrayrecord"
+
+
+def saved_of_jreader(path: Path, _rows: int) -> Epoch:
+    """Batches of the data set's columns, in an order of all rows."""
+    import datasets
+
+    from jreader import at_epoch, batch, huggingface, shuffle
+
+    plan = batch(shuffle(huggingface(datasets.load_from_disk(str(path))), seed=0), BATCH)
+    return lambda number: (each.columns for each in at_epoch(plan, number)())
+
+
+def saved_rows_of_huggingface(path: Path, _rows: int) -> Epoch:
+    """Row by row, in the format of NumPy, in the order of the files."""
+    import datasets
+
+    rows = datasets.load_from_disk(str(path)).with_format("numpy")
+
+    def epoch(_number: int) -> Iterator[Any]:
+        every = iter(rows)
+        while some := list(islice(every, BATCH)):
+            yield {"label": some}
+
+    return epoch
+
+
+def saved_batches_of_huggingface(path: Path, _rows: int) -> Epoch:
+    """Batch by batch, in the format of NumPy, in the order of the files."""
+    import datasets
+
+    rows = datasets.load_from_disk(str(path)).with_format("numpy")
+    return lambda _number: rows.iter(BATCH)
+
+
+def saved_shuffled_batches_of_huggingface(path: Path, _rows: int) -> Epoch:
+    """Batch by batch, in the format of NumPy, shuffled by an index."""
+    import datasets
+
+    rows = datasets.load_from_disk(str(path)).with_format("numpy")
+    return lambda number: rows.shuffle(seed=number).iter(BATCH)
+
+
+def save(folder: Path, rows: int) -> Path:
+    """A data set on disk, with the batches of 1,000 rows that the library writes."""
+    import datasets
+
+    whole = datasets.Dataset(table(rows))
+    whole.save_to_disk(str(folder / "saved"))
+    return folder / "saved"
+
+
+CASES: dict[str, tuple[Callable[[Path, int], Path], Contestants]] = {
+    "parquet": (
+        write_parquet,
+        {
+            "jreader": parquet_of_jreader,
+            "by hand": parquet_by_hand,
+            "Grain": parquet_of_grain,
+            "Hugging Face, jax": parquet_of_huggingface,
+        },
+    ),
+    "arrayrecord": (
+        write_records,
+        {
+            "jreader": records_of_jreader,
+            "Grain": records_of_grain,
+            "array_record": records_of_array_record,
+        },
+    ),
+    "huggingface": (
+        save,
+        {
+            "jreader": saved_of_jreader,
+            "Hugging Face, rows": saved_rows_of_huggingface,
+            "Hugging Face, batches": saved_batches_of_huggingface,
+            "Hugging Face, shuffled batches": saved_shuffled_batches_of_huggingface,
+        },
+    ),
+}
+
+
+def turn(epoch: Epoch, number: int) -> float:
+    """CPU time of a row of one epoch, or of its beginning where that takes too long."""
+    began, clock, rows = time.process_time(), time.perf_counter(), 0
+    batch: Any = None
+    for batch in epoch(number):
+        rows += len(batch["label"]) if isinstance(batch, dict) else len(batch)
+        if time.perf_counter() - clock > SECONDS:
+            break
+    if isinstance(batch, dict) and hasattr(batch["label"], "block_until_ready"):
+        batch["label"].block_until_ready()
+    return (time.process_time() - began) / rows * 1e6
+
+
+def main(rows: int, *cases: str) -> None:
+    """Prints a line for each contestant of each case."""
+    for case in cases or CASES:
+        write, contestants = CASES[case]
+        with TemporaryDirectory() as folder:
+            path, epochs = write(Path(folder), rows), dict[str, Epoch]()
+            for name, begin in contestants.items():
+                try:
+                    epochs[name] = begin(path, rows)
+                except ImportError as error:
+                    print(f"{case}: {name} is left out: {error}")
+            figures: dict[str, list[float]] = {name: [] for name in epochs}
+            for number in range(TURNS):
+                for name, epoch in epochs.items():
+                    figures[name].append(turn(epoch, number))
+            ours = min(figures["jreader"])
+            for name, each in figures.items():
+                print(f"{case}: {name:32} {min(each):9.3f} us a row, {min(each) / ours:7.2f} x")
+            del epochs
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if sys.argv[1:] else 500_000, *sys.argv[2:])
