@@ -39,7 +39,7 @@ from jreader.errors import (
     WorkerDied,
 )
 from jreader.orders import permutation
-from jreader.pipelines import ArraySpec, Pipeline
+from jreader.pipelines import ArraySpec, Pipeline, files
 from jreader.readers import Columns, Cursor, Node, Pass, Reader, at_epoch, epochs, start
 from jreader.sources import (
     arrayrecord,
@@ -70,6 +70,7 @@ from jreader.transforms import (
     map_readers,
     mix,
     pack,
+    read,
     shard,
     shuffle,
     skip,
@@ -155,6 +156,7 @@ __all__ = [
     "data",
     "datasets",
     "epochs",
+    "files",
     "filter",
     "firstn",
     "flat_map",
@@ -177,6 +179,7 @@ __all__ = [
     "parquet",
     "permutation",
     "ragged",
+    "read",
     "rebatch",
     "shard",
     "shuffle",

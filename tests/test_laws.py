@@ -17,6 +17,7 @@ from graphs import (
     Leaf,
     Recipe,
     canonical,
+    joined,
     kept,
     leaf_recipes,
     recipes,
@@ -151,7 +152,7 @@ def test_a_known_length_is_the_number_of_samples(recipe):
 def test_epochs_are_the_passes_of_each_epoch(recipe, n):
     one_by_one = [see(at_epoch(recipe.build(), epoch)) for epoch in range(n)]
     if all(seen.error is None and len(seen.samples) < LIMIT for seen in one_by_one):
-        together = see(epochs(recipe.build(), n), limit=LIMIT * n)
+        together = see(epochs(joined(recipe.build()), n), limit=LIMIT * n)
         assert together.samples == [s for seen in one_by_one for s in seen.samples]
 
 
@@ -278,7 +279,7 @@ def test_shuffle_is_blind_to_what_it_deals(recipe, size, seed):
 @given(seeded, st.integers(1, 6), st.booleans())
 def test_batch_loses_nothing(recipe, size, drop_last):
     plain = see(recipe.build())
-    batches = see(batch(recipe.build(), size, drop_last))
+    batches = see(batch(joined(recipe.build()), size, drop_last))
     if plain.error is None and len(plain.samples) < LIMIT:
         together = [sample for part in batches.samples for sample in part[1:]]
         left = len(plain.samples) % size if drop_last else 0

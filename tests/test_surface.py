@@ -153,7 +153,7 @@ class TestImports:
 CALLED = [
     *("batch", "bucket", "cache", "chain", "compose", "element_spec", "epochs", "fill", "filter"),
     *("firstn", "flat_map", "interleave", "load", "map", "map_batches", "mix", "pack"),
-    *("padded_batch", "peek", "pipe", "prefetch", "reader", "rebatch", "shard", "shuffle"),
+    *("padded_batch", "peek", "pipe", "prefetch", "read", "reader", "rebatch", "shard", "shuffle"),
     *("skip", "unbatch", "window", "windows", "xmap"),
 ]
 

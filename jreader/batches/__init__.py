@@ -1,6 +1,7 @@
 """Batches: made of samples, padded, taken apart, and what a plan tells of them before one is read.
 
 plain_batches: Samples in batches of one size (`batch`), and functions of them (`map_batches`).
+lane_batches: The batches of a stream in lanes.
 stacked: One tree of arrays for the samples of a batch.
 padding: Batches of samples that differ in length (`padded_batch`), and their masks.
 buckets: The same, of few lengths (`bucket`).
@@ -11,6 +12,7 @@ sliding_windows: Consecutive samples as one sample (`window`).
 
 from jreader.batches.batching import Batching, batching, gives_batches, plain_batch
 from jreader.batches.buckets import bucket
+from jreader.batches.lane_batches import Gaps
 from jreader.batches.padding import padded_batch
 from jreader.batches.plain_batches import batch, map_batches, samples_in
 from jreader.batches.rebatching import rebatch, unbatch
@@ -19,6 +21,7 @@ from jreader.batches.stacked import collate, stack
 
 __all__ = [
     "Batching",
+    "Gaps",
     "batch",
     "batching",
     "bucket",

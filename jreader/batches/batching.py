@@ -16,6 +16,7 @@ from jreader.batches.buckets import bucket
 from jreader.batches.padding import padded_batch
 from jreader.batches.plain_batches import batch, map_batches
 from jreader.readers import Node, Reader, indexed, length
+from jreader.readers.lanes import dealt_below
 from jreader.readers.nodes import declares, inputs, own_pass
 from jreader.readers.seeds import seeded
 from jreader.transforms import cache, chain, interleave
@@ -58,6 +59,12 @@ class Batching:
     def samples(self) -> int | None:
         """How many samples the batches are made of, at present; None if unknown."""
         return length(self.op.reader) if self.op and self.whole else None
+
+    @property
+    def lanes(self) -> int:
+        """How many lanes the rows of each batch come from; 0 where the samples are not in lanes."""
+        dealt = dealt_below(self.counted.reader) if self.counted else None
+        return dealt.lanes if dealt else 0
 
     @property
     def indexed(self) -> bool:

@@ -138,6 +138,7 @@ class bucket(Node[Columns[T]]):
     _memo: _Memo = field(default_factory=_Memo, init=False)
     unit = "batches"
     cursor_ignores = ("pad",)
+    joins_lanes = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

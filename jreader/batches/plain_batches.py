@@ -7,11 +7,13 @@ A batch is a sequence of samples: a `list` from a stream, `Columns` from the ind
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from typing import Any, TypeVar
 
 import numpy as np
 
 from jreader import errors
+from jreader.batches.lane_batches import Ends, LaneBatches, check_divides
 from jreader.batches.stacked import stack
 from jreader.readers import (
     Columns,
@@ -28,6 +30,7 @@ from jreader.readers import (
     start,
     whole,
 )
+from jreader.readers.lanes import dealt_below
 from jreader.readers.starting import in_batches
 
 T = TypeVar("T")
@@ -53,21 +56,33 @@ class batch(Node[Sequence[T]]):
         batch_size: Samples per batch.
         drop_last: Whether to leave out a last batch with fewer samples. None hands it over too, but
             `load` leaves it out then; with False, `load` pads it.
+
+    Raises:
+        BatchNotDivisible: The samples come in lanes (`read`), and their number does not divide
+            `batch_size`.
     """
 
     reader: Reader[T]
     batch_size: int = whole(least=1)
     drop_last: bool | None = None
+    _wraps: Ends | None = field(default=None, init=False)
+    """How lanes begin again that have ended, where a loader says so."""
     unit = "batches"
     in_cursor = "counted"
+    joins_lanes = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.drop_last is not None:
             object.__setattr__(self, "drop_last", bool(self.drop_last))
+        if dealt := dealt_below(self.reader):
+            check_divides(self, self.batch_size, dealt)
 
     def start(self, at: Position) -> Pass[Sequence[T]]:
-        """Begins a pass; its position is that of `reader`."""
+        """Begins a pass; its position is that of `reader`, or that of each of its lanes."""
+        if dealt := dealt_below(self.reader):
+            ends = self._wraps or ("drop" if self.drop_last else "pad")
+            return LaneBatches[T](self, dealt, ends, at).batches()
         whole = in_batches(self.reader, self.batch_size, at)
         size = self.batch_size
         up = whole or start(self.reader, at).watched(self, size).in_runs(size)

@@ -333,8 +333,10 @@ def _check_lengths(columns: Sequence[Column], feeds: Sequence[Array]) -> None:
         )
 
 
-def padded(feed: Any, rows: int) -> tuple[Any, Array]:
+def padded(feed: Any, rows: int, places: Array | None = None) -> tuple[Any, Array]:
     """A feed filled up with zeros to `rows` rows, and a mask that is true for its own rows.
+
+    Its own rows are the first ones, or stand at `places`.
 
     >>> feed, mask = padded({"label": np.array([5, 4])}, 3)
     >>> feed, mask.tolist()
@@ -346,13 +348,16 @@ def padded(feed: Any, rows: int) -> tuple[Any, Array]:
     have = len(leaves(feed)[0])
     if have > rows:
         raise FeedMismatch(f"a batch of {have} samples cannot be padded to {rows}: batch fewer")
+    own: Any = slice(have) if places is None else places
+    mask = np.zeros(rows, bool)
+    mask[own] = True
 
     def longer(array: Array) -> Array:
         whole = np.zeros((rows, *array.shape[1:]), array.dtype)
-        whole[:have] = array
+        whole[own] = array
         return whole
 
-    return map_tree(longer, feed) if have < rows else feed, np.arange(rows) < have
+    return map_tree(longer, feed) if have < rows else feed, mask
 
 
 def with_mask(feed: Any, mask: Any) -> Any:

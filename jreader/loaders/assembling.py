@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from jax.sharding import NamedSharding
 
+from jreader.batches import Gaps
 from jreader.devices import Placement, Share
 from jreader.errors import FeedMismatch, ShortEpoch
 from jreader.feeds import Feeds, padded, with_mask
@@ -18,6 +19,7 @@ from jreader.loaders.multihost.shards import Part
 from jreader.loaders.on_device import Layout
 from jreader.loaders.remainders import Remainder
 from jreader.readers import leaves, map_tree
+from jreader.readers.planes import Array
 
 _ONE_SIZE = (
     "steps have one size. Make the batches with .batch(n); or give them as they are, of any size, "
@@ -200,15 +202,22 @@ class Assembler:
             there if (made_of := getattr(batch, "made_of", None)) is None else made_of
             for batch, there in zip(group, rows, strict=True)
         ]
-        return self.fed_by(batches, samples, rows)
+        return self.fed_by(batches, samples, rows, group)
 
-    def fed_by(self, batches: list[Any], samples: list[int], rows: list[int]) -> Any | None:
+    def fed_by(
+        self,
+        batches: list[Any],
+        samples: list[int],
+        rows: list[int],
+        group: Sequence[Any] = (),
+    ) -> Any | None:
         """The host feed of named arrays; None if they are left out.
 
         Args:
             batches: The arrays of each batch, as far as this process feeds them.
             samples: How many samples each batch was made of, on all processes.
             rows: How many rows each batch has, on all processes.
+            group: The batches, of which some may have gaps.
 
         Raises:
             FeedMismatch: The batches differ in size, and steps have one size.
@@ -234,7 +243,14 @@ class Assembler:
             raise self.shape.short(
                 self.fed, (self.shape.size or self.rows or max(rows)) * self.shape.per_feed
             )
-        return self._padded(batches, self.rows or 0) if self.shape.masked else None
+        if not self.shape.masked:
+            return None
+        gaps = [each if isinstance(each, Gaps) else None for each in group or batches]
+        # a sample has the number of its row, whatever rows before it are empty
+        self.fed = sum(n if gap is None else gap.size for gap, n in zip(gaps, samples, strict=True))
+        return self._padded(
+            batches, self.rows or 0, [None if each is None else each.rows for each in gaps]
+        )
 
     def _count(self, samples: list[int], rows: list[int]) -> None:
         self.fed = sum(samples)
@@ -287,9 +303,10 @@ class Assembler:
             )
         self._ended = rows[-1] < full
 
-    def _padded(self, batches: list[Any], rows: int) -> Any:
+    def _padded(self, batches: list[Any], rows: int, places: Sequence[Array | None] = ()) -> Any:
         held = self.shape.held(rows)
-        full = [padded(batch, held) for batch in batches]
+        where = places or [None] * len(batches)
+        full = [padded(batch, held, at) for batch, at in zip(batches, where, strict=True)]
         nothing = map_tree(np.zeros_like, full[0][0]), np.zeros(held, bool)
         full += [nothing] * (self.shape.per_feed - len(full))
         mask = self.shape.laid_out([mask for _, mask in full])

@@ -196,6 +196,22 @@ def warn_if_same(reader: Reader[Any], samples: int, shared: Shared) -> None:
     )
 
 
+def warn_of_lanes(reader: Reader[Any], epoch: int, steps: int, shared: Shared) -> None:
+    """Warns, once per loader, that an epoch has ended with the first lane that did."""
+    if shared.warned:
+        return
+    shared.warned = True
+    when = f"after {steps} steps" if steps else "before its first step: it is empty"
+    warn(
+        f"epoch {epoch} ended {when}, since a lane had too few samples for its rows, and what the "
+        f"other lanes still had is left out. last='pad' goes on until all have ended, with zeros, "
+        f"under a mask, in the rows of those that have; last='wrap' begins these again; "
+        f"drop_last=True leaves it out without this warning; and less is left out if lanes have "
+        f"about equally many samples: give files of equal sizes, or fewer lanes.",
+        getattr(reader, "made_at", ""),
+    )
+
+
 def _has_short_batch_only(reader: Reader[Any]) -> bool:
     """Whether the only batch of a reader is a short one, which `drop_last=True` leaves out."""
     found = batching(reader)
@@ -268,6 +284,7 @@ class _Epoch:
         self.steps = EpochPosition.steps_of(cursor)
         ahead = self.steps - cursor["step"]  # a cursor counts the steps of a run
         self.first, self.end = first + ahead, None if until is None else until + ahead
+        self.lanes = source.batching.lanes
         self.stays = False
 
     def feeds(self, finish: Callable[[Any], Any], *, numbered: bool) -> Generator[Any, None, None]:
@@ -283,6 +300,9 @@ class _Epoch:
                 made = [assembler.feed([group] if alone else group)]
             if opened.unchecked:
                 opened.check_sizes(self.source, self.cursor["samples"], assembler.fed)
+            if made[0] is None and self.lanes:
+                self.lost.add(1, 0)
+                break  # the epoch ends with the first lane
             if made[0] is None:
                 self.lost.add(1 if alone else len(group), assembler.fed)
                 continue
@@ -305,7 +325,7 @@ class _Epoch:
         if self.end is not None and self.steps >= self.end:
             return iter(())
         remainder = self.shape.remainder
-        if not remainder.continues:
+        if not remainder.continues and not (self.lanes and remainder.steps):
             return self.up.items
         return islice(self.up.items, (remainder.steps or 0) - self.steps)
 
@@ -314,11 +334,15 @@ class _Epoch:
         remainder = self.shape.remainder
         if self.end is not None and self.steps >= self.end:
             return
-        if remainder.continues and self.steps < (remainder.steps or 0):
+        if (remainder.continues or self.lanes) and self.steps < (remainder.steps or 0):
             samples = self.trail.samples + self.lost.samples
             raise _too_short(self.source, self.shape, self.cursor["epoch"], samples)
         self.stays = remainder.continues
         empty = self.steps == 0
+        if self.lanes:
+            if self.lost.batches and (empty or remainder.warns_if_same):
+                warn_of_lanes(self.source.batches, self.cursor["epoch"], self.steps, self.shared)
+            return
         self.lost.warn(self.source.batches, remainder, self.cursor, self.shared, empty=empty)
 
     def progress(self) -> tuple[Any, ...]:
@@ -409,6 +433,13 @@ def steps_left_out(cursor: Cursor) -> Iterator[bool]:
 
 def _too_short(source: Source, shape: FeedShape, epoch: int, samples: int) -> ShortEpoch:
     steps, size = shape.remainder.steps or 0, (shape.size or shape.rows or 0) * shape.per_feed
+    if lanes := source.batching.lanes:
+        return ShortEpoch(
+            f"epoch {epoch} of {described(source.batches)} has {samples // size} full steps until "
+            f"the first of its {lanes} lanes ends, and needs {steps}. Give a steps_per_epoch that "
+            f"it can fill; or .epochs() below the batches, so that lanes begin their next epoch; "
+            f"or last='wrap', which begins this one again."
+        )
     needs = f"{steps * size}: {steps} steps of {size}" if size else f"{steps} steps"
     return ShortEpoch(
         f"{described(source.batches)} ended after {samples}, and epoch {epoch}, which goes on "

@@ -192,6 +192,8 @@ class Remainder:
         """
         if batching(batches).buckets is not None:
             batches = self._of_full_buckets(batches)
+        if batching(batches).lanes:
+            return self._of_lanes(batches)
         if self.steps is None and self.last in ("drop", "pad", "keep"):
             return batches
         op = batching(batches).counted
@@ -215,6 +217,14 @@ class Remainder:
             whole = None if left is None else left + samples // size
             rows = exactly(rows, size, whole, short, samples % size)
         made = op.changed({"reader": rows, "drop_last": None})
+        return rewritten(batches, lambda node: _instead(node, op, made))
+
+    def _of_lanes(self, batches: Reader[Any]) -> Reader[Any]:
+        """The same batches, in which lanes that have ended begin again if this says so."""
+        op = batching(batches).counted
+        if op is None or self.last != "wrap":
+            return batches
+        made = op.changed({"_wraps": "wrap" if self.steps is None else "go round"})
         return rewritten(batches, lambda node: _instead(node, op, made))
 
     def _of_full_buckets(self, batches: Reader[Any]) -> Reader[Any]:

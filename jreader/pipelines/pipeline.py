@@ -184,6 +184,31 @@ class Pipeline(WithLengths[T]):
         """
         return Pipeline(transforms.flat_map(fn, self))
 
+    def read(self, fn: Callable[[T], Iterable[S]], lanes: int = 1) -> Pipeline[S]:
+        """The samples that `fn` yields for each file of the pipeline; files are dealt to `lanes`.
+
+        Lanes are read side by side, and what follows runs inside each lane, up to `batch(B)`, which
+        takes B / lanes rows of each. A process reads only the lanes whose rows it feeds.
+        `help(jreader.read)` says more.
+
+        >>> def words(line):
+        ...     yield from line.split()
+        >>> lines = Pipeline(lambda: ["a b c d", "e f g h", "i j", "k l"])
+        >>> list(lines.read(words, lanes=2).map(str.upper).batch(4))
+        [['A', 'B', 'E', 'F'], ['C', 'D', 'G', 'H'], ['I', 'J', 'K', 'L']]
+
+        Args:
+            fn: Takes a file (a sample of the pipeline), and yields its samples: a generator
+                function, say. For equal files it has to yield equal samples, or a pass cannot be
+                resumed inside one.
+            lanes: How many lanes there are: a multiple of the number of processes that will ever
+                share the work.
+
+        Raises:
+            ValueError: There are fewer files than lanes.
+        """
+        return Pipeline(transforms.read(fn, self, lanes))
+
     def shuffle(self, buf_size: int | None = None, seed: Any = None) -> Pipeline[T]:
         """The samples in random order, within windows of `buf_size` samples.
 

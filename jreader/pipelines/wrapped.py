@@ -42,6 +42,7 @@ METHODS: dict[type, str] = {
     transforms.interleave: "interleave",
     transforms.mix: "mix",
     transforms.pack: "pack",
+    transforms.read: "read",
     transforms.shard: "shard",
     transforms.shuffle: "shuffle",
     transforms.skip: "skip",

@@ -20,6 +20,7 @@ index: The number of a sample in a reader, from 0. An indexed reader finds a sam
 plane: The index plane of an indexed reader: its columns, and the rows of each index (`planes.py`).
 look-ahead, prefetch: Reading before somebody asks; `buffered` and loaders do. It moves no position.
 shard: One of several parts of a reader that together are all of it.
+lane: One of several parts of a stream that are read side by side, each by itself (`lanes.py`).
 worker: A process that loads or maps samples for another one.
 host: One of several processes of a run on several machines, each with devices of its own.
 

@@ -11,6 +11,7 @@ import numpy as np
 from jreader import errors
 from jreader.readers.compounds import dealt
 from jreader.readers.declarations import op, whole
+from jreader.readers.folded_epochs import folded_epoch
 from jreader.readers.nodes import Node, Reader, field_value, length
 from jreader.readers.passes import Pass, Position, checked_position, counted, foreign
 from jreader.readers.plain_functions import in_epoch, note_epoch
@@ -20,8 +21,6 @@ from jreader.readers.starting import start
 from jreader.readers.trees import leaves
 
 T = TypeVar("T")
-
-_FOLD = 0x9E3779B1  # odd, far from small numbers: (outer, inner) epochs do not meet for small ones
 
 
 def at_epoch(reader: Reader[T], epoch: Any) -> Reader[T]:
@@ -50,29 +49,9 @@ def at_epoch(reader: Reader[T], epoch: Any) -> Reader[T]:
 
     def folded(node: Node[Any]) -> dict[str, Any]:
         before = field_value(node, "epoch")
-        return {} if before is None else {"epoch": _folded(before, epoch)}
+        return {} if before is None else {"epoch": folded_epoch(before, epoch)}
 
     return rewritten(reader, folded)
-
-
-def _folded(before: Any, epoch: Any) -> Any:
-    """One number for two epochs, each an int or a jax array, traced or not."""
-    if isinstance(before, int) and isinstance(epoch, int):
-        # word by word: a trace has one of them, and to it epoch 2**32 would be epoch 0
-        low = (before * _FOLD + epoch) % 2**32
-        return low | ((before >> 32) * _FOLD + (epoch >> 32)) % 2**32 << 32
-    if any(isinstance(number, int) and number >> 32 for number in (before, epoch)):
-        raise ValueError(
-            f"epochs that jax traces have 32 bits, and one of {before!r} and {epoch!r} has more: "
-            f"give ints below 2**32."
-        )
-    outer, inner = (
-        np.array([number], np.uint32) if isinstance(number, int) else number.astype(np.uint32)
-        for number in (before, epoch)
-    )
-    return (outer * np.uint32(_FOLD) + inner).reshape(
-        np.broadcast_shapes(*map(np.shape, (before, epoch)))
-    )
 
 
 def reached(made: Iterable[T], epoch: int) -> Iterable[T]:

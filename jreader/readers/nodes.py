@@ -70,6 +70,9 @@ class Node(Generic[T]):
     """Whether its samples have the indices that they have in its field `reader`."""
     grows: bool = False
     """Whether it is streamed until something is whole, and indexed then (`growing.py`)."""
+    joins_lanes: ClassVar[bool] = False
+    """Whether it looks at the samples of all lanes of its reader, so that lanes end below it
+    (`lanes.py`). An op that does not, runs inside each lane."""
     unread: bool = False  # whether to ask for its length would read a file
     made_at: str
 

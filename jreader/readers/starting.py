@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from jreader.errors import NotResumable, noted, warn
 from jreader.readers.growing import in_order
+from jreader.readers.lanes import in_turn
 from jreader.readers.messages import Refusal
 from jreader.readers.nodes import Node, Reader, declares, own_pass, plane_of
 from jreader.readers.passes import Pass, Position, checked_position
@@ -83,6 +84,8 @@ def _begun(reader: Reader[T], at: Position, *, inherited: bool = False) -> Pass[
         draws = Draws.new() if at is None else Draws.again(told)
         up = _begun(resolved(reader, draws), inner, inherited=inherited)
         return Pass(up.items, lambda: (draws.told, up.position()), up.close)
+    if (together := in_turn(reader)) is not None:
+        return _begun(together, at, inherited=inherited)
     own = None if inherited else own_pass(reader)
     if own is not None:
         return replayed(own, checked_position(at, 0))

@@ -10,6 +10,7 @@ from jreader.transforms.lengths import exactly
 from jreader.transforms.maps import filter, flat_map, map_readers  # noqa: A004  # the field's word
 from jreader.transforms.mixtures import mix
 from jreader.transforms.packing import pack
+from jreader.transforms.reading import read
 from jreader.transforms.shuffles import shuffle
 from jreader.transforms.slices import firstn, shard, skip
 from jreader.transforms.windows import windows
@@ -26,6 +27,7 @@ __all__ = [
     "map_readers",
     "mix",
     "pack",
+    "read",
     "shard",
     "shuffle",
     "skip",

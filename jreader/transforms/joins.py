@@ -50,6 +50,7 @@ class compose(Node[tuple[Any, ...]]):
 
     readers: tuple[Reader[Any], ...]
     check_alignment: bool = True
+    joins_lanes = True
 
     def __init__(self, *readers: Reader[Any], check_alignment: bool = True) -> None:
         """Raises TypeError if a reader cannot be called."""
@@ -123,6 +124,7 @@ class chain(Node[T]):
     """
 
     readers: tuple[Reader[T], ...]
+    joins_lanes = True
 
     def __init__(self, *readers: Reader[T]) -> None:
         """Raises TypeError if a reader cannot be called."""
@@ -183,6 +185,7 @@ class interleave(Node[T]):
     """
 
     readers: tuple[Reader[T], ...]
+    joins_lanes = True
 
     def __init__(self, *readers: Reader[T]) -> None:
         """Raises TypeError if a reader cannot be called."""

@@ -62,6 +62,7 @@ class exactly(Node[T]):
     from_reader = "some"
     cursor_ignores = ("batch_size", "steps", "origin")
     keeps_indices = True
+    joins_lanes = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

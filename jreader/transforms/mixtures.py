@@ -111,6 +111,7 @@ class mix(Node[T]):
     past: tuple[Piece, ...] = field(default=(), init=False)  # of a run that had other weights
     cursor_ignores = ("names", "source")
     cursor_tells = ("weights", "at")
+    joins_lanes = True
 
     def __init__(
         self,

@@ -42,6 +42,7 @@ class firstn(Node[T]):
     reader: Reader[T]
     n: int = whole()
     from_reader = "some"
+    joins_lanes = True
 
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is (samples handed over, position of `reader`, (n,))."""
@@ -83,6 +84,7 @@ class skip(Node[T]):
     reader: Reader[T]
     n: int = whole()
     from_reader = "some"
+    joins_lanes = True
 
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is (whether it has begun, position of `reader`, (n,))."""
@@ -129,6 +131,7 @@ class shard(Node[T]):
     num_shards: int = whole(least=1)
     index: int = whole()
     from_reader = "some"
+    joins_lanes = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -26,6 +26,7 @@ import jreader
 from jreader import datasets
 from jreader.batches import gives_batches
 from jreader.readers import Node, length, start
+from jreader.readers.lanes import dealt_below
 from jreader.workers import fetch_batches
 
 LIMIT = 60
@@ -85,6 +86,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "filter": kept,
     "map_samples": drawn_for,
     "flat_map": several,
+    "read": several,
     "map_batches": columns_of,
 }
 
@@ -215,6 +217,7 @@ class Recipe:
             given["index"] %= given["num_shards"]
         if op is jreader.map_samples and not given.get("rng"):
             given["seed"] = None
+        given |= fitting_lanes(op, given, readers)
         if op is fetch_batches:
             given["process_num"] = 0  # in processes it has tests of its own
         if op is jreader.window and gives_batches(readers[0]):
@@ -236,6 +239,20 @@ class Recipe:
     def seeded(self) -> bool:
         """Whether two passes agree."""
         return self.given.get("seed", 0) is not None and all(part.seeded for part in self.below)
+
+
+def fitting_lanes(op: Any, given: dict[str, Any], readers: list[Any]) -> dict[str, int]:
+    """Arguments that fit: no more lanes than files, and batches that lanes divide."""
+    if op is jreader.read and (files := length(readers[0])) is not None:
+        return {"lanes": min(given["lanes"], max(files, 1))}
+    if op in (jreader.batch, jreader.padded_batch) and (dealt := dealt_below(readers[0])):
+        return {"batch_size": given["batch_size"] * dealt.lanes}
+    return {}
+
+
+def joined(reader: Any) -> Any:
+    """The plan as one stream: what comes after it does not run inside its lanes, if it has any."""
+    return jreader.chain(reader)
 
 
 def documents(reader: Any) -> Any:

@@ -65,6 +65,7 @@ class multiprocess_reader(Node[T]):
     use_pipe: bool = True
     queue_size: int = 1000
     cursor_ignores = ("use_pipe", "queue_size")
+    joins_lanes = True
 
     def __post_init__(self) -> None:
         """Raises TypeError for what is no list of readers, ValueError for a size below one."""

@@ -1,0 +1,85 @@
+"""Lanes: a stream in a fixed number of parts, each of which is read by itself.
+
+An op that deals its source to lanes (`Lanes`; `jreader.read` is one) stands at the bottom of a
+chain of ops. These run inside lanes: lane k is the same chain over part k of the source, with
+random numbers of its own. Lanes end at the first op that looks at the samples of all of them, as
+`batch` and `chain` do (`Node.joins_lanes`). `batch` takes some rows of each lane; any other op gets
+one sample of each lane in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from jreader.readers.folded_epochs import folded_epoch
+from jreader.readers.nodes import Node, Reader, field_value, inputs
+from jreader.readers.rewriting import rewritten
+
+T = TypeVar("T")
+
+
+class Lanes:
+    """What an op defines that deals its source to lanes.
+
+    Attributes:
+        lanes: How many lanes there are.
+        lane: The number of the lane that a copy of the op reads; None for all.
+    """
+
+    lanes: int
+    lane: int | None
+
+    def of_lane(self, lane: int) -> Node[Any]:
+        """The op that reads one lane, by its number."""
+        raise NotImplementedError
+
+    def in_turn(self, readers: Sequence[Reader[T]]) -> Reader[T]:
+        """The samples of all lanes as one stream: one of each in turn, until all have ended."""
+        raise NotImplementedError
+
+
+def dealt_below(reader: Reader[Any]) -> Lanes | None:
+    """The op that deals a plan to lanes, if all ops above it run inside lanes; else None.
+
+    >>> from jreader import batch, filter, read
+    >>> lines = read(str.split, lambda: ["a b", "c"], lanes=2)
+    >>> dealt_below(filter(str.isalpha, lines)).lanes, dealt_below(batch(lines, 2))
+    (2, None)
+    """
+    while isinstance(reader, Node):
+        if isinstance(reader, Lanes):
+            return reader if reader.lane is None else None
+        if reader.joins_lanes or reader.pinned or len(ups := list(inputs(reader))) != 1:
+            return None
+        (reader,) = ups
+    return None
+
+
+def of_lane(reader: Reader[T], lane: int) -> Reader[T]:
+    """What one lane reads: the same plan over its part of the source, by its own numbers.
+
+    Its random ops are in an epoch that the number of the lane is folded into. What lies below the
+    op that deals, such as the order of files, is the same for all lanes.
+
+    >>> from jreader import read
+    >>> lines = read(str.split, lambda: ["a b", "c"], lanes=2)
+    >>> list(of_lane(lines, 0)()), list(of_lane(lines, 1)())
+    (['a', 'b'], ['c'])
+    """
+
+    def part(node: Node[Any]) -> Mapping[str, Any] | Node[Any]:
+        if isinstance(node, Lanes):
+            return node.of_lane(lane)
+        before = field_value(node, "epoch")
+        return {} if before is None else {"epoch": folded_epoch(before, lane)}
+
+    return rewritten(reader, part)
+
+
+def in_turn(reader: Reader[T]) -> Reader[T] | None:
+    """A plan in lanes as one stream, of which each sample is of the next lane; else None."""
+    dealt = dealt_below(reader)
+    if dealt is None:
+        return None
+    return dealt.in_turn([of_lane(reader, lane) for lane in range(dealt.lanes)])

@@ -1,0 +1,76 @@
+"""`read`: the samples of many files, in lanes that are read side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+from typing import Any, TypeVar
+
+from jreader.readers import Node, Reader, length, op, whole
+from jreader.readers.lanes import Lanes
+from jreader.transforms.joins import interleave
+from jreader.transforms.maps import flat_map
+from jreader.transforms.slices import shard
+
+S = TypeVar("S")
+
+
+@op
+class read(flat_map[S], Lanes):
+    """The samples that `fn` yields for each file of `reader`; the files are dealt to `lanes`.
+
+    File i belongs to lane i % `lanes`, and each lane reads its files one after another. Ops that
+    follow run inside lanes, each lane with filters, windows, shuffles and random numbers of its
+    own, up to `batch(B)`: there lane k gives the rows from k * B / lanes to (k + 1) * B / lanes of
+    every batch. So a process that feeds some rows reads only their lanes, and the sequence depends
+    on the number of lanes, not on that of processes. Ops that look at all samples (`firstn`,
+    `cache`, `chain`, ...) get one sample of each lane in turn.
+
+    >>> from jreader import batch
+    >>> def words(line):
+    ...     yield from line.split()
+    >>> lines = ["a b c d", "e f g h", "i j", "k l"]
+    >>> [*batch(read(words, lambda: lines, lanes=2), 4)()]
+    [['a', 'b', 'e', 'f'], ['c', 'd', 'g', 'h'], ['i', 'j', 'k', 'l']]
+    >>> "".join(read(words, lambda: lines, lanes=2)())
+    'aebfcgdhikjl'
+
+    After the end of a lane, `batch` goes on with the rows of the others, unless it has
+    `drop_last=True`; `load(last=...)` says what a loader does.
+
+    Args:
+        fn: Takes a file (a sample of the pipeline), and yields its samples: a generator function,
+            say. For equal files it has to yield equal samples, or a pass cannot be resumed inside
+            one.
+        reader: The names of files, or of parts of files: any reader. Shuffle it for another order
+            of files in each epoch.
+        lanes: How many lanes there are: a multiple of the number of processes that will ever share
+            the work.
+
+    Raises:
+        ValueError: There are fewer files than lanes.
+    """
+
+    lanes: int = whole(default=1, least=1)
+    lane: int | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        known = length(self.reader)
+        if known is not None and known < self.lanes and self.lanes > 1:
+            raise ValueError(
+                f"read(fn, reader, lanes={self.lanes}) deals whole files, and {known} "
+                f"file{'s' * (known != 1)} cannot fill {self.lanes} lanes: type "
+                f"lanes={max(known, 1)} or less, or give more and smaller files; or parts of "
+                f"files, as read(fn, source([(path, part), ...]), lanes={self.lanes}), where fn "
+                f"takes such a pair and yields the samples of that part."
+            )
+
+    def of_lane(self, lane: int) -> Node[S]:
+        """The files of one lane, one after another."""
+        files = shard(self.reader, self.lanes, lane)
+        return self.changed({"reader": files, "lane": lane})
+
+    def in_turn(self, readers: Sequence[Reader[Any]]) -> Reader[Any]:
+        """The samples of the lanes, interleaved."""
+        return interleave(*readers)
