@@ -81,6 +81,8 @@ class Decoded:
 
     def gather(self, rows: Array) -> Any:
         """Those rows: a tree of arrays, or a list of samples."""
+        if self.arrays:  # to make a `Gathering` for each batch would cost more than the rows
+            return rebuilt(self.tree, (array.take(rows, 0, None, "clip") for array in self.arrays))
         given = Gathering(self.tree, len(rows))([rows] * len(self.columns))
         return given.columns if isinstance(given, Columns) else given
 
