@@ -118,9 +118,13 @@ class Joined:
         flat = [each for part in parts for each in getattr(part, "parts", (part,))]
         self.parts, self.seams = flat, Seams([0, *accumulate(map(len, flat[:-1]))])
         self.shape = (sum(map(len, flat)), *flat[0].shape[1:])
+        self.ndim = len(self.shape)
         self.dtype = flat[0].dtype
         self._axes = axes_as_stored(flat[0])
         self._stored = [stored_whole(part, self._axes) for part in flat]
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
     @property
     def starts(self) -> Array:

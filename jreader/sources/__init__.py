@@ -11,6 +11,7 @@ from jreader.sources.array_record_files import arrayrecord
 from jreader.sources.arrow_files import arrow
 from jreader.sources.columns import Table, arrays, ragged
 from jreader.sources.huggingface_data import huggingface
+from jreader.sources.image_folders import image_folder
 from jreader.sources.json_lines import jsonl
 from jreader.sources.parquet_files import parquet
 from jreader.sources.random_access import source
@@ -26,6 +27,7 @@ __all__ = [
     "arrow",
     "huggingface",
     "idx",
+    "image_folder",
     "jsonl",
     "mnist_json",
     "npy",

@@ -11,8 +11,10 @@ import json
 import math
 import os
 import zipfile
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,10 +22,12 @@ import numpy as np
 
 from jreader.errors import DamagedData
 from jreader.readers import (
+    described,
     leaves,
     op,
 )
 from jreader.readers.excerpts import is_mapped
+from jreader.readers.joined_columns import Joined
 from jreader.sources.columns import Table, mismatch
 from jreader.sources.file_checks import (
     FileNode,
@@ -33,6 +37,7 @@ from jreader.sources.file_checks import (
     damaged,
     reading,
 )
+from jreader.sources.files.named_files import files_named, written
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -40,6 +45,7 @@ _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0
 _IDX_HEAD = 4  # bytes before the lengths of the axes
 _MODES = ("train", "valid", "eval")
 _PIXELS = 784
+_NPY = "npy(*paths)"
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -71,20 +77,74 @@ class npy(_ArrayFiles):
     ...     [int(row) for row in npy(f"{folder}/squares.npy")()]
     [0, 1, 4, 9]
 
+    An array may be cut into several files, its shards, which are read as one: give a list of them,
+    a pattern, or a folder.
+
+    >>> with TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/x-0.npy", np.arange(3))
+    ...     np.save(f"{folder}/x-1.npy", np.arange(2))
+    ...     [int(row) for row in npy(f"{folder}/x-*.npy")()]
+    [0, 1, 2, 0, 1]
+
     Args:
-        *paths: At least one file; all hold arrays with the same number of rows.
+        *paths: At least one file, or a list of shards, or a pattern such as `"images-*.npy"`, or a
+            folder (its `.npy` files). The shards of a pattern or folder are sorted by name. All
+            hold arrays with the same number of rows; those of shards are added up.
 
     Raises:
-        FileNotFoundError: A file does not exist.
+        FileNotFoundError: A file does not exist, or a pattern or a folder has none.
         DamagedData: Raised when a pass begins, if a file is truncated, has another format, holds
-            Python objects, or has another number of rows.
+            Python objects, or has another number of rows, or a shard has other rows than the first.
     """
+
+    shards: tuple[int, ...] = field(init=False, default=())
+    """How many files each column has, if one has several."""
+
+    def __init__(self, *paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> None:
+        """Checks that every path names a file."""
+        groups = [files_named(_NPY, path, (".npy",)) for path in paths]
+        files = check_paths(_NPY, tuple(file for group in groups for file in group))
+        object.__setattr__(self, "paths", files)
+        if len(files) > len(groups):
+            object.__setattr__(self, "shards", tuple(map(len, groups)))
 
     def read(self, path: str) -> Array:
         """Returns the array, mapped into memory."""
         with reading(path, "a .npy file of numbers"):
             # np.load does the same, but its error takes any file of another format for a pickle
             return np.asarray(np.lib.format.open_memmap(path, mode="r"))
+
+    @cached_property
+    def columns(self) -> Any:
+        """A column for each array, or the only one; mapped at the first use."""
+        self.check_files()
+        left = iter(self.paths)
+        groups = [list(islice(left, many)) for many in self.shards or [1] * len(self.paths)]
+        parts = tuple(map(self._joined, groups))
+        return fitting(self, parts[0] if len(parts) == 1 else parts)
+
+    def _joined(self, paths: Sequence[str]) -> Any:
+        """The arrays of shards end to end, if they have rows of one dtype and shape."""
+        shards = list(map(self.read, paths))
+        if len(shards) == 1:
+            return shards[0]
+        first = shards[0]
+        for path, shard in zip(paths, shards, strict=True):
+            if not shard.ndim or (shard.dtype, shard.shape[1:]) != (first.dtype, first.shape[1:]):
+                raise DamagedData(
+                    f"{path} has {described(shard)}, and the first shard {described(first)}: the "
+                    f"rows of all shards need one dtype and one shape. Give arrays of other rows "
+                    f"one by one, as in npy(images, labels)."
+                )
+        filled = [shard for shard in shards if len(shard)]
+        return Joined(filled) if filled else first
+
+    def __repr__(self) -> str:
+        """The call that makes this reader; of many shards, the first and the last."""
+        if not self.shards:
+            return called(self, *self.paths)
+        left = iter(self.paths)
+        return f"npy({', '.join(written(tuple(islice(left, many))) for many in self.shards)})"
 
 
 @op

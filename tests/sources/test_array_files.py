@@ -13,7 +13,7 @@ from jreader.errors import DamagedData
 from jreader.sources import idx, jsonl, mnist_json, npy, npz, text
 
 FILE_CREATORS = [npy, npz, idx, mnist_json, text, jsonl]
-LISTS = [jsonl]  # take lists of files, folders and patterns
+LISTS = [npy, jsonl]  # take lists of files, folders and patterns
 
 
 @pytest.mark.parametrize("creator", FILE_CREATORS)

@@ -1,12 +1,17 @@
 """`npy` maps files, and `npz` reads archives of them."""
 
+import os
 import struct
 
 import numpy as np
 import pytest
 from files import is_mapped
+from hypothesis import given
+from hypothesis import strategies as st
 from samples import check_resumes_everywhere, everything
+from widths import examples
 
+from jreader import Pipeline, arrays, batch, shuffle
 from jreader.errors import DamagedData
 from jreader.sources import npy, npz
 
@@ -21,6 +26,70 @@ def test_npy_files_are_mapped_and_side_by_side(tmp_path):
     assert len(reader) == 3
     assert everything(npy(tmp_path / "y.npy")) == [5, 0, 4]
     check_resumes_everywhere(reader)
+
+
+class TestShards:
+    """Files that are one array: a list, a pattern or a folder of them."""
+
+    @examples(40)
+    @given(
+        sizes=st.lists(st.integers(0, 4), min_size=2, max_size=4),
+        seed=st.integers(0, 9),
+        size=st.integers(1, 5),
+    )
+    def test_they_are_read_as_one_array_from_any_place_on(
+        self, tmp_path_factory, sizes, seed, size
+    ):
+        folder = tmp_path_factory.mktemp("shards")
+        whole, begin = np.arange(sum(sizes) * 2).reshape(-1, 2), 0
+        for number, rows in enumerate(sizes):
+            np.save(folder / f"x-{number}.npy", whole[begin : begin + rows])
+            begin += rows
+        paths = [folder / f"x-{number}.npy" for number in range(len(sizes))]
+        for given_as in (paths, f"{folder}/x-*.npy", folder):
+            reader = npy(given_as)
+            assert everything(reader) == whole.tolist()
+            check_resumes_everywhere(reader)
+        dealt, held = (
+            [each.columns.tolist() for each in batch(shuffle(reader, seed=seed), size)()]
+            for reader in (npy(paths), arrays(whole))
+        )
+        assert dealt == held
+
+    def test_several_arrays_of_several_files_are_side_by_side(self, tmp_path):
+        for number, rows in enumerate([2, 3]):
+            np.save(tmp_path / f"x-{number}.npy", np.full((rows, 2), number))
+            np.save(tmp_path / f"y-{number}.npy", np.full(rows, 10 + number))
+        reader = npy(f"{tmp_path}/x-*", f"{tmp_path}/y-*")
+        assert everything(reader) == [[[0, 0], 10]] * 2 + [[[1, 1], 11]] * 3
+        names = [[str(tmp_path / f"{name}-{number}.npy") for number in (0, 1)] for name in "xy"]
+        assert repr(reader) == f"npy({names[0]!r}, {names[1]!r})"
+        loader = Pipeline(reader).shuffle(seed=0).batch(5).load(sharding="host")
+        assert {where.path for where in loader.samples(0).files[0]} == set(names[0])
+        with pytest.raises(DamagedData, match=r"needs columns of one length, not int64\[5, 2\]"):
+            len(npy(names[0], names[1][0]))
+
+    def test_one_of_other_rows_than_the_first_is_named(self, tmp_path):
+        for name, array in (
+            ("a", np.zeros((2, 3))),
+            ("b", np.zeros((2, 4))),
+            ("c", np.zeros(3, int)),
+        ):
+            np.save(tmp_path / f"{name}.npy", array)
+        for name, said in (("b", r"float64\[2, 4\]"), ("c", r"int64\[3\]")):
+            with pytest.raises(DamagedData, match=rf"{name}\.npy has {said}, and the first shard"):
+                len(npy([tmp_path / "a.npy", tmp_path / f"{name}.npy"]))
+
+    def test_one_that_is_cut_or_gone_is_named(self, tmp_path):
+        for name in ("a", "b"):
+            np.save(tmp_path / f"{name}.npy", np.arange(500))
+        reader = npy(tmp_path)
+        assert len(everything(reader)) == 1000
+        os.truncate(tmp_path / "b.npy", 300)
+        with pytest.raises(DamagedData, match=r"b\.npy had .* and has 300 now"):
+            list(reader())
+        with pytest.raises(DamagedData, match=r"b\.npy is truncated"):
+            list(npy(tmp_path)())
 
 
 def test_a_change_of_the_file_is_seen_through_the_map(tmp_path):

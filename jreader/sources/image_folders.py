@@ -1,0 +1,187 @@
+"""`image_folder`: images in a folder for each class, found by number."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jreader.readers import op
+from jreader.readers.planes import Array
+from jreader.sources.columns import Table
+from jreader.sources.file_checks import damaged
+from jreader.sources.files.byte_ranges import open_file
+
+_CALL = "image_folder(path, skip)"
+_IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+
+
+@op
+class image_folder(Table[dict[str, Any]]):
+    """A reader of the images in a folder that has a folder for each class.
+
+    Each sample is a dict of `image`, the bytes of the file, and `label`, the number of its class:
+    an int, from 0, in the order of the sorted names of the folders (`classes`). Files of a class
+    are sorted too, folder by folder, so that samples have the numbers that they have in
+    torchvision's ImageFolder. The reader is indexed: it can be shuffled as a whole, sharded, and
+    resumed at any image, and only the images that a pass needs are read.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     for name in ("dog/a.png", "cat/b.jpg", "cat/a.jpg"):
+    ...         Path(folder, name).parent.mkdir(exist_ok=True)
+    ...         _ = Path(folder, name).write_bytes(name.encode())
+    ...     pets = image_folder(folder)
+    ...     pets.classes, [(sample["label"], sample["image"]) for sample in pets()]
+    (('cat', 'dog'), [(0, b'cat/a.jpg'), (0, b'cat/b.jpg'), (1, b'dog/a.png')])
+
+    The names of the files are listed when the first pass begins; each file is opened when its image
+    is asked for. Files and folders whose name begins with a dot are left out.
+
+    Args:
+        path: The folder. Its folders are the classes, with the images in them, also in folders of
+            their own.
+        skip: Suffixes of files that are no images, such as `(".txt", ".json")`, to leave out.
+
+    Attributes:
+        classes: The names of the classes, by label.
+
+    Raises:
+        TypeError: The path is neither a str nor a path, or `skip` holds no suffixes.
+        FileNotFoundError: The folder does not exist, or has no folders.
+        ValueError: Raised when the first pass begins, if a file has a suffix of no image and none
+            to skip, a class has no image, or an image is in no class.
+        DamagedData: Raised during a pass, where a file is empty, or gone.
+    """
+
+    path: str
+    skip: tuple[str, ...] = ()
+
+    def __init__(self, path: str | os.PathLike[str], skip: str | Sequence[str] = ()) -> None:
+        """Checks that the folder has folders; lists no files."""
+        name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+        if not isinstance(name, str):
+            raise TypeError(f"{_CALL} needs a str or a path, not {path!r}.")
+        suffixes = (skip,) if isinstance(skip, str) else tuple(skip)
+        for suffix in suffixes:
+            if not isinstance(suffix, str) or not suffix:
+                raise TypeError(
+                    f"{_CALL} needs suffixes of names to skip, such as ('.txt',), not {suffix!r}."
+                )
+        object.__setattr__(self, "path", name)
+        object.__setattr__(self, "skip", suffixes)
+        if not Path(name).is_dir():
+            why = "is no folder" if Path(name).exists() else "does not exist"
+            raise FileNotFoundError(
+                f"{_CALL} cannot read {name!r}, which {why}. Check the spelling, and the folder "
+                f"that the program runs in, {Path.cwd()}."
+            )
+        if not self.classes:
+            raise FileNotFoundError(
+                f"{_CALL} finds no folder in {name!r}: give the folder that has a folder of images "
+                f"for each class, such as train/cat and train/dog."
+            )
+
+    @cached_property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes, by label."""
+        with os.scandir(self.path) as entries:
+            return tuple(sorted(each.name for each in entries if _is_folder(each)))
+
+    @cached_property
+    def columns(self) -> Any:
+        """The images and labels; the names of the files are listed at the first use."""
+        if loose := sorted(_loose(self.path)):
+            raise ValueError(
+                f"{os.path.join(self.path, loose[0])} is in no class: put it into one of the "  # noqa: PTH118  # as typed
+                f"folders of {self.path}, or elsewhere."
+            )
+        labels, names = list[Array](), list[str]()
+        for label, name in enumerate(self.classes):
+            found = list(_files(os.path.join(self.path, name), self.skip))  # noqa: PTH118  # a Path costs more
+            if not found:
+                raise ValueError(
+                    f"{os.path.join(self.path, name)} has no image: remove the folder, or give it "  # noqa: PTH118  # as typed
+                    f"one; a class that has none would have a label that never occurs."
+                )
+            labels.append(np.full(len(found), label))
+            names += found
+        return _Images(names, np.concatenate(labels))
+
+    def __repr__(self) -> str:
+        """The call that makes this reader."""
+        skip = f", skip={self.skip!r}" if self.skip else ""
+        return f"image_folder({self.path!r}{skip})"
+
+
+class _Images:
+    """The samples as a column that reads files when it is asked for them."""
+
+    def __init__(self, names: Sequence[str], labels: Array) -> None:
+        encoded = list(map(os.fsencode, names))
+        self.names = b"".join(encoded)  # a str each would cost three times as much
+        self.ends = np.cumsum([0, *map(len, encoded)])
+        self.labels = labels
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        return f"images[{len(self)}]"
+
+    def gather(self, rows: Array) -> list[dict[str, Any]]:
+        """Those samples, in a list."""
+        return list(self.each(rows))
+
+    def each(self, rows: Array) -> Iterator[dict[str, Any]]:
+        """Those samples one by one."""
+        for (path, _), label in zip(self.where(rows), self.labels[rows].tolist(), strict=True):
+            file = open_file(path)
+            if not file.size:
+                raise damaged(path, "an image", "it is empty")
+            yield {"image": file.read(0, file.size), "label": label}
+
+    def where(self, rows: Array) -> list[tuple[str, int]]:
+        """The file of each row, and the byte at which it begins."""
+        spans = zip(self.ends[rows].tolist(), self.ends[rows + 1].tolist(), strict=True)
+        return [(os.fsdecode(self.names[begin:end]), 0) for begin, end in spans]
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    return not entry.name.startswith(".") and entry.is_dir()
+
+
+def _loose(folder: str) -> list[str]:
+    """The images that are in no class."""
+    with os.scandir(folder) as entries:
+        named = [each.name for each in entries if not each.is_dir()]
+    return [name for name in named if name.lower().endswith(_IMAGES) and not name.startswith(".")]
+
+
+def _files(folder: str, skip: tuple[str, ...]) -> Iterator[str]:
+    """The images of a class, folder by folder in the order of their paths, as torchvision has them.
+
+    Raises:
+        ValueError: A file has a suffix of no image, and none to skip.
+    """
+    for root, names in sorted(_walked(folder)):
+        for name in sorted(names):
+            if name.startswith(".") or (skip and name.endswith(skip)):
+                continue
+            if not name.lower().endswith(_IMAGES):
+                suffix = Path(name).suffix or name
+                raise ValueError(
+                    f"{os.path.join(root, name)} is no image by its name: to leave such files out, "  # noqa: PTH118  # as typed
+                    f"type image_folder(path, skip=({suffix!r},))."
+                )
+            yield os.path.join(root, name)  # noqa: PTH118  # a Path costs more
+
+
+def _walked(folder: str) -> Iterator[tuple[str, list[str]]]:
+    for root, folders, files in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield root, files
