@@ -90,7 +90,6 @@ _KEYWORDS = {
         "bucket_batch_sizes": "batch_size=n, or tokens=n for as many as fit",
         "bucket_boundaries": "bounds=[...]",
         "max_tokens": "tokens=n",
-        "multiple_of": "divisible_by=n",
     },
     "cache": {"filename": "leave it out: samples are kept in memory"},
     "epochs": {

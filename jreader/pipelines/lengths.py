@@ -75,6 +75,7 @@ class WithLengths(Wrapped[T]):
         divisible_by: int = 1,
         drop_last: bool | None = None,
         seed: Any = None,
+        multiple_of: int | None = None,
     ) -> Pipeline[Columns[T]]:
         """Batches of samples of about one length, each padded to the bound of its bucket.
 
@@ -89,7 +90,8 @@ class WithLengths(Wrapped[T]):
 
         Args:
             bounds: The lengths of the buckets, in rising order. A sample belongs to the first one
-                that is not less than its length.
+                that is not less than its length. Or, where lengths are known, how many buckets
+                there are: then their bounds are those that pad least, which `repr` tells.
             batch_size: Samples per batch. Instead of `tokens`.
             tokens: Values per batch, padding included: a bucket of bound b has `tokens // b`
                 samples per batch.
@@ -105,12 +107,14 @@ class WithLengths(Wrapped[T]):
                 leaves them out then; with False, `load` pads them.
             seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws
                 anew for each pass, which can be resumed all the same. A stream keeps its order.
+            multiple_of: What all bounds are multiples of, as 8 or 128 for matrix units.
 
         Raises:
-            TypeError: `bounds` is no list of lengths, neither or both of `batch_size` and `tokens`
-                are given, or no field differs in length.
-            ValueError: The bounds do not rise, or a batch has no room for a row of the last one; a
-                sample is longer than that; or it is not clear which fields to pad.
+            TypeError: `bounds` is no list of lengths and no number, neither or both of `batch_size`
+                and `tokens` are given, or no field differs in length.
+            ValueError: The bounds do not rise, or are to be chosen and lengths are not known; or a
+                batch has no room for a row of the last one; a sample is longer than that; or it is
+                not clear which fields to pad.
         """
         made = batches.bucket(
             self,
@@ -124,6 +128,7 @@ class WithLengths(Wrapped[T]):
             divisible_by,
             drop_last,
             seed,
+            multiple_of,
         )
         return self._after(made)
 

@@ -15,6 +15,8 @@ from texts import as_lists, documents, numbered, streamed
 
 import jreader
 from jreader import NotResumable, Pipeline, arrays, at_epoch, bucket, epochs, ragged, start
+from jreader.batches.bucket_bounds import chosen_bounds
+from jreader.readers import fingerprint
 
 BOUNDS = [2, 5, 9]
 LENGTHS = [3, 1, 0, 5, 2]
@@ -261,7 +263,9 @@ class TestErrors:
         [
             ([], r"empty: type bounds=\[128, 256, 512\]"),
             ([8, 4], r"rise, not \[8, 4\]: type bounds=\[4, 8\]"),
-            (8, r"list of lengths, as bounds=\[128"),
+            ("8", r"list of lengths, as bounds=\[128"),
+            (0, "whole number of at least 1"),
+            (True, "whole number of at least 1"),
             ([-1], "whole number of at least 1"),
         ],
     )
@@ -325,6 +329,53 @@ class TestErrors:
 
     def test_ragged_columns_of_no_rows(self):
         assert len(bucket(ragged(np.zeros(0, int), [0]), [2], 2, seed=0)) == 0
+
+
+class TestChosenBounds:
+    @given(many.filter(any), st.integers(1, 5), st.integers(1, 4), seeds)
+    def test_a_number_of_bounds_is_the_op_with_those_bounds(self, lengths, number, size, seed):
+        reader = numbered(lengths)
+        plan = bucket(reader, number, size, seed=seed)
+        assert plan.bounds == chosen_bounds(np.array(lengths), number)
+        given = bucket(reader, list(plan.bounds), size, seed=seed)
+        assert list(map(canonical, plan())) == list(map(canonical, given()))
+        assert repr(plan) == repr(given)
+        assert fingerprint(plan) == fingerprint(given)
+
+    def test_the_field_that_chooses_the_bucket_chooses_the_bounds(self):
+        rows = arrays(a=documents([1, 4, 2]), b=documents([3, 1, 9]))
+        assert bucket(rows, 3, 2, seed=0).bounds == (3, 4, 9)
+        assert bucket(rows, 3, 2, by="a", longer="truncate", seed=0).bounds == (1, 2, 4)
+
+    def test_they_are_multiples_and_have_room_for_rows(self):
+        plan = bucket(documents([3, 17, 40, 41]), 2, tokens=96, multiple_of=16, seed=0)
+        assert (plan.bounds, plan.rows) == ((16, 48), (6, 2)) or plan.bounds == (32, 48)
+        with pytest.raises(ValueError, match=r"no room .* at least tokens=48"):
+            bucket(documents([3, 17, 40, 41]), 2, tokens=40, multiple_of=16)
+        with pytest.raises(ValueError, match=r"\[8, 20\] are multiples .* type bounds=\[16, 32\]"):
+            bucket(documents([3]), [8, 20], 2, multiple_of=16)
+
+    def test_they_stay_in_a_part_and_in_another_epoch(self):
+        plan = bucket(documents([1, 2, 3, 9, 9, 9]), 2, 2, seed=0)
+        assert plan.bounds == at_epoch(plan, 3).bounds == (3, 9)
+        again = cloudpickle.loads(cloudpickle.dumps(plan))
+        assert again.bounds == plan.bounds
+        loader = Pipeline(documents([1, 2, 3, 9, 9, 9])).bucket(2, 1, seed=0).load()
+        assert sorted(shape["tokens"].shape for shape in loader.shapes()) == [(1, 3), (1, 9)]
+        assert "bounds=(3, 9)" in repr(Pipeline(plan))
+
+    def test_of_a_stream_they_are_not_known(self):
+        with pytest.raises(
+            ValueError,
+            match=r"bounds=8 .* not known before it is read: .* or type the bounds themselves, as",
+        ):
+            bucket(streamed(documents([1, 2])), 8, 2)
+        with pytest.raises(ValueError, match="not known before it is read"):
+            bucket(jreader.shuffle(documents([1, 2]), seed=0), 8, 2)
+
+    def test_of_no_samples_none_are_chosen(self):
+        with pytest.raises(ValueError, match="has no samples: give it some data, or type the bou"):
+            bucket(ragged(np.zeros(0, int), [0]), 8, 2)
 
 
 def test_a_stream_goes_on_behind_samples_that_nobody_waits_for_any_more():

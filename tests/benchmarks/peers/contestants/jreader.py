@@ -214,21 +214,30 @@ def buckets(job: Documents) -> Any:
     """arrays(ragged(values, offsets), Y).bucket(bounds, tokens=N).load()"""
     from jreader import Pipeline, arrays, ragged
 
-    return _bucketed(job, Pipeline(arrays(ragged(job.images, job.offsets), job.labels)))
+    documents = Pipeline(arrays(ragged(job.images, job.offsets), job.labels))
+    return _bucketed(job, documents, job.bounds)
+
+
+def buckets_chosen(job: Documents) -> Any:
+    """arrays(ragged(values, offsets), Y).bucket(6, tokens=N).load(): as many, chosen, bounds"""
+    from jreader import Pipeline, arrays, ragged
+
+    documents = Pipeline(arrays(ragged(job.images, job.offsets), job.labels))
+    return _bucketed(job, documents, len(job.bounds))
 
 
 def buckets_of_a_stream(job: Documents) -> Any:
     """Pipeline(reader).bucket(bounds, tokens=N).load()"""
     from jreader import Pipeline
 
-    return _bucketed(job, Pipeline(job.reader), fields=[0])
+    return _bucketed(job, Pipeline(job.reader), job.bounds, fields=[0])
 
 
-def _bucketed(job: Documents, documents: Any, **options: Any) -> Any:
+def _bucketed(job: Documents, documents: Any, bounds: Any, **options: Any) -> Any:
     """Short batches as they are, as tf.data has them."""
     from jreader import DataLoader
 
-    batches = documents.bucket(job.bounds, tokens=job.tokens, seed=0, **options)
+    batches = documents.bucket(bounds, tokens=job.tokens, seed=0, **options)
     loader = DataLoader.from_generator().set_sample_list_generator(batches)
     return lambda number: (feed[:2] for feed in loader.epoch(number))
 
@@ -308,7 +317,7 @@ PLAYS = {
     "d": [pictures, pictures_threads],
     "e": [slow],
     "g": [any_size],
-    "l bucket": [buckets, buckets_of_a_stream],
+    "l bucket": [buckets, buckets_chosen, buckets_of_a_stream],
     "m": [mixed, one_source],
     "l pack": [packed, packed_cut, packed_stream],
     "t mlp": [trained, trained_uint8],
