@@ -87,7 +87,7 @@ from jreader.workers import (
 )
 
 if _TYPE_CHECKING:
-    from jreader import datasets
+    from jreader import datasets, images
     from jreader.datasets import Dataset, IterableDataset
     from jreader.feeds import data
     from jreader.loaders import DataLoader, PyReader, as_function, graceful_stop, train
@@ -104,6 +104,7 @@ _LATER = {
     "Dataset": "jreader.datasets",
     "IterableDataset": "jreader.datasets",
     "datasets": "jreader.datasets",
+    "images": "jreader.images",
 }
 
 
@@ -112,7 +113,7 @@ def __getattr__(name: str) -> _Any:
     if name not in _LATER:
         raise AttributeError(f"module 'jreader' has no attribute {name!r}")
     module = _import_module(_LATER[name])
-    return module if name == "datasets" else getattr(module, name)
+    return module if name in ("datasets", "images") else getattr(module, name)
 
 
 def __dir__() -> list[str]:
@@ -166,6 +167,7 @@ __all__ = [
     "huggingface",
     "idx",
     "image_folder",
+    "images",
     "interleave",
     "jsonl",
     "map_batches",

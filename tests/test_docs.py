@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+NEEDS = {"images": ("simplejpeg", "PIL")}
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_python_blocks_of_a_page_run_one_after_another(page, tmp_path, monkeypatch):
+    for name in NEEDS.get(page.stem, ()):
+        pytest.importorskip(name)
     monkeypatch.chdir(tmp_path)
     room = {"__name__": page.stem}
     for number, text in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)):

@@ -1,0 +1,13 @@
+"""Pictures: decoded on the host into bytes, and augmented on the devices.
+
+What travels to a device is `uint8`, a quarter of what floats would be. `random_resized_crop`,
+`random_flip` and `normalize` are part of a jitted stage there, `loader.on_device(fn, rng="sample")`,
+whose keys depend on the seed, the epoch and the sample: the same pictures on any number of devices.
+`decode` and `decode_batch` need the extra `images` (simplejpeg and Pillow); importing this room
+imports neither them nor jax, so that worker processes start fast.
+"""
+
+from jreader.images.augmentations import normalize, random_flip, random_resized_crop
+from jreader.images.decoding import decode, decode_batch
+
+__all__ = ["decode", "decode_batch", "normalize", "random_flip", "random_resized_crop"]

@@ -1,0 +1,196 @@
+"""Bytes of picture files as arrays: JPEG by libjpeg-turbo, all others by Pillow.
+
+A JPEG may be decoded at n eighths of its size, for less work and without aliasing; what is left to
+a wanted size is then a factor below two, mostly close to one. Scaling costs as much as decoding
+(measured: 1.6 against 1.9 ms for 500 to 224 pixels), so "nearest" leaves out the interpolation.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from jreader.errors import DamagedData
+from jreader.readers import described
+from jreader.readers.planes import Array
+
+Size: TypeAlias = int | tuple[int, int] | None
+Resample: TypeAlias = Literal["linear", "nearest"]
+
+_CALL = "decode(data, size, resample)"
+_JPEG = b"\xff\xd8\xff"
+_DEEP = ("I", "F")  # what the modes of Pillow begin with that have more than 8 bits
+_SHOWN = 8  # bytes
+
+
+def decode(data: Any, size: Size = None, *, resample: Resample = "linear") -> Array:
+    """The picture in the bytes of a file, as uint8[height, width, 3] in RGB.
+
+    With a size, the picture is scaled to cover it, the sides in proportion, and the middle of it is
+    cut out. Greys become RGB, CMYK is converted, palettes are looked up; alpha is left out, and the
+    colours below it are as the file has them. A turn that EXIF asks for is not made. Of an
+    animation it is the first picture.
+
+    >>> decode(open("cat.jpg", "rb").read(), size=224).shape  # doctest: +SKIP
+    (224, 224, 3)
+
+    Args:
+        data: The bytes of a JPEG, PNG, WebP, or whatever else Pillow reads.
+        size: Pixels: of both sides, or (height, width); None for those of the file.
+        resample: "linear" interpolates, with antialiasing, as Pillow's `BILINEAR` does. "nearest"
+            takes, of a JPEG decoded at the nearest eighth of its size, the nearest pixels: half of
+            the time, and enough where a random crop scales them again.
+
+    Raises:
+        ModuleNotFoundError: `python -m pip install 'jreader[images]'` is needed.
+        TypeError: `data` is no bytes, or `size` no whole numbers.
+        ValueError: A size is not positive, `resample` is another word, or the picture has 16 bits
+            or floats, which 8 bits cannot hold.
+        DamagedData: The bytes are truncated, or no picture.
+    """
+    wanted = _checked(data, size, resample)
+    return _decoded(data, wanted, resample)
+
+
+def decode_batch(
+    data: Sequence[Any], size: Size, *, resample: Resample = "linear", out: Array | None = None
+) -> Array:
+    """The pictures of several files as one array, uint8[pictures, height, width, 3].
+
+    Each is decoded into its row, so nothing has to be stacked.
+
+    >>> decode_batch([], size=(2, 3)).shape
+    (0, 2, 3, 3)
+
+    Args:
+        data: The bytes of each file.
+        size: As in `decode`; it has to be given.
+        resample: As in `decode`.
+        out: The array to fill, uint8, of at least as many rows; None for a new one.
+
+    Raises:
+        TypeError: As `decode`; or `size` is None.
+        ValueError: As `decode`; or `out` has another shape or dtype.
+        DamagedData: One of them is truncated, or no picture: the message has its number.
+    """
+    if size is None:
+        raise TypeError(
+            "decode_batch(data, size) needs a size, since files differ in theirs: give size=224, "
+            "or size=(height, width)."
+        )
+    wanted = _checked(b"", size, resample)
+    assert wanted is not None  # noqa: S101  # as just seen; for mypy
+    shape = (*wanted, 3)
+    if out is None:
+        out = np.empty((len(data), *shape), np.uint8)
+    elif out.dtype != np.uint8 or out.shape[1:] != shape or len(out) < len(data):
+        raise ValueError(
+            f"out of decode_batch(data, size, out=) needs uint8[{len(data)}, {shape[0]}, "
+            f"{shape[1]}, 3], not {described(out)}."
+        )
+    for number, each in enumerate(data):
+        try:
+            _checked(each, size, resample)
+            out[number] = _decoded(each, wanted, resample)
+        except (DamagedData, TypeError, ValueError) as error:
+            raise type(error)(f"picture {number} of {len(data)}: {error}") from error
+    return out[: len(data)]
+
+
+def _checked(data: Any, size: Any, resample: Any) -> tuple[int, int] | None:
+    """The height and width that are wanted."""
+    if not isinstance(data, (bytes, bytearray, memoryview, np.ndarray)):
+        hint = ": give Path(path).read_bytes()" if isinstance(data, str) else ""
+        raise TypeError(f"data of {_CALL} needs the bytes of a file, not {described(data)}{hint}.")
+    if resample not in ("linear", "nearest"):
+        raise ValueError(f"resample of {_CALL} needs 'linear' or 'nearest', not {resample!r}.")
+    if size is None:
+        return None
+    sides = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
+    whole = all(isinstance(side, (int, np.integer)) and side is not True for side in sides)
+    if len(sides) != 2 or not whole:
+        raise TypeError(
+            f"size of {_CALL} needs a whole number of pixels, or (height, width), not {size!r}."
+        )
+    if min(sides) < 1:
+        raise ValueError(f"size of {_CALL} needs at least 1 pixel, not {size!r}.")
+    return int(sides[0]), int(sides[1])
+
+
+def _decoded(data: Any, wanted: tuple[int, int] | None, resample: Resample) -> Array:
+    data = memoryview(data).cast("B") if isinstance(data, np.ndarray) else data
+    if bytes(data[:3]) == _JPEG:
+        image = _of_jpeg(data, wanted)
+        if image is not None:
+            return image if wanted is None else _fitted(image, wanted, resample)
+    image = _of_other(data)
+    return image if wanted is None else _fitted(image, wanted, resample)
+
+
+def _of_jpeg(data: Any, wanted: tuple[int, int] | None) -> Array | None:
+    """The picture, as large as wanted if the file is; None if Pillow has to convert it."""
+    try:
+        import simplejpeg  # noqa: PLC0415  # an extra
+    except ModuleNotFoundError as error:
+        raise _absent(error) from None
+    try:
+        _, _, colors, _ = simplejpeg.decode_jpeg_header(data)
+        if colors not in ("Gray", "YCbCr", "RGB"):
+            return None
+        least = (0, 0) if wanted is None else wanted
+        image: Array = simplejpeg.decode_jpeg(data, min_height=least[0], min_width=least[1])
+    except ValueError as error:
+        raise _damaged(data, "JPEG", error) from error
+    return image
+
+
+def _of_other(data: Any) -> Array:
+    try:
+        from PIL import Image  # noqa: PLC0415  # an extra
+    except ModuleNotFoundError as error:
+        raise _absent(error) from None
+    try:
+        with Image.open(io.BytesIO(data)) as opened:
+            if opened.mode.startswith(_DEEP):
+                raise ValueError(  # it is told apart below
+                    f"decode(data) makes 8 bits of a colour, and this {opened.format} has the mode "
+                    f"{opened.mode!r}, with more: read it by PIL.Image.open, and scale its values."
+                )
+            return np.array(opened.convert("RGB"))
+    except (OSError, SyntaxError, EOFError) as error:  # what Pillow raises, file by file
+        raise _damaged(data, "picture that Pillow reads", error) from error
+
+
+def _fitted(image: Array, wanted: tuple[int, int], resample: Resample) -> Array:
+    """The middle of a picture, scaled."""
+    if image.shape[:2] == wanted:
+        return image
+    height, width = image.shape[:2]
+    scale = min(height / wanted[0], width / wanted[1])
+    tall, wide = wanted[0] * scale, wanted[1] * scale
+    top, left = (height - tall) / 2, (width - wide) / 2
+    if resample == "nearest" or scale == 1:
+        rows = (top + (np.arange(wanted[0]) + 0.5) * scale).astype(np.intp).clip(0, height - 1)
+        columns = (left + (np.arange(wanted[1]) + 0.5) * scale).astype(np.intp).clip(0, width - 1)
+        picked: Array = image[rows].take(columns, axis=1)
+        return picked
+    from PIL import Image  # noqa: PLC0415  # an extra
+
+    box = (left, top, left + wide, top + tall)
+    size, how = (wanted[1], wanted[0]), Image.Resampling.BILINEAR
+    return np.array(Image.fromarray(image).resize(size, how, box=box))
+
+
+def _absent(error: ModuleNotFoundError) -> ModuleNotFoundError:
+    error.add_note("jreader.images needs it: python -m pip install 'jreader[images]'")
+    return error
+
+
+def _damaged(data: Any, kind: str, error: Exception) -> DamagedData:
+    return DamagedData(
+        f"{len(data):,} bytes that begin with [{bytes(data[:_SHOWN]).hex(' ')}] are truncated, or "
+        f"no {kind}: {error}. Fetch the file again, or leave it out: .map(fn, on_error='skip')."
+    )

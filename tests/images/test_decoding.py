@@ -1,0 +1,125 @@
+"""Pictures from bytes: sizes, kinds of files, and what is wrong with some."""
+
+import io
+
+import numpy as np
+import pytest
+
+from jreader import Pipeline, images
+from jreader.errors import DamagedData
+
+pytest.importorskip("simplejpeg")
+Image = pytest.importorskip("PIL.Image")
+
+
+def ramp(height, width):
+    rows, columns = np.mgrid[:height, :width]
+    return np.stack(
+        [rows * 255 // height, columns * 255 // width, (rows + columns) % 256], -1
+    ).astype(np.uint8)
+
+
+def file_of(picture, kind="PNG", mode=None, **options):
+    out = io.BytesIO()
+    image = Image.fromarray(picture)
+    (image.convert(mode) if mode else image).save(out, kind, **options)
+    return out.getvalue()
+
+
+def close(one, other, most):
+    return np.abs(one.astype(int) - other.astype(int)).mean() < most
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP", "BMP", "TIFF"])
+def test_other_kinds_are_as_pillow_reads_them(kind):
+    picture = ramp(20, 30)
+    options = {"lossless": True} if kind == "WEBP" else {}
+    assert np.array_equal(images.decode(file_of(picture, kind, **options)), picture)
+
+
+def test_a_jpeg_is_as_pillow_reads_it():
+    data = file_of(ramp(120, 90), "JPEG", quality=95)
+    pillow = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+    assert close(images.decode(data), pillow, 2)
+
+
+@pytest.mark.parametrize("resample", ["linear", "nearest"])
+@pytest.mark.parametrize("size", [16, (40, 24), (100, 200), (375, 500)])
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+def test_a_size_covers_and_cuts_the_middle(kind, size, resample):
+    made = images.decode(file_of(ramp(375, 500), kind), size, resample=resample)
+    tall, wide = size if isinstance(size, tuple) else (size, size)
+    assert made.shape == (tall, wide, 3)
+    assert made.dtype == np.uint8
+    scale = min(375 / tall, 500 / wide)
+    rows = (375 - tall * scale) / 2 + (np.arange(tall) + 0.5) * scale
+    columns = (500 - wide * scale) / 2 + (np.arange(wide) + 0.5) * scale
+    assert close(made[..., 0], np.broadcast_to(rows[:, None] * 255 / 375, (tall, wide)), 8)
+    assert close(made[..., 1], np.broadcast_to(columns * 255 / 500, (tall, wide)), 8)
+
+
+@pytest.mark.parametrize("mode", ["L", "P", "RGBA", "CMYK", "1"])
+def test_every_mode_of_8_bits_is_rgb(mode):
+    kind = "TIFF" if mode == "CMYK" else "PNG"
+    assert images.decode(file_of(ramp(9, 9), kind, mode)).shape == (9, 9, 3)
+
+
+@pytest.mark.parametrize("mode", ["L", "CMYK"])
+def test_a_jpeg_of_grey_or_cmyk_is_rgb(mode):
+    assert images.decode(file_of(ramp(64, 48), "JPEG", mode), 24).shape == (24, 24, 3)
+
+
+def test_16_bits_are_refused_not_cut():
+    deep = io.BytesIO()
+    Image.fromarray(np.arange(12, dtype=np.uint16).reshape(3, 4) * 5000).save(deep, "PNG")
+    with pytest.raises(ValueError, match="with more: read it by PIL"):
+        images.decode(deep.getvalue())
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+def test_truncated_bytes_are_no_picture(kind):
+    data = file_of(ramp(50, 50), kind)
+    for cut in (0, 2, 10, len(data) // 2):
+        with pytest.raises(DamagedData, match="are truncated, or no"):
+            images.decode(data[:cut])
+
+
+@pytest.mark.parametrize(
+    ("data", "size", "says", "error"),
+    [
+        ("cat.jpg", None, "needs the bytes of a file", TypeError),
+        (b"", 0, "at least 1 pixel", ValueError),
+        (b"", 2.5, "whole number of pixels", TypeError),
+        (b"", (1, 2, 3), "whole number of pixels", TypeError),
+    ],
+)
+def test_wrong_arguments_say_what_is_needed(data, size, says, error):
+    with pytest.raises(error, match=says):
+        images.decode(data, size)
+
+
+def test_another_word_for_resample_is_refused():
+    with pytest.raises(ValueError, match="'linear' or 'nearest'"):
+        images.decode(b"", 3, resample="cubic")
+
+
+def test_a_batch_is_decoded_into_its_rows():
+    files = [file_of(ramp(40 + 8 * n, 60), "JPEG") for n in range(3)]
+    out = np.zeros((4, 16, 24, 3), np.uint8)
+    made = images.decode_batch(files, (16, 24), out=out)
+    assert np.shares_memory(made, out)
+    assert np.array_equal(made, [images.decode(file, (16, 24)) for file in files])
+    with pytest.raises(DamagedData, match="picture 1 of 2"):
+        images.decode_batch([files[0], b"no"], 16)
+    with pytest.raises(ValueError, match=r"needs uint8\[3, 16, 16, 3\]"):
+        images.decode_batch(files, 16, out=out)
+    with pytest.raises(TypeError, match="needs a size"):
+        images.decode_batch(files, None)
+
+
+def test_a_damaged_one_comes_after_the_good_ones():
+    good = file_of(ramp(8, 8))
+    items = iter(Pipeline(lambda: [good, good, good[:20]]).map(images.decode))
+    assert [next(items).shape, next(items).shape] == [(8, 8, 3)] * 2
+    with pytest.raises(DamagedData):
+        next(items)
