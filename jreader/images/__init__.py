@@ -1,10 +1,19 @@
 """Pictures: decoded on the host into bytes, and augmented on the devices.
 
 What travels to a device is `uint8`, a quarter of what floats would be. `random_resized_crop`,
-`random_flip` and `normalize` are part of a jitted stage there, `loader.on_device(fn, rng="sample")`,
+`random_flip` and `normalize` are part of a jitted stage (`loader.on_device(fn, rng="sample")`)
 whose keys depend on the seed, the epoch and the sample: the same pictures on any number of devices.
 `decode` and `decode_batch` need the extra `images` (simplejpeg and Pillow); importing this room
 imports neither them nor jax, so that worker processes start fast.
+
+    >>> import numpy as np
+    >>> from jreader import Pipeline, arrays, images
+    >>> def augmented(feed, keys):
+    ...     image = images.random_resized_crop(feed["image"], keys, 24)
+    ...     return {"image": images.normalize(images.random_flip(image, keys))}
+    >>> rows = Pipeline(arrays(image=np.zeros((4, 32, 32, 3), np.uint8))).batch(2)
+    >>> [feed["image"].shape for feed in rows.load().on_device(augmented, rng="sample")]
+    [(2, 24, 24, 3), (2, 24, 24, 3)]
 """
 
 from jreader.images.augmentations import normalize, random_flip, random_resized_crop

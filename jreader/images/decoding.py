@@ -121,7 +121,7 @@ def _checked(data: Any, size: Any, resample: Any) -> tuple[int, int] | None:
 
 
 def _decoded(data: Any, wanted: tuple[int, int] | None, resample: Resample) -> Array:
-    data = memoryview(data).cast("B") if isinstance(data, np.ndarray) else data
+    data = data.tobytes() if isinstance(data, np.ndarray) else data
     if bytes(data[:3]) == _JPEG:
         image = _of_jpeg(data, wanted)
         if image is not None:
