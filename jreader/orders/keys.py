@@ -19,7 +19,7 @@ STREAM_VERSION = 2
 Number: TypeAlias = Any  # an int, or an array of integers, of NumPy or jax
 
 _PATH_END = 1 << 64
-_LENGTHS = 0x6A09E667F3BCC908  # the seed that lengths are hashed with: a number that nobody types
+LENGTHS = 0x6A09E667F3BCC908  # the seed that lengths are hashed with: a number that nobody types
 
 
 class Key(NamedTuple):
@@ -68,7 +68,7 @@ def key(seed: Number, *path: Number) -> Key:
 
 def of_length(key: Key, n: int) -> Key:
     """The key with the length n added, so that orders of n and n + 1 have nothing in common."""
-    low, high = _absorbed((_LENGTHS, n))
+    low, high = _absorbed((LENGTHS, n))
     return Key(lifted(key.low) ^ low, lifted(key.high) ^ high)
 
 

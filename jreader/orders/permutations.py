@@ -17,8 +17,8 @@ from jreader.orders.keys import Key, key, of_length
 Indices = TypeVar("Indices")
 
 _AT_FIRST, _AT_ONCE = 1024, 32768  # indices that windows are computed for in one call
-_INSERTED = 16
-_TURNS = (256, 16), (4096, 10), (1 << 48, 8)  # (up to this n, so many rotations)
+INSERTED = 16
+TURNS = (256, 16), (4096, 10), (1 << 48, 8)  # (up to this n, so many rotations)
 NARROW_END = 1 << 31
 WIDE_END = 1 << 48
 
@@ -54,7 +54,7 @@ def permutation(indices: Indices, n: int, key: Key) -> Indices:
     given, namespace = _given(indices, length, key)
     shape = np.broadcast_shapes(given.shape, key.low.shape)
     own = of_length(key, length)
-    if length > _INSERTED:
+    if length > INSERTED:
         moved = _turned(given, _grid(length), own, namespace)
     else:
         moved = _inserted(given, length, own, namespace)
@@ -164,7 +164,7 @@ def _grid(n: int) -> _Grid:
     column_bits = ((n - 1).bit_length() + (1 << 30 < n <= NARROW_END)) // 2
     rows, left = divmod(n, 1 << column_bits)
     row_bits = (rows - (left == 0)).bit_length()
-    turns = next(turns for end, turns in _TURNS if n <= end)
+    turns = next(turns for end, turns in TURNS if n <= end)
     numbers = (column_bits, row_bits, (1 << column_bits) - 1, rows, left, words.bits - 1)
     return _Grid(words, turns, left == 0, *map(words.word, numbers))
 
@@ -182,7 +182,7 @@ def _turned(indices: Any, grid: _Grid, key: Key, namespace: Any) -> Any:
     for turn, tweak in enumerate(words.tweaks[: grid.turns]):
         chosen, other = keys if turn % 2 else keys[::-1]
         if turn % 2:
-            to = _hashed(row, chosen + tweak, other, words)
+            to = hash_of(row, chosen + tweak, other, words)
             to >>= words.bits - grid.column_bits
             if not grid.even:
                 to *= (row - grid.rows) >> grid.top  # the last row, which is not full, stays
@@ -191,7 +191,7 @@ def _turned(indices: Any, grid: _Grid, key: Key, namespace: Any) -> Any:
             column = to
         else:
             height = grid.rows if grid.even else ((column - grid.left) >> grid.top) + grid.rows
-            to = _below(height, grid.row_bits, _hashed(column, chosen + tweak, other, words), words)
+            to = below(height, grid.row_bits, hash_of(column, chosen + tweak, other, words), words)
             to += row
             row = namespace.minimum(to, to - height)
     row <<= grid.column_bits
@@ -205,14 +205,14 @@ def _inserted(indices: Any, n: int, key: Key, namespace: Any) -> Any:
     moved = namespace.broadcast_to(given, np.broadcast_shapes(given.shape, keys[0].shape))
     shape = (-1, *(1,) * keys[0].ndim)
     sizes = np.arange(2, n + 1, dtype=np.uint32)
-    hashed = _hashed(NARROW.tweaks[: len(sizes)].reshape(shape), *keys, NARROW)
-    chosen = _below(sizes.reshape(shape), np.uint32(_INSERTED.bit_length()), hashed, NARROW)
+    hashed = hash_of(NARROW.tweaks[: len(sizes)].reshape(shape), *keys, NARROW)
+    chosen = below(sizes.reshape(shape), np.uint32(INSERTED.bit_length()), hashed, NARROW)
     for last, to in zip(sizes - np.uint32(1), chosen, strict=True):
         moved = namespace.where(moved == to, last, namespace.where(moved == last, to, moved))
     return moved
 
 
-def _hashed(side: Any, chosen: Any, other: Any, words: Words) -> Any:
+def hash_of(side: Any, chosen: Any, other: Any, words: Words) -> Any:
     """A hash of each number, whose upper bits are good; one word of the key is added, one xored.
 
     If both were added, they would act as a single word.
@@ -225,7 +225,7 @@ def _hashed(side: Any, chosen: Any, other: Any, words: Words) -> Any:
     return hashed
 
 
-def _below(size: Any, size_bits: Any, hashed: Any, words: Words) -> Any:
+def below(size: Any, size_bits: Any, hashed: Any, words: Words) -> Any:
     """A number below `size` (at most 2**size_bits), from the upper bits of a hash."""
     hashed >>= size_bits
     hashed *= size

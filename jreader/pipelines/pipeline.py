@@ -209,11 +209,14 @@ class Pipeline(WithLengths[T]):
         """
         return Pipeline(transforms.read(fn, self, lanes))
 
-    def shuffle(self, buf_size: int | None = None, seed: Any = None) -> Pipeline[T]:
+    def shuffle(
+        self, buf_size: int | None = None, seed: Any = None, blocks: int | None = None
+    ) -> Pipeline[T]:
         """The samples in random order, within windows of `buf_size` samples.
 
         In an indexed pipeline only indices are shuffled, so a window of any size costs no memory.
-        Of a stream, a window is read whole and handed over before the next one is read.
+        Of a stream, a window is read whole and handed over before the next one is read. Of files
+        that are read in blocks, `blocks=64` deals 64 blocks at a time, and reads each once.
 
         >>> list(Pipeline(lambda: "abcdef").shuffle(3, seed=7))
         ['a', 'c', 'b', 'e', 'd', 'f']
@@ -223,12 +226,14 @@ class Pipeline(WithLengths[T]):
                 and 1 keep the order, as in Paddle, and warn.
             seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws
                 anew for each pass, which can be resumed all the same.
+            blocks: How many blocks to mix at a time, of files that are read in blocks.
 
         Raises:
-            ValueError: `buf_size` is negative, or None although the length is unknown.
+            ValueError: `buf_size` is negative, or None although the length is unknown; or `blocks`
+                is given with it, or for samples that do not lie in blocks.
             TypeError: `buf_size` is not a whole number, or `seed` is neither an int nor a jax key.
         """
-        return Pipeline(transforms.shuffle(self, buf_size, seed))
+        return Pipeline(transforms.shuffle(self, buf_size, seed, blocks))
 
     def firstn(self, n: int) -> Pipeline[T]:
         """The first `n` samples; it pulls exactly `n`, and never waits for one more.

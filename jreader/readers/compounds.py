@@ -51,7 +51,24 @@ def beside(planes: Sequence[Plane]) -> Plane:
         SideBySide(tuple(columns)) if opaque else flattened(columns),
         min(plane.length for plane in planes),
         lambda indices: [rows for plane in planes for rows in plane.route(indices)],
+        blocks=_common_blocks(planes),
     )
+
+
+def _common_blocks(planes: Sequence[Plane]) -> Array | None:
+    """Where blocks begin side by side: at the same samples, or without any in some planes."""
+    known = [plane.blocks for plane in planes if plane.blocks is not None]
+    length = min(plane.length for plane in planes)
+    if not known or any(plane.blocks is None and in_blocks(plane.columns) for plane in planes):
+        return None
+    if any(not np.array_equal(known[0], other) for other in known[1:]):
+        return None
+    return known[0][: max(int(known[0].searchsorted(length)), 1)]
+
+
+def in_blocks(columns: Any) -> bool:
+    """Whether a column is read in blocks."""
+    return any(hasattr(column, "block_starts") for column in leaves(columns))
 
 
 def end_to_end(planes: Sequence[Plane]) -> Plane | None:
@@ -72,7 +89,13 @@ def end_to_end(planes: Sequence[Plane]) -> Plane | None:
         which = namespace.searchsorted(namespace.asarray(reached), indices, side="right")
         return members.rows(which, indices - namespace.asarray([0, *reached])[which])
 
-    return Plane(members.columns, length, route, straight=members.straight)
+    firsts = [
+        plane.blocks + start
+        for plane, start in zip(planes, starts, strict=True)
+        if plane.blocks is not None
+    ]
+    blocks = np.concatenate(firsts) if len(firsts) == len(planes) else None
+    return Plane(members.columns, length, route, straight=members.straight, blocks=blocks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,6 +334,8 @@ def _end_to_end(column: Sequence[Any]) -> tuple[Any, list[int]]:
     if _one(column):
         return column[0], [0] * len(column)
     shift = begins([len(part) for part in column])
+    if all(hasattr(part, "block_starts") for part in column):
+        return column[0].end_to_end(column), shift
     if any(map(_opaque, column)):
         return Several(column), shift
     if isinstance(column[0], Ragged):

@@ -179,6 +179,8 @@ def _line(node: Node[Any], first: tuple[str, ...], but: tuple[str, ...] = ()) ->
                 parts.append(f"of {files_hash(_several(value))}")
         elif not _is_function(value):
             parts.append(f"{name}={written(value)}")
+    if layout := node.layout():
+        parts.append(layout)
     if getattr(node, "epoch", 0):  # at_epoch was written into the plan
         parts.append(f"epoch={node.epoch}")  # type: ignore[attr-defined]  # as just seen
     return f"{type(node).__name__}({', '.join(parts)})"
@@ -278,7 +280,8 @@ def _arguments(node: Node[Any]) -> Iterator[tuple[str, Any]]:
     """The arguments of an op, without readers and those that cursors ignore."""
     for name, value in arguments(node):
         readers = name in ("reader", "readers") or isinstance(value, Node)
-        if not readers and name not in node.cursor_ignores:
+        added = value is None and name in node.cursor_adds
+        if not readers and not added and name not in node.cursor_ignores:
             yield name, value
 
 

@@ -63,6 +63,8 @@ class Node(Generic[T]):
     same position; "counted", only where an op above counts what it gives."""
     cursor_ignores: ClassVar[tuple[str, ...]] = ()
     """Fields that neither order nor count samples: a cursor goes on with other values."""
+    cursor_adds: ClassVar[tuple[str, ...]] = ()
+    """Fields that a cursor names only where they are given: older cursors know nothing of them."""
     cursor_tells: ClassVar[tuple[str, ...]] = ()
     """Fields that a run may change where it goes on, if no op above counts the samples: a cursor
     has what `told` says of them."""
@@ -144,6 +146,10 @@ class Node(Generic[T]):
         An op with such fields defines `gone_on(told, index)` too, which returns the fields that
         change where a run goes on after `index` samples of an op that told so.
         """
+        return ""
+
+    def layout(self) -> str:
+        """What else its order follows from, in a cursor: how the data lie, say; else ""."""
         return ""
 
     def batches(self, size: int, at: Position) -> Pass[Sequence[T]] | None:

@@ -85,6 +85,8 @@ class Plane:
         route: Gives, for an array of indices, the rows of each column, in the order of the leaves.
         straight: Whether the row of every sample is its index.
         runs: Whether samples that follow one another are rows that do, in all columns.
+        blocks: The sample at which each block begins, where samples lie in blocks that are decoded
+            as a whole, in their order; the first 0. Else None.
     """
 
     columns: Any
@@ -92,6 +94,7 @@ class Plane:
     route: Callable[[Indices], list[Indices]]
     straight: bool = field(default=False, kw_only=True)
     runs: bool = field(default=False, kw_only=True)
+    blocks: Array | None = field(default=None, kw_only=True)
 
     def take(self, indices: Array) -> Sequence[Any]:
         """The samples of these indices."""
@@ -172,7 +175,11 @@ class Plane:
     def part(self, first: int, length: int) -> Plane:
         """The plane of `length` samples, from sample `first` of this one on."""
         part = self.reordered(length, lambda indices: indices + first)
-        return replace(part, runs=self.runs or self.straight)
+        blocks = self.blocks
+        if blocks is not None:
+            from_, to = blocks.searchsorted([first, first + length], "right")
+            blocks = np.maximum(blocks[max(from_ - 1, 0) : max(to, 1)] - first, 0)
+        return replace(part, runs=self.runs or self.straight, blocks=blocks)
 
     @cached_property
     def at_once(self) -> int:

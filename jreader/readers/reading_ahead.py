@@ -104,3 +104,12 @@ def opened(columns: Any) -> Opened | None:
     every = zip(leaves(columns), leaves(made), strict=True)
     readings = [(number, new) for number, (old, new) in enumerate(every) if new is not old]
     return Opened(made, readings)
+
+
+def keeping(columns: Any, blocks: int) -> Any:
+    """The columns, of which those that are read in blocks keep so many of these open."""
+
+    def kept(column: Any) -> Any:
+        return column.keeping(blocks) if hasattr(column, "keeping") else column
+
+    return map_tree(kept, columns)

@@ -19,8 +19,6 @@ from jreader.readers.trees import leaves, rebuilt
 from jreader.sources.decoded_blocks import Decoded
 from jreader.sources.open_blocks import OpenBlocks
 
-_OPEN = 8  # blocks that are open at a time where no order says how many it needs
-
 
 class BlockColumns:
     """A column whose rows are samples that are found in blocks, each decoded when it is wanted.
@@ -43,7 +41,8 @@ class BlockColumns:
             lists of objects (strings, say), `Ragged`. Threads call it at the same time, for
             different blocks. What it raises is raised where the first row of the block is wanted.
         name: What errors call the column: a path.
-        open_blocks: How many blocks may be open at a time.
+        open_blocks: How many blocks may be open at a time; None for a few. `shuffle(blocks=)` has
+            its own number (`keeping`).
     """
 
     def __init__(
@@ -53,11 +52,15 @@ class BlockColumns:
         decode: Callable[[int], Any],
         *,
         name: str = "",
-        open_blocks: int = _OPEN,
+        open_blocks: int | None = None,
     ) -> None:
         self.block_starts: Array = np.asarray(starts, np.int64)
         """The row at which each block begins."""
         self.rows, self.name, self.open_blocks = int(rows), name, open_blocks
+        self.sizes: Array = np.diff(self.block_starts, append=self.rows)
+        """The number of rows of each block."""
+        even = self.sizes[:1].max(initial=0)
+        self._even = int(even) if len(self.sizes) and (self.sizes[:-1] == even).all() else 0
         self._decode = decode
         self._for_orders: dict[int, BlockColumns] = {}
         self._open: tuple[int, OpenBlocks] | None = None
@@ -81,6 +84,8 @@ class BlockColumns:
 
     def blocks_of(self, rows: Array) -> Array:
         """The number of the block of each row."""
+        if self._even and self.sizes[-1] <= self._even:
+            return rows // self._even
         return self.block_starts.searchsorted(rows, "right") - 1
 
     def decoded(self, block: int) -> Decoded:
@@ -103,6 +108,32 @@ class BlockColumns:
             made = _made(self.block_starts, self.rows, self._decode, self.name, open_blocks)
             self._for_orders[open_blocks] = made
         return self._for_orders[open_blocks]
+
+    @staticmethod
+    def end_to_end(columns: Sequence[BlockColumns]) -> BlockColumns:
+        """The blocks of several columns as those of one.
+
+        >>> halves = [BlockColumns([0], 2, lambda _, n=n: np.arange(2) + n) for n in (0, 10)]
+        >>> both = BlockColumns.end_to_end(halves)
+        >>> both.block_starts.tolist(), both.gather(np.array([3, 0])).tolist()
+        ([0, 2], [11, 0])
+        """
+        rows = np.cumsum([0, *map(len, columns)])
+        firsts = np.cumsum([0, *(len(column.block_starts) for column in columns)])
+        starts = [column.block_starts + row for column, row in zip(columns, rows, strict=False)]
+
+        def decode(block: int) -> Any:
+            which = int(np.searchsorted(firsts, block, "right")) - 1
+            return columns[which].decoded(block - int(firsts[which])).tree
+
+        kept = [column.open_blocks for column in columns if column.open_blocks is not None]
+        return BlockColumns(
+            np.concatenate(starts),
+            int(rows[-1]),
+            decode,
+            name=" and ".join(dict.fromkeys(map(described, columns))),
+            open_blocks=sum(kept) if kept else None,
+        )
 
     def reading(self) -> OpenBlocks:
         """The same rows for one pass, which says what comes, and closes it at its end."""
@@ -142,7 +173,7 @@ class BlockColumns:
 
 
 def _made(
-    starts: Array, rows: int, decode: Callable[[int], Any], name: str, open_blocks: int
+    starts: Array, rows: int, decode: Callable[[int], Any], name: str, open_blocks: int | None
 ) -> BlockColumns:
     return BlockColumns(starts, rows, decode, name=name, open_blocks=open_blocks)
 
@@ -150,28 +181,3 @@ def _made(
 def _rows_on_device(placed: Any, rows: Indices) -> Any:
     arrays = (array.at[rows].get(mode="promise_in_bounds") for array in leaves(placed))
     return rebuilt(placed, arrays)
-
-
-def blocks_end_to_end(columns: Sequence[BlockColumns]) -> BlockColumns:
-    """The blocks of several columns as those of one.
-
-    >>> halves = [BlockColumns([0], 2, lambda _, n=n: np.arange(2) + n) for n in (0, 10)]
-    >>> both = blocks_end_to_end(halves)
-    >>> both.block_starts.tolist(), both.gather(np.array([3, 0])).tolist()
-    ([0, 2], [11, 0])
-    """
-    first_rows = np.cumsum([0, *map(len, columns)])
-    firsts = np.cumsum([0, *(len(column.block_starts) for column in columns)])
-    starts = [
-        column.block_starts + first for column, first in zip(columns, first_rows, strict=False)
-    ]
-
-    def decode(block: int) -> Any:
-        which = int(np.searchsorted(firsts, block, "right")) - 1
-        return columns[which].decoded(block - int(firsts[which])).tree
-
-    most = max(column.open_blocks for column in columns)
-    name = " and ".join(map(described, columns))
-    return BlockColumns(
-        np.concatenate(starts), int(first_rows[-1]), decode, name=name, open_blocks=most
-    )

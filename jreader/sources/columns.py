@@ -47,7 +47,14 @@ class Table(Node[T]):
         columns = leaves(self.columns)
         for column in columns:
             check_map(column)
-        return Plane(self.columns, len(columns[0]), straight(len(columns)), straight=True)
+        starts = [column.block_starts for column in columns if hasattr(column, "block_starts")]
+        return Plane(
+            self.columns,
+            len(columns[0]),
+            straight(len(columns)),
+            straight=True,
+            blocks=starts[0] if starts else None,
+        )
 
     def check_files(self) -> None:
         """Raises DamagedData if the files of the columns have changed, where there are files."""

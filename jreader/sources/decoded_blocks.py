@@ -46,6 +46,7 @@ class Decoded:
         rows: How many rows each has.
         arrays: The columns if all are arrays; else an empty list.
         kind: The structure of the tree, and dtypes and shapes: of equal ones, rows can be stacked.
+        lent: Whether others may write over the arrays later, so that no row may be a view of them.
     """
 
     tree: Any
@@ -53,6 +54,7 @@ class Decoded:
     rows: int
     arrays: list[Array]
     kind: tuple[Any, ...]
+    lent: bool = False
 
     @classmethod
     def of(cls, given: Any, rows: int, name: str) -> Decoded:
@@ -77,7 +79,14 @@ class Decoded:
 
     def each(self, rows: Array) -> Iterator[Any]:
         """Those rows one by one."""
+        if self.lent:
+            return zipped(self.tree, [array.take(rows, 0) for array in self.arrays])
         return zipped(self.tree, [one_by_one(column, rows) for column in self.columns])
+
+    def over(self, arrays: list[Array]) -> Decoded:
+        """The same block in other arrays, which are lent."""
+        tree = rebuilt(self.tree, iter(arrays))
+        return Decoded(tree, arrays, self.rows, arrays, self.kind, lent=True)
 
     def gather(self, rows: Array) -> Any:
         """Those rows: a tree of arrays, or a list of samples."""

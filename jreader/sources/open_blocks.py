@@ -22,11 +22,13 @@ import numpy as np
 from jreader.errors import ReaderError
 from jreader.readers.messages import described
 from jreader.readers.planes import Array
+from jreader.sources.block_arena import Arena, slot_rows
 from jreader.sources.decoded_blocks import Decoded, Stack
 
 if TYPE_CHECKING:
     from jreader.sources.blocks import BlockColumns
 
+_OPEN = 4  # blocks that are open at a time where no order says how many it needs
 _AHEAD = 4  # blocks that are decoded before they are needed
 _THREADS = min(os.cpu_count() or 1, _AHEAD)
 _PATIENCE = 2.0  # seconds that an ending program waits for a block that is being decoded
@@ -35,12 +37,13 @@ _PATIENCE = 2.0  # seconds that an ending program waits for a block that is bein
 class _Block:
     """A block that is open, or is being decoded."""
 
-    __slots__ = ("decoded", "done", "error", "used")
+    __slots__ = ("decoded", "done", "error", "slot", "used")
 
     def __init__(self, used: int) -> None:
         self.decoded: Decoded | None = None
         self.error: BaseException | None = None
         self.done = False
+        self.slot = -1  # in the arena
         self.used = used  # when it was used last: what is used later has a greater number
 
 
@@ -59,9 +62,18 @@ class OpenBlocks:
         """Begins with no block and no thread."""
         self.column = column
         self.threads: list[threading.Thread] = []
-        self._most = max(column.open_blocks, 1) + (_AHEAD if ahead else 0)
+        self._most = max(column.open_blocks or _OPEN, 1) + (_AHEAD if ahead else 0)
+        self._ahead = ahead
         self._blocks: dict[int, _Block] = {}
-        self._expected: dict[int, int] = {}  # how many rows of each block come; by first use
+        self._expected: dict[int, None] = {}  # blocks of which rows come, by first use
+        many = len(column.block_starts)
+        self._left = np.zeros(many + 1, np.int64)  # how many rows of each block come
+        self._unread = column.sizes.copy()  # how many rows of each block were not read yet
+        self._arena: Arena | None = None
+        self._slot_rows = slot_rows(column.sizes) if ahead and column.open_blocks else 0
+        self._in_batches = False
+        self._slot_of = np.full(many, -1)
+        self._block_of = np.full(self._most, many)  # of each slot
         self._changed = threading.Condition()  # reentrant: gc may close it anywhere
         self._closed, self._clock, self._process = False, count(), os.getpid()
 
@@ -82,8 +94,9 @@ class OpenBlocks:
         blocks = np.flatnonzero(counts)
         blocks = blocks[first[blocks].argsort()]
         with self._changed:
-            for block, many in zip(blocks.tolist(), counts[blocks].tolist(), strict=True):
-                self._expected[block] = self._expected.get(block, 0) + many
+            self._left[blocks] += counts[blocks]
+            for block in blocks.tolist():
+                self._expected[block] = None
             self._changed.notify_all()
             if not self._closed and len(self._expected) > 1:
                 self._start()
@@ -99,6 +112,13 @@ class OpenBlocks:
         if not len(rows):
             return []
         local = rows - self.column.block_starts[which]
+        if self._arena is not None:
+            slots = self._slot_of[which]
+            if slots.min() >= 0:
+                given = self._arena.gather(slots * self._slot_rows + local)
+                self._used_in_slots(slots)
+                return given
+        self._in_batches = True
         if which[0] == which[-1] and (which == which[0]).all():
             block = int(which[0])
             given = self._decoded(block).gather(local)
@@ -158,9 +178,11 @@ class OpenBlocks:
             if mine:
                 self._decode(block, held)
         held.used = next(self._clock)
+        if held.decoded is not None and self._in_batches and held.slot < 0:
+            self._place(block, held)
         if held.decoded is None:
             with self._changed:
-                self._blocks.pop(block, None)  # it may be tried again
+                self._close(block)  # it may be tried again
             try:
                 raise held.error or ReaderError(f"block {block} of {self!r} was not decoded")
             finally:
@@ -170,6 +192,8 @@ class OpenBlocks:
     def _decode(self, block: int, held: _Block) -> None:
         try:
             held.decoded = self.column.decoded(block)
+            if self._in_batches:
+                self._place(block, held)
         except BaseException as error:  # it is raised where the first row is wanted
             held.error = error
         finally:
@@ -179,14 +203,56 @@ class OpenBlocks:
 
     def _used(self, block: int, rows: int) -> None:
         """Takes note that so many rows were read; one that is not needed any more gives way."""
-        if block in self._expected:
-            left = self._expected[block] - rows
-            if left > 0:
-                self._expected[block] = left
+        if self._ahead:
+            self._left[block] -= rows
+            self._unread[block] -= rows
+            if self._left[block] <= 0:
+                self._let_go([block])
+
+    def _used_in_slots(self, slots: Array) -> None:
+        """The same of the blocks in these slots, one for each row."""
+        rows = np.bincount(slots, minlength=len(self._block_of))
+        used = rows.nonzero()[0]
+        blocks, rows = self._block_of[used], rows[used]
+        left = self._left[blocks] - rows
+        self._left[blocks] = left
+        self._unread[blocks] -= rows
+        if left.min() <= 0:
+            self._let_go(blocks[left <= 0].tolist())
+
+    def _let_go(self, blocks: list[int]) -> None:
+        """Takes note that no rows of these come; those that were read as a whole are closed."""
+        with self._changed:
+            for block in blocks:
+                self._expected.pop(block, None)
+                self._left[block] = 0
+                if self._unread[block] <= 0:
+                    self._close(block)
+            self._changed.notify_all()
+
+    def _close(self, block: int) -> None:
+        held = self._blocks.pop(block, None)
+        self._unread[block] = self.column.sizes[block]
+        if held is not None and held.slot >= 0 and self._arena is not None:
+            self._slot_of[block] = -1
+            self._block_of[held.slot] = len(self._slot_of)
+            self._arena.free.append(held.slot)
+
+    def _place(self, block: int, held: _Block) -> None:
+        """Copies a block into the arena, if it is of its kind, and there is a slot."""
+        decoded = held.decoded
+        if decoded is None or not self._slot_rows or not decoded.arrays or not decoded.rows:
+            return
+        with self._changed:
+            if self._arena is None:
+                self._arena = Arena(decoded, len(self._block_of), self._slot_rows)
+            if decoded.kind != self._arena.kind or not self._arena.free:
                 return
-            with self._changed:
-                del self._expected[block]
-                self._changed.notify_all()
+            held.slot = self._arena.free.pop()
+        held.decoded = self._arena.put(decoded, held.slot)
+        with self._changed:
+            self._block_of[held.slot] = block
+            self._slot_of[block] = held.slot
 
     def _make_room(self, *, asked: bool) -> bool:
         """Whether there is room for one more block; closes one for it, if it may.
@@ -199,9 +265,9 @@ class OpenBlocks:
             held = [(each.used, block) for block, each in self._blocks.items() if each.done]
             idle = [(used, block) for used, block in held if block not in self._expected]
             if idle:
-                del self._blocks[min(idle)[1]]
+                self._close(min(idle)[1])
             elif asked and held:
-                del self._blocks[max(held)[1]]
+                self._close(max(held)[1])
             else:
                 return asked
         return True

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import field, replace
 from itertools import chain, islice
 from typing import Any, TypeVar
 
 import numpy as np
 
 from jreader import errors, orders
+from jreader.orders.block_orders import block_order
 from jreader.readers import (
     Node,
     Pass,
@@ -17,14 +18,18 @@ from jreader.readers import (
     Reader,
     checked_position,
     counted,
+    described,
     foreign,
     length,
     op,
     start,
     whole,
 )
-from jreader.readers.planes import Indices, Plane, indexed
-from jreader.readers.seeds import seeded_below
+from jreader.readers.hashing import text_hash
+from jreader.readers.nodes import children
+from jreader.readers.planes import Array, Indices, Plane, indexed
+from jreader.readers.reading_ahead import keeping
+from jreader.readers.seeds import seeded, seeded_below
 
 T = TypeVar("T")
 
@@ -41,27 +46,46 @@ class shuffle(Node[T]):
     >>> list(shuffle(lambda: "abcdef", buf_size=3, seed=7)())
     ['a', 'c', 'b', 'e', 'd', 'f']
 
+    Files that are read in blocks (Parquet's row groups, say) would decode a block for nearly every
+    sample of a global order. `shuffle(reader, seed=7, blocks=64)` deals blocks in random order, and
+    samples in random order within each group of 64 of these blocks: each block is decoded once an
+    epoch, 64 and a few are in memory, and the place is still one number. That is the block shuffle
+    of Levanter (https://github.com/stanford-crfm/levanter). Before it, `chain`, `firstn`, `skip`
+    and `compose` with what lies in the same blocks, or in none, leave samples in their blocks.
+
     Args:
         reader: Any reader.
         buf_size: Samples per window; None for the whole reader, whose length must be known. 0 and 1
             keep the order, as in Paddle, and warn.
         seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws
             anew for each pass, which can be resumed all the same.
+        blocks: How many blocks to mix at a time, of files that are read in blocks.
 
     Raises:
-        ValueError: `buf_size` is negative, or None although the length of `reader` is unknown.
+        ValueError: `buf_size` is negative, or None although the length of `reader` is unknown; or
+            `blocks` is given with it, or for a reader whose samples do not lie in blocks.
         TypeError: `buf_size` is not a whole number, or `seed` is neither an int nor a jax key.
     """
 
     reader: Reader[T]
     buf_size: int | None = whole(default=None)
     seed: Any = None
+    blocks: int | None = whole(default=None, least=1)
     epoch: int = field(default=0, init=False)
     from_reader = "all"
+    cursor_adds = ("blocks",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.buf_size is None and length(self.reader) is None:
+        if self.blocks is not None:
+            if self.buf_size is not None:
+                raise ValueError(
+                    f"shuffle(reader, buf_size={self.buf_size}, blocks={self.blocks}) needs one of "
+                    f"both: a window of samples as they come, or blocks=, which are read as a "
+                    f"whole."
+                )
+            check_blocks(self.reader, self.blocks)
+        elif self.buf_size is None and length(self.reader) is None:
             raise ValueError(
                 f"shuffle({self.reader!r}) needs a buf_size: the length of the reader is not known "
                 f"before it is read. Give shuffle(reader, buf_size=1000), or a reader with a "
@@ -80,7 +104,12 @@ class shuffle(Node[T]):
             )
 
     def start(self, at: Position) -> Pass[T]:
-        """Begins a pass; its position is (that before a window, its number, samples of it)."""
+        """Begins a pass; its position is (that before a window, its number, samples of it).
+
+        In blocks, it is the number of samples handed over.
+        """
+        if self.blocks is not None:
+            return self._start_in_blocks(checked_position(at, 0))
         size = length(self.reader) if self.buf_size is None else self.buf_size
         if size is None or size < 2:
             return start(self.reader, at)
@@ -115,14 +144,36 @@ class shuffle(Node[T]):
         items, count = counted(chain.from_iterable(dealt()))
         return Pass(items, position, up.close)
 
+    def _start_in_blocks(self, done: int) -> Pass[T]:
+        """A pass that holds all samples: what `plane` computes, from the same order."""
+        up = start(self.reader, None)
+        held = list(up.items)
+        order = self._in_blocks(np.arange(len(held)), _blocks_of(self.reader), len(held))
+        items, count = counted(map(held.__getitem__, order[done:].tolist()), done)
+        return Pass(items, count, up.close)
+
     def length(self) -> int | None:
         """The length of `reader`."""
         return length(self.reader)
 
+    def layout(self) -> str:
+        """Where blocks begin, if it deals blocks."""
+        starts = None if self.blocks is None else _blocks_of(self.reader)
+        return "" if starts is None else f"{len(starts)} blocks, {text_hash(starts.tolist())}"
+
     def plane(self) -> Plane | None:
         """The plane of `reader` in the order of the windows; None if the seed is not drawn yet."""
         up = None if self.seed is None else indexed(self.reader)
-        return up and up.reordered(up.length, lambda indices: self._order(indices, up.length))
+        if up is None or self.blocks is None:
+            return up and up.reordered(up.length, lambda indices: self._order(indices, up.length))
+        check_blocks(self.reader, self.blocks)
+        starts: Any = up.blocks
+        plane = up.reordered(up.length, lambda indices: self._in_blocks(indices, starts, up.length))
+        return replace(plane, columns=keeping(up.columns, min(self.blocks, len(starts))))
+
+    def _in_blocks(self, indices: Indices, starts: Array, known: int) -> Indices:
+        order = block_order(starts, known, self.blocks or 1)
+        return order.rows(indices, (self.seed, self.epoch, seeded_below(self)))
 
     def _order(self, indices: Indices, known: int) -> Indices:
         size = known if self.buf_size is None else min(self.buf_size, known)
@@ -143,6 +194,48 @@ class shuffle(Node[T]):
             rest = orders.permutation(namespace.minimum(index, short - 1), short, keys)
             moved = namespace.where(last, rest, moved)
         return window * size + moved
+
+
+def check_blocks(reader: Reader[Any], blocks: int) -> None:
+    """Raises if the samples of a reader do not lie in blocks, in their order.
+
+    Raises:
+        ValueError: They do not; it says which op takes them out of their blocks, if one does.
+    """
+    if _blocks_of(reader) is not None:
+        return
+    call, at = f"shuffle(reader, blocks={blocks})", reader
+    while isinstance(at, Node):
+        below = list(children(at))
+        found = next((part for part in below if _blocks_below(part)), None)
+        if found is None:
+            break
+        if _blocks_of(found) is not None:
+            name = type(at).__name__
+            raise ValueError(
+                f"{call} needs samples in the order of their blocks, and {name}, made at "
+                f"{at.made_at}, takes them out of it: shuffle the reader below it, as in "
+                f"{name}(shuffle(reader, seed=0, blocks={blocks}), ...), or leave blocks out."
+            )
+        at = found
+    raise ValueError(
+        f"{call} needs a reader of files that are read in blocks, as Parquet's row groups, and "
+        f"{described(reader)} has none: type shuffle(reader, seed=0), where samples are found by "
+        f"their index, or shuffle(reader, buf_size=1000), within windows."
+    )
+
+
+def _blocks_of(reader: Reader[Any]) -> Any:
+    """Where the blocks of a reader begin; None if they do not lie in their order."""
+    plane = indexed(seeded(reader, 0))
+    return None if plane is None else plane.blocks
+
+
+def _blocks_below(reader: Reader[Any]) -> bool:
+    """Whether a reader, or one that it reads, has blocks."""
+    if not isinstance(reader, Node):
+        return False
+    return _blocks_of(reader) is not None or any(map(_blocks_below, children(reader)))
 
 
 def _keys(path: tuple[Any, ...], window: Indices) -> orders.Key:

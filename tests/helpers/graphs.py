@@ -19,14 +19,16 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+from block_sources import Blocks
 from hypothesis import strategies as st
 from samples import kept_in_order
 
 import jreader
 from jreader import datasets
 from jreader.batches import gives_batches
-from jreader.readers import Node, length, start
+from jreader.readers import Node, indexed, length, start
 from jreader.readers.lanes import dealt_below
+from jreader.readers.seeds import seeded
 from jreader.workers import fetch_batches
 
 LIMIT = 60
@@ -101,6 +103,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "n": st.integers(0, 12),
     "buf_size": st.one_of(st.none(), st.integers(0, 9)),
     "seed": st.sampled_from([0, 7, 2**40, None]),
+    "blocks": st.one_of(st.none(), small),
     "batch_size": small,
     "size": st.integers(0, 4),
     "drop_last": st.booleans(),
@@ -188,7 +191,7 @@ SAMPLES: dict[str, Callable[[int], Any]] = {
 class Recipe:
     """How to build a plan."""
 
-    op: type[Node] | None
+    op: type[Any] | None
     given: Mapping[str, Any]
     below: tuple[Recipe, ...] = ()
     leaf: Leaf | None = None
@@ -199,6 +202,8 @@ class Recipe:
         if self.op is jreader.arrays:
             rows = np.arange(self.given["rows"])
             return jreader.arrays(*[rows * 10 + width for width in range(self.given["width"])])
+        if self.op is Blocks:
+            return Blocks(**self.given).reader()
         if self.op is jreader.ragged:
             offsets = np.cumsum([0, *self.given["lengths"]])
             return jreader.ragged(np.arange(offsets[-1]), offsets)
@@ -211,8 +216,8 @@ class Recipe:
         op = self.op
         assert op is not None
         given = dict(self.given)
-        if op is jreader.shuffle and given["buf_size"] is None and length(readers[0]) is None:
-            given["buf_size"] = 6
+        if op is jreader.shuffle:
+            given = shuffled(readers[0], **given)
         if op is jreader.shard:
             given["index"] %= given["num_shards"]
         if op is jreader.map_samples and not given.get("rng"):
@@ -228,7 +233,7 @@ class Recipe:
         variadic = inspect.signature(op).parameters.get("readers")
         first = [FUNCTIONS.get(op.__name__, tagged)] if names[0] in FUNCTION_NAMES else []
         if given.get("buf_size") in (0, 1):
-            return kept_in_order(readers[0], **given)
+            return kept_in_order(readers[0], given["buf_size"], given["seed"])
         if variadic is None:
             return op(*first, readers[0], **given)
         if variadic.kind is variadic.VAR_POSITIONAL:
@@ -260,6 +265,15 @@ def documents(reader: Any) -> Any:
     return jreader.map_readers(document_of, reader)
 
 
+def shuffled(reader: Any, buf_size: Any, blocks: Any, **given: Any) -> dict[str, Any]:
+    """The arguments of a shuffle: blocks where there are some, else a window if it needs one."""
+    plane = indexed(seeded(reader, 0)) if blocks else None
+    if plane is not None and plane.blocks is not None:
+        return {**given, "buf_size": None, "blocks": blocks}
+    needed = buf_size is None and length(reader) is None
+    return {**given, "buf_size": 6 if needed else buf_size, "blocks": None}
+
+
 def mixed(readers: list[Any], weights: Any, at: Any, **given: Any) -> Any:
     """A mixture; of one without an end, the beginning, since some ops above may wait for an end."""
     many = len(readers)
@@ -284,6 +298,13 @@ array_recipes = st.builds(
     lambda rows, width: Recipe(jreader.arrays, {"rows": rows, "width": width}),
     st.integers(0, 14),
     st.integers(1, 2),
+)
+
+
+block_recipes = st.builds(
+    lambda sizes, base: Recipe(Blocks, {"sizes": sizes, "base": base}),
+    st.lists(st.integers(0, 5), min_size=1, max_size=6),
+    st.integers(0, 9),
 )
 
 
@@ -390,7 +411,7 @@ def recipes(draw: st.DrawFn, depth: int = 4) -> Recipe:
 def choices(depth: int) -> st.SearchStrategy[Recipe]:
     """What may be on top of a plan of that height."""
     if depth == 0:
-        return st.one_of(leaf_recipes, array_recipes, sampler_recipes)
+        return st.one_of(leaf_recipes, array_recipes, block_recipes, sampler_recipes)
     below = recipes(depth=depth - 1)
     return st.one_of(below, *[op_recipes(op, below) for op in OPS])
 

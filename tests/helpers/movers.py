@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 
 import numpy as np
+from block_sources import in_blocks
 from graphs import OPS, Recipe, op_recipes
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from jreader.readers.compounds import Several
 from jreader.readers.joined_columns import Joined
 from jreader.readers.planes import one_by_one
 from jreader.readers.stacked_rows import STACKED
+from jreader.sources.blocks import BlockColumns
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,12 @@ rows = st.builds(
     lambda count, base, form: Recipe(None, {}, leaf=Rows(count, base, form)),
     st.integers(0, 25),
     st.integers(0, 3),
-    st.sampled_from(["bare", "tuple", "tree", "bare, asked", "tuple, asked", "tree, listed"]),
+    st.sampled_from(
+        [
+            *("bare", "tuple", "tree", "bare, asked", "tuple, asked", "tree, listed"),
+            *("bare, in blocks", "tree, in blocks"),
+        ]
+    ),
 )
 
 
@@ -57,7 +64,14 @@ def plans(ops, depth=4):
     if depth == 0:
         return rows
     below = deeper(ops, depth - 1)
-    return st.one_of(below, *[op_recipes(op, below) for op in ops])
+    return st.one_of(below, *[op_recipes(op, below).map(_without_blocks) for op in ops])
+
+
+def _without_blocks(recipe):
+    """What a plain function can do too: it has no blocks that a shuffle could deal."""
+    return replace(
+        recipe, given={**recipe.given, "blocks": None} if "blocks" in recipe.given else recipe.given
+    )
 
 
 @st.composite
@@ -78,7 +92,15 @@ def _indexed(leaf):
         return source(Asked(leaf.columns), batched=True)
     if leaf.form.endswith("listed"):
         return source(list(Columns(leaf.columns)))
+    if leaf.form.endswith("in blocks"):
+        starts = np.minimum([0, 2, 2, 3, 9, 20], leaf.count)
+        return in_blocks(BlockColumns(starts, leaf.count, partial(_block, leaf.columns, starts)))
     return arrays(leaf.columns)
+
+
+def _block(columns, starts, block):
+    part = slice(starts[block], None if block + 1 == len(starts) else starts[block + 1])
+    return map_tree(lambda column: column[part], columns)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,69 @@
+"""Blocks in random order, then samples within groups of them: any place by itself."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jreader.orders import key, permutation
+from jreader.orders.block_orders import BlockOrder
+
+sizes = st.lists(st.one_of(st.integers(0, 5), st.integers(0, 90)), min_size=1, max_size=30)
+
+
+def by_hand(sizes, together, path):
+    """The definition, with lists."""
+    starts = np.cumsum([0, *sizes])
+    blocks = [np.arange(size) + start for size, start in zip(sizes, starts, strict=False) if size]
+    order = permutation(np.arange(len(blocks)), len(blocks), key(*path, 0)) if blocks else []
+    rows = []
+    for group, first in enumerate(range(0, len(blocks), together)):
+        held = np.concatenate([blocks[block] for block in order[first : first + together]])
+        moved = permutation(np.arange(len(held)), len(held), key(*path, group + 1))
+        rows.extend(held[moved].tolist())
+    return rows
+
+
+def order_of(sizes, together):
+    return BlockOrder(np.cumsum([0, *sizes])[:-1], sum(sizes), together)
+
+
+@given(sizes, st.integers(1, 9), st.integers(0, 5), st.data())
+def test_every_place_has_the_sample_that_the_definition_says(sizes, together, epoch, data):
+    order, path = order_of(sizes, together), (7, epoch, 1)
+    expected = np.array(by_hand(sizes, together, path), int)
+    assert sorted(expected.tolist()) == list(range(sum(sizes)))
+    np.testing.assert_array_equal(order.rows(np.arange(sum(sizes)), path), expected)
+    if sum(sizes):
+        some = data.draw(st.lists(st.integers(0, sum(sizes) - 1), max_size=20))
+        places = np.array(some, int)
+        np.testing.assert_array_equal(order.rows(places, path), expected[places])
+
+
+def test_a_group_has_the_samples_of_so_many_blocks_and_no_others():
+    order = order_of([10] * 12, 3)
+    rows = order.rows(np.arange(120), (1, 0, 1)).reshape(4, 30)
+    assert [len({*(part // 10).tolist()}) for part in rows] == [3] * 4
+    assert sorted(rows.ravel().tolist()) == list(range(120))
+
+
+@pytest.mark.parametrize("together", [1, 3, 99])
+@pytest.mark.parametrize("sizes", [[3, 0, 20, 7, 1, 300], [5], [4] * 40])
+def test_a_trace_has_the_same_order_in_every_epoch(sizes, together):
+    order, places = order_of(sizes, together), np.arange(sum(sizes))
+
+    @jax.jit
+    def traced(places, epoch):
+        return order.rows(places, (7, epoch, 1))
+
+    for epoch in (0, 5):
+        expected = order.rows(places, (7, epoch, 1))
+        np.testing.assert_array_equal(traced(jnp.asarray(places), jnp.array([epoch])), expected)
+    several = np.arange(sum(sizes)) % 3
+    found = traced(jnp.asarray(places), jnp.asarray(several))
+    by_epoch = np.array([order.rows(places, (7, epoch, 1)) for epoch in range(3)])
+    np.testing.assert_array_equal(found, by_epoch[several, places])
