@@ -136,7 +136,7 @@ def _each(call: str, fn: Callable[[Any, Any], Any], images: Any, rng: Any) -> An
     """The function of each picture and its key."""
     import jax  # noqa: PLC0415  # workers have none
 
-    typed = jax.dtypes.issubdtype(rng.dtype, jax.dtypes.prng_key)
+    typed = jax.numpy.issubdtype(rng.dtype, jax.dtypes.prng_key)
     if not typed or images.shape[:-3] != rng.shape:
         raise ValueError(
             f"{call} needs pictures [..., height, width, colors] and a key for each, not "
