@@ -42,6 +42,7 @@ from jreader.orders import permutation
 from jreader.pipelines import ArraySpec, Pipeline, files
 from jreader.readers import Columns, Cursor, Node, Pass, Reader, at_epoch, epochs, start
 from jreader.sources import (
+    Store,
     arrayrecord,
     arrays,
     arrow,
@@ -143,6 +144,7 @@ __all__ = [
     "Reader",
     "ReaderError",
     "ShortEpoch",
+    "Store",
     "WorkerDied",
     "arrayrecord",
     "arrays",

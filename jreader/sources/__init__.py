@@ -10,6 +10,7 @@ from jreader.sources.array_files import idx, mnist_json, npy, npz
 from jreader.sources.array_record_files import arrayrecord
 from jreader.sources.arrow_files import arrow
 from jreader.sources.columns import Table, arrays, ragged
+from jreader.sources.files import Store
 from jreader.sources.huggingface_data import huggingface
 from jreader.sources.image_folders import image_folder
 from jreader.sources.json_lines import jsonl
@@ -21,6 +22,7 @@ from jreader.sources.tfrecord_files import tfrecord
 from jreader.sources.token_files import tokens
 
 __all__ = [
+    "Store",
     "Table",
     "arrayrecord",
     "arrays",

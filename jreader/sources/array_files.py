@@ -102,7 +102,7 @@ class npy(_ArrayFiles):
 
     def __init__(self, *paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> None:
         """Checks that every path names a file."""
-        groups = [files_named(_NPY, path, (".npy",)) for path in paths]
+        groups = [files_named(_NPY, path, (".npy",), far=False) for path in paths]
         files = check_paths(_NPY, tuple(file for group in groups for file in group))
         object.__setattr__(self, "paths", files)
         if len(files) > len(groups):

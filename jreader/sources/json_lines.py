@@ -19,6 +19,7 @@ from jreader.readers import Pass, Plane, Position, op
 from jreader.readers.planes import Array
 from jreader.sources.far_systems import is_far
 from jreader.sources.file_checks import damaged
+from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.kept_indices import in_threads
 from jreader.sources.files.named_files import files_named, written
@@ -61,9 +62,10 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
         *paths: At least one file in UTF-8, or a folder (its `.jsonl` files), or a pattern such as
             `"data/*.jsonl"`, or a list of these. The files of a folder or pattern are sorted by
             name.
+        store: What keeps blocks of files that lie elsewhere (`Store`).
 
     Raises:
-        TypeError: A path is neither a str nor a path.
+        TypeError: A path is neither a str nor a path, or the store is none.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
         ValueError: A file is packed, and one is elsewhere.
         DamagedData: Raised during a pass, where a line is not JSON, or if a gzip file is truncated,
@@ -71,8 +73,13 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
     """
 
     kind = "lines"
+    store: Store | None = None
 
-    def __init__(self, *paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> None:
+    def __init__(
+        self,
+        *paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        store: Store | None = None,
+    ) -> None:
         """Finds the files; opens none."""
         several = [
             path for each in paths for path in (each if isinstance(each, (list, tuple)) else [each])
@@ -86,6 +93,7 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
                 f"them where they are."
             )
         object.__setattr__(self, "paths", files)
+        object.__setattr__(self, "store", checked_store(_CALL, store))
 
     @property
     def _packed(self) -> bool:

@@ -16,6 +16,7 @@ from jreader.sources.arrow_columns import pyarrow
 from jreader.sources.blocks import BlockColumns
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import FileNode
+from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.named_files import Paths, files_named, written
 from jreader.sources.files.row_groups import RowGroups
 from jreader.sources.table_arguments import checked_names, checked_nulls, shown
@@ -53,6 +54,7 @@ class parquet(FileNode[Any], Table[Any]):
             values instead of dicts.
         nulls: What stands for nulls, by column: `{"age": -1}`, `{"point.x": 0.0}` for the field of
             a struct, `{"ids[]": 0}` for the values of lists. Without it, a null is an error.
+        store: What keeps blocks of files that lie elsewhere (`Store`).
 
     Raises:
         ModuleNotFoundError: pyarrow is not installed: `python -m pip install 'jreader[arrow]'`.
@@ -68,24 +70,29 @@ class parquet(FileNode[Any], Table[Any]):
     paths: tuple[str, ...]
     names: tuple[str, ...] | str | None = None
     nulls: Mapping[str, Any] | None = None
+    store: Store | None = None
+    cursor_ignores = ("store",)
 
     def __init__(
         self,
         paths: Paths,
         columns: Sequence[str] | str | None = None,
         nulls: Mapping[str, Any] | None = None,
+        *,
+        store: Store | None = None,
     ) -> None:
         """Finds the files; opens none."""
         pyarrow()
         object.__setattr__(self, "paths", files_named(_CALL, paths, (".parquet",)))
         object.__setattr__(self, "names", checked_names(_CALL, columns))
         object.__setattr__(self, "nulls", checked_nulls(_CALL, nulls))
+        object.__setattr__(self, "store", checked_store(_CALL, store))
 
     @cached_property
     def columns(self) -> BlockColumns:
         """A single column whose rows are the samples; footers are read at the first use."""
         self.check_files()
-        groups = RowGroups.of(self.paths, self.names, self.nulls or {})
+        groups = RowGroups.of(self.paths, self.names, self.nulls or {}, self.store)
         self.check_files()  # which may have changed while their footers were read
         return BlockColumns(groups.starts, groups.rows, groups, name=repr(self))
 

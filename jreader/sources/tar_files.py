@@ -15,6 +15,7 @@ import numpy as np
 from jreader.readers import op
 from jreader.readers.planes import Array
 from jreader.sources.file_checks import damaged
+from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.magic_numbers import first_bytes, kind_of
 from jreader.sources.files.named_files import Paths, files_named
@@ -58,6 +59,7 @@ class tar(RecordFiles[dict[str, Any]]):
     Args:
         paths: An archive, a folder (its `.tar` files), a pattern such as `"data/train-*.tar"`, or a
             list of these. The files of a folder or pattern are sorted by name.
+        store: What keeps blocks of files that lie elsewhere (`Store`).
 
     Raises:
         TypeError: A path is neither a str nor a path.
@@ -68,10 +70,12 @@ class tar(RecordFiles[dict[str, Any]]):
 
     kind = "tar"
     paths: tuple[str, ...]
+    store: Store | None = None
 
-    def __init__(self, paths: Paths) -> None:
+    def __init__(self, paths: Paths, *, store: Store | None = None) -> None:
         """Finds the files; opens none."""
         object.__setattr__(self, "paths", files_named(_CALL, paths, (".tar",)))
+        object.__setattr__(self, "store", checked_store(_CALL, store))
 
     def find(self, file: ByteFile) -> Array:
         """The bytes at which samples begin, and the end; what is wrong is in the last one."""

@@ -18,6 +18,7 @@ from jreader.errors import DamagedData
 from jreader.readers import op
 from jreader.readers.planes import Array
 from jreader.sources.file_checks import damaged
+from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.magic_numbers import first_bytes, kind_of
 from jreader.sources.files.named_files import Paths, files_named
@@ -66,6 +67,7 @@ class tfrecord(RecordFiles[Any]):
             as `np.int64` or `np.float32` for one number, `(np.float32, (28, 28))` for an array of
             that shape, `[bytes]` or `[np.int64]` for any number of them (a list of bytes, an array;
             an empty one where the feature is missing). None for the data of records.
+        store: What keeps blocks of files that lie elsewhere (`Store`).
 
     Raises:
         ModuleNotFoundError: `google-crc32c` is not installed (the extra `tfrecord`).
@@ -79,14 +81,22 @@ class tfrecord(RecordFiles[Any]):
     kind = "tfrecord"
     paths: tuple[str, ...]
     features: Mapping[str, Feature] | None = None
+    store: Store | None = None
 
-    def __init__(self, paths: Paths, features: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        paths: Paths,
+        features: Mapping[str, Any] | None = None,
+        *,
+        store: Store | None = None,
+    ) -> None:
         """Finds the files; opens none."""
         _crc32c()
         files = files_named(_CALL, paths, (".tfrecord", ".tfrecords"))
         object.__setattr__(self, "paths", files)
         known = None if features is None else checked_features(_CALL, features)
         object.__setattr__(self, "features", known)
+        object.__setattr__(self, "store", checked_store(_CALL, store))
 
     def find(self, file: ByteFile) -> Array:
         """The bytes at which records begin, and the end; the head of what is no record is one."""

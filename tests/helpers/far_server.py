@@ -52,6 +52,7 @@ class _Server(ThreadingHTTPServer):
 def _handler(server: FarServer) -> type[BaseHTTPRequestHandler]:  # noqa: C901  # one method
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # or each answer waits 40 ms
 
         def log_message(self, *_: Any) -> None:
             pass

@@ -5,7 +5,8 @@ one holds of all: few files are open at a time, threads share them, and a file t
 an error that names it.
 """
 
+from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile, open_file, read_many
 from jreader.sources.files.kept_indices import kept
 
-__all__ = ["ByteFile", "kept", "open_file", "read_many"]
+__all__ = ["ByteFile", "Store", "kept", "open_file", "read_many"]

@@ -16,7 +16,9 @@ from weakref import WeakValueDictionary
 from jreader.errors import DamagedData
 from jreader.sources.far_systems import is_far
 from jreader.sources.file_checks import changed
+from jreader.sources.files.block_store import Store
 from jreader.sources.files.far_files import FarFile
+from jreader.sources.files.stored_files import StoredFile
 
 _OPEN = 256  # files that are open at a time
 
@@ -46,11 +48,11 @@ class ByteFile(Protocol):
         """
 
 
-def open_file(path: str) -> ByteFile:
+def open_file(path: str, store: Store | None = None) -> ByteFile:
     """The file of that path, to be read by ranges; it is opened when it is first read.
 
     A path that begins with a protocol (`s3://`, `https://`) is that of a file elsewhere, which is
-    read through fsspec.
+    read through fsspec; a `store` keeps what was fetched of it.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -65,7 +67,9 @@ def open_file(path: str) -> ByteFile:
         OSError: A file elsewhere cannot be reached.
         ModuleNotFoundError: fsspec is not installed: `python -m pip install 'jreader[far]'`.
     """
-    return FarFile(path) if is_far(path) else _LocalFile(path)
+    if not is_far(path):
+        return _LocalFile(path)
+    return FarFile(path) if store is None else StoredFile(FarFile(path), store)
 
 
 def read_many(requests: Sequence[tuple[ByteFile, int, int]]) -> Iterator[bytes]:

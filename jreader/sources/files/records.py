@@ -18,6 +18,7 @@ from jreader.readers.joined_columns import found
 from jreader.readers.planes import Array
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import FileNode
+from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile, open_file, read_many
 from jreader.sources.files.kept_indices import kept
 from jreader.sources.files.named_files import written
@@ -140,10 +141,13 @@ class RecordFiles(FileNode[T], Table[T]):
 
     Attributes:
         kind: The folder of the cache folder that keeps where records begin.
+        store: What keeps blocks of files that lie elsewhere; a subclass names it as a field.
     """
 
     kind: ClassVar[str]
+    cursor_ignores = ("store",)
     paths: tuple[str, ...]
+    store: Store | None = None
 
     def find(self, file: ByteFile) -> Array:
         """The bytes at which records begin, and the size of the file; called on several threads.
@@ -162,7 +166,7 @@ class RecordFiles(FileNode[T], Table[T]):
     def columns(self) -> Records:
         """The records; where they begin is found at the first use."""
         self.check_files()
-        files = list(map(open_file, self.paths))
+        files = [open_file(path, self.store) for path in self.paths]
         offsets = kept(self.kind, files, self.find, _ends_with_file)
         self.check_files()  # which may have changed while they were looked through
         return Records(files, offsets, self.parser())

@@ -12,6 +12,7 @@ import numpy as np
 from jreader.sources.arrow_columns import Nulls, columns_of, pyarrow
 from jreader.sources.far_systems import is_far
 from jreader.sources.file_checks import damaged
+from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile, open_file
 from jreader.sources.files.file_objects import FileObject
 from jreader.sources.files.kept_indices import in_threads
@@ -67,6 +68,7 @@ class RowGroups:
         paths: Sequence[str],
         names: tuple[str, ...] | str | None,
         nulls: Mapping[str, Any],
+        store: Store | None = None,
     ) -> RowGroups:
         """Those of some files, whose footers are read on several threads.
 
@@ -74,7 +76,7 @@ class RowGroups:
             DamagedData: A file is no Parquet file.
             ValueError: There is no such column, or it has another type in another file, or nulls.
         """
-        files = in_threads(lambda path: _opened(path, names), paths)
+        files = in_threads(lambda path: _opened(open_file(path, store), names), paths)
         groups = cls(files, names, nulls)
         filled = [file for file in files if file.metadata.num_rows] or files[:1]
         first, blank = filled[0], groups.blank(filled[0])
@@ -122,20 +124,19 @@ class RowGroups:
         return bare(columns_of(table, Nulls(file.file.path, first, self.nulls)), self.names)
 
 
-def _opened(path: str, names: tuple[str, ...] | str | None) -> _File:
+def _opened(file: ByteFile, names: tuple[str, ...] | str | None) -> _File:
     """A file, and what its footer tells.
 
     Raises:
         DamagedData: It is no Parquet file.
         ValueError: It has no such column.
     """
-    file = open_file(path)
     with _reading(FileObject(file), "its footer") as opened:
         metadata = opened.metadata
         if names is None:
             return _File(file, metadata, opened.schema_arrow, None)
         wanted = [names] if isinstance(names, str) else list(names)
-        tops = [top_of(name, opened.schema_arrow, path) for name in wanted]
+        tops = [top_of(name, opened.schema_arrow, file.path) for name in wanted]
         schema = opened.read_row_groups([], columns=wanted).select(list(dict.fromkeys(tops))).schema
         return _File(file, metadata, schema, wanted)
 

@@ -1,0 +1,279 @@
+"""`Store`: blocks of far files that were fetched, kept on this machine, up to a limit."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jreader.errors import check_number, warn
+from jreader.sources.files.block_files import BlockFiles
+from jreader.sources.files.next_uses import NextUses
+
+if TYPE_CHECKING:
+    from jreader.sources.files.stored_files import StoredFile
+
+_BLOCK = 1 << 22  # bytes
+_IN_MEMORY = 8  # blocks that were fetched last and are not kept: the next range may lie in one
+_LOOK = 256  # blocks after which to look at what other processes have written
+_UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+
+
+class Store:
+    r"""A folder of this machine that keeps what was fetched of far files, up to a limit.
+
+    It is given to readers of files as `store=`:
+
+    >>> from tempfile import TemporaryDirectory
+    >>> import fsspec
+    >>> from jreader import jsonl
+    >>> with fsspec.open("memory://rows.jsonl", "wb") as out:
+    ...     _ = out.write(b"1\n2\n3\n")
+    >>> with TemporaryDirectory() as folder:
+    ...     store = Store(folder, limit="1GB")
+    ...     rows = jsonl("memory://rows.jsonl", store=store)
+    ...     list(rows()), list(rows()), store.fetched
+    ([1, 2, 3], [1, 2, 3], 6)
+
+    Files are fetched and kept in blocks. A file that has changed has other blocks. Where the limit
+    is reached, the block whose next use is farthest away gives way, as far as it is known what
+    comes (Parquet's row groups, of which a pass tells); else the one that was not used for longest,
+    and most blocks are left out, so that those that are kept are still there in the next epoch.
+
+    Processes may share a folder: each sees what others keep, and no kill leaves a wrong byte or a
+    lock. They look at one another's blocks only from time to time, so that together they may go
+    beyond the limit, by 1 GB each or a sixteenth of it. A block is checked against its checksum
+    before its first use. Files of the folder that are no blocks stay. If the disk is full, or
+    cannot be written, that is said once, and the run goes on without keeping more.
+
+    Args:
+        folder: The folder; it is made when the first block is kept.
+        limit: How many bytes to keep: a number, or a text such as "200GB", "1.5TB" or "64GiB".
+        block: How many bytes a block has. What is read at random in smaller pieces fetches whole
+            blocks: a smaller one is better then.
+
+    Attributes:
+        hits: How many blocks were read that were kept.
+        misses: How many were fetched.
+        fetched: How many bytes were fetched.
+
+    Raises:
+        TypeError: The folder is no path, or a size is neither a number nor a text.
+        ValueError: A size is not understood, a block has no byte, or the limit has no block.
+        NotADirectoryError: The folder is a file.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        limit: int | str = "200GB",
+        *,
+        block: int | str = _BLOCK,
+    ) -> None:
+        """Checks the sizes; reads and writes nothing."""
+        if not isinstance(folder, (str, os.PathLike)):
+            raise TypeError(
+                f"Store(folder, limit) needs a folder, a str or a path, not {folder!r}."
+            )
+        self.folder = Path(folder).expanduser()
+        self.limit, self.block = _size("limit", limit), _size("block", block)
+        if self.block < 1 or self.limit < self.block + BlockFiles.overhead:
+            raise ValueError(
+                f"Store(folder, limit={limit!r}) has no room for one block, of {self.block:,} "
+                f"bytes: give more, or smaller blocks, as in block='64kB'."
+            )
+        if self.folder.exists() and not self.folder.is_dir():
+            raise NotADirectoryError(f"Store({str(folder)!r}, limit) needs a folder, not a file.")
+        self._broken = False
+        self.hits = self.misses = self.fetched = 0
+        self._begin()
+
+    def __repr__(self) -> str:
+        return f"Store({str(self.folder)!r}, limit={self.limit})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Where and how much; what was seen stays in this process."""
+        return _made, (str(self.folder), self.limit, self.block)
+
+    def coming(self, file: StoredFile, ranges: Iterable[tuple[int, int]]) -> None:
+        """Takes note that ranges (offset, size) of a file come next, after those told before."""
+        parts = [
+            (file.name_of(number), low)
+            for offset, size in ranges
+            for number, low, _ in file.pieces(offset, size)
+        ]
+        self._check_process()
+        with self._lock:
+            self._uses.coming(parts)
+
+    def forget(self) -> None:
+        """Takes note that nothing comes of what was told: a pass ended early."""
+        self._check_process()
+        with self._lock:
+            self._uses.forget()
+
+    def piece(self, file: StoredFile, number: int, begin: int, end: int) -> bytes | None:
+        """These bytes of a block, if it is kept; else None."""
+        self._check_process()
+        name = file.name_of(number)
+        data = self._files.read(name, file.size_of(number), begin, end)
+        with self._lock:
+            self._uses.used(name, begin, end)
+            first = data is not None and name not in self._touched
+            if first:
+                self._touched.add(name)
+            if data is not None:
+                self.hits += 1
+                if name not in self._uses:  # another process has written it
+                    self._take(name, file.size_of(number) + BlockFiles.overhead)
+        if first:
+            self._files.touch(name)
+        return data
+
+    def fetch(self, file: StoredFile, numbers: Sequence[int]) -> dict[int, bytes]:
+        """Blocks that are not kept, each fetched once, whoever asks; they are kept if they may.
+
+        Raises:
+            DamagedData: The file has changed.
+            OSError: They cannot be had.
+        """
+        self._check_process()
+        given, mine, theirs = {}, dict[int, Future[bytes]](), dict[int, Future[bytes]]()
+        with self._lock:
+            for number in numbers:
+                name = file.name_of(number)
+                if name in self._recent:
+                    self._recent.move_to_end(name)
+                    given[number] = self._recent[name]
+                elif name in self._under_way:
+                    theirs[number] = self._under_way[name]
+                else:
+                    mine[number] = self._under_way[name] = Future()
+        try:
+            datas = file.far.read_many([file.range_of(number) for number in mine])
+            for (number, future), data in zip(mine.items(), datas, strict=True):
+                given[number] = data
+                with self._lock:
+                    self.misses += 1
+                    self.fetched += len(data)
+                self._keep(file.name_of(number), data)
+                future.set_result(data)
+        except BaseException as error:
+            for future in mine.values():
+                if not future.done():
+                    future.set_exception(error)
+            raise
+        finally:
+            with self._lock:
+                for number in mine:
+                    self._under_way.pop(file.name_of(number), None)
+        return given | {number: future.result() for number, future in theirs.items()}
+
+    def _keep(self, name: str, data: bytes) -> None:
+        """Keeps a block, if there is room, or one that gives way."""
+        size = len(data) + BlockFiles.overhead
+        with self._lock:
+            room = not self._broken and self._make_room(name, size)
+            if not room:
+                self._recent[name] = data
+                while len(self._recent) > _IN_MEMORY:
+                    self._recent.popitem(last=False)
+                return
+            self._take(name, size)
+        try:
+            self._files.write(name, data)
+        except OSError as error:
+            with self._lock:
+                first, self._broken = not self._broken, True
+                self._give_up(name)
+            if first:
+                warn(
+                    f"{self} cannot keep what was fetched ({error}): the run goes on, and fetches "
+                    f"again what it needs again. Free some room, or give a smaller limit."
+                )
+
+    def _make_room(self, name: str, size: int) -> bool:
+        self._unseen -= 1
+        if self._unseen < 0:
+            self._look()
+        while self._total + size > self.limit:
+            victim = self._uses.farthest()
+            if victim is None or not self._uses.gives_way(victim, name):
+                return False
+            self._give_up(victim)
+            self._files.delete(victim)
+        return True
+
+    def _look(self) -> None:
+        """Looks at what is in the folder, which other processes change too."""
+        there = {name: (size, used) for name, size, used in self._files.found()}
+        for name in [name for name in self._sizes if name not in there]:
+            self._give_up(name)
+        newest = max((used for _, used in there.values()), default=0.0)
+        for name, (size, used) in there.items():
+            if name not in self._uses:
+                self._take(name, size, used - newest - 1)  # before all that this process uses
+        self._unseen = min(_LOOK, self.limit // self.block // 16)
+
+    def _take(self, name: str, size: int, used: float | None = None) -> None:
+        self._total += size - self._sizes.get(name, 0)
+        self._sizes[name] = size
+        self._uses.keep(name, used)
+
+    def _give_up(self, name: str) -> None:
+        self._total -= self._sizes.pop(name, 0)
+        self._uses.drop(name)
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid():  # its lock may be held where it forked
+            self._begin()
+
+    def _begin(self) -> None:
+        self._process, self._lock = os.getpid(), threading.Lock()
+        self._files, self._uses = BlockFiles(self.folder), NextUses()
+        self._sizes: dict[str, int] = {}
+        self._total, self._unseen, self._broken = 0, 0, False
+        self._touched = set[str]()
+        self._under_way: dict[str, Future[bytes]] = {}
+        self._recent: OrderedDict[str, bytes] = OrderedDict()
+
+
+def checked_store(call: str, store: Any) -> Store | None:
+    """The store of a reader, or None.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if store is None or isinstance(store, Store):
+        return store
+    raise TypeError(f"{call} needs as store= a Store(folder, limit='200GB'), not {store!r}.")
+
+
+def _made(folder: str, limit: int, block: int) -> Store:
+    return Store(folder, limit, block=block)
+
+
+def _size(what: str, given: Any) -> int:
+    """A number of bytes, as it was given or as a text.
+
+    >>> _size("limit", "1.5kB"), _size("limit", "2 MiB")
+    (1500, 2097152)
+    """
+    if not isinstance(given, str):
+        return check_number(f"{what} of Store", given)
+    found = re.fullmatch(r"\s*([0-9.]+)\s*([kKMGTP]?)(i?)B?\s*", given)
+    try:
+        number = float(found[1]) if found else -1
+    except ValueError:
+        number = -1
+    if not found or number < 0:
+        raise ValueError(
+            f"{what} of Store needs a number of bytes, or a text such as '200GB', '1.5TB' or "
+            f"'64GiB', not {given!r}."
+        )
+    return int(number * (1024 if found[3] else 1000) ** _UNITS[found[2].upper()])

@@ -1,0 +1,147 @@
+"""Which block of a full store gives way: the one whose next use is farthest away.
+
+An order that is computed is known before it is read. So of each block that was told to come it is
+known when, and to close the one that comes last loses the least of all choices (Belady, "A study of
+replacement algorithms for a virtual-storage computer", 1966).
+
+Where nothing was told, the block that was not used for longest gives way, but only to one of 16:
+data are read in epochs, and if every block took the place of another, each would be gone before it
+comes again (Qureshi et al., "Adaptive insertion policies for high performance caching", 2007).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+from itertools import count
+
+_TAKEN = 16  # of so many blocks that are not known to come, one takes the place of another
+_SLACK = 64  # uses by which a thread may be late: those before are over, read or not
+
+
+class NextUses:
+    """When blocks come, and which of those that are kept gives way.
+
+    >>> uses = NextUses()
+    >>> for block in "abc":
+    ...     uses.keep(block)
+    >>> uses.coming([("b", 0), ("a", 0), ("c", 0), ("b", 0)])
+    >>> uses.farthest()
+    'c'
+    >>> for block in "bac":
+    ...     uses.used(block, 0, 1)
+    >>> uses.farthest()  # of "a" and "c", which do not come: what was not used for longest
+    'a'
+    """
+
+    def __init__(self) -> None:
+        """Nothing is kept, and nothing was told."""
+        self._told: dict[str, deque[tuple[int, int]]] = {}  # of each block, when and where
+        self._order: deque[tuple[int, str]] = deque()
+        self._kept: dict[str, float] = {}  # when it was used last
+        self._heap: list[tuple[float, float, str]] = []
+        self._ticks, self._uses, self._now = count(1), count(1), 0
+        self._knows, self._left_out = False, 0
+
+    def __contains__(self, block: str) -> bool:
+        return block in self._kept
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def coming(self, parts: Iterable[tuple[str, int]]) -> None:
+        """Takes note that these parts of blocks come next, in that order, after those told before.
+
+        Args:
+            parts: Blocks, and the byte at which what is wanted of them begins.
+        """
+        for block, begin in parts:
+            tick = next(self._ticks)
+            told = self._told.setdefault(block, deque())
+            told.append((tick, begin))
+            self._order.append((tick, block))
+            if len(told) == 1:
+                self._push(block)
+        self._knows = bool(self._order)
+
+    def forget(self) -> None:
+        """Takes note that nothing comes of what was told."""
+        self._told.clear()
+        self._order.clear()
+        for block in self._kept:
+            self._push(block)
+
+    def used(self, block: str, begin: int, end: int) -> None:
+        """Takes note that these bytes of a block are read, and so the uses that begin in them."""
+        if block in self._kept:
+            self._kept[block] = next(self._uses)
+        told, least = self._told.get(block) or deque(), begin
+        while told and least <= told[0][1] < end:
+            tick, at = told.popleft()
+            least = at + 1  # the same place again is another use
+            self._now = max(self._now, tick)
+        self._push(block)
+        while self._order and self._order[0][0] <= self._now - _SLACK:
+            self._pass(*self._order.popleft())
+
+    def keep(self, block: str, used: float | None = None) -> None:
+        """Takes note that a block is kept.
+
+        Args:
+            block: The block.
+            used: When it was used last, if that was in another run: a negative number.
+        """
+        self._kept[block] = next(self._uses) if used is None else used
+        self._push(block)
+
+    def drop(self, block: str) -> None:
+        """Takes note that a block is not kept any more."""
+        self._kept.pop(block, None)
+
+    def next_use(self, block: str) -> float:
+        """When a block comes; infinity if that is not known."""
+        told = self._told.get(block)
+        return told[0][0] if told else math.inf
+
+    def farthest(self) -> str | None:
+        """The block that gives way; None if there is none."""
+        if len(self._heap) > 4 * len(self._kept) + 64:
+            self._heap = [self._entry(block) for block in self._kept]
+            heapify(self._heap)
+        while self._heap:
+            block = self._heap[0][2]
+            if block in self._kept and self._heap[0] == self._entry(block):
+                return block
+            heappop(self._heap)
+        return None
+
+    def gives_way(self, block: str, to: str) -> bool:
+        """Whether to keep a block in place of another one is better than to leave it out.
+
+        Of two that do not come, as far as is known, that of another run gives way. If an order is
+        known, the others stay; if none is, most of them do.
+        """
+        if (own := self.next_use(block)) != (other := self.next_use(to)):
+            return own > other
+        if self._kept.get(block, 0) <= 0:
+            return True
+        self._left_out += 1
+        return not self._knows and self._left_out % _TAKEN == 0
+
+    def _pass(self, tick: int, block: str) -> None:
+        """Takes note that a use is over."""
+        told = self._told.get(block)
+        if told and told[0][0] <= tick:
+            told.popleft()
+            self._push(block)
+        if not told:
+            self._told.pop(block, None)
+
+    def _entry(self, block: str) -> tuple[float, float, str]:
+        return -self.next_use(block), self._kept[block], block
+
+    def _push(self, block: str) -> None:
+        if block in self._kept:
+            heappush(self._heap, self._entry(block))
