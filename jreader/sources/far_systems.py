@@ -1,39 +1,26 @@
 """Files that lie elsewhere, through fsspec: what they are now, ranges of them, and their names.
 
-Whatever fails for a moment is tried again: a connection that was dropped, half of an answer, a
-server that is busy. All tries of one process run on fsspec's thread, as coroutines, so that many
-ranges are on their way at the same time, and each has a clock. What a try may cost is bounded, and
-the last failure is an error that names the file.
+What asks for them is in `far_tries.py`, which is imported where the first one is: it takes as long
+to import as all readers of files.
 """
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import os
-import random
 import re
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from hashlib import blake2b
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-T = TypeVar("T")
-
-_TRIES = 6  # the pauses between them add up to some 10 s
-_CLOCK = 60.0  # seconds for one try
-_PAUSE, _LONGEST = 0.3, 8.0  # seconds before the second try, which doubles, and the longest one
 _FRESH = 30.0  # seconds for which a file is not looked at again: a pass begins with a look at all
 _AT_ONCE = 32  # looks at files that are on their way at the same time
 
 _FAR = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*(::[^:/]+)*://")
 _STATES = ("ETag", "etag", "generation", "md5Hash", "content_md5", "blob_id", "sha256", "checksum")
 _TIMES = ("mtime", "LastModified", "last_modified", "Last-Modified", "updated", "modified")
-_BUSY = {408, 425, 429, 500, 502, 503, 504, 509, 520, 521, 522, 523, 524}
-_OF_NETWORKS = ("aiohttp", "botocore", "urllib3", "requests", "httpx", "httpcore", "http", "ssl")
-_FOR_GOOD = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
 class FarState(NamedTuple):
@@ -64,10 +51,6 @@ class FarState(NamedTuple):
     def st_mtime_ns(self) -> int:
         """Likewise."""
         return self.st_ino
-
-
-class ShortAnswer(OSError):
-    """A server sent fewer bytes than were asked for."""
 
 
 def is_far(path: str) -> bool:
@@ -133,6 +116,8 @@ def far_states(paths: Sequence[str], *, required: bool = True) -> list[FarState 
         FileNotFoundError: There is no such file.
         OSError: One cannot be reached.
     """
+    from jreader.sources.far_tries import all_of  # noqa: PLC0415  # it imports asyncio
+
     now = time.monotonic()
     old = [path for path in dict.fromkeys(paths) if now - _SEEN.get(path, _NEVER)[0] > _FRESH]
     looks = [partial(_look, path, *system_of(path)) for path in old]
@@ -159,13 +144,15 @@ def far_matches(path: str, suffixes: tuple[str, ...]) -> list[str] | None:
     Raises:
         OSError: It cannot be reached.
     """
+    from jreader.sources.far_tries import called, one_of  # noqa: PLC0415  # it imports asyncio
+
     system, name = system_of(path)
     web = path.startswith("http")  # where a question mark begins what a server is asked
     if "*" in path or (not web and any(mark in path for mark in "?[")):
-        found = one_of(lambda: _called(system, "glob", _of(path), name, detail=True))
+        found = one_of(lambda: called(system, "glob", _of(path), name, detail=True))
         infos = list(found.values())
     elif path.endswith("/") or (not web and _is_folder(system, path, name)):
-        infos = one_of(lambda: _called(system, "ls", _of(path), name, detail=True))
+        infos = one_of(lambda: called(system, "ls", _of(path), name, detail=True))
     else:
         return None
     if "*" not in path:
@@ -178,42 +165,6 @@ def far_matches(path: str, suffixes: tuple[str, ...]) -> list[str] | None:
     ]
 
 
-def one_of(call: Callable[[], Awaitable[T]]) -> T:
-    """What a coroutine returns, run on fsspec's thread; Ctrl-C ends it."""
-    return all_of([call], 1)[0]
-
-
-def all_of(calls: Sequence[Callable[[], Awaitable[T]]], at_once: int) -> list[T]:
-    """What coroutines return, so many of them on their way at the same time.
-
-    The first error ends the others.
-    """
-    if not calls:
-        return []
-    from fsspec.asyn import get_loop  # noqa: PLC0415  # an extra
-
-    async def every() -> list[T]:
-        gate = asyncio.Semaphore(at_once)
-
-        async def one(call: Callable[[], Awaitable[T]]) -> T:
-            async with gate:
-                return await call()
-
-        tasks = [asyncio.ensure_future(one(call)) for call in calls]
-        try:
-            return await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-
-    coming = asyncio.run_coroutine_threadsafe(every(), get_loop())
-    try:
-        return coming.result()
-    except BaseException:
-        coming.cancel()
-        raise
-
-
 async def range_of(path: str, offset: int, size: int, etag: str = "") -> bytes:
     """A range of a far file, tried again where that may help.
 
@@ -221,6 +172,8 @@ async def range_of(path: str, offset: int, size: int, etag: str = "") -> bytes:
         TimeoutError: The last try was not over in time.
         OSError: The range cannot be had, for another reason; the message says which.
     """
+    from jreader.sources.far_tries import ShortAnswer, once, tried  # noqa: PLC0415  # it imports asyncio
+
     system, name = system_of(path)
     options: dict[str, Any] = {}
     if path.startswith(("http://", "https://")):
@@ -230,7 +183,7 @@ async def range_of(path: str, offset: int, size: int, etag: str = "") -> bytes:
             options["headers"]["If-Match"] = etag
 
     async def attempt() -> bytes:
-        data = await _once(system, "cat_file", name, start=offset, end=offset + size, **options)
+        data = await once(system, "cat_file", name, start=offset, end=offset + size, **options)
         if len(data) < size:
             raise ShortAnswer(f"{len(data):,} of {size:,} bytes came")
         if len(data) > size:
@@ -243,118 +196,15 @@ async def range_of(path: str, offset: int, size: int, etag: str = "") -> bytes:
     return await tried(f"bytes {offset:,} to {offset + size:,} of {path}", attempt)
 
 
-async def tried(what: str, attempt: Callable[[], Awaitable[T]]) -> T:
-    """What the attempt returns, tried again where that may help.
-
-    Raises:
-        TimeoutError: The last try was not over in time.
-        OSError: It failed for another reason; or PermissionError, FileNotFoundError.
-    """
-    for number in range(1, _TRIES + 1):
-        try:
-            return await asyncio.wait_for(attempt(), _CLOCK)
-        except Exception as error:
-            last = number == _TRIES
-            if not last and may_pass(error):
-                await asyncio.sleep(_pause(number))
-                continue
-            raise _failure(what, number, error) from error
-    raise AssertionError  # the last try returns or raises
-
-
-def may_pass(error: BaseException) -> bool:
-    """Whether what failed may succeed when it is tried again.
-
-    >>> may_pass(ConnectionResetError()), may_pass(PermissionError()), may_pass(KeyError())
-    (True, False, False)
-    """
-    status = _status(error)
-    if status is not None:
-        return status in _BUSY
-    if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception):
-        return may_pass(error.__cause__)  # fsspec says so of any answer but the good one
-    if isinstance(error, (*_FOR_GOOD, ImportError)) or "Credential" in type(error).__name__:
-        return False
-    if type(error) is OSError and error.errno is None and "without ranges" in str(error):
-        return False
-    room = type(error).__module__.partition(".")[0]
-    return isinstance(error, (OSError, EOFError, TimeoutError)) or room in _OF_NETWORKS
-
-
-def _failure(what: str, tries: int, error: Exception) -> Exception:
-    """The error for the last failure."""
-    of = f"{tries} {'try' if tries == 1 else 'tries'}"
-    if isinstance(error, TimeoutError):
-        return TimeoutError(
-            f"{what}: no whole answer came within {_CLOCK:g} s, in the last of {of}. Is the server "
-            f"there, and the network?"
-        )
-    said = f"{type(error).__name__}: {error}".rstrip(": .")
-    text = f"{what} could not be read in {of}; the last one failed with {said}."
-    if isinstance(error, FileNotFoundError) and may_pass(error):
-        return OSError(text)
-    if isinstance(error, _FOR_GOOD):
-        return type(error)(text)
-    return OSError(text)
-
-
-def _status(error: BaseException) -> int | None:
-    """The status with which a server has answered, if that is what failed."""
-    if isinstance(error, OSError) and type(error).__module__ == "builtins":
-        return None
-    for name in ("status", "status_code", "code"):
-        status = getattr(error, name, None)
-        if isinstance(status, int):
-            return status
-    answer = getattr(error, "response", None)  # botocore's is a dict, that of others an object
-    if isinstance(answer, dict):
-        status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    else:
-        status = getattr(answer, "status_code", None)
-    return status if isinstance(status, int) else None
-
-
-def _pause(number: int) -> float:
-    longest = min(_PAUSE * 2.0 ** (number - 1), _LONGEST)
-    return longest * random.uniform(0.5, 1.0)  # noqa: S311  # so that many do not come back at once
-
-
-async def _once(system: Any, method: str, *args: Any, **options: Any) -> Any:
-    """What a method of a file system returns; one that waits does so on a thread of its own."""
-    coroutine = getattr(system, f"_{method}", None)
-    if getattr(system, "async_impl", False) and inspect.iscoroutinefunction(coroutine):
-        return await coroutine(*args, **options)
-    loop = asyncio.get_running_loop()
-    given: asyncio.Future[Any] = loop.create_future()
-
-    def put(value: Any, error: BaseException | None) -> None:
-        if not given.done():
-            given.set_result(value) if error is None else given.set_exception(error)
-
-    def run() -> None:
-        value, failed = None, None
-        try:
-            value = getattr(system, method)(*args, **options)
-        except BaseException as error:
-            failed = error
-        loop.call_soon_threadsafe(put, value, failed)
-
-    # a daemon, unlike those of an executor: one that hangs must not keep the program from its end
-    threading.Thread(target=run, name="jreader far", daemon=True).start()
-    return await given
-
-
-async def _called(system: Any, method: str, what: str, *args: Any, **options: Any) -> Any:
-    return await tried(what, partial(_once, system, method, *args, **options))
-
-
 def _of(path: str) -> str:
     return f"the list of files of {path}"
 
 
 def _is_folder(system: Any, path: str, name: str) -> bool:
+    from jreader.sources.far_tries import called, one_of  # noqa: PLC0415  # it imports asyncio
+
     try:
-        info = one_of(lambda: _called(system, "info", f"what is known of {path}", name))
+        info = one_of(lambda: called(system, "info", f"what is known of {path}", name))
     except FileNotFoundError:
         return False
     return bool(info.get("type") == "directory")
@@ -362,9 +212,11 @@ def _is_folder(system: Any, path: str, name: str) -> bool:
 
 async def _look(path: str, system: Any, name: str) -> FarState | None:
     """What a file is now; None if there is none."""
+    from jreader.sources.far_tries import called  # noqa: PLC0415  # it imports asyncio
+
     system.invalidate_cache()
     try:
-        info = await _called(system, "info", f"the size of {path}", name)
+        info = await called(system, "info", f"the size of {path}", name)
     except FileNotFoundError:
         return None
     if info.get("type") == "directory":

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import accumulate
 
 from jreader.errors import DamagedData
-from jreader.sources.far_systems import all_of, far_state, forget, range_of
+from jreader.sources.far_systems import far_state, forget, range_of
 from jreader.sources.file_checks import changed
 
 _PART = 1 << 23  # bytes that are asked for at once
@@ -78,6 +78,8 @@ class FarFile:
             low += len(some)
 
     def _parts(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        from jreader.sources.far_tries import all_of  # noqa: PLC0415  # it imports asyncio
+
         for offset, size in ranges:
             if offset + size > self.size:
                 last = f"{self.path}, which has {self.size:,} bytes"

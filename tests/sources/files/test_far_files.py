@@ -20,8 +20,8 @@ from far_server import FarServer  # noqa: E402  # it needs aiohttp beside it
 
 import jreader  # noqa: E402
 from jreader.errors import DamagedData  # noqa: E402
-from jreader.sources import far_systems  # noqa: E402
-from jreader.sources.far_systems import may_pass  # noqa: E402
+from jreader.sources import far_systems, far_tries  # noqa: E402
+from jreader.sources.far_tries import may_pass  # noqa: E402
 from jreader.sources.files import open_file, read_many  # noqa: E402
 
 CONTENT = random.Random(0).randbytes(1 << 16)
@@ -30,7 +30,7 @@ CONTENT = random.Random(0).randbytes(1 << 16)
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """No pauses between tries, and files that are looked at whenever they are asked for."""
-    monkeypatch.setattr(far_systems, "_PAUSE", 0.0)
+    monkeypatch.setattr(far_tries, "_PAUSE", 0.0)
     monkeypatch.setattr(far_systems, "_FRESH", -1.0)
 
 
@@ -108,7 +108,7 @@ def test_what_fails_for_good_is_an_error_after_a_bounded_number_of_tries(file, s
 
 
 def test_a_server_that_hangs_is_an_error_that_names_the_file(file, server, monkeypatch):
-    monkeypatch.setattr(far_systems, "_CLOCK", 0.05)
+    monkeypatch.setattr(far_tries, "_CLOCK", 0.05)
     server.mood = lambda _method, _name: "hang"
     with pytest.raises(TimeoutError, match=r"bytes 5 to 105 of http.*/data: no whole answer .* 6"):
         file.read(5, 100)
@@ -116,7 +116,7 @@ def test_a_server_that_hangs_is_an_error_that_names_the_file(file, server, monke
 
 
 def test_a_server_that_hangs_once_is_asked_again(file, server, monkeypatch):
-    monkeypatch.setattr(far_systems, "_CLOCK", 1.0)
+    monkeypatch.setattr(far_tries, "_CLOCK", 1.0)
     server.mood = moods("hang")
     assert file.read(5, 100) == CONTENT[5:105]
 

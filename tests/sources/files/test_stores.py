@@ -27,7 +27,7 @@ from far_server import FarServer  # noqa: E402  # it is asked through aiohttp
 import jreader  # noqa: E402
 from jreader import Store  # noqa: E402
 from jreader.errors import DamagedData  # noqa: E402
-from jreader.sources import far_systems  # noqa: E402
+from jreader.sources import far_systems, far_tries  # noqa: E402
 from jreader.sources.files import open_file  # noqa: E402
 
 CONTENT = random.Random(0).randbytes(100_000)
@@ -36,7 +36,7 @@ BLOCK = 1000  # so there are 100
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(far_systems, "_PAUSE", 0.0)
+    monkeypatch.setattr(far_tries, "_PAUSE", 0.0)
     monkeypatch.setattr(far_systems, "_FRESH", -1.0)
 
 

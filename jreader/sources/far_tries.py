@@ -1,0 +1,172 @@
+"""Tries to ask those who have far files: again where that may help, and not for ever.
+
+Whatever fails for a moment is tried again: a connection that was dropped, half of an answer, a
+server that is busy. All tries of one process run on fsspec's thread, as coroutines, so that many
+ranges are on their way at the same time, and each has a clock. What a try may cost is bounded, and
+the last failure is an error that names the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_TRIES = 6  # the pauses between them add up to some 10 s
+_CLOCK = 60.0  # seconds for one try
+_PAUSE, _LONGEST = 0.3, 8.0  # seconds before the second try, which doubles, and the longest one
+_BUSY = {408, 425, 429, 500, 502, 503, 504, 509, 520, 521, 522, 523, 524}
+_OF_NETWORKS = ("aiohttp", "botocore", "urllib3", "requests", "httpx", "httpcore", "http", "ssl")
+_FOR_GOOD = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+
+
+class ShortAnswer(OSError):
+    """A server sent fewer bytes than were asked for."""
+
+
+def one_of(call: Callable[[], Awaitable[T]]) -> T:
+    """What a coroutine returns, run on fsspec's thread; Ctrl-C ends it."""
+    return all_of([call], 1)[0]
+
+
+def all_of(calls: Sequence[Callable[[], Awaitable[T]]], at_once: int) -> list[T]:
+    """What coroutines return, so many of them on their way at the same time.
+
+    The first error ends the others.
+    """
+    if not calls:
+        return []
+    from fsspec.asyn import get_loop  # noqa: PLC0415  # an extra
+
+    async def every() -> list[T]:
+        gate = asyncio.Semaphore(at_once)
+
+        async def one(call: Callable[[], Awaitable[T]]) -> T:
+            async with gate:
+                return await call()
+
+        tasks = [asyncio.ensure_future(one(call)) for call in calls]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    coming = asyncio.run_coroutine_threadsafe(every(), get_loop())
+    try:
+        return coming.result()
+    except BaseException:
+        coming.cancel()
+        raise
+
+
+async def tried(what: str, attempt: Callable[[], Awaitable[T]]) -> T:
+    """What the attempt returns, tried again where that may help.
+
+    Raises:
+        TimeoutError: The last try was not over in time.
+        OSError: It failed for another reason; or PermissionError, FileNotFoundError.
+    """
+    for number in range(1, _TRIES + 1):
+        try:
+            return await asyncio.wait_for(attempt(), _CLOCK)
+        except Exception as error:
+            last = number == _TRIES
+            if not last and may_pass(error):
+                await asyncio.sleep(_pause(number))
+                continue
+            raise _failure(what, number, error) from error
+    raise AssertionError  # the last try returns or raises
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether what failed may succeed when it is tried again.
+
+    >>> may_pass(ConnectionResetError()), may_pass(PermissionError()), may_pass(KeyError())
+    (True, False, False)
+    """
+    status = _status(error)
+    if status is not None:
+        return status in _BUSY
+    if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception):
+        return may_pass(error.__cause__)  # fsspec says so of any answer but the good one
+    if isinstance(error, (*_FOR_GOOD, ImportError)) or "Credential" in type(error).__name__:
+        return False
+    if type(error) is OSError and error.errno is None and "without ranges" in str(error):
+        return False
+    room = type(error).__module__.partition(".")[0]
+    return isinstance(error, (OSError, EOFError, TimeoutError)) or room in _OF_NETWORKS
+
+
+def _failure(what: str, tries: int, error: Exception) -> Exception:
+    """The error for the last failure."""
+    of = f"{tries} {'try' if tries == 1 else 'tries'}"
+    if isinstance(error, TimeoutError):
+        return TimeoutError(
+            f"{what}: no whole answer came within {_CLOCK:g} s, in the last of {of}. Is the server "
+            f"there, and the network?"
+        )
+    said = f"{type(error).__name__}: {error}".rstrip(": .")
+    text = f"{what} could not be read in {of}; the last one failed with {said}."
+    if isinstance(error, FileNotFoundError) and may_pass(error):
+        return OSError(text)
+    if isinstance(error, _FOR_GOOD):
+        return type(error)(text)
+    return OSError(text)
+
+
+def _status(error: BaseException) -> int | None:
+    """The status with which a server has answered, if that is what failed."""
+    if isinstance(error, OSError) and type(error).__module__ == "builtins":
+        return None
+    for name in ("status", "status_code", "code"):
+        status = getattr(error, name, None)
+        if isinstance(status, int):
+            return status
+    answer = getattr(error, "response", None)  # botocore's is a dict, that of others an object
+    if isinstance(answer, dict):
+        status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    else:
+        status = getattr(answer, "status_code", None)
+    return status if isinstance(status, int) else None
+
+
+def _pause(number: int) -> float:
+    longest = min(_PAUSE * 2.0 ** (number - 1), _LONGEST)
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311  # so that many do not come back at once
+
+
+async def once(system: Any, method: str, *args: Any, **options: Any) -> Any:
+    """What a method of a file system returns; one that waits does so on a thread of its own."""
+    coroutine = getattr(system, f"_{method}", None)
+    if getattr(system, "async_impl", False) and inspect.iscoroutinefunction(coroutine):
+        return await coroutine(*args, **options)
+    loop = asyncio.get_running_loop()
+    given: asyncio.Future[Any] = loop.create_future()
+
+    def put(value: Any, error: BaseException | None) -> None:
+        if not given.done():
+            given.set_result(value) if error is None else given.set_exception(error)
+
+    def run() -> None:
+        value, failed = None, None
+        try:
+            value = getattr(system, method)(*args, **options)
+        except BaseException as error:
+            failed = error
+        loop.call_soon_threadsafe(put, value, failed)
+
+    # a daemon, unlike those of an executor: one that hangs must not keep the program from its end
+    threading.Thread(target=run, name="jreader far", daemon=True).start()
+    return await given
+
+
+async def called(system: Any, method: str, what: str, *args: Any, **options: Any) -> Any:
+    """What a method of a file system returns, tried again; `what` is what errors say was asked."""
+    return await tried(what, partial(once, system, method, *args, **options))
