@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 BATCH, TURNS, GROUP, WIDTH = 256, 5, 10_000, 16
+BLOCKS = 8  # row groups whose rows are mixed
 SECONDS = 2.0  # of a turn, at most: contestants that are slow read fewer rows
 
 Epoch = Callable[[int], Iterator[Any]]
@@ -52,34 +53,41 @@ def _rest(batch: dict[str, Any]) -> dict[str, Any]:
 
 
 def parquet_of_jreader(path: Path, _rows: int) -> Epoch:
-    """By blocks, if they can be shuffled; else by an order of all rows."""
+    """Its loader, over an order by blocks."""
     from jreader import Pipeline, parquet
 
-    plan = Pipeline(parquet(path)).shuffle(seed=0, blocks=8).batch(BATCH)
+    plan = Pipeline(parquet(path)).shuffle(seed=0, blocks=BLOCKS).batch(BATCH)
     loader = plan.load()
     return lambda _epoch: iter(loader)
 
 
-def parquet_by_hand(path: Path, _rows: int) -> Epoch:
-    """Row groups in a shuffled order, and rows within each."""
+def parquet_by_hand(path: Path, _rows: int, together: int = 1) -> Epoch:
+    """Row groups in a shuffled order, and rows within so many of them together."""
     import pyarrow.parquet as pq
 
     file = pq.ParquetFile(path)
 
     def epoch(number: int) -> Iterator[Any]:
         rng = np.random.default_rng(number)
-        for group in rng.permutation(file.num_row_groups):
-            read = file.read_row_group(int(group), use_threads=False).combine_chunks()
+        groups = rng.permutation(file.num_row_groups).tolist()
+        for first in range(0, len(groups), together):
+            some = groups[first : first + together]
+            read = file.read_row_groups(some, use_threads=False).combine_chunks()
             vectors = read["x"].chunk(0).flatten().to_numpy().reshape(-1, WIDTH)
             parts = {"label": read["label"].to_numpy(), "weight": read["weight"].to_numpy()}
             order = rng.permutation(len(read))
             for low in range(0, len(order), BATCH):
-                some = order[low : low + BATCH]
+                rows = order[low : low + BATCH]
                 yield onto_device(
-                    {**{name: part[some] for name, part in parts.items()}, "x": vectors[some]}
+                    {**{name: part[rows] for name, part in parts.items()}, "x": vectors[rows]}
                 )
 
     return epoch
+
+
+def parquet_by_hand_mixed(path: Path, rows: int) -> Epoch:
+    """The same, mixed as well as by jreader."""
+    return parquet_by_hand(path, rows, BLOCKS)
 
 
 def parquet_of_grain(path: Path, _rows: int) -> Epoch:
@@ -216,7 +224,8 @@ CASES: dict[str, tuple[Callable[[Path, int], Path], Contestants]] = {
         write_parquet,
         {
             "jreader": parquet_of_jreader,
-            "by hand": parquet_by_hand,
+            "by hand, a row group at a time": parquet_by_hand,
+            "by hand, as many at a time": parquet_by_hand_mixed,
             "Grain": parquet_of_grain,
             "Hugging Face, jax": parquet_of_huggingface,
         },
