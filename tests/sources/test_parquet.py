@@ -131,6 +131,16 @@ class TestDecoding:
         assert sum(len(each) for each in batch(parquet(tmp_path), 8)()) == 90
         assert sorted(group for group, _ in decoded) == [*range(15)]
 
+    def test_each_is_decoded_once_an_epoch_where_blocks_are_shuffled(self, tmp_path, decoded):
+        written(tmp_path, 45, 30, group=6)
+        plan = Pipeline(parquet(tmp_path, "n")).shuffle(seed=0, blocks=3).batch(8)
+        for _ in range(2):
+            rows = [int(n) for each in plan for n in each.columns]
+            assert sorted(rows) == [*range(75)]
+            assert rows != [*range(75)]
+            assert len(decoded) == 13
+            decoded.clear()
+
     def test_nothing_is_decoded_for_the_length(self, tmp_path, decoded):
         written(tmp_path, 9)
         assert len(parquet(tmp_path)) == 9
