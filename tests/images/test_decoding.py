@@ -58,6 +58,15 @@ def test_a_size_covers_and_cuts_the_middle(kind, size, resample):
     assert close(made[..., 1], np.broadcast_to(columns * 255 / 500, (tall, wide)), 8)
 
 
+def test_every_size_is_made_of_every_size():
+    for height in range(1, 40, 3):
+        picture = ramp(height, 31)
+        data = file_of(picture, "BMP")
+        for size in (1, 7, 22, 23, 224):
+            assert images.decode(data, size).shape == (size, size, 3)
+            assert images.decode(data, (size, 9), resample="nearest").shape == (size, 9, 3)
+
+
 @pytest.mark.parametrize("mode", ["L", "P", "RGBA", "CMYK", "1"])
 def test_every_mode_of_8_bits_is_rgb(mode):
     kind = "TIFF" if mode == "CMYK" else "PNG"
