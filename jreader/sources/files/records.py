@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, pairwise
+from operator import add
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
@@ -30,7 +31,7 @@ Parse: TypeAlias = Callable[[ByteFile, int, bytes, list[int], list[int]], Iterab
 was read, the bytes, and where in these each record begins and ends."""
 
 _AT_FIRST, _AT_ONCE = 16, 4096  # rows that are read at once where they are wanted one by one
-_BYTES = 1 << 22  # likewise; also how many are read at once, unless one record has more
+_BYTES = 1 << 22  # that are read at once, unless one record has more
 
 
 class Records:
@@ -57,6 +58,8 @@ class Records:
     ) -> None:
         self.files, self.parse = list(files), parse
         self.offsets = offsets[0] if len(offsets) == 1 else np.concatenate(offsets)
+        self.near = np.array([file.near for file in self.files], np.int64)
+        self.ahead = min(int(self.near.max(initial=0)) * 32, _BYTES)  # it stays in a cache near by
         counts = [len(each) - 1 for each in offsets]
         self.starts = np.cumsum([0, *counts])  # the rows at which files begin, and how many rows
 
@@ -83,7 +86,7 @@ class Records:
         while low < len(rows):
             some = rows[low : low + many]
             _, begins, ends = self._places(some)
-            fitting = int(np.searchsorted(np.cumsum(ends - begins), _BYTES, "right"))
+            fitting = int(np.searchsorted(np.cumsum(ends - begins), self.ahead, "right"))
             some = some[: max(fitting, 1)]
             yield from self._samples(some)
             low, many = low + len(some), min(2 * many, _AT_ONCE)
@@ -109,21 +112,24 @@ class Records:
     def _in_order(self, rows: Array) -> Iterator[Any]:
         """Rows that do not decrease, neighbours read at once."""
         which, begins, ends = self._places(rows)
-        runs = list(_runs(which, begins, ends, [file.near for file in self.files]))
+        runs = list(_runs(which, begins, ends, self.near))
+        places = zip(which.tolist(), begins.tolist(), (ends - begins).tolist(), strict=True)
+        files, begin, sizes = zip(*places, strict=True) if len(rows) else ((), (), ())
         asked = [
-            (self.files[which[low]], int(begins[low]), int(ends[high - 1] - begins[low]))
+            (self.files[files[low]], begin[low], begin[high - 1] + sizes[high - 1] - begin[low])
             for low, high in runs
         ]
         for (low, high), (file, first, _), data in zip(runs, asked, read_many(asked), strict=True):
-            begin, end = begins[low:high] - first, ends[low:high] - first
-            yield from self.parse(file, first, data, begin.tolist(), end.tolist())
+            starts = [each - first for each in begin[low:high]]
+            stops = list(map(add, starts, sizes[low:high]))
+            yield from self.parse(file, first, data, starts, stops)
 
 
-def _runs(which: Array, begins: Array, ends: Array, near: list[int]) -> Iterator[tuple[int, int]]:
+def _runs(which: Array, begins: Array, ends: Array, near: Array) -> Iterator[tuple[int, int]]:
     """Where runs of rows begin and end that are read at once."""
     if not len(which):
         return
-    far = begins[1:] - ends[:-1] > np.take(near, which[1:])
+    far = begins[1:] - ends[:-1] > near[which[1:]]
     cuts = np.flatnonzero(far | (which[1:] != which[:-1])) + 1
     for low, high in pairwise([0, *cuts.tolist(), len(which)]):
         while ends[high - 1] - begins[low] > _BYTES:
