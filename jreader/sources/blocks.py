@@ -69,7 +69,7 @@ class BlockColumns:
         return self.rows
 
     def __repr__(self) -> str:
-        return self.name or f"{len(self.block_starts)} blocks of {described(self._decode)}"
+        return self.name or f"{self.rows} rows in {len(self.block_starts)} blocks"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Without the blocks that are open."""
