@@ -185,8 +185,10 @@ class Joined:
             else:
                 known, ordered = latest
                 if known is not pieces:
-                    ordered = np.empty((pieces.many, *staged.shape), self.dtype)
-                    ordered = self._by_part(pieces, ordered)
+                    if ordered is None or len(ordered) < pieces.many:
+                        ordered = np.empty((pieces.many, *staged.shape), self.dtype)
+                    self._by_part(pieces, ordered)
+                # what is small is kept: fresh pages cost more than to fill them
                 latest = (pieces, ordered) if pieces.many > len(places) else (None, None)
                 out = staged(len(places))
                 ordered.take(places, 0, out, "clip")

@@ -145,8 +145,13 @@ class Plane:
         done, blocks = self._index(at), opened(self.columns)
         gathered = Gathering(blocks.columns if blocks else self.columns, size)
         many = max(self.at_once // size, 1) * size
-        firsts = range(done, self.length, many)
-        routes = map(self.rows, map(np.arange, firsts, chain(firsts[1:], [self.length])))
+        second = min(done + many, self.length)  # soon there, and then twice as many at once
+        firsts = range(second, self.length, many if blocks else 2 * many)
+        begins, ends = (
+            chain(range(done, second, many), firsts),
+            chain([second], firsts[1:], [self.length]),
+        )
+        routes = map(self.rows, map(np.arange, begins, ends))
 
         def deal() -> Iterator[Sequence[Any]]:
             nonlocal done
