@@ -1,0 +1,77 @@
+"""Plans over files of records: the samples that the same plan has over their numbers, anywhere."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from samples import check_resumes_everywhere, everything
+from tfrecords import write_tfrecord
+from widths import examples
+
+from jreader import Pipeline, arrays, image_folder, jsonl, tar, tfrecord
+
+COUNT = 9
+
+
+def lines(folder):
+    for part in (range(4), range(4, COUNT)):
+        path = folder / f"{part[0]}.jsonl"
+        path.write_text("\n\n".join(json.dumps({"n": number}) for number in part))
+    return jsonl(folder), lambda sample: sample["n"]
+
+
+def records(folder):
+    pytest.importorskip("google_crc32c")
+    for part in (range(4), range(4, COUNT)):
+        write_tfrecord(folder / f"{part[0]}.tfrecord", [b"%d" % number for number in part])
+    return tfrecord(folder), int
+
+
+def archives(folder):
+    for part in (range(4), range(4, COUNT)):
+        with tarfile.open(folder / f"{part[0]}.tar", "w") as archive:
+            for number in part:
+                member = tarfile.TarInfo(f"{number:03}.txt")
+                member.size = 1
+                archive.addfile(member, io.BytesIO(b"%d" % number))
+    return tar(folder), lambda sample: int(sample["txt"])
+
+
+def images(folder):
+    for number in range(COUNT):
+        (folder / str(number // 4)).mkdir(exist_ok=True)
+        (folder / str(number // 4) / f"{number}.png").write_bytes(b"%d" % number)
+    return image_folder(folder), lambda sample: int(sample["image"])
+
+
+STEPS = {
+    "shuffle": lambda plan, n: plan.shuffle(seed=n),
+    "skip": lambda plan, n: plan.skip(n),
+    "firstn": lambda plan, n: plan.firstn(n + 2),
+    "shard": lambda plan, n: plan.shard(n + 1, 0),
+    "epochs": lambda plan, n: plan.epochs(n % 2 + 1),
+    "chain": lambda plan, n: plan.chain(plan.skip(n)),
+}
+
+
+@pytest.mark.parametrize("made", [lines, records, archives, images])
+@examples(20)
+@given(
+    steps=st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 3)), max_size=3),
+    size=st.integers(1, 4),
+)
+def test_any_plan_gives_what_it_gives_of_numbers(tmp_path_factory, made, steps, size):
+    reader, number_of = made(tmp_path_factory.mktemp("records"))
+    ours, theirs = Pipeline(reader), Pipeline(arrays(list(range(COUNT))))
+    for name, n in steps:
+        ours, theirs = STEPS[name](ours, n), STEPS[name](theirs, n)
+    numbers = everything(theirs)
+    assert [number_of(sample) for sample in ours] == numbers
+    batches = [list(map(number_of, each)) for each in ours.batch(size)]
+    assert [number for each in batches for number in each] == numbers
+    check_resumes_everywhere(ours)
