@@ -1,15 +1,22 @@
-"""Eight emulated devices; NPROC before jax, or un-awaited sharded steps deadlock inside XLA."""
+"""Eight emulated devices; NPROC before jax, or un-awaited sharded steps deadlock inside XLA.
+
+Programs of XLA run for microseconds here and are compiled for tenths of a second: not optimized
+ones take half. Tests start hundreds of processes, which would compile jreader's source each.
+"""
 
 import os
+import sys
 
 os.environ.setdefault("NPROC", "32")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # images of containers set it
+sys.dont_write_bytecode = False
 
 import re
 import signal
 import subprocess
-import sys
 import textwrap
 from importlib.util import find_spec
 from pathlib import Path

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import Any, NoReturn, TypeVar
 
-from tqdm import tqdm
-
 from jreader.errors import NotResumable, place_of_caller, warn
 from jreader.readers.messages import described
 from jreader.readers.nodes import Reader, length
@@ -60,6 +58,8 @@ def _skipped(reader: Reader[T], source: Iterator[T], done: int) -> Iterator[NoRe
     began = time.monotonic()
     for _ in items:
         if time.monotonic() - began >= _QUIET:  # not before: a bar has a thread, and a lock of tqdm
+            from tqdm import tqdm  # noqa: PLC0415  # a tenth of what a worker takes to begin
+
             for _ in tqdm(items, "reading up to the position", done, initial=count(), leave=False):
                 pass
     if count() < done:
