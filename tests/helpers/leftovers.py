@@ -15,7 +15,7 @@ PROGRAM = """
     import jreader
     from jreader import Processes
     from jreader.workers.processes import worker_pool
-    from programs import children
+    from programs import PATIENCE, children
     worker_pool._STAY = 0.1  # what nobody uses ends at once
 
     def seen():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from programs import Watch, program
+from programs import PATIENCE, Watch, program
 
 from jreader import ReaderError, WorkerDied
 
@@ -33,7 +33,7 @@ class TestDeaths:
         with program(ON_DEATH, *parts) as running:
             took, after, message = running.says().split(maxsplit=2)
         assert after == "end"
-        assert float(took) < 10, "a tenth of a second where nobody else runs"
+        assert float(took) < PATIENCE, "a tenth of a second where nobody else runs"
         assert "the process of reader 0 (" in message
         assert "of multiprocess_reader, made at <string>:" in message
         return message
