@@ -17,7 +17,7 @@ import pickle
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +106,10 @@ def stored(folder: str) -> Stored | None:
         table = held["table"]
         if held["check"] != text_hash(table):
             raise _damaged(folder, TABLE, "does not fit its check")
-        tree, columns, made = pickle.loads(base64.b64decode(table["columns"]))  # noqa: S301  # own
+        tree, plain, made = pickle.loads(base64.b64decode(table["columns"]))  # noqa: S301  # own
+        columns = tuple(
+            StoredColumn(name, Kind(*kind), values, first) for name, kind, values, first in plain
+        )
         found = Stored(table["rows"], table["whole"], table["said"], tree, columns, made)
     except (ValueError, KeyError, TypeError, pickle.UnpicklingError, EOFError) as error:
         raise _damaged(folder, TABLE, f"is not the table of such a folder ({error!r})") from error
@@ -288,7 +291,8 @@ class Appending:
             _write(path, _head(_OFFSET, (), rows + 1), 0)
 
     def _table(self, held: Stored) -> None:
-        packed = base64.b64encode(pickle.dumps((held.tree, held.columns, held.made))).decode()
+        plain = [(c.name, astuple(c.kind), c.values, c.first) for c in held.columns]
+        packed = base64.b64encode(pickle.dumps((held.tree, plain, held.made))).decode()
         table = {"rows": held.rows, "whole": held.whole, "said": held.said, "columns": packed}
         table = json.loads(json.dumps(table))
         written = json.dumps({"format": _FORMAT, "check": text_hash(table), "table": table})
