@@ -9,6 +9,7 @@ the same on all processes.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from jreader.batches import batching, bucket, padded_batch
 from jreader.devices import Share
 from jreader.readers import Columns, Node, Pass, Position, Reader, indexed, map_tree, op, start
 from jreader.readers.planes import Array, Gathering, Plane
+from jreader.readers.reading_ahead import opened
 
 
 class Part(NamedTuple):
@@ -56,11 +58,19 @@ class _parts(Node[Part]):
         if plane is None:
             raise TypeError(f"{self.reader!r} is not indexed: processes cannot be dealt its rows")
         done: int = start(self.reader, at).position()  # raises if there is no such position
-        gathered = Gathering(plane.columns, len(self.share))
+        blocks = opened(plane.columns)
+        gathered = Gathering(blocks.columns if blocks else plane.columns, len(self.share))
+        told = deque[tuple[list[int], list[int]]]()  # of the runs that are routed ahead
+
+        def routes(first: int) -> Iterator[list[Array]]:
+            for routed, *batches in self._blocks(plane, first):
+                told.append((batches[0], batches[1]))
+                yield routed
 
         def deal() -> Iterator[Part]:
             nonlocal done
-            for routed, counts, there in self._blocks(plane, done):
+            for routed in blocks.ahead(routes(done)) if blocks else routes(done):
+                counts, there = told.popleft()
                 low = 0
                 for count, mine in zip(counts, there, strict=True):
                     high = low + max(mine, 1)
@@ -68,7 +78,7 @@ class _parts(Node[Part]):
                     done, low = done + count, high
                     yield Part(samples, count, not mine)
 
-        return Pass(deal(), lambda: done, lambda: None)
+        return Pass(deal(), lambda: done, blocks.close if blocks else lambda: None)
 
     def _blocks(
         self, plane: Plane, done: int
