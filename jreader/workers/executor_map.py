@@ -13,6 +13,7 @@ from __future__ import annotations
 import pickle
 import threading
 import time
+import traceback
 from _thread import start_new_thread
 from collections import deque
 from collections.abc import Generator
@@ -344,6 +345,12 @@ def _check_client(executor: Any) -> None:
         raise RuntimeError(f"its Dask client has no scheduler any more: it is {status!r}")
 
 
+def _raised_in(error: BaseException) -> str:
+    """The module of the line that raised an error."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    return str(frames[-1][0].f_globals.get("__name__", "")) if frames else ""
+
+
 def _is_loss(error: BaseException) -> bool:
     """Whether a worker was lost, as far as engines say so: each has its own errors for that."""
     if isinstance(error, (BrokenExecutor, CancelledError)):
@@ -351,4 +358,6 @@ def _is_loss(error: BaseException) -> bool:
     kinds = {f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(error).__mro__}
     if "ray.RayTaskError" in kinds:  # what a task raised, as the error that it is too
         return False
+    if _raised_in(error) == "distributed.cfexecutor":
+        return True  # a result that was lost while Dask handed it over: it takes it for an error
     return type(error).__module__.partition(".")[0] in {"distributed", "ray"}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+from concurrent.futures import Executor, Future
 from importlib.util import find_spec
 from itertools import islice
 
@@ -141,6 +143,36 @@ class TestDask:
             list(islice(here.items, count))
             here.close()
         assert executor.submit(abs, -3).result(PATIENCE) == 3
+
+
+class LosingExecutor(Executor):
+    """Dask's own way to hand a result over, of a task that is lost again at that moment, once."""
+
+    def __init__(self):
+        self.tasks = 0
+
+    def submit(self, fn, *args):
+        cfexecutor = pytest.importorskip("distributed.cfexecutor")
+
+        class Task:
+            status = "finished" if self.tasks else "pending"
+
+            async def _result(self, *, raiseit):
+                return fn(*args)
+
+        async def handed_over():
+            await cfexecutor._cascade_future(Task(), future)
+
+        future = Future()
+        self.tasks += 1
+        asyncio.run(handed_over())
+        return future
+
+
+def test_a_result_that_dask_loses_while_it_hands_it_over_is_computed_again():
+    executor = LosingExecutor()
+    assert list(map_samples(abs, numbers(9), executor=executor)()) == [*range(9)]
+    assert executor.tasks > 1
 
 
 @pytest.mark.peers
