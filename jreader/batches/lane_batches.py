@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -77,6 +77,7 @@ class _Lane(Generic[T]):
 
     def __init__(self, reader: Reader[T], at: Position, node: Node[Any], many: int) -> None:
         self.rounds, inner = at
+        self._began: Position = at  # until it has given a sample, on all processes the same
         self.fresh = 0
         self._reader, self._node, self._many = reader, node, many
         self._epoch = epoch_of_caller()
@@ -87,6 +88,7 @@ class _Lane(Generic[T]):
 
     def run(self) -> list[T]:
         """The next samples of this round, as many as a batch has, or those that are left."""
+        self._began = None
         run = list(islice(self.up.items, self._many))
         self.fresh = 0 if self.rounds else len(run)
         return run
@@ -113,17 +115,34 @@ class _Lane(Generic[T]):
         return run
 
     def position(self) -> Position:
-        return self.rounds, self.up.position()
+        """How often it has ended, and the position in it."""
+        return (self.rounds, self.up.position()) if self._began is None else tuple(self._began)
+
+
+class LaneRuns(NamedTuple, Generic[T]):
+    """What some lanes give of a batch.
+
+    Attributes:
+        samples: The samples.
+        rows: The row of each in the batch.
+        fresh: Whether one of them is of the first round of its lane.
+    """
+
+    samples: list[T]
+    rows: Array
+    fresh: bool
 
 
 class LaneBatches(Generic[T]):
-    """A pass over the batches of a stream in lanes.
+    """A pass over the batches of a stream in lanes, or over some rows of each.
 
     Attributes:
         numbers: The numbers of the lanes that are read.
     """
 
-    def __init__(self, node: Any, dealt: Lanes, ends: Ends, at: Position) -> None:
+    def __init__(
+        self, node: Any, dealt: Lanes, ends: Ends, at: Position, rows: Array | None = None
+    ) -> None:
         """Begins at a position.
 
         Args:
@@ -131,43 +150,79 @@ class LaneBatches(Generic[T]):
             dealt: The op that deals its reader to lanes.
             ends: What happens when a lane has no sample left.
             at: The position; None for the beginning.
+            rows: The rows that are wanted; None for all.
         """
         check_divides(node, node.batch_size, dealt)
+        self._node = node
         self._ends, self._size, self._each = ends, node.batch_size, node.batch_size // dealt.lanes
         self._places = list(checked_position(at, ((0, None),) * dealt.lanes))
-        self.numbers = range(dealt.lanes)
+        self._rows = rows
+        self.numbers = (
+            [*range(dealt.lanes)] if rows is None else np.unique(rows // self._each).tolist()
+        )
         self._lanes = [
             _Lane(of_lane(node.reader, number), self._places[number], node, self._each)
             for number in self.numbers
         ]
 
     def batches(self) -> Pass[Sequence[T]]:
-        """The pass."""
-        return Pass(self._deal(), self.position, self.close)
+        """The batches, until all lanes have ended."""
 
-    def _deal(self) -> Iterator[Sequence[T]]:
+        def deal() -> Iterator[Sequence[T]]:
+            for samples, rows, fresh in self.runs():
+                if not fresh:
+                    return
+                whole = len(samples) == self._size
+                yield samples if whole else Gaps(samples, rows, self._size)
+
+        return Pass(deal(), self.position, self.close)
+
+    def runs(self) -> Iterator[LaneRuns[T]]:
+        """What the lanes give of one batch after another; without an end, unless that is "drop"."""
+        lanes, wraps = self._lanes, self._ends in ("wrap", "go round")
+        every = self._rows_of([self._each] * len(lanes))
+        full = len(every)
         while True:
             runs = []
-            for lane in self._lanes:
-                run = lane.run()
-                if len(run) < self._each and self._ends == "drop":
+            for lane in lanes:
+                runs.append(lane.run())
+                if len(runs[-1]) < self._each and self._ends == "drop":
                     return
-                runs.append(run)
-            if self._ends != "go round" and not any(lane.fresh for lane in self._lanes):
-                return
-            if self._ends in ("wrap", "go round"):
-                runs = [lane.filled(run) for lane, run in zip(self._lanes, runs, strict=True)]
-            yield self._together(runs)
+            fresh = self._ends == "go round" or any(lane.fresh for lane in lanes)
+            if wraps and (fresh or self._rows is not None):
+                runs = [lane.filled(run) for lane, run in zip(lanes, runs, strict=True)]
+            samples = [sample for run in runs for sample in run]
+            rows = every if len(samples) == full else self._rows_of(list(map(len, runs)))
+            if self._rows is None:
+                yield LaneRuns(samples, rows, fresh)
+            else:  # a lane may have rows that are not wanted here
+                mine = np.flatnonzero(np.isin(rows, self._rows)).tolist()
+                yield LaneRuns([samples[at] for at in mine], rows[mine], fresh)
 
-    def _together(self, runs: list[list[T]]) -> Sequence[T]:
-        samples = [sample for run in runs for sample in run]
-        if len(samples) == self._size:
-            return samples
-        rows = [
-            np.arange(len(run)) + number * self._each
-            for number, run in zip(self.numbers, runs, strict=True)
-        ]
-        return Gaps(samples, np.concatenate(rows), self._size)
+    def _rows_of(self, counts: list[int]) -> Array:
+        firsts = np.array(self.numbers) * self._each
+        return np.concatenate(
+            [first + np.arange(n) for first, n in zip(firsts, counts, strict=True)]
+        )
+
+    def any_sample(self) -> T:
+        """A sample of one of the lanes, for the shapes of rows that stay empty.
+
+        Raises:
+            ReaderError: None of them has any.
+        """
+        for number in self.numbers:
+            up: Pass[T] = start(of_lane(self._node.reader, number))
+            try:
+                for sample in up.items:
+                    return sample
+            finally:
+                up.close()
+        raise errors.ReaderError(
+            f"none of the lanes {self.numbers} of {self._node!r} has a sample, and last='pad' "
+            f"needs one for the shapes of their rows on this process: give fewer lanes, so that "
+            f"each has some."
+        )
 
     def position(self) -> Position:
         """A pair for each lane: how often it has ended, and the position in it."""

@@ -80,9 +80,8 @@ class batch(Node[Sequence[T]]):
 
     def start(self, at: Position) -> Pass[Sequence[T]]:
         """Begins a pass; its position is that of `reader`, or that of each of its lanes."""
-        if dealt := dealt_below(self.reader):
-            ends = self._wraps or ("drop" if self.drop_last else "pad")
-            return LaneBatches[T](self, dealt, ends, at).batches()
+        if lanes := self.in_lanes(at):
+            return lanes.batches()
         whole = in_batches(self.reader, self.batch_size, at)
         size = self.batch_size
         up = whole or start(self.reader, at).watched(self, size).in_runs(size)
@@ -90,6 +89,12 @@ class batch(Node[Sequence[T]]):
             return up
         full = (held for held in up.items if len(held) == self.batch_size)
         return Pass(full, up.position, up.close)
+
+    def in_lanes(self, at: Position, rows: Any = None) -> LaneBatches[T] | None:
+        """A pass over the lanes that the samples come in, or over those of some rows; else None."""
+        dealt = dealt_below(self.reader)
+        ends = self._wraps or ("drop" if self.drop_last else "pad")
+        return LaneBatches(self, dealt, ends, at, rows) if dealt else None
 
     def length(self) -> int | None:
         """The number of batches."""

@@ -52,6 +52,7 @@ class FeedShape:
         buckets: Whether each batch says itself how many samples a full one of its kind has.
         shares: The rows of the batches of each bucket that this process feeds, if it reads no
             others.
+        lanes: Whether some rows of a batch may be empty, not only its last ones.
     """
 
     feeds: Feeds
@@ -68,6 +69,7 @@ class FeedShape:
     share: Share | None = None
     buckets: bool = False
     shares: tuple[Share, ...] = ()
+    lanes: bool = False
 
     @property
     def axes(self) -> int:
@@ -126,7 +128,7 @@ class FeedShape:
         """The named arrays of a batch, or of this process's rows of it."""
         if not isinstance(batch, Part):
             return self._fields(batch)
-        named = self._fields(batch.samples)
+        named = self._fields(batch.samples() if callable(batch.samples) else batch.samples)
         return map_tree(lambda column: column[:0], named) if batch.stands_in else named
 
     def _fields(self, batch: Any) -> Any:
@@ -193,6 +195,10 @@ class Assembler:
 
     def feed(self, group: Sequence[Any]) -> Any | None:
         """The host feed of a group of batches; None if it is left out."""
+        if self.shape.lanes and not self.shape.masked and any(map(_is_empty, group)):
+            if self.shape.strict:
+                raise self.shape.short(0, self.shape.size or 0)
+            return None
         batches = list(map(self.shape.named, group))
         rows = [
             batch.total if isinstance(batch, Part) else len(leaves(named)[0])
@@ -245,12 +251,9 @@ class Assembler:
             )
         if not self.shape.masked:
             return None
-        gaps = [each if isinstance(each, Gaps) else None for each in group or batches]
-        # a sample has the number of its row, whatever rows before it are empty
-        self.fed = sum(n if gap is None else gap.size for gap, n in zip(gaps, samples, strict=True))
-        return self._padded(
-            batches, self.rows or 0, [None if each is None else each.rows for each in gaps]
-        )
+        if self.shape.lanes:  # a sample has the number of its row, whatever rows are empty
+            self.fed = (self.shape.size or 0) * len(batches)
+        return self._padded(batches, self.rows or 0, list(map(_places, group)))
 
     def _count(self, samples: list[int], rows: list[int]) -> None:
         self.fed = sum(samples)
@@ -311,6 +314,17 @@ class Assembler:
         full += [nothing] * (self.shape.per_feed - len(full))
         mask = self.shape.laid_out([mask for _, mask in full])
         return self.shape.finished(self.shape.laid_out([feed for feed, _ in full]), mask)
+
+
+def _is_empty(batch: Any) -> bool:
+    """Whether this process has no sample of a batch."""
+    return isinstance(batch, Part) and batch.stands_in
+
+
+def _places(batch: Any) -> Array | None:
+    """Where the samples of a batch stand in it; None if they are the first ones."""
+    samples = batch.samples if isinstance(batch, Part) else batch
+    return samples.rows if isinstance(samples, Gaps) else None
 
 
 class BucketAssembler(Assembler):

@@ -14,6 +14,7 @@ from jreader.loaders.assembling import Assembler, BucketAssembler, FeedShape
 from jreader.loaders.cursors import EpochPosition, Progress
 from jreader.loaders.map_style import CollatedAssembler
 from jreader.loaders.multihost.board import Board
+from jreader.loaders.multihost.lane_places import Spare
 from jreader.loaders.remainders import Remainder
 from jreader.loaders.source import Opened, Source
 from jreader.orders import STREAM_VERSION
@@ -314,11 +315,19 @@ class _Epoch:
                 trail.add(assembler.fed)
             if skipped or self.steps <= self.first:
                 made = [SKIPPED]
+            spare = not self._fresh(group)
             del group
-            yield finish((made.pop(), row, epoch) if numbered else made.pop())
+            made.append(finish((made.pop(), row, epoch) if numbered else made.pop()))
+            yield Spare(made.pop()) if spare else made.pop()
             if self.steps == self.end:
                 return
         self._ended()
+
+    def _fresh(self, group: Any) -> bool:
+        """Whether this process has samples for a feed of this epoch."""
+        if not self.lanes or not self.shape.share:
+            return True
+        return any(part.fresh for part in ([group] if self.shape.per_feed == 1 else group))
 
     def _groups(self) -> Iterator[Any]:
         """The batches, or groups of them; of a stream, as many as the epoch has steps."""

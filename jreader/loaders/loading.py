@@ -23,6 +23,7 @@ from jreader.loaders.going_on import going_on, told
 from jreader.loaders.host_feeds import SKIPPED, Shared, epoch_after_epoch, host_feeds
 from jreader.loaders.multihost.agreement import TIMEOUT, Agreement
 from jreader.loaders.multihost.board import Board
+from jreader.loaders.multihost.lane_places import LanesHere, lanes_read
 from jreader.loaders.multihost.shards import dealt_to
 from jreader.loaders.on_device import Stages
 from jreader.loaders.remainders import Remainder
@@ -156,6 +157,7 @@ class Loading:
             strict=remainder.strict(source.batches),
             buckets=source.batching.buckets is not None,
             shares=self._shares(placement),
+            lanes=source.batching.lanes > 0,
         )
         share = placement.here(source.rows) if source.rows else None
         dealt = share and dealt_to(self.batches(), share)
@@ -340,13 +342,23 @@ class Loading:
             shared.board = Board(shape.placement.processes, self.options.made_at)
         feeds = f"feeds of {self.per_feed} batches of {self.source.rows} samples"
         began = Progress(*host.position()).began
-        agreement = Agreement(
-            shared.board, began, self.options.timeout, (feeds, f"{shape.remainder}")
-        )
+        about = (feeds, f"{shape.remainder}")
+        lanes = self._lanes_here(shape, began)
+        agreement = Agreement(shared.board, began, self.options.timeout, about, lanes)
         if self.resident or self.batching(cursor).indexed:
             return agreement.heeding(self._ahead(host, finish), streamed=False)
         told = agreement.telling(host, max(capacity, 1))
         return agreement.heeding(self._ahead(told, finish))
+
+    def _lanes_here(self, shape: FeedShape, cursor: Cursor) -> LanesHere | None:
+        """The lanes that this process reads; None if it reads all, or there are none."""
+        if not shape.lanes or shape.share is None:
+            return None
+        last, steps = self.remainder.last, self.remainder.steps
+        ends: dict[str | None, Any] = {"drop": "first", "error": "together"}
+        left = None if steps is None else steps - EpochPosition.steps_of(cursor)
+        numbers = lanes_read(shape.share, self.batching().lanes)
+        return LanesHere(numbers, ends.get(last, "last"), left)
 
     def _epoch(
         self,

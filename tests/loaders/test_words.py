@@ -1,27 +1,23 @@
 """What processes tell one another of a pass, and what each makes of it.
 
-`Side` is one process of several that live in this one, over the store of a real `jax.distributed`.
+`Side` (tests/helpers/words.py) is one process of several that live in this one.
 """
 
 import gc
 import time
 import weakref
-from collections import defaultdict, deque
-from itertools import count, islice
+from collections import defaultdict
+from itertools import count
 from threading import Thread
 
 import jax
 import pytest
-from jax._src import distributed
-from programs import PATIENCE
-from together import free_port
+from words import Side
 
-from jreader import ReaderError, ShortEpoch, start
+from jreader import ReaderError, ShortEpoch
 from jreader.loaders.cursors import beginning
-from jreader.loaders.multihost import board as boards
 from jreader.loaders.multihost.agreement import Agreement
 from jreader.loaders.multihost.board import Board
-from jreader.readers import Pass
 
 
 class Counted:
@@ -33,61 +29,6 @@ class Counted:
     def __getattr__(self, name):
         self.calls[name] += 1
         return getattr(self.store, name)
-
-
-@pytest.fixture
-def store(monkeypatch):
-    """The store of a `jax.distributed` of one process, where that of this process would be."""
-    state = distributed.State()
-    state.initialize(f"127.0.0.1:{free_port()}", num_processes=1, process_id=0)
-    monkeypatch.setattr(distributed, "global_state", state)
-    yield state.client
-    state.shutdown()
-
-
-@pytest.fixture
-def board(store, monkeypatch):
-    """Makes the boards of processes that count theirs apart, as real ones do."""
-    numbers = defaultdict(lambda: defaultdict(count))
-
-    def made(me, made_at="train.py:7", processes=(0, 1)):
-        with monkeypatch.context() as there:
-            there.setattr(jax, "process_index", lambda: me)
-            there.setattr(boards, "_NUMBERS", numbers[me])
-            return Board(set(processes), made_at)
-
-    return made
-
-
-class Side:
-    """A pass of one process over a stream."""
-
-    def __init__(self, board, reader=range(9), window=2, timeout=PATIENCE, about=(), **cursor):
-        self.agreement = Agreement(board, {**beginning(0), **cursor}, timeout, about)
-        self.told = self.agreement.telling(start(lambda: iter(reader)), window)
-        self.drawn = deque()
-        self.feeds = self.agreement.heeding(Pass(self._queue(), self.told.position, self.close))
-
-    def ahead(self, many):
-        """Draws, as whoever looks ahead does."""
-        self.drawn.extend(islice(self.told.items, many))
-        return self
-
-    def takes(self, many=None):
-        """Hands feeds over; all without a number."""
-        return list(islice(self.feeds.items, many))
-
-    def close(self):
-        """Leaves the pass, wherever it is."""
-        self.told.items.close()
-
-    def _queue(self):
-        while True:
-            if not self.drawn:
-                self.ahead(1)
-            if not self.drawn:
-                return
-            yield self.drawn.popleft()
 
 
 def plan(*ops):

@@ -6,6 +6,10 @@ its loop only when all have one. The messages go through the key-value store of 
 not through devices. A call takes some 0.4 ms; the thread that looks ahead makes one for each window
 of feeds. (On the loop's thread, a call for each feed cost 12 % of a step of 5 ms.)
 
+Of a stream in lanes, each process reads some, and its messages say where these are after each feed:
+so every process has the cursor of all. When lanes end, the messages say so too, and all processes
+end the epoch at the same feed.
+
 Indexed plans give the same feeds on all processes, so none of them waits. A process only compares
 where it begins with the messages of the others, since another seed or length on one of them would
 repeat some samples, and lose others, without an error.
@@ -22,12 +26,13 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 from threading import Event, RLock, Thread
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 
 from jreader.errors import ReaderError, ShortEpoch
 from jreader.loaders.multihost.board import CLOSED, ENDED, Board, Told, begun, home
+from jreader.loaders.multihost.lane_places import LanesHere, Places, Spare, places, with_places
 from jreader.readers import Cursor, Pass
 from jreader.readers.fingerprints import difference
 from jreader.readers.hashing import text_hash
@@ -40,6 +45,7 @@ TIMEOUT = 300.0
 _SHORTEST, _LONGEST = 0.001, 0.05  # seconds between two looks at a process that is waited for
 _MOMENT = 0.05  # seconds that a look-ahead listens for at most
 _LAST = 1.0  # seconds that the reason may come after the word
+_SPARE = 8  # feeds of which places are told, besides those that both may have prepared
 _OFTEN = 0.25  # seconds between two looks at whether one has left
 
 
@@ -47,7 +53,12 @@ class Agreement:
     """The messages of one pass: those that this process posts, and those that it reads."""
 
     def __init__(
-        self, board: Board, cursor: Cursor, timeout: float, about: Sequence[str] = ()
+        self,
+        board: Board,
+        cursor: Cursor,
+        timeout: float,
+        about: Sequence[str] = (),
+        lanes: LanesHere | None = None,
     ) -> None:
         """Posts where the pass begins, and compares it with what others have posted.
 
@@ -56,6 +67,7 @@ class Agreement:
             cursor: The cursor that the pass begins at.
             timeout: The seconds to wait for another process; 0 for no limit.
             about: Lines that must be equal on all processes, besides the plan.
+            lanes: The lanes that this process reads, if others read others.
 
         Raises:
             ReaderError: Another process has begun at another step, position or plan.
@@ -67,6 +79,8 @@ class Agreement:
         plan = text_hash(self._lines, position)
         self._mine = self._said = Told(cursor["epoch"], cursor["step"], plan)
         self._heard: dict[int, Told] = {}
+        self._lanes = lanes
+        self._places: dict[int, dict[int, Places]] = {}  # of each process, after each feed
         self._telling = RLock()  # reentrant: gc may drop a pass, which tells of that, anywhere
         self._given = 0  # feeds that the loop got
         self._left = False
@@ -88,11 +102,11 @@ class Agreement:
         def deal() -> Generator[T, None, None]:
             try:
                 for item in host.items:
-                    self._mine = self._mine._replace(feeds=self._mine.feeds + 1)
+                    self._mine = self._counted(item, host, window)
                     if self._mine.feeds % window == 0:
                         self._tell()
                         self._listen()
-                    held = [item]
+                    held = [item.feed if isinstance(item, Spare) else item]
                     del item  # so that its memory is free as soon as the loop drops it
                     yield held.pop()
             except Exception as error:
@@ -125,10 +139,8 @@ class Agreement:
                 for feed in feeds.items:
                     held = [feed]
                     del feed
-                    if streamed:
-                        self._agree(self._given, ends=False)
-                    elif self._heard:
-                        self._look()
+                    if not self._is_given(streamed=streamed):
+                        return
                     self._given += 1
                     yield held.pop()
                 if streamed:
@@ -147,7 +159,58 @@ class Agreement:
             finally:
                 self.stop()
 
-        return stoppable_pass(deal(), feeds.position, feeds.close)
+        def position() -> tuple[Any, ...]:
+            here: tuple[Any, ...] = feeds.position()
+            if not self._lanes or not self._given:
+                return here
+            return with_places(here, map(self._places_of, self._board.others))
+
+        return stoppable_pass(deal(), position, feeds.close)
+
+    def _counted(self, item: object, host: Pass[Any], window: int) -> Told:
+        """The message of this process once it has one feed more."""
+        mine = self._mine._replace(feeds=self._mine.feeds + 1)
+        if self._lanes is None:
+            return mine
+        after = mine.feeds, places(host.position(), self._lanes.numbers)
+        known = [*mine.places[-2 * window - _SPARE :], after]
+        dry = mine.feeds - 1 if isinstance(item, Spare) and mine.dry is None else mine.dry
+        return mine._replace(dry=dry, places=known)
+
+    def _is_given(self, *, streamed: bool) -> bool:
+        """Whether the next feed belongs to the epoch, once all processes have it."""
+        if not streamed:
+            if self._heard:
+                self._look()
+            return True
+        if self._agree(self._given, ends=False):
+            return True
+        self._left = True
+        self._check_steps()
+        return False
+
+    def _places_of(self, process: int) -> Places:
+        """Where the lanes of another process are after the feeds that the loop got."""
+        known = self._places.get(process, {})
+        for feeds in [*known]:
+            if feeds < self._given:
+                known.pop(feeds, None)
+        return known[self._given]
+
+    def _check_steps(self) -> None:
+        """Checks, when lanes have ended, that the epoch had as many steps as it needs.
+
+        Raises:
+            ShortEpoch: It had fewer.
+        """
+        needed = self._lanes and self._lanes.steps
+        if needed and self._given < needed:
+            raise ShortEpoch(
+                f"the lanes of epoch {self._mine.epoch} ended {needed - self._given} steps before "
+                f"the end of it: give a steps_per_epoch that they can fill; or .epochs() below the "
+                f"batches, so that lanes begin their next epoch; or last='wrap', which begins this "
+                f"one again."
+            )
 
     def _begin(self) -> None:
         """Starts the thread that looks whether another process leaves."""
@@ -226,10 +289,16 @@ class Agreement:
 
     def _told(self, process: int, text: str) -> Told:
         told = Told(*json.loads(text))
+        if told.places:
+            self._places.setdefault(process, {}).update(told.places)
         return told if told.end else self._compared(process, told)
 
-    def _agree(self, given: int, *, ends: bool) -> None:
-        """Waits until every process has a feed after the first `given`, or until all have ended."""
+    def _agree(self, given: int, *, ends: bool) -> bool:
+        """Waits until every process has a feed after the first `given`, or until all have ended.
+
+        Returns:
+            Whether that feed is one of this epoch: False once lanes have ended.
+        """
         late = [process for process in self._board.others if self._unsure(process, given, ends)]
         if not ends and self._said.feeds <= given:
             self._tell()  # others wait for this feed, also if this process prepares no more
@@ -244,6 +313,14 @@ class Agreement:
                 pause = min(2 * pause, _LONGEST)
                 if text := self._board.read_of(self._turn, process):
                     self._heard[process] = self._told(process, text)
+        return ends or not self._is_beyond(given)
+
+    def _is_beyond(self, given: int) -> bool:
+        """Whether lanes have ended, so that the epoch has no feed after the first `given`."""
+        others = [self._heard[process] for process in self._board.others]
+        if self._lanes and self._lanes.ends == "last":
+            return all(told.dry is not None and told.dry <= given for told in (self._mine, *others))
+        return any(told.end == "" and told.feeds <= given for told in others)
 
     def _unsure(self, process: int, given: int, ends: bool) -> bool:
         """Whether it is still unknown if a process has as many feeds; raises if it has not."""
@@ -258,6 +335,8 @@ class Agreement:
             )
         if told[:2] != self._mine[:2]:
             raise self._elsewhere(process, told)
+        if self._lanes and self._lanes.ends == "first":
+            return behind and told.end is None and not ends
         if ends and not behind:
             raise self._short(self._board.me, process, given)
         if not ends and behind and told.end == "":
@@ -273,9 +352,18 @@ class Agreement:
         return told
 
     def _short(self, ended: int, other: int, given: int) -> ShortEpoch:
-        return ShortEpoch(
+        seen = (
             f"process {ended} has {given} feeds in epoch {self._mine.epoch}, and process {other} "
-            f"has more. Each reads the whole stream, and keeps its rows: give all the same files "
+            f"has more."
+        )
+        if self._lanes:
+            return ShortEpoch(
+                f"{seen} Their lanes end at different steps: with last='drop' the epoch ends with "
+                f"the first, with 'pad' the rows of those that have ended are zeros, under a mask, "
+                f"and with 'wrap' they begin again."
+            )
+        return ShortEpoch(
+            f"{seen} Each reads the whole stream, and keeps its rows: give all the same files "
             f"in the same order, and the same seeds."
         )
 

@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -24,6 +24,7 @@ from weakref import WeakSet
 
 import jax
 
+from jreader.loaders.multihost.lane_places import Places
 from jreader.workers.threads import ForkGuard
 
 _KEPT = 16  # passes whose words are left to those that are slower
@@ -42,6 +43,8 @@ class Told(NamedTuple):
         plan: A hash of the plan, and of the position that it began at.
         feeds: How many feeds are prepared; once the pass is closed, how many its loop got.
         end: None while there may be more feeds; "" after the last one; or what went wrong.
+        dry: After how many feeds all lanes of the process had ended; None if one has not.
+        places: Of the last feeds: its number, from 1, and where the lanes of the process are then.
     """
 
     epoch: int
@@ -49,6 +52,8 @@ class Told(NamedTuple):
     plan: str
     feeds: int = 0
     end: str | None = None
+    dry: int | None = None
+    places: Sequence[tuple[int, Places]] = ()
 
 
 class Leaving(Protocol):

@@ -10,12 +10,12 @@ the same on all processes.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jreader.batches import batching, bucket, padded_batch
+from jreader.batches import Gaps, LaneBatches, batching, bucket, padded_batch
 from jreader.devices import Share
 from jreader.readers import Columns, Node, Pass, Position, Reader, indexed, map_tree, op, start
 from jreader.readers.planes import Array, Gathering, Plane
@@ -26,15 +26,19 @@ class Part(NamedTuple):
     """This process's rows of a batch.
 
     Attributes:
-        samples: The rows.
+        samples: The rows; or a function that returns one of a batch of which this process has none,
+            if that has to be looked for.
         total: How many samples the whole batch has, on all processes.
         stands_in: Whether this process has no row of a short batch. Then `samples` is one row of
             another process, which gives the shapes and dtypes.
+        fresh: Whether the batch is one of the epoch as far as this process knows; of lanes, others
+            may have samples left when this process has none.
     """
 
-    samples: Sequence[Any]
+    samples: Any
     total: int
     stands_in: bool = False
+    fresh: bool = True
 
 
 @op
@@ -117,9 +121,54 @@ def dealt_to(reader: Reader[Any], share: Share) -> Reader[Part] | None:
     found = batching(reader)
     batches = found.counted
     padded = isinstance(batches, padded_batch)  # to the longest row of all
-    if batches is None or padded or found.rows != share.size or not found.indexed:
+    if batches is None or padded or found.rows != share.size:
+        return None
+    if found.lanes:
+        return _parts_of_lanes(batches, share)
+    if not found.indexed:
         return None
     return _parts(batches.reader, share, bool(batches.drop_last))
+
+
+@op
+class _parts_of_lanes(Node[Part]):
+    """The batches of a stream in lanes, of which only the lanes of the rows of `share` are read.
+
+    It has no end where lanes stay empty, or begin again, when they have ended: the process cannot
+    know whether others have samples left.
+
+    Args:
+        reader: The `batch`, the same on every process.
+        share: The rows of each batch that this process feeds.
+    """
+
+    reader: Any
+    share: Share
+    in_cursor = "counted"
+
+    def start(self, at: Position) -> Pass[Part]:
+        """The position of the `batch`, in which lanes that are not read stay where they were."""
+        mine = self.share.rows()
+        lanes: LaneBatches[Any] = self.reader.in_lanes(at, mine)
+
+        latest: list[Any] = []  # a sample, once there was one
+
+        def example() -> list[Any]:
+            if not latest:
+                latest.append(lanes.any_sample())
+            return latest
+
+        def deal() -> Iterator[Part]:
+            for samples, rows, fresh in lanes.runs():
+                total = self.share.size - len(mine) + len(samples)
+                if samples:
+                    latest[:] = samples[:1]
+                    gaps = Gaps(samples, np.searchsorted(mine, rows), len(mine))
+                    yield Part(samples if len(samples) == len(mine) else gaps, total, fresh=fresh)
+                else:
+                    yield Part(example, total, stands_in=True, fresh=fresh)
+
+        return Pass(deal(), lanes.position, lanes.close)
 
 
 @op

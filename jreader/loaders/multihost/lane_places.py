@@ -1,0 +1,68 @@
+"""The places of lanes: each process knows those that it reads, and a cursor has those of all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from jreader.devices import Share
+from jreader.loaders.cursors import Progress
+from jreader.readers import Position
+
+Places: TypeAlias = Sequence[tuple[int, Position]]
+"""The numbers of some lanes, and where each is."""
+
+
+class Spare(NamedTuple):
+    """A feed of which this process has no sample of its own, given only if another one has.
+
+    Attributes:
+        feed: The feed, or what else stands for it.
+    """
+
+    feed: Any
+
+
+@dataclass(frozen=True)
+class LanesHere:
+    """The lanes that this process reads.
+
+    Attributes:
+        numbers: Their numbers.
+        ends: When an epoch ends: with the "first" lane that does, on any process, with the "last",
+            or all have to end "together".
+        steps: How many steps are left of the epoch; None for as many as there are.
+    """
+
+    numbers: Sequence[int]
+    ends: Literal["first", "last", "together"]
+    steps: int | None = None
+
+
+def lanes_read(share: Share, lanes: int) -> list[int]:
+    """The numbers of the lanes whose rows a process feeds.
+
+    >>> lanes_read(Share(8, ((0, 2), (4, 5))), 4)
+    [0, 2]
+    """
+    found: list[int] = np.unique(share.rows() // (share.size // lanes)).tolist()
+    return found
+
+
+def places(progress: tuple[Any, ...], numbers: Iterable[int]) -> Places:
+    """Where some lanes are, in the fields of a `Progress`."""
+    of_all = Progress(*progress).batches
+    return [(number, of_all[number]) for number in numbers]
+
+
+def with_places(progress: tuple[Any, ...], told: Iterable[Places]) -> tuple[Any, ...]:
+    """The fields of a `Progress` with the places of lanes that other processes told of."""
+    here = Progress(*progress)
+    of_all = list(here.batches)
+    for some in told:
+        for number, place in some:
+            of_all[number] = place
+    return tuple(here._replace(batches=tuple(of_all)))

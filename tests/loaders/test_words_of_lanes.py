@@ -1,0 +1,96 @@
+"""What processes tell one another of lanes: where these are, and when they have ended."""
+
+from itertools import chain, islice, repeat
+
+import pytest
+from words import Side
+
+from jreader import ShortEpoch
+from jreader.loaders.cursors import Progress, beginning
+from jreader.loaders.multihost.lane_places import LanesHere, Spare
+from jreader.readers import Pass
+
+LANES = 4
+
+
+def lanes_of(numbers, items):
+    """The host feeds of a process that reads some lanes, each of which gives one sample a feed."""
+    given = 0
+
+    def deal():
+        nonlocal given
+        for item in items:
+            given += 1
+            yield item
+
+    def position():
+        places = tuple((0, given if lane in numbers else None) for lane in range(LANES))
+        return tuple(Progress(beginning(0), given, "", 0, None, None, places, given))
+
+    return Pass(deal(), position, lambda: None)
+
+
+def sides(board, ends, *items, steps=None, window=2):
+    """Two processes, of which each reads two lanes."""
+    return [
+        Side(
+            board(me),
+            host=lanes_of(numbers, each),
+            lanes=LanesHere(numbers, ends, steps),
+            window=window,
+        )
+        for me, (numbers, each) in enumerate(zip([(0, 1), (2, 3)], items, strict=True))
+    ]
+
+
+def ending(many):
+    """So many feeds of its own, and then spare ones without end."""
+    return chain(range(many), map(Spare, repeat("spare")))
+
+
+def test_an_epoch_ends_everywhere_with_the_first_lane(board):
+    one, other = sides(board, "first", range(3), range(6))
+    one.ahead(9)
+    other.ahead(9)
+    assert one.takes() == other.takes() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("window", [1, 2, 4])
+def test_or_with_the_last_and_who_has_none_gives_spare_feeds_till_then(board, window):
+    one, other = sides(board, "last", ending(2), ending(5), window=window)
+    one.ahead(9)
+    other.ahead(9)
+    assert other.takes(2) == [0, 1]
+    assert one.takes() == [0, 1, *["spare"] * 3]
+    assert other.takes() == [2, 3, 4]
+
+
+def test_lanes_that_have_to_end_together_and_do_not_are_an_error_on_all(board):
+    one, other = (side.ahead(9) for side in sides(board, "together", range(3), range(6)))
+    for side in (one, other):
+        assert side.takes(3) == [0, 1, 2]
+        with pytest.raises(ShortEpoch, match="Their lanes end at different steps"):
+            side.takes()
+
+
+def test_fewer_steps_than_an_epoch_needs_are_an_error_on_all(board):
+    one, other = (side.ahead(9) for side in sides(board, "last", ending(2), ending(3), steps=5))
+    for side in (one, other):
+        assert len(side.takes(3)) == 3
+        with pytest.raises(ShortEpoch, match="ended 2 steps before the end"):
+            side.takes()
+
+
+@pytest.mark.parametrize("ahead", [2, 4, 8])
+def test_the_places_of_all_lanes_are_known_at_every_feed(board, ahead):
+    one, other = sides(board, "first", range(8), range(8))
+    other.ahead(ahead)
+    for taken in range(1, ahead + 1):
+        one.takes(1)
+        assert Progress(*one.feeds.position()).batches[2:] == ((0, taken), (0, taken))
+
+
+def test_places_are_told_of_few_feeds_only(board):
+    (one, _) = sides(board, "first", range(500), range(500))
+    list(islice(one.told.items, 500))
+    assert len(one.agreement._mine.places) < 20
