@@ -25,7 +25,9 @@ def dealt(draw: st.DrawFn) -> Recipe:
     lanes = draw(st.integers(1, 4))
     files = Recipe(jreader.arrays, {"rows": draw(st.integers(lanes, 12)), "width": 1})
     if draw(st.booleans()):
-        files = Recipe(jreader.shuffle, {"buf_size": None, "seed": draw(KEPT_SEEDS)}, (files,))
+        files = Recipe(
+            jreader.shuffle, {"buf_size": None, "seed": draw(KEPT_SEEDS), "blocks": None}, (files,)
+        )
     return Recipe(jreader.read, {"lanes": lanes}, (files,))
 
 
@@ -37,7 +39,12 @@ def _plans(depth: int) -> st.SearchStrategy[Recipe]:
     return st.one_of(below, *[op_recipes(op, below) for op in IN_LANES])
 
 
-in_lanes = _plans(3).filter(lambda recipe: recipe.seeded and dealt_below(recipe.build()))
+@st.composite
+def _in_lanes(draw: st.DrawFn) -> Recipe:
+    return draw(_plans(3).filter(lambda recipe: recipe.seeded and dealt_below(recipe.build())))
+
+
+in_lanes = _in_lanes()
 """Ops that run inside lanes, above files that are dealt to some."""
 
 

@@ -87,7 +87,8 @@ def test_the_places_of_all_lanes_are_known_at_every_feed(board, ahead):
     other.ahead(ahead)
     for taken in range(1, ahead + 1):
         one.takes(1)
-        assert Progress(*one.feeds.position()).batches[2:] == ((0, taken), (0, taken))
+        of_other = Progress(*one.feeds.position()).batches[2:]
+        assert list(map(list, of_other)) == [[0, taken]] * 2
 
 
 def test_places_are_told_of_few_feeds_only(board):
