@@ -135,6 +135,17 @@ class BlockColumns:
             open_blocks=sum(kept) if kept else None,
         )
 
+    def coming(self, blocks: Sequence[int], *, first: bool) -> None:
+        """Tells `decode` which blocks come next, if it has a method `coming` that wants to know.
+
+        Args:
+            blocks: Their numbers, in the order of their first use.
+            first: Whether a pass begins with them.
+        """
+        tell = getattr(self._decode, "coming", None)
+        if tell is not None:
+            tell(blocks, first=first)
+
     def reading(self) -> OpenBlocks:
         """The same rows for one pass, which says what comes, and closes it at its end."""
         return OpenBlocks(self, ahead=True)

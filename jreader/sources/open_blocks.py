@@ -75,6 +75,7 @@ class OpenBlocks:
         self._slot_of = np.full(many, -1)
         self._block_of = np.full(self._most, many)  # of each slot
         self._changed = threading.Condition()  # reentrant: gc may close it anywhere
+        self._told = False
         self._closed, self._clock, self._process = False, count(), os.getpid()
 
     def __len__(self) -> int:
@@ -94,6 +95,9 @@ class OpenBlocks:
         blocks = np.flatnonzero(counts)
         blocks = blocks[first[blocks].argsort()]
         with self._changed:
+            new = [block for block in blocks.tolist() if block not in self._expected]
+            self.column.coming(new, first=not self._told)
+            self._told = True
             self._left[blocks] += counts[blocks]
             for block in blocks.tolist():
                 self._expected[block] = None

@@ -111,11 +111,12 @@ class Store:
         with self._lock:
             self._uses.coming(parts)
 
-    def forget(self) -> None:
-        """Takes note that nothing comes of what was told: a pass ended early."""
+    def forget(self, files: Iterable[StoredFile]) -> None:
+        """Takes note that nothing comes of what was told of these files: another pass begins."""
+        keys = {file.key for file in files}
         self._check_process()
         with self._lock:
-            self._uses.forget()
+            self._uses.forget(lambda name: name.partition("-")[0] in keys)
 
     def piece(self, file: StoredFile, number: int, begin: int, end: int) -> bytes | None:
         """These bytes of a block, if it is kept; else None."""

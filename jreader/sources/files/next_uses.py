@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 from itertools import count
 
@@ -66,11 +66,12 @@ class NextUses:
                 self._push(block)
         self._knows = bool(self._order)
 
-    def forget(self) -> None:
-        """Takes note that nothing comes of what was told."""
-        self._told.clear()
-        self._order.clear()
-        for block in self._kept:
+    def forget(self, fits: Callable[[str], bool]) -> None:
+        """Takes note that nothing comes of what was told of blocks that fit."""
+        gone = set(filter(fits, self._told))
+        self._order = deque(each for each in self._order if each[1] not in gone)
+        for block in gone:
+            del self._told[block]
             self._push(block)
 
     def used(self, block: str, begin: int, end: int) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from jreader.sources.arrow_columns import Nulls, columns_of, pyarrow
-from jreader.sources.far_systems import is_far
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile, open_file
+from jreader.sources.files.fetched_ranges import FetchedRanges
 from jreader.sources.files.file_objects import FileObject
 from jreader.sources.files.kept_indices import in_threads
+from jreader.sources.files.stored_files import StoredFile
 from jreader.sources.joined_tables import bare, refuse_another, top_of
 from jreader.sources.table_arguments import check_fills
 
@@ -102,6 +103,18 @@ class RowGroups:
         first = int(self.starts[block]) - self.firsts[number]
         return self._of(table, file, first)
 
+    def coming(self, blocks: Sequence[int], *, first: bool) -> None:
+        """Has the store of far files know which row groups come next, in that order."""
+        stored = [file.file for file in self.files if isinstance(file.file, StoredFile)]
+        if not stored or not self.groups:
+            return
+        if first:
+            stored[0].store.forget(stored)
+        for number, group in (self.groups[block] for block in blocks):
+            file = self.files[number]
+            if isinstance(file.file, StoredFile):
+                file.file.coming(_ranges(file, group))
+
     def blank(self, file: _File) -> Any:
         """The columns of no rows."""
         return self._of(file.schema.empty_table(), file, 0)
@@ -141,12 +154,32 @@ def _opened(file: ByteFile, names: tuple[str, ...] | str | None) -> _File:
         return _File(file, metadata, schema, wanted)
 
 
+def _ranges(file: _File, group: int) -> list[tuple[int, int]]:
+    """Where the columns of a row group lie that are wanted: offsets and sizes."""
+    chunks = file.metadata.row_group(group)
+    ranges = list[tuple[int, int]]()
+    for chunk in map(chunks.column, range(chunks.num_columns)):
+        path = f"{chunk.path_in_schema}."
+        if file.wanted is None or any(path.startswith(f"{name}.") for name in file.wanted):
+            begin = chunk.data_page_offset
+            if chunk.has_dictionary_page and chunk.dictionary_page_offset:
+                begin = min(begin, chunk.dictionary_page_offset)
+            if ranges and ranges[-1][0] + ranges[-1][1] == begin:
+                begin, size = ranges.pop()
+                ranges.append((begin, size + chunk.total_compressed_size))
+            else:
+                ranges.append((begin, chunk.total_compressed_size))
+    return ranges
+
+
 def _decoded(file: _File, group: int) -> Any:
     """The table of a row group."""
     first = file.metadata.row_group(group).column(0)
     begin = first.dictionary_page_offset if first.has_dictionary_page else first.data_page_offset
     what = f"row group {group}, which begins at byte {begin:,}"
-    with _reading(FileObject(file.file), what, file.metadata) as opened:
+    far = hasattr(file.file, "read_many")  # or pyarrow would ask for one column after another
+    source = FetchedRanges(file.file, _ranges(file, group)) if far else file.file
+    with _reading(FileObject(source), what, file.metadata) as opened:
         table = opened.read_row_group(group, columns=file.wanted, use_threads=False)
         return table.select(file.schema.names).combine_chunks()
 
@@ -157,10 +190,9 @@ def _reading(source: FileObject, what: str, metadata: Any = None) -> Iterator[An
     pa = pyarrow()
     from pyarrow.parquet import ParquetFile  # noqa: PLC0415  # an extra
 
-    far = is_far(source.file.path)
     try:
         yield ParquetFile(
-            source, metadata=metadata, pre_buffer=far, page_checksum_verification=True
+            source, metadata=metadata, pre_buffer=False, page_checksum_verification=True
         )
     except (pa.ArrowException, OSError) as error:
         if source.error is not None:  # of our own: the file has changed, or cannot be reached

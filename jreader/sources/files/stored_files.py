@@ -25,7 +25,7 @@ class StoredFile:
         self.far, self.store = far, store
         self.path, self.size, self.stamp = far.path, far.size, far.stamp
         of = f"{far.path}\n{far.stamp}\n{store.block}"
-        self._key = blake2b(of.encode(errors="surrogateescape"), digest_size=12).hexdigest()
+        self.key = blake2b(of.encode(errors="surrogateescape"), digest_size=12).hexdigest()
 
     def __repr__(self) -> str:
         return f"{self.far!r}, kept by {self.store!r}"
@@ -63,7 +63,7 @@ class StoredFile:
 
     def name_of(self, number: int) -> str:
         """The name of the file of a block."""
-        return f"{self._key}-{number}.block"
+        return f"{self.key}-{number}.block"
 
     def size_of(self, number: int) -> int:
         """How many bytes a block has."""

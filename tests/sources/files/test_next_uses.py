@@ -135,8 +135,9 @@ def test_what_was_forgotten_does_not_come():
         uses.keep(block)
     uses.coming([("a", 0), ("b", 0)])
     assert uses.farthest() == "b"
-    uses.forget()
+    uses.forget(lambda block: block == "a")
     assert uses.farthest() == "a"
+    assert uses.next_use("b") == 2
 
 
 def test_blocks_of_another_run_give_way_first():
