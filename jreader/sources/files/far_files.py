@@ -14,7 +14,7 @@ from jreader.errors import DamagedData
 from jreader.sources.far_systems import far_state, forget, range_of
 from jreader.sources.file_checks import changed
 
-_PART = 1 << 23  # bytes that are asked for at once
+_PART = 1 << 25  # bytes that are asked for at once: less costs more than it gains on a near server
 _AT_ONCE = 16  # parts that are on their way at the same time
 _AHEAD = 1 << 26  # bytes of ranges that are on their way before those before them were taken
 

@@ -77,7 +77,7 @@ def test_row_groups_of_parquet(bucket, tmp_path):
         batches = list(jreader.batch(jreader.shuffle(rows, seed=0, blocks=4), 500)())
         seen = np.concatenate([batch.columns["y"] for batch in batches])
         assert sorted(seen.tolist()) == (np.arange(10_000) / 2).tolist()
-    assert store.fetched < bucket.size("data/table.parquet")
+    assert store.fetched <= bucket.size("data/table.parquet")  # no byte twice
 
 
 def test_a_file_that_changed_or_is_gone_is_an_error_that_names_it(bucket):
