@@ -8,14 +8,12 @@ source is created, a damaged file (`DamagedData`) when it is read.
 
 from jreader.sources.array_files import idx, mnist_json, npy, npz
 from jreader.sources.array_record_files import arrayrecord
-from jreader.sources.arrow_files import arrow
 from jreader.sources.columns import Table, arrays, ragged
 from jreader.sources.files import Store
-from jreader.sources.huggingface_data import huggingface
 from jreader.sources.image_folders import image_folder
 from jreader.sources.json_lines import jsonl
-from jreader.sources.parquet_files import parquet
 from jreader.sources.random_access import source
+from jreader.sources.tables import arrow, huggingface, parquet
 from jreader.sources.tar_files import tar
 from jreader.sources.text_files import text
 from jreader.sources.tfrecord_files import tfrecord

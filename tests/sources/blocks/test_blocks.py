@@ -15,7 +15,7 @@ from programs import PATIENCE
 from jreader import DamagedData, batch, chain
 from jreader.readers import indexed, length, op, start
 from jreader.sources import Table
-from jreader.sources.blocks import BlockColumns
+from jreader.sources.blocks.block_columns import BlockColumns
 
 
 @dataclass(eq=False)

@@ -22,11 +22,11 @@ import numpy as np
 from jreader.errors import ReaderError
 from jreader.readers.messages import described
 from jreader.readers.planes import Array
-from jreader.sources.block_arena import Arena, slot_rows
-from jreader.sources.decoded_blocks import Decoded, Stack
+from jreader.sources.blocks.block_arena import Arena, slot_rows
+from jreader.sources.blocks.decoded_blocks import Decoded, Stack
 
 if TYPE_CHECKING:
-    from jreader.sources.blocks import BlockColumns
+    from jreader.sources.blocks.block_columns import BlockColumns
 
 _OPEN = 4  # blocks that are open at a time where no order says how many it needs
 _AHEAD = 4  # blocks that are decoded before they are needed

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from jreader.sources.arrow_columns import Nulls, columns_of, pyarrow
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile, open_file
@@ -17,8 +16,9 @@ from jreader.sources.files.fetched_ranges import FetchedRanges
 from jreader.sources.files.file_objects import FileObject
 from jreader.sources.files.kept_indices import in_threads
 from jreader.sources.files.stored_files import StoredFile
-from jreader.sources.joined_tables import bare, refuse_another, top_of
-from jreader.sources.table_arguments import check_fills
+from jreader.sources.tables.arrow_columns import Nulls, columns_of, pyarrow
+from jreader.sources.tables.joined_tables import bare, refuse_another, top_of
+from jreader.sources.tables.table_arguments import check_fills
 
 _EXPECTED = "a Parquet file"
 

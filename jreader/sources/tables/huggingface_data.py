@@ -13,10 +13,10 @@ from jreader.readers.excerpts import spread
 from jreader.readers.hashing import text_hash
 from jreader.readers.messages import described
 from jreader.readers.planes import Array
-from jreader.sources.arrow_columns import pyarrow, share_seams
 from jreader.sources.columns import Table
-from jreader.sources.files.record_batches import columns_in
-from jreader.sources.table_arguments import check_fills, checked_names, checked_nulls, shown
+from jreader.sources.tables.arrow_columns import pyarrow, share_seams
+from jreader.sources.tables.record_batches import columns_in
+from jreader.sources.tables.table_arguments import check_fills, checked_names, checked_nulls, shown
 
 _CALL = "huggingface(dataset, columns, nulls)"
 _MEDIA = ("Image", "Audio", "Video", "Pdf")  # features whose values are bytes, and a path

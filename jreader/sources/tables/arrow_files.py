@@ -7,15 +7,15 @@ from functools import cached_property
 from typing import Any
 
 from jreader.readers import leaves, op
-from jreader.sources.arrow_columns import pyarrow, share_seams
 from jreader.sources.blocks import BlockColumns
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import FileNode
 from jreader.sources.files.kept_indices import in_threads
 from jreader.sources.files.named_files import Paths, files_named, written
-from jreader.sources.files.record_batches import Batches, CompressedBatches, columns_in
-from jreader.sources.joined_tables import columns_end_to_end, refuse_another
-from jreader.sources.table_arguments import check_fills, checked_names, checked_nulls, shown
+from jreader.sources.tables.arrow_columns import pyarrow, share_seams
+from jreader.sources.tables.joined_tables import columns_end_to_end, refuse_another
+from jreader.sources.tables.record_batches import Batches, CompressedBatches, columns_in
+from jreader.sources.tables.table_arguments import check_fills, checked_names, checked_nulls, shown
 
 _CALL = "arrow(paths, columns, nulls)"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from jreader.readers.joined_columns import Joined
 from jreader.readers.ragged import Ragged, ragged_end_to_end
-from jreader.sources.arrow_columns import Objects, pyarrow
+from jreader.sources.tables.arrow_columns import Objects, pyarrow
 
 
 def selected(table: Any, names: Sequence[str] | None, where: str) -> Any:

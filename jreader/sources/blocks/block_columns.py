@@ -16,8 +16,8 @@ import numpy as np
 from jreader.readers.messages import described
 from jreader.readers.planes import Array, Indices
 from jreader.readers.trees import leaves, rebuilt
-from jreader.sources.decoded_blocks import Decoded
-from jreader.sources.open_blocks import OpenBlocks
+from jreader.sources.blocks.decoded_blocks import Decoded
+from jreader.sources.blocks.open_blocks import OpenBlocks
 
 
 class BlockColumns:

@@ -13,7 +13,7 @@ import numpy as np
 
 from jreader.readers.planes import Array
 from jreader.readers.trees import rebuilt
-from jreader.sources.decoded_blocks import Decoded
+from jreader.sources.blocks.decoded_blocks import Decoded
 from jreader.staging import Staging
 
 _UNEVEN = (

@@ -12,14 +12,14 @@ from functools import cached_property
 from typing import Any
 
 from jreader.readers import op
-from jreader.sources.arrow_columns import pyarrow
 from jreader.sources.blocks import BlockColumns
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import FileNode
 from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.named_files import Paths, files_named, written
-from jreader.sources.files.row_groups import RowGroups
-from jreader.sources.table_arguments import checked_names, checked_nulls, shown
+from jreader.sources.tables.arrow_columns import pyarrow
+from jreader.sources.tables.row_groups import RowGroups
+from jreader.sources.tables.table_arguments import checked_names, checked_nulls, shown
 
 _CALL = "parquet(paths, columns, nulls)"
 

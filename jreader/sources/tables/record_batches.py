@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from jreader.readers.planes import begins
-from jreader.sources.arrow_columns import Nulls, columns_of, pyarrow
 from jreader.sources.file_checks import changed, damaged
-from jreader.sources.joined_tables import bare, selected
+from jreader.sources.tables.arrow_columns import Nulls, columns_of, pyarrow
+from jreader.sources.tables.joined_tables import bare, selected
 
 _EXPECTED = "an Arrow file (IPC)"
 _MAGIC = b"ARROW1"
