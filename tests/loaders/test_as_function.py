@@ -30,6 +30,7 @@ def equal(feed, other):
     jax.tree.map(np.testing.assert_array_equal, feed, other)
 
 
+@pytest.mark.filterwarnings("ignore:.*leaves out .* tokens of")
 @given(moving_arrays, st.integers(1, 6), st.integers(0, 3))
 @examples(40)
 def test_the_function_is_the_stream_of_the_loader_by_law(recipe, size, epoch):
