@@ -107,6 +107,7 @@ def test_a_goal_that_is_missed_says_by_how_much():
     assert row[3] == "missed by 40%"
 
 
+@pytest.mark.slow
 def test_one_feed_is_counted_compared_and_waited_for():
     brief = ["--turns", "2", "--seconds", "0.02", "--size", "0.02", "--epochs", "2"]
     command = [sys.executable, "-m", "tests.benchmarks.one_feed", *brief]

@@ -48,8 +48,11 @@ def test_the_rooms_are_those_that_there_are():
 @pytest.mark.parametrize(
     "options",
     [
-        *(pytest.param(each, marks=pytest.mark.slow) for each in ("", "--devices 8")),
-        "--devices 8 --jit",
+        "--epochs 8",
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in ("", "--devices 8", "--devices 8 --jit")
+        ),
     ],
 )
 def test_the_demo_learns_the_digits(options, python, tmp_path):

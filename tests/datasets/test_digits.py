@@ -304,7 +304,11 @@ def test_datasets_import_neither_jax_nor_scikit_learn_nor_urllib():
 
 
 @pytest.mark.parametrize(
-    ("mode", "reader", "n"), [("train", digits.train, 1438), ("test", digits.test, 359)]
+    ("mode", "reader", "n"),
+    [
+        pytest.param("train", digits.train, 1438, marks=pytest.mark.slow),
+        ("test", digits.test, 359),
+    ],
 )
 def test_digits_have_the_interface_of_mnist(mode, reader, n):
     images, labels = digits.arrays(mode)

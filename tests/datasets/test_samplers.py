@@ -159,6 +159,7 @@ class TestChance:
         assert counts[1] == 0
         assert all(abs(counts[at] - expected[at]) < 4 * expected[at] ** 0.5 for at in (0, 2, 3))
 
+    @pytest.mark.slow
     def test_without_replacement_the_first_is_as_likely_as_its_weight(self):
         weights = [1.0, 0.0, 2.0, 5.0]
         firsts = Counter()

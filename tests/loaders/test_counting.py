@@ -44,7 +44,7 @@ MADE = {
     ),
 }
 of_every_kind = pytest.mark.parametrize("make", MADE.values(), ids=MADE)
-FEW = ("collate_fn", "workers", "pipeline")
+FEW = ("workers", "pipeline")
 of_few_kinds = pytest.mark.parametrize(  # and in CI of every one
     "make",
     [pytest.param(MADE[kind], marks=[pytest.mark.slow] * (kind not in FEW)) for kind in MADE],

@@ -121,7 +121,7 @@ def test_it_is_peeked_at_where_it_is():
 
 
 def test_rounds_without_an_end_go_on_by_place():
-    rows = Pipeline(arrays(np.arange(5))).shuffle(seed=1).epochs().batch(2)
+    rows = Pipeline(arrays(np.arange(50))).shuffle(seed=1).epochs().batch(20)
     whole = list(islice(rows, 9))
     loader = rows.load(steps_per_epoch=3)
     expected = [samples.columns.tolist() for samples in whole]

@@ -75,8 +75,8 @@ OVER = {
 
 
 def costly(kind, over):
-    """Slow where every pass begins processes, but for one of the kinds."""
-    return [pytest.mark.slow] * (over == "apart" and kind != "dicts")
+    """Slow where every pass begins processes."""
+    return [pytest.mark.slow] * (over == "apart")
 
 
 @pytest.mark.parametrize(

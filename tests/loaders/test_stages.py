@@ -102,18 +102,31 @@ def test_stages_follow_one_another_and_leave_the_loader_as_it_was():
     assert twice.peek().shape == (8, 4)
 
 
-def test_the_noise_of_a_sample_does_not_depend_on_devices_chunks_or_capacity():
-    mesh = Mesh(np.array(jax.devices()), ("data",))
+MESH = Mesh(np.array(jax.devices()), ("data",))
+
+
+@pytest.mark.parametrize(
+    "loaders",
+    [
+        {"split and in chunks": lambda: pipeline().load(sharding=MESH).chunk(2)},
+        pytest.param(
+            {
+                "not ahead": lambda: pipeline().load(capacity=0),
+                "split": lambda: pipeline().load(sharding=MESH),
+                "pmap": lambda: pipeline().load(pmap=True),
+                "resident": lambda: pipeline().load(resident=True),
+                "in chunks": lambda: pipeline().load().chunk(2),
+            },
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["both", "each"],
+)
+def test_the_noise_of_a_sample_does_not_depend_on_devices_chunks_or_capacity(loaders):
     reference = flat(pipeline().load().on_device(noisy, "sample").epoch(1))
     assert len(np.unique(reference, axis=0)) == len(reference)
-    for loader in (
-        pipeline().load(capacity=0),
-        pipeline().load(sharding=mesh),
-        pipeline().load(pmap=True),
-        pipeline().load(resident=True),
-        pipeline().load().chunk(2),
-        pipeline().load(sharding=mesh).chunk(2),
-    ):
+    for make in loaders.values():
+        loader = make()
         np.testing.assert_array_equal(flat(loader.on_device(noisy, "sample").epoch(1)), reference)
 
 

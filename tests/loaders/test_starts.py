@@ -53,7 +53,7 @@ READ = {
 }
 ALL = FOUND | READ
 of_all = pytest.mark.parametrize("name", ALL)
-FEW = ("rows", "counted", "no end", "chunks", "resident", "a data set", "a stream", "workers")
+FEW = ("rows", "chunks", "resident", "a stream")
 of_few = pytest.mark.parametrize(  # and in CI of all
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in FEW)) for name in ALL]
 )

@@ -94,7 +94,10 @@ def test_any_turns_in_any_order_are_those_of_a_row_of_them(weights, first, seed)
     assert (several[1][:5] == sample[:5]).all()
 
 
-@pytest.mark.parametrize("name", WEIGHTS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (WEIGHTS[name] is SKEWED)) for name in WEIGHTS],
+)
 def test_a_trace_of_32_bits_deals_the_same_turns(name):
     weights = WEIGHTS[name]
     turns = np.concatenate([np.arange(100), drawn.integers(0, 2**31, 200), [2**31 - 1]])

@@ -174,7 +174,13 @@ def test_a_wrong_position_is_refused_where_the_pass_begins(plan, at):
         start(plan, at)
 
 
-@pytest.mark.parametrize("name", OPS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name == "multiprocess_reader"))
+        for name in OPS
+    ],
+)
 def test_what_refuses_wrong_positions_goes_on_from_its_own(name):
     plan = OPS[name][0]
     up = start(plan)

@@ -75,7 +75,7 @@ def test_an_indexed_mix_is_the_streamed_one_in_every_epoch(lengths, weights, at,
 
 
 @given(lengths, weights, changes, stops)
-@examples(20)
+@examples(20, least=3)
 def test_a_traced_mix_is_the_indexed_one(lengths, weights, at, stop):
     plan = mixed(rows, lengths, weights, at, stop=stop, seed=3)
     places = np.arange(len(plan))
