@@ -133,6 +133,7 @@ PLANS = {
         shuffle(window(window(shuffle(rows, 9, seed=2), 4), 2), seed=1), 2
     ),
 }
+FEW = ("rows", "shuffled", "of several in turn", "in epochs")  # and in CI of all
 
 
 class TestPlaces:
@@ -162,7 +163,9 @@ class TestPlaces:
             for rows, same in zip(traced(jnp.asarray(indices), epoch), expected, strict=True):
                 np.testing.assert_array_equal(rows, same)
 
-    @pytest.mark.parametrize("name", PLANS)
+    @pytest.mark.parametrize(
+        "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in FEW)) for name in PLANS]
+    )
     def test_on_a_device_they_are_what_the_loader_gives(self, name):
         plan = Pipeline(PLANS[name](arrays(ROWS.columns))).batch(3)
         data, batch_at = as_function(plan)

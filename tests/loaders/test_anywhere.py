@@ -124,6 +124,7 @@ def test_the_rest_follows_in_any_layout(recipe, layout, other, last):
         rests(recipe, layout, other, last)
 
 
+@pytest.mark.slow
 def test_the_plans_of_this_law_give_samples():
     counts = []
 

@@ -284,6 +284,7 @@ class TestWhatCannotBeDealt:
         assert dealt_to(rows(seed=None).prefetch(3), even(8, 2)[0]) is not None
 
 
+@pytest.mark.slow
 def test_the_plans_of_this_law_give_samples():
     counts = []
 

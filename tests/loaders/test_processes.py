@@ -219,5 +219,6 @@ say(int(total))
 """
 
 
+@pytest.mark.slow
 def test_a_stage_that_draws_does_not_wait_for_the_steps_of_others():
     assert processes(DRAWING, 2, devices=2) == [sum(range(400))] * 2

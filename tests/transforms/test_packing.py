@@ -345,7 +345,7 @@ def test_memory_maps_and_small_dtypes_are_packed_as_they_are(tmp_path):
 
 class TestOnDevices:
     @pytest.mark.parametrize("split", ["never", "always"])
-    @pytest.mark.parametrize("size", [7, 64])
+    @pytest.mark.parametrize("size", [7, pytest.param(64, marks=pytest.mark.slow)])
     def test_a_function_gathers_the_rows_of_the_loader(self, split, size):
         lengths = np.random.default_rng(size).integers(0, size + 1, 300)
         text = tokens(lengths)

@@ -176,6 +176,7 @@ class TestEndings:
         wait_for_threads()
         assert closed == [True]
 
+    @pytest.mark.slow
     def test_two_hundred_epochs_broken_off_leave_the_process_as_it_was(
         self, processes, threads, pool
     ):

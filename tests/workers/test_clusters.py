@@ -96,7 +96,7 @@ class TestDask:
         assert same(start(plan(threads=2), position).items, list(plan()())[23:])
 
     @given(recipes(depth=2).filter(lambda recipe: recipe.seeded), st.integers(1, 30))
-    @examples(15)
+    @examples(15, least=3)
     def test_any_plan_gives_the_stream_that_it_gives_without(self, client, recipe, window):
         given = {"rng": True, "seed": 3}
         plain = map_samples(drawn_for, recipe.build(), **given)

@@ -64,7 +64,10 @@ class TestOneStream:
             rest = see(batch(plain, size), whole.positions[place], LIMIT - place)
             assert rest.samples == whole.samples[place:]
 
-    @pytest.mark.parametrize("number", [1, 3, pytest.param(7, marks=pytest.mark.slow)])
+    @pytest.mark.parametrize(
+        "number",
+        [pytest.param(1, marks=pytest.mark.slow), 3, pytest.param(7, marks=pytest.mark.slow)],
+    )
     def test_in_any_number_of_processes(self, number):
         def plan(**engine):
             source = shuffle(numbers(300), 50, seed=1)

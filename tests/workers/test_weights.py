@@ -44,7 +44,15 @@ class Source:
 class TestOneSlowItem:
     """It waits for a gate, and how far the source is drawn meanwhile is counted."""
 
-    @pytest.fixture(params=["threads", "an executor", "processes", "others", "late"])
+    @pytest.fixture(
+        params=[
+            "threads",
+            "an executor",
+            "processes",
+            pytest.param("others", marks=pytest.mark.slow),
+            "late",
+        ]
+    )
     def chosen(self, request):
         return {
             "threads": lambda: {"threads": 2},

@@ -49,10 +49,11 @@ def same(one, other):
 
 
 class TestStream:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "options",
         [
-            pytest.param({"batch_size": 4}, marks=pytest.mark.slow),
+            {"batch_size": 4},
             {"batch_size": 5, "drop_last": True},
         ],
     )
@@ -70,7 +71,7 @@ class TestStream:
 
     @pytest.mark.usefixtures("held")
     @given(st.integers(0, 20), st.integers(1, 5), st.sampled_from([1, 2, 3]), st.booleans())
-    @examples(20)
+    @examples(20, least=3)
     def test_a_cursor_of_any_number_goes_on_with_any_other(self, n, size, workers, of_stream):
         dataset = Stream(n) if of_stream else range(n)
         options = {} if of_stream else {"shuffle": True, "seed": 1}

@@ -164,6 +164,7 @@ class TestFaults:
         """)
         assert lines == ["[False, False]", "0 1 2 3"]
 
+    @pytest.mark.slow
     def test_many_tasks_and_pools_leave_nothing(self):
         lines = said("""
             for round in range(4):

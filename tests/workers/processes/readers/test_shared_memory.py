@@ -43,6 +43,7 @@ class TestRooms:
         assert sorted([*seen[0], *one]) == sorted(seen[1]) == [0, 1, 2, 3, 4, 10, 11]
         assert (next(one, "end"), next(one, "end")) == ("end", "end")
 
+    @pytest.mark.slow
     def test_many_big_samples_pass_one_by_one(self, python):
         """A gigabyte in all, though a process may read a thousand samples ahead."""
         script = """
