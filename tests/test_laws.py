@@ -366,7 +366,7 @@ def test_plans_travel(tmp_path, python):
     made = []
 
     @given(plans.filter(lambda recipe: recipe.seeded))
-    @examples(300)
+    @examples(300, least=30)
     def collect(recipe):
         plan = recipe.build()
         made.append((plan, repr(plan), repr(see(plan))))
