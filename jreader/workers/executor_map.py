@@ -320,11 +320,18 @@ class _ExecutorMap(Generic[S, T]):
         for chunk in chunks:
             chunk.future = Future()  # as in `results_of`
             chunk.done.set()
-        if futures:
+        if _cancels_at_once(self.executor):
+            _cancel(futures)
+        elif futures:
             # gc may drop a pass inside of a lock of the executor's, which its `cancel` may wait for
             with suppress(RuntimeError):  # a program that ends starts no thread
                 start_new_thread(_cancel, (futures,))
         self.source.close()
+
+
+def _cancels_at_once(executor: Executor) -> bool:
+    """Whether to cancel waits for nobody, as it is known of Python's executors and of our own."""
+    return type(executor).__module__.startswith(("concurrent.futures", "jreader.workers.processes"))
 
 
 def _cancel(futures: list[Future[TaskResult]]) -> None:
