@@ -64,9 +64,9 @@ def _items(loading: Loading, cursor: Cursor) -> Iterator[Any]:
         for op in found.functions:
             made = next(start(op.changed({"reader": [made].__iter__})).items)
         kind = BucketAssembler if shape.buckets else Assembler
-        for share in shape.shares:
-            made = part_of(made, share) if share.size == len(made) else made
-        feed = kind(shape).feed([made] * shape.per_feed)
+        share = next((share for share in shape.shares if share.size == len(made)), None)
+        part = part_of(made, share) if share else made
+        feed = kind(shape).feed([part] * shape.per_feed)
         yield (feed, 0, 0) if loading.numbered else feed
 
 

@@ -379,7 +379,7 @@ class Pipeline(WithLengths[T]):
         (['a', 'b', 'c'], ['a', 'b', 'c'], ['read'])
 
         Args:
-            path: The folder; None for memory.
+            path: A folder, which is made if it is not there; None for memory.
 
         Raises:
             TypeError: The path is no path.

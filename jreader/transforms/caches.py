@@ -8,6 +8,7 @@ that reached its end is kept. One that all its passes left is dropped, with what
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import weakref
@@ -86,7 +87,7 @@ class cache(Node[T]):
     """
 
     reader: Reader[T]
-    path: Any = None
+    path: str | os.PathLike[str] | None = None
     draw: int | None = field(default=None, init=False)  # what resolves the unseeded ops below
     pinned = True
     whole: bool = field(default=False, init=False)  # whether the folder had all when it was made
@@ -105,7 +106,7 @@ class cache(Node[T]):
                 f"anew in each pass: give its ops a seed, as in shuffle(seed=0), or cache before "
                 f"them."
             )
-        held = stored(self.path)
+        held = stored(str(self.path))
         object.__setattr__(self, "whole", held is not None and held.whole and held.rows > 0)
 
     @property
@@ -159,7 +160,7 @@ class cache(Node[T]):
             return None
         held = self._disk.held()
         if not held.whole:
-            raise changed(self.path, "was whole, and is not any more")
+            raise changed(str(self.path), "was whole, and is not any more")
         columns = self._disk.columns()
         for column in leaves(columns):
             check_map(column)
@@ -197,7 +198,9 @@ class cache(Node[T]):
     def _disk(self) -> DiskCache[T]:
         known: DiskCache[T] | None = self.__dict__.get("_disk")
         if known is None:
-            known = self.__dict__.setdefault("_disk", DiskCache(self.reader, self.path))  # atomic
+            known = self.__dict__.setdefault(
+                "_disk", DiskCache(self.reader, str(self.path))
+            )  # atomic
         return known
 
     @property

@@ -11,6 +11,8 @@ import numpy as np
 from graphs import see
 from programs import PATIENCE
 
+from jreader.readers.lanes import dealt_below
+
 
 def numbers(count=20):
     return lambda: iter(range(count))
@@ -52,9 +54,12 @@ class Here(Executor):
 
 
 def seen(plan):
-    """Samples, positions and how it ended; where it is after the end may be said in many ways."""
+    """Samples, positions and how it ended; where it is after the end may be said in many ways.
+
+    So may the places of lanes of which some have ended.
+    """
     whole = see(plan)
-    return whole.samples, whole.positions, whole.error
+    return whole.samples, None if dealt_below(plan) else whole.positions, whole.error
 
 
 def wait_for_threads():
