@@ -55,8 +55,10 @@ class firstn(Node[T]):
         return Pass(items, lambda: (count(), up.position(), (self.n,)), up.close)
 
     def length(self) -> int | None:
-        """`n`, or the length of `reader` if that is less."""
+        """`n`, or the length of `reader` if that is less; `n` where that has no end."""
         known = length(self.reader)
+        if known is None and (up := indexed(self.reader)):
+            known = up.length
         return None if known is None else min(self.n, known)
 
     def lookup(self) -> Callable[[int], T] | None:

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 from block_sources import Blocks, in_blocks, numbers
-from graphs import see
+from graphs import LIMIT, see
 from hypothesis import given
 from hypothesis import strategies as st
 from programs import PATIENCE
@@ -19,6 +19,7 @@ import jreader
 from jreader import arrays, at_epoch, batch, chain, compose, epochs, firstn, mix, shard, skip
 from jreader import shuffle as shuffled
 from jreader.devices import Share
+from jreader.errors import ReaderError
 from jreader.loaders.multihost.shards import dealt_to
 from jreader.readers import start
 from jreader.sources.blocks import BlockColumns
@@ -84,9 +85,10 @@ def test_the_plane_gives_what_the_plain_pass_gives(build, epoch):
 def test_a_position_is_a_place(build, size):
     for plan in (build(), batch(build(), size)):
         whole = see(plan)
-        assert whole.error is None
+        assert whole.error in (None, ReaderError)  # of a mix with a source that has no samples
         for place, position in enumerate(whole.positions[::3]):
-            assert see(plan, position).samples == whole.samples[3 * place :]
+            rest = see(plan, position, LIMIT - 3 * place)
+            assert rest.samples == whole.samples[3 * place :]
 
 
 @given(uneven, together, st.integers(0, 3), st.integers(1, 7))

@@ -230,6 +230,11 @@ class TestFirstn:
     def test_it_ends_a_reader_without_end(self):
         assert list(firstn(count, np.int64(3))()) == [0, 1, 2]
 
+    def test_firstn_of_what_is_found_by_index_and_has_no_end_has_a_length(self):
+        endless = jreader.mix({"a": jreader.arrays(np.arange(5))}, seed=0, stop="repeat")
+        assert len(jreader.Pipeline(firstn(endless, 20)).batch(4).load()) == 5
+        assert len(jreader.Pipeline(firstn(epochs(jreader.arrays(np.arange(3))), 8))) == 8
+
 
 class TestCache:
     def test_the_source_is_read_once_and_not_before_the_first_pass(self):
