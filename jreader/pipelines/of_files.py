@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-
 from jreader.pipelines.pipeline import Pipeline
 from jreader.sources import file_lists
+from jreader.sources.files.named_files import Paths
 
 
-def files(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Pipeline[str]:
+def files(paths: Paths) -> Pipeline[str]:
     """A pipeline of the names of files: each sample is a path, as a str.
 
     It is indexed: files can be shuffled and sharded. `read` opens them.

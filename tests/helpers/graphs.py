@@ -217,7 +217,7 @@ class Recipe:
         assert op is not None
         given = dict(self.given)
         if op is jreader.shuffle:
-            given = shuffled(readers[0], **given)
+            given = shuffled(readers[0], self.below[0], **given)
         if op is jreader.shard:
             given["index"] %= given["num_shards"]
         if op is jreader.map_samples and not given.get("rng"):
@@ -265,12 +265,15 @@ def documents(reader: Any) -> Any:
     return jreader.map_readers(document_of, reader)
 
 
-def shuffled(reader: Any, buf_size: Any, blocks: Any, **given: Any) -> dict[str, Any]:
+def shuffled(
+    reader: Any, recipe: Recipe, buf_size: Any, blocks: Any, **given: Any
+) -> dict[str, Any]:
     """The arguments of a shuffle: blocks where there are some, else a window if it needs one."""
     plane = indexed(seeded(reader, 0)) if blocks else None
     if plane is not None and plane.blocks is not None:
         return {**given, "buf_size": None, "blocks": blocks}
-    needed = buf_size is None and length(reader) is None
+    # the same whatever it is built of: rows of arrays tell more lengths than functions
+    needed = buf_size is None and length(recipe.build()) is None
     return {**given, "buf_size": 6 if needed else buf_size, "blocks": None}
 
 

@@ -31,7 +31,7 @@ def files_named(
     Args:
         call: The call, as errors name it.
         paths: A file, a folder, a pattern, or a list of these.
-        suffixes: What the names of the files of a folder end in.
+        suffixes: What the names of the files of a folder end in; none where no folder is meant.
         far: Whether files elsewhere can be read, too.
 
     Raises:
@@ -63,7 +63,7 @@ def matching(call: str, path: str, suffixes: tuple[str, ...]) -> list[str] | Non
         if matches is None:
             return None
         found = matches
-    elif os.path.isdir(path):  # noqa: PTH112  # a Path costs more, and there may be 1,000
+    elif suffixes and os.path.isdir(path):  # noqa: PTH112  # a Path costs more, and there may be 1,000
         found = [each.path for each in os.scandir(path) if each.name.endswith(suffixes)]
     elif os.path.isfile(path) or not glob.has_magic(path):  # noqa: PTH113  # likewise
         return None
@@ -71,11 +71,12 @@ def matching(call: str, path: str, suffixes: tuple[str, ...]) -> list[str] | Non
         every = glob.glob(path, recursive=True)  # noqa: PTH207  # of any root
         found = [each for each in every if not os.path.isdir(each)]  # noqa: PTH112  # likewise
     if not found:
-        some = suffixes[0]
+        folder = f"a folder with {' or '.join(suffixes)} files, " if suffixes else ""
+        some = suffixes[0] if suffixes else ".tar"
         raise FileNotFoundError(
-            f"{call} finds no file in {path!r}: give a folder with {' or '.join(suffixes)} files, "
-            f"a pattern such as 'data/*{some}' (or 'data/**/*{some}', for folders in it too), or a "
-            f"list of paths. The program runs in {Path.cwd()}."
+            f"{call} finds no file in {path!r}: give {folder}a pattern such as 'data/*{some}' (or "
+            f"'data/**/*{some}', for folders in it too), or a list of paths. The program runs in "
+            f"{Path.cwd()}."
         )
     return sorted(found)
 
