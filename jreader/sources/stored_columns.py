@@ -9,14 +9,12 @@ in `.npy` files, ragged ones with offsets beside, which NumPy can read too once 
 from __future__ import annotations
 
 import base64
-import errno
 import io
 import json
 import os
 import pickle
-import secrets
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +27,7 @@ from jreader.readers.hashing import text_hash
 from jreader.readers.planes import Array, one_by_one
 from jreader.readers.ragged import Ragged
 from jreader.readers.trees import same_structure
+from jreader.sources.atomic_files import FULL, replaced
 from jreader.sources.stored_rows import (
     Decoded,
     Kind,
@@ -44,7 +43,6 @@ from jreader.sources.stored_rows import (
 TABLE = "columns.json"
 _FORMAT = 1
 _AT_ONCE = 1 << 10  # rows that are converted in one go
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _OFFSET = np.dtype(np.int64)
 
 
@@ -237,7 +235,9 @@ class Appending:
         if kind.how == "ragged":  # the values lie as they should, only the offsets are missing
             each, many = column.kind.shape[0], self.held.rows
             path = self._create_offsets(column)
-            _write(path, np.arange(1, many + 1, dtype=_OFFSET) * each, len(_head(_OFFSET, ())) + 8)
+            _write(
+                path, np.arange(1, many + 1, dtype=_OFFSET) * each, len(npy_head(_OFFSET, ())) + 8
+            )
             return replace(column, kind=kind, values=many * each)
         before = _column(self.folder, column, self.held.rows)
         rows = one_by_one(before, np.arange(self.held.rows))
@@ -266,29 +266,29 @@ class Appending:
             return replace(column, values=before + len(rows))
         offsets = column.values + np.cumsum(lengths, dtype=_OFFSET)
         path = Path(self.folder, f"{column.name}.offsets.npy")
-        _write(path, offsets, len(_head(_OFFSET, ())) + 8 * (before + 1))
+        _write(path, offsets, len(npy_head(_OFFSET, ())) + 8 * (before + 1))
         return replace(column, values=int(offsets[-1]))
 
     def _create(self, column: StoredColumn) -> None:
-        head = _head(column.kind.dtype, column.kind.shape)
+        head = npy_head(column.kind.dtype, column.kind.shape)
         _anew(Path(self.folder, f"{column.name}.npy"), head)
         if column.kind.how != "array":
             self._create_offsets(column)
 
     def _create_offsets(self, column: StoredColumn) -> Path:
         path = Path(self.folder, f"{column.name}.offsets.npy")
-        _anew(path, _head(_OFFSET, ()) + bytes(_OFFSET.itemsize))
+        _anew(path, npy_head(_OFFSET, ()) + bytes(_OFFSET.itemsize))
         return path
 
     def _head(self, column: StoredColumn, rows: int) -> None:
         """Writes how many rows there are into the files, for NumPy."""
         many = rows if column.kind.how == "array" else column.values
-        head = _head(column.kind.dtype, column.kind.shape, many)
+        head = npy_head(column.kind.dtype, column.kind.shape, many)
         if len(head) == column.first:
             _write(Path(self.folder, f"{column.name}.npy"), head, 0)
         if column.kind.how != "array":
             path = Path(self.folder, f"{column.name}.offsets.npy")
-            _write(path, _head(_OFFSET, (), rows + 1), 0)
+            _write(path, npy_head(_OFFSET, (), rows + 1), 0)
 
     def _table(self, held: Stored) -> None:
         plain = [(c.name, astuple(c.kind), c.values, c.first) for c in held.columns]
@@ -306,7 +306,7 @@ class Appending:
             yield
         except OSError as error:
             kept = f"{self.held.rows:,} samples are kept there"
-            if error.errno in _FULL:
+            if error.errno in FULL:
                 raise OSError(
                     error.errno,
                     f"no space is left for {self.folder!r} ({error.strerror}): {kept}. Free some "
@@ -317,27 +317,6 @@ class Appending:
                 f"{self.folder!r} cannot be written any more ({error}): {kept}, if it still "
                 f"exists. Run again, which goes on there, and let nobody else change it.",
             ) from error
-
-
-def replaced(path: Path, write: Callable[[Path], object]) -> None:
-    """Writes a file under another name, lets it reach the disk, and renames it.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     replaced(Path(folder, "a"), lambda path: path.write_text("whole"))
-    ...     os.listdir(folder)
-    ['a']
-    """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        write(temporary)
-        _synced(temporary)
-        temporary.replace(path)
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-    with suppress(OSError):  # not every file system can
-        _synced(path.parent)
 
 
 def swept(folder: str, held: Stored) -> None:
@@ -355,19 +334,11 @@ def _anew(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def _synced(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _empty(name: str, kind: Kind) -> StoredColumn:
-    return StoredColumn(name, kind, 0, len(_head(kind.dtype, kind.shape)))
+    return StoredColumn(name, kind, 0, len(npy_head(kind.dtype, kind.shape)))
 
 
-def _head(dtype: np.dtype[Any], shape: tuple[int, ...], rows: int = 0) -> bytes:
+def npy_head(dtype: np.dtype[Any], shape: tuple[int, ...], rows: int = 0) -> bytes:
     """The header of a `.npy` file; NumPy leaves room in it for a number of rows that grows."""
     out = io.BytesIO()
     described = np.lib.format.dtype_to_descr(np.dtype(dtype))
@@ -398,7 +369,7 @@ def _files(column: StoredColumn, rows: int) -> Iterator[tuple[str, int]]:
     many = rows if column.kind.how == "array" else column.values
     yield f"{column.name}.npy", column.first + many * each
     if column.kind.how != "array":
-        yield f"{column.name}.offsets.npy", len(_head(_OFFSET, ())) + 8 * (rows + 1)
+        yield f"{column.name}.offsets.npy", len(npy_head(_OFFSET, ())) + 8 * (rows + 1)
 
 
 def _column(folder: str, column: StoredColumn, rows: int) -> Any:
@@ -410,7 +381,7 @@ def _column(folder: str, column: StoredColumn, rows: int) -> Any:
     if kind.how == "array":
         return values
     offsets = _mapped(
-        Path(folder, f"{column.name}.offsets.npy"), _OFFSET, (rows + 1,), len(_head(_OFFSET, ()))
+        Path(folder, f"{column.name}.offsets.npy"), _OFFSET, (rows + 1,), len(npy_head(_OFFSET, ()))
     )
     return Ragged(values, offsets) if kind.how == "ragged" else Decoded(kind, values, offsets)
 

@@ -8,7 +8,6 @@ at the last commit, in whatever process needs the next sample first.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import threading
@@ -30,6 +29,7 @@ from jreader.readers.fingerprints import difference, fingerprint
 from jreader.readers.growing import IN_ORDER
 from jreader.readers.messages import Refusal
 from jreader.readers.passes import checked_position
+from jreader.sources.atomic_files import locked
 from jreader.sources.stored_columns import (
     TABLE,
     Appending,
@@ -168,7 +168,7 @@ class DiskCache(Generic[T]):
                 return list(islice(aside[0].items, 1))
             if (written := self._written(index)) is not None:
                 return written
-            if not self._writing and (lock := _locked(self.folder)) is not None:
+            if not self._writing and (lock := locked(Path(self.folder, _LOCK))) is not None:
                 self._begin(lock)
             elif not self._writing:
                 self._look()
@@ -306,15 +306,3 @@ class _Writer(Generic[T]):
 def _leave(writing: list[_Writer[Any]]) -> None:
     while writing:
         writing.pop().close()
-
-
-def _locked(folder: str) -> int | None:
-    """Takes the lock of a folder; None if another process has it. A kill gives it back."""
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    lock = os.open(Path(folder, _LOCK), os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return None
-    return lock
