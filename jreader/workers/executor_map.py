@@ -25,6 +25,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from jreader import errors
 from jreader.readers import Node, Pass, Position, described
+from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
 from jreader.workers.limits import Limits
 from jreader.workers.map_tasks import UNKNOWN, Failure, MapTask, Pickled, TaskInput, TaskResult
 from jreader.workers.memory_estimates import (
@@ -32,7 +33,7 @@ from jreader.workers.memory_estimates import (
     estimated_bytes,
     raised_average,
 )
-from jreader.workers.threads import ClosableSource, ForkGuard, stop_at_exit, stoppable_pass
+from jreader.workers.threads import ClosableSource, stoppable_pass
 
 T = TypeVar("T")
 S = TypeVar("S")

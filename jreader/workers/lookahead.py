@@ -23,7 +23,8 @@ from operator import getitem
 from typing import Any, Generic, TypeVar
 
 from jreader.readers import Pass, Position
-from jreader.workers.threads import ForkGuard, stop_at_exit, stoppable_pass
+from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
+from jreader.workers.threads import stoppable_pass
 
 T = TypeVar("T")
 S = TypeVar("S")

@@ -34,9 +34,10 @@ from jreader.errors import ReaderError, ShortEpoch
 from jreader.loaders.multihost.board import CLOSED, ENDED, Board, Told, begun, home
 from jreader.loaders.multihost.lane_places import LanesHere, Places, Spare, places, with_places
 from jreader.readers import Cursor, Pass
+from jreader.readers.exits_and_forks import stop_at_exit
 from jreader.readers.fingerprints import difference
 from jreader.readers.hashing import text_hash
-from jreader.workers.threads import stop_at_exit, stoppable_pass
+from jreader.workers.threads import stoppable_pass
 
 T = TypeVar("T")
 

@@ -25,7 +25,7 @@ from weakref import WeakSet
 import jax
 
 from jreader.loaders.multihost.lane_places import Places
-from jreader.workers.threads import ForkGuard
+from jreader.readers.exits_and_forks import ForkGuard
 
 _KEPT = 16  # passes whose words are left to those that are slower
 _PATIENCE = 10.0  # seconds that a process that has failed waits for the others

@@ -8,11 +8,8 @@ needs a block that nobody has begun decodes it itself.
 
 from __future__ import annotations
 
-import atexit
 import os
 import threading
-import time
-import weakref
 from collections.abc import Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -20,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jreader.errors import ReaderError
+from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
 from jreader.readers.messages import described
 from jreader.readers.planes import Array
 from jreader.sources.blocks.block_arena import Arena, slot_rows
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 _OPEN = 4  # blocks that are open at a time where no order says how many it needs
 _AHEAD = 4  # blocks that are decoded before they are needed
 _THREADS = min(os.cpu_count() or 1, _AHEAD)
-_PATIENCE = 2.0  # seconds that an ending program waits for a block that is being decoded
 
 
 class _Block:
@@ -76,7 +73,7 @@ class OpenBlocks:
         self._block_of = np.full(self._most, many)  # of each slot
         self._changed = threading.Condition()  # reentrant: gc may close it anywhere
         self._told = False
-        self._closed, self._clock, self._process = False, count(), os.getpid()
+        self._closed, self._clock, self._fork_guard = False, count(), ForkGuard()
 
     def __len__(self) -> int:
         return len(self.column)
@@ -161,11 +158,8 @@ class OpenBlocks:
     stop = close
 
     def _check_process(self) -> None:
-        if self._process != os.getpid():
-            raise ReaderError(
-                f"this pass over {self!r} was begun by process {self._process}, and process "
-                f"{os.getpid()} was forked from it, without its threads: begin another pass here."
-            )
+        if self._fork_guard.forked:  # or each gather would describe the column
+            self._fork_guard.check(f"this pass over {self!r}")
 
     def _decoded(self, block: int) -> Decoded:
         """The block, decoded here if nobody has begun it."""
@@ -285,7 +279,7 @@ class OpenBlocks:
 
     def _start(self) -> None:
         if not self.threads:
-            _stop_at_exit(self)
+            stop_at_exit(self)
             for _ in range(_THREADS):
                 thread = threading.Thread(target=self._work, name="jreader blocks", daemon=True)
                 self.threads.append(thread)
@@ -301,22 +295,3 @@ class OpenBlocks:
                 held = self._blocks[block] = _Block(next(self._clock))
             self._decode(block, held)
             del held
-
-
-_running: weakref.WeakSet[OpenBlocks] = weakref.WeakSet()
-
-
-def _stop_at_exit(state: OpenBlocks) -> None:
-    """A thread inside of a C++ library when the interpreter goes away may abort the process."""
-    _running.add(state)
-    atexit.unregister(_stop_all)
-    atexit.register(_stop_all)
-
-
-def _stop_all() -> None:
-    states = list(_running)
-    for state in states:
-        state.close()
-    limit = time.monotonic() + _PATIENCE
-    for thread in [thread for state in states for thread in state.threads]:
-        thread.join(max(0, limit - time.monotonic()))

@@ -28,9 +28,9 @@ from jreader.readers import (
     op,
     refused,
 )
+from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
 from jreader.staging import Array
 from jreader.workers.processes.worker_process import WorkerProcess, end_all, unpickled
-from jreader.workers.threads import ForkGuard, stop_at_exit
 
 T = TypeVar("T")
 

@@ -13,9 +13,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from jreader.errors import noted
 from jreader.readers import Node, Pass, Position, described
+from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
 from jreader.workers.limits import Limits
 from jreader.workers.memory_estimates import ESTIMATE_EVERY, estimated_bytes, raised_average
-from jreader.workers.threads.shutdown import ForkGuard, stop_at_exit, stoppable_pass
+from jreader.workers.threads.closing import stoppable_pass
 
 T = TypeVar("T")
 S = TypeVar("S")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import dataclass, field
 
@@ -131,3 +132,27 @@ def test_blocks_of_strings_and_ragged_rows_are_lists_of_samples():
 def test_chains_of_blocks_are_blocks():
     plan = chain(in_blocks(Blocks([2, 3]).column()), in_blocks(Blocks([0, 4]).column()))
     assert [int(sample["n"]) for sample in plan()] == [0, 1, 2, 3, 4, 0, 1, 2, 3]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+def test_a_fork_ends_and_is_told_to_begin_a_pass_of_its_own(python):
+    script = """
+        import os, sys, warnings
+        warnings.simplefilter("ignore")  # of os.fork where there are threads
+        from block_sources import Blocks
+        from jreader import ReaderError, batch, shuffle
+
+        plan = batch(shuffle(Blocks([10] * 20).reader(), blocks=2, seed=0), 5)
+        batches = iter(plan())
+        next(batches)
+        child = os.fork()
+        if not child:
+            try:
+                list(batches)
+            except ReaderError as error:
+                print("was forked from it" in str(error), flush=True)
+            print(len(list(plan())), flush=True)
+            sys.exit(7)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(list(batches)))
+    """
+    assert python(script).stdout.split() == ["True", "40", "7", "39"]
