@@ -12,33 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from widths import examples
 
+import jreader
+from jreader.errors import DamagedData
+from jreader.sources import far_tries
+from jreader.sources.far_tries import may_pass
+from jreader.sources.files import open_file, read_many
+
 fsspec = pytest.importorskip("fsspec")
-pytest.importorskip("aiohttp")
-
-from far_server import FarServer  # noqa: E402  # it needs aiohttp beside it
-
-import jreader  # noqa: E402
-from jreader.errors import DamagedData  # noqa: E402
-from jreader.sources import far_systems, far_tries  # noqa: E402
-from jreader.sources.far_tries import may_pass  # noqa: E402
-from jreader.sources.files import open_file, read_many  # noqa: E402
+pytestmark = pytest.mark.usefixtures("quick")
 
 CONTENT = random.Random(0).randbytes(1 << 16)
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    """No pauses between tries, and files that are looked at whenever they are asked for."""
-    monkeypatch.setattr(far_tries, "_PAUSE", 0.0)
-    monkeypatch.setattr(far_systems, "_FRESH", -1.0)
-
-
 @pytest.fixture
-def server():
-    served = FarServer()
-    served.files["data"] = CONTENT
-    yield served
-    served.close()
+def server(server):
+    server.files["data"] = CONTENT
+    return server
 
 
 @pytest.fixture

@@ -8,17 +8,15 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
+import jreader
+from jreader import Store
+from jreader.errors import DamagedData
+from jreader.sources import far_systems
+from jreader.sources.files import open_file
+
+fsspec = pytest.importorskip("fsspec")
 pytest.importorskip("s3fs")
 server_of = pytest.importorskip("moto.server")
-
-import fsspec  # noqa: E402  # it comes with s3fs
-
-import jreader  # noqa: E402
-from jreader import Store  # noqa: E402
-from jreader.errors import DamagedData  # noqa: E402
-from jreader.sources import far_systems  # noqa: E402
-from jreader.sources.files import open_file  # noqa: E402
-
 pytestmark = pytest.mark.slow
 
 

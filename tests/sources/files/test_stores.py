@@ -19,33 +19,23 @@ from hypothesis import strategies as st
 from programs import PATIENCE, program
 from widths import examples
 
-fsspec = pytest.importorskip("fsspec")
-pytest.importorskip("aiohttp")
+import jreader
+from jreader import Store
+from jreader.errors import DamagedData
+from jreader.readers.fingerprints import fingerprint
+from jreader.sources.files import open_file
 
-from far_server import FarServer  # noqa: E402  # it is asked through aiohttp
-
-import jreader  # noqa: E402
-from jreader import Store  # noqa: E402
-from jreader.errors import DamagedData  # noqa: E402
-from jreader.sources import far_systems, far_tries  # noqa: E402
-from jreader.sources.files import open_file  # noqa: E402
+pytest.importorskip("fsspec")
+pytestmark = pytest.mark.usefixtures("quick")
 
 CONTENT = random.Random(0).randbytes(100_000)
 BLOCK = 1000  # so there are 100
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    monkeypatch.setattr(far_tries, "_PAUSE", 0.0)
-    monkeypatch.setattr(far_systems, "_FRESH", -1.0)
-
-
 @pytest.fixture
-def server():
-    served = FarServer()
-    served.files["data"] = CONTENT
-    yield served
-    served.close()
+def server(server):
+    server.files["data"] = CONTENT
+    return server
 
 
 @pytest.fixture
@@ -267,8 +257,6 @@ def test_a_reader_with_a_store_gives_the_same_samples_and_goes_on_without(server
     assert [sample["n"] for sample in kept()] == every
     assert [each["n"] for each in jreader.start(kept, 70).items] == every[70:]
     assert kept.reader.store.fetched == len(lines)
-    from jreader.readers.fingerprints import fingerprint  # noqa: PLC0415
-
     assert fingerprint(kept) == fingerprint(bare)
 
 

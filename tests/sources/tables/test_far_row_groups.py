@@ -5,21 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytest.importorskip("aiohttp")
+import jreader
+from jreader import Store
+
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
-
-from far_server import FarServer  # noqa: E402  # it is asked through aiohttp
-
-import jreader  # noqa: E402
-from jreader import Store  # noqa: E402
+pytest.importorskip("fsspec")
 
 GROUPS, ROWS = 40, 500
 
 
 @pytest.fixture
-def server(tmp_path):
-    served = FarServer()
+def server(server, tmp_path):
     drawn = np.random.default_rng(0)
     table = pyarrow.table(
         {name: drawn.integers(0, 1 << 60, GROUPS * ROWS) for name in ("a", "b", "c")}
@@ -27,9 +24,8 @@ def server(tmp_path):
     )
     path = tmp_path / "table.parquet"
     parquet.write_table(table, path, row_group_size=ROWS, use_dictionary=False, compression="none")
-    served.files["table.parquet"] = path.read_bytes()
-    yield served
-    served.close()
+    server.files["table.parquet"] = path.read_bytes()
+    return server
 
 
 def rows_of(plan):

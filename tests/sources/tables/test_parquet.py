@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from widths import examples
 
-pq = pytest.importorskip("pyarrow.parquet")
+from jreader import DamagedData, Pipeline, batch, parquet, shuffle
+from jreader.readers import fingerprint, indexed, start
 
-from jreader import DamagedData, Pipeline, batch, parquet, shuffle  # noqa: E402  # it is an extra
-from jreader.readers import fingerprint, indexed, start  # noqa: E402  # likewise
+pq = pytest.importorskip("pyarrow.parquet")
 
 
 def written(folder, *many, group=3, **options):
