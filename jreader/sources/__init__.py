@@ -13,7 +13,7 @@ from jreader.sources.files import Store
 from jreader.sources.image_folders import image_folder
 from jreader.sources.json_lines import jsonl
 from jreader.sources.random_access import source
-from jreader.sources.tables import arrow, huggingface, parquet
+from jreader.sources.tables import arrow, csv, huggingface, parquet
 from jreader.sources.tar_files import tar
 from jreader.sources.text_files import text
 from jreader.sources.tfrecord_files import tfrecord
@@ -25,6 +25,7 @@ __all__ = [
     "arrayrecord",
     "arrays",
     "arrow",
+    "csv",
     "huggingface",
     "idx",
     "image_folder",

@@ -13,7 +13,7 @@ from samples import check_resumes_everywhere, everything
 from tfrecords import write_tfrecord
 from widths import examples
 
-from jreader import Pipeline, arrays, image_folder, jsonl, tar, tfrecord
+from jreader import Pipeline, arrays, csv, image_folder, jsonl, tar, tfrecord
 
 COUNT = 9
 
@@ -30,6 +30,13 @@ def records(folder):
     for part in (range(4), range(4, COUNT)):
         write_tfrecord(folder / f"{part[0]}.tfrecord", [b"%d" % number for number in part])
     return tfrecord(folder), int
+
+
+def tables(folder):
+    pytest.importorskip("pyarrow")
+    for part in (range(4), range(4, COUNT)):
+        (folder / f"{part[0]}.csv").write_text("\n".join(["n", "", *map(str, part)]))
+    return csv(folder), lambda sample: int(sample["n"])
 
 
 def archives(folder):
@@ -59,7 +66,7 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("made", [lines, records, archives, images])
+@pytest.mark.parametrize("made", [lines, records, tables, archives, images])
 @examples(20)
 @given(
     steps=st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 3)), max_size=3),

@@ -1,6 +1,6 @@
-"""Parquet, ArrayRecord and data sets of Hugging Face beside the libraries that read them.
+"""Parquet, CSV, ArrayRecord and data sets of Hugging Face beside the libraries that read them.
 
-    python -m tests.benchmarks.peers.columnar_files [rows] [parquet|arrayrecord|huggingface ...]
+    python -m tests.benchmarks.peers.columnar_files [rows] [parquet|csv|csv_shuffled|arrayrecord|huggingface ...]
 
 The same file for all, batches of 256 rows in a shuffled order; a figure is the CPU time of a row,
 of all threads of the process, in microseconds: the best of several turns that the contestants take
@@ -121,6 +121,70 @@ def write_parquet(folder: Path, rows: int) -> Path:
     return folder / "rows.parquet"
 
 
+def csv_of_jreader(path: Path, _rows: int) -> Epoch:
+    """Batches of columns, in the order of the file."""
+    from jreader import batch, csv
+
+    plan = batch(csv(path), BATCH)
+    len(plan.reader)  # what is found once is found
+    return lambda _number: (each.columns for each in plan())
+
+
+def csv_shuffled_of_jreader(path: Path, _rows: int) -> Epoch:
+    """The same in an order by blocks."""
+    from jreader import at_epoch, batch, csv, shuffle
+
+    plan = batch(shuffle(csv(path), seed=0, blocks=BLOCKS), BATCH)
+    len(plan.reader.reader)
+    return lambda number: (each.columns for each in at_epoch(plan, number)())
+
+
+def csv_by_hand(path: Path, _rows: int, *, shuffled: bool = False) -> Epoch:
+    """The whole file read at once, and batches of its columns."""
+    from pyarrow import csv
+
+    def epoch(number: int) -> Iterator[Any]:
+        read = csv.read_csv(path)
+        parts = {name: read[name].to_numpy() for name in read.column_names}
+        order = np.arange(len(read))
+        if shuffled:
+            np.random.default_rng(number).shuffle(order)
+        for low in range(0, len(order), BATCH):
+            rows = order[low : low + BATCH] if shuffled else slice(low, low + BATCH)
+            yield {name: part[rows].copy() for name, part in parts.items()}
+
+    return epoch
+
+
+def csv_by_hand_shuffled(path: Path, rows: int) -> Epoch:
+    """The same in an order of all rows."""
+    return csv_by_hand(path, rows, shuffled=True)
+
+
+def csv_by_hand_in_blocks(path: Path, _rows: int) -> Epoch:
+    """Block by block, as pyarrow streams them."""
+    from pyarrow import csv
+
+    def epoch(_number: int) -> Iterator[Any]:
+        for block in csv.open_csv(path):
+            parts = {name: block[name].to_numpy() for name in block.schema.names}
+            for low in range(0, len(block), BATCH):
+                yield {name: part[low : low + BATCH].copy() for name, part in parts.items()}
+
+    return epoch
+
+
+def write_csv(folder: Path, rows: int) -> Path:
+    """Whole numbers and floats, of some 60 bytes a row."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    rng = np.random.default_rng(0)
+    numbers = {f"x{number}": rng.random(rows, np.float32) for number in range(4)}
+    csv.write_csv(pa.table({"label": np.arange(rows), **numbers}), folder / "rows.csv")
+    return folder / "rows.csv"
+
+
 def records_of_jreader(path: Path, _rows: int) -> Epoch:
     """Batches of bytes, in an order of all records."""
     from jreader import arrayrecord, at_epoch, batch, shuffle
@@ -229,6 +293,18 @@ CASES: dict[str, tuple[Callable[[Path, int], Path], Contestants]] = {
             "Grain": parquet_of_grain,
             "Hugging Face, jax": parquet_of_huggingface,
         },
+    ),
+    "csv": (
+        write_csv,
+        {
+            "jreader": csv_of_jreader,
+            "by hand, read_csv": csv_by_hand,
+            "by hand, open_csv": csv_by_hand_in_blocks,
+        },
+    ),
+    "csv_shuffled": (
+        write_csv,
+        {"jreader": csv_shuffled_of_jreader, "by hand, read_csv": csv_by_hand_shuffled},
     ),
     "arrayrecord": (
         write_records,
