@@ -227,7 +227,10 @@ class CsvFile:
                 block_size=min(len(data) + 1, (1 << 31) - 1),
                 column_names=list(self.names),
             ),
-            csv.ParseOptions(delimiter=self.layout.delimiter, newlines_in_values=True),
+            csv.ParseOptions(
+                delimiter=self.layout.delimiter,
+                newlines_in_values=b'"' in data,  # they cost time, where there can be none
+            ),
             csv.ConvertOptions(
                 column_types=dict(types), include_columns=self.wanted, null_values=NULLS
             ),
