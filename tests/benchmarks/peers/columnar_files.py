@@ -1,6 +1,6 @@
 """Parquet, CSV, ArrayRecord and data sets of Hugging Face beside the libraries that read them.
 
-    python -m tests.benchmarks.peers.columnar_files [rows] [parquet|csv|csv_shuffled|arrayrecord|... ...]
+    python -m tests.benchmarks.peers.columnar_files [rows] [parquet|csv|csv_shuffled|arrayrecord...]
 
 The same file for all, batches of 256 rows in a shuffled order; a figure is the CPU time of a row,
 of all threads of the process, in microseconds: the best of several turns that the contestants take
