@@ -168,10 +168,10 @@ def values_of(rows: Sequence[Any], kind: Kind) -> tuple[Array, Array | None]:
     (array([97, 98, 99], dtype=uint8), array([2, 1]))
     """
     if kind.how == "array":
-        return np.stack(rows), None
+        return np.stack(rows, dtype=kind.dtype), None  # NumPy alone takes the order of bytes here
     lengths = np.array([len(row) for row in rows], np.int64)
     if kind.how == "ragged":
-        return np.concatenate(rows), lengths
+        return np.concatenate(rows, dtype=kind.dtype), lengths
     return np.frombuffer(b"".join(rows), np.uint8), lengths
 
 

@@ -79,7 +79,9 @@ leaf = st.one_of(
     st.text(),
     st.binary(),
     hnp.arrays(
-        st.sampled_from([np.uint8, np.float32, "datetime64[s]", "<U3", [("a", "i4"), ("b", "f8")]]),
+        st.sampled_from(
+            [np.uint8, np.float32, ">i4", "datetime64[s]", "<U3", [("a", "i4"), ("b", "f8")]]
+        ),
         hnp.array_shapes(min_dims=0, max_dims=2, min_side=0, max_side=3),
         elements={"allow_nan": False},
     ),
@@ -102,6 +104,13 @@ def test_random_trees_come_back_as_they_were(samples):
         expected = list(map(as_found, samples))
         for _ in range(2):
             assert same(cache(lambda: iter(samples), f"{folder}/kept")(), expected)
+
+
+@pytest.mark.parametrize("shapes", [((2,), (2,)), ((2,), (3,)), ((2, 2), (0, 2))])
+def test_arrays_of_another_order_of_bytes_come_back_as_they_were(tmp_path, shapes):
+    samples = [np.full(shape, 5, ">i4") for shape in shapes]
+    for _ in range(2):
+        assert same(cache(lambda: iter(samples), tmp_path / "kept")(), samples)
 
 
 def test_nothing_is_read_or_written_when_a_plan_is_built(tmp_path):

@@ -117,7 +117,7 @@ class RowGroups:
 
     def blank(self, file: _File) -> Any:
         """The columns of no rows."""
-        return self._of(file.schema.empty_table(), file, 0)
+        return self._of(pyarrow().Table.from_batches([], file.schema), file, 0)
 
     def refuse_nulls(self) -> None:
         """Decodes the first row group whose footer tells of nulls that nothing stands for."""
