@@ -171,20 +171,20 @@ class Pipeline(WithLengths[T]):
         """
         return Pipeline(transforms.filter(fn, self))
 
-    def flat_map(self, fn: Callable[[T], Iterable[S]]) -> Pipeline[S]:
+    def flat_map(self, fn: Callable[[T], Iterable[S] | Node[S]]) -> Pipeline[S]:
         """The samples of each iterable that `fn` returns, for all samples.
 
         >>> list(Pipeline(lambda: ["one two", "", "three"]).flat_map(str.split))
         ['one', 'two', 'three']
 
         Args:
-            fn: Takes a sample, and returns an iterable of samples; for equal samples an equal one,
-                or a pass cannot be resumed inside it. Each epoch shuffles a plan that it returns
-                anew.
+            fn: Takes a sample, and returns an iterable of samples, or a reader; for equal samples
+                an equal one, or a pass cannot be resumed inside it. Each epoch shuffles a plan that
+                it returns anew.
         """
         return Pipeline(transforms.flat_map(fn, self))
 
-    def read(self, fn: Callable[[T], Iterable[S]], lanes: int = 1) -> Pipeline[S]:
+    def read(self, fn: Callable[[T], Iterable[S] | Node[S]], lanes: int = 1) -> Pipeline[S]:
         """The samples that `fn` yields for each file of the pipeline; files are dealt to `lanes`.
 
         Lanes are read side by side, and what follows runs inside each lane, up to `batch(B)`, which

@@ -1,4 +1,4 @@
-"""`files`: the names of files, as samples."""
+"""`files`: the names of files, or parts of them, as samples."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
+from jreader.errors import check_number
 from jreader.readers import op
 from jreader.readers.planes import Array
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import FileNode
+from jreader.sources.files.file_parts import FilePart
 from jreader.sources.files.named_files import Paths, files_named, written
+
+_PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".zip")
 
 
 @op
-class files(FileNode[str], Table[str]):
-    """A reader of the names of files: each sample is a path, as a str.
+class files(FileNode[Any], Table[Any]):
+    """A reader of the names of files: each sample is a path, as a str, or a part of a file.
 
     The reader is indexed, so that files can be shuffled, sharded and dealt to lanes (`read`). No
     file is opened; one that changes in size after a pass has begun makes the next pass an error.
@@ -32,26 +36,47 @@ class files(FileNode[str], Table[str]):
     Args:
         paths: A file, a pattern such as `"data/*.tar"` (or `"data/**/*.tar"`, for folders in it
             too), or a list of these. The files of a pattern are sorted by name.
+        parts: In how many parts each file is read; then each sample is a `FilePart`. None for whole
+            files.
 
     Raises:
         TypeError: A path is neither a str nor a path, or there is none.
+        ValueError: A file that is packed is to be read in parts.
         FileNotFoundError: A file does not exist, or a pattern has none.
     """
 
     paths: tuple[str, ...]
+    parts: int | None = None
+    cursor_adds = ("parts",)
 
-    def __init__(self, paths: Paths) -> None:
+    def __init__(self, paths: Paths, parts: int | None = None) -> None:
         """Finds the files; opens none."""
         object.__setattr__(self, "paths", files_named("files(paths)", paths, (), far=False))
+        if parts is not None:
+            parts = check_number("parts of files(paths, parts)", parts, 1)
+            packed = [path for path in self.paths if path.endswith(_PACKED)]
+            if packed and parts > 1:
+                raise ValueError(
+                    f"files(paths, parts={parts}) cannot read {packed[0]!r} in parts, since what "
+                    f"is packed has to be unpacked from its beginning: unpack it, or leave parts "
+                    f"out."
+                )
+        object.__setattr__(self, "parts", parts)
 
     @cached_property
     def columns(self) -> Any:
-        """The names."""
-        return _Names(self.paths)
+        """The names, or parts; for these, the sizes of the files are asked for."""
+        if self.parts is None:
+            return _Names(self.paths)
+        self.check_files()
+        return _Parts(
+            self.paths, [state.st_size for state in self._first_seen if state], self.parts
+        )
 
     def __repr__(self) -> str:
         """The call that makes this reader; of many files, the first and the last."""
-        return f"files({written(self.paths)})"
+        parts = "" if self.parts is None else f", parts={self.parts}"
+        return f"files({written(self.paths)}{parts})"
 
 
 class _Names:
@@ -70,3 +95,23 @@ class _Names:
     def each(self, rows: Array) -> Iterator[str]:
         """The names of the rows, one by one."""
         return map(self.names.__getitem__, rows.tolist())
+
+
+class _Parts:
+    """The parts of files as a column: those of each file one after another."""
+
+    def __init__(self, names: tuple[str, ...], sizes: list[int], parts: int) -> None:
+        self.names, self.sizes, self.parts = names, sizes, parts
+
+    def __len__(self) -> int:
+        return len(self.names) * self.parts
+
+    def gather(self, rows: Array) -> list[FilePart]:
+        """The parts of the rows."""
+        return list(self.each(rows))
+
+    def each(self, rows: Array) -> Iterator[FilePart]:
+        """The parts of the rows, one by one."""
+        for row in rows.tolist():
+            file, number = divmod(row, self.parts)
+            yield FilePart(self.names[file], number, self.parts, self.sizes[file])

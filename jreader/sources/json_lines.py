@@ -21,6 +21,7 @@ from jreader.sources.far_systems import is_far
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.byte_ranges import ByteFile
+from jreader.sources.files.file_parts import FilePart, part_in, written_part
 from jreader.sources.files.kept_indices import in_threads
 from jreader.sources.files.named_files import files_named, written
 from jreader.sources.files.records import Parse, RecordFiles
@@ -61,7 +62,7 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
     Args:
         *paths: At least one file in UTF-8, or a folder (its `.jsonl` files), or a pattern such as
             `"data/*.jsonl"`, or a list of these. The files of a folder or pattern are sorted by
-            name.
+            name. Or one part of a file, as `files(paths, parts=n)` gives it, which is streamed.
         store: What keeps blocks of files that lie elsewhere (`Store`).
 
     Raises:
@@ -77,12 +78,16 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
 
     def __init__(
         self,
-        *paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *paths: str | os.PathLike[str] | FilePart | Sequence[str | os.PathLike[str]],
         store: Store | None = None,
     ) -> None:
         """Finds the files; opens none."""
+        given, part = part_in(paths)
+        object.__setattr__(self, "part", part)
         several = [
-            path for each in paths for path in (each if isinstance(each, (list, tuple)) else [each])
+            path
+            for each in ((given,) if part else paths)
+            for path in (each if isinstance(each, (list, tuple)) else [each])
         ]
         files = files_named(_CALL, several, (".jsonl", ".jsonl.gz"))
         far, packed = filter(is_far, files), any(path.endswith(".gz") for path in files)
@@ -96,25 +101,25 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
         object.__setattr__(self, "store", checked_store(_CALL, store))
 
     @property
-    def _packed(self) -> bool:
-        return any(path.endswith(".gz") for path in self.paths)
+    def _streamed(self) -> bool:
+        return self.part is not None or any(path.endswith(".gz") for path in self.paths)
 
     @property
     def unread(self) -> bool:  # type: ignore[override]  # a flag elsewhere
         """Whether the beginnings of lines have not been found yet."""
-        return not self._packed and "columns" not in vars(self)
+        return not self._streamed and "columns" not in vars(self)
 
     def length(self) -> int | None:
         """The number of lines that are not blank; None for packed files."""
-        return None if self._packed else len(self.columns)
+        return None if self._streamed else len(self.columns)
 
     def plane(self) -> Plane | None:  # type: ignore[override]  # packed files have none
         """The index plane, where sample i is line i; None for packed files."""
-        return None if self._packed else RecordFiles.plane(self)
+        return None if self._streamed else RecordFiles.plane(self)
 
     def start(self, at: Position) -> Pass[Any]:
         """Begins a pass; its position is the number of lines, or that of `text` if packed."""
-        return TextFiles.start(self, at) if self._packed else RecordFiles.start(self, at)
+        return TextFiles.start(self, at) if self._streamed else RecordFiles.start(self, at)
 
     def find(self, file: ByteFile) -> Array:
         """The bytes at which lines begin that are not blank, and the size of the file."""
@@ -138,7 +143,7 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
 
     def __repr__(self) -> str:
         """The call that makes this reader; of many files, the first and the last."""
-        return f"jsonl({written(self.paths)})"
+        return f"jsonl({written_part(self.paths, self.part) or written(self.paths)})"
 
 
 def _begins(file: ByteFile, part: range) -> Array:

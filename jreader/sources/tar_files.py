@@ -17,6 +17,7 @@ from jreader.readers.planes import Array
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.byte_ranges import ByteFile
+from jreader.sources.files.file_parts import Which, part_in
 from jreader.sources.files.magic_numbers import first_bytes, kind_of
 from jreader.sources.files.named_files import Paths, files_named
 from jreader.sources.files.records import Parse, RecordFiles
@@ -58,7 +59,8 @@ class tar(RecordFiles[dict[str, Any]]):
 
     Args:
         paths: An archive, a folder (its `.tar` files), a pattern such as `"data/train-*.tar"`, or a
-            list of these. The files of a folder or pattern are sorted by name.
+            list of these. The files of a folder or pattern are sorted by name. Or one part of a
+            file, as `files(paths, parts=n)` gives it.
         store: What keeps blocks of files that lie elsewhere (`Store`).
 
     Raises:
@@ -71,9 +73,12 @@ class tar(RecordFiles[dict[str, Any]]):
     kind = "tar"
     paths: tuple[str, ...]
     store: Store | None = None
+    part: Which | None = None
 
     def __init__(self, paths: Paths, *, store: Store | None = None) -> None:
         """Finds the files; opens none."""
+        paths, part = part_in(paths)
+        object.__setattr__(self, "part", part)
         object.__setattr__(self, "paths", files_named(_CALL, paths, (".tar",)))
         object.__setattr__(self, "store", checked_store(_CALL, store))
 

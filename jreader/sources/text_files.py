@@ -24,13 +24,27 @@ from jreader.readers import (
     op,
 )
 from jreader.sources.file_checks import FilesNode, called, changed, damaged, reading
+from jreader.sources.files.file_parts import FilePart, Which, part_in
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class TextFiles(FilesNode[T]):
-    """One sample per line; subclasses define which lines to read, and how to parse one."""
+    """One sample per line; subclasses define which lines to read, and how to parse one.
+
+    Attributes:
+        part: Which part of its only file it reads; None for all files as a whole.
+    """
+
+    part: Which | None = None
+    cursor_adds = ("part",)
+
+    def __init__(self, *paths: str | os.PathLike[str] | FilePart) -> None:
+        """Checks that every path names a file."""
+        given, part = part_in(paths)
+        FilesNode.__init__(self, *((given,) if part else given))
+        object.__setattr__(self, "part", part)
 
     def lines(self, file: Iterator[bytes]) -> Iterator[bytes]:
         """The lines of a file that hold samples."""
@@ -65,9 +79,17 @@ class TextFiles(FilesNode[T]):
     def _samples(self, path: str, file: io.BufferedReader, offset: int) -> Iterator[T]:
         parsed, expected = self.parsed, f"a file for {type(self).__name__}"
         whole = 0 if path.endswith(".gz") else os.fstat(file.fileno()).st_size
+        part = None if self.part is None else FilePart(path, *self.part)
+        if part is not None:
+            part.check_size(whole)
         with reading(path, expected):
-            _go_to(path, file, offset)
+            if part is None or offset:
+                _go_to(path, file, offset)
+            elif not _go_to_part(part, file):
+                return
             for line in self.lines(file):
+                if part is not None and file.tell() - len(line) >= part.end:
+                    return
                 try:
                     sample = parsed(line)
                 except (ValueError, RecursionError) as error:
@@ -92,7 +114,8 @@ class text(TextFiles[str]):
     ['Die Luft ist blau,', '', 'das Tal ist grün']
 
     Args:
-        *paths: At least one file; a file whose name ends in `.gz` is unpacked.
+        *paths: At least one file; a file whose name ends in `.gz` is unpacked. Or one part of a
+            file, as `files(paths, parts=n)` gives it.
         encoding: The encoding of the files. Its lines have to end in the single byte `\n`, so
             UTF-16 and UTF-32 cannot be read.
 
@@ -105,7 +128,7 @@ class text(TextFiles[str]):
 
     encoding: str = "utf-8"
 
-    def __init__(self, *paths: str | os.PathLike[str], encoding: str = "utf-8") -> None:
+    def __init__(self, *paths: str | os.PathLike[str] | FilePart, encoding: str = "utf-8") -> None:
         """Checks that the paths name files, and that lines of the encoding end in one byte."""
         super().__init__(*paths)
         try:
@@ -126,7 +149,7 @@ class text(TextFiles[str]):
 
     def __repr__(self) -> str:
         """The call that makes this reader; a default encoding is left out."""
-        plain = called(self, *self.paths)
+        plain = called(self, *([FilePart(self.paths[0], *self.part)] if self.part else self.paths))
         return plain if self.encoding == "utf-8" else f"{plain[:-1]}, encoding={self.encoding!r})"
 
 
@@ -135,6 +158,15 @@ def _opened(path: str) -> io.BufferedReader:
         return Path(path).open("rb")
     # a BufferedReader splits lines in C; closing it closes the gzip file and the file below
     return io.BufferedReader(cast("io.RawIOBase", gzip.open(path)))
+
+
+def _go_to_part(part: FilePart, file: io.BufferedReader) -> bool:
+    """Seeks to the first line that begins in a part, whether there is one."""
+    if part.begin:
+        file.seek(part.begin - 1)
+        before = file.readline(part.end - part.begin + 1)
+        return before.endswith(b"\n") and file.tell() < part.end
+    return True
 
 
 def _go_to(path: str, file: io.BufferedReader, offset: int) -> None:

@@ -20,6 +20,7 @@ from jreader.readers.planes import Array
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.byte_ranges import ByteFile
+from jreader.sources.files.file_parts import Which, part_in
 from jreader.sources.files.magic_numbers import first_bytes, kind_of
 from jreader.sources.files.named_files import Paths, files_named
 from jreader.sources.files.records import Parse, RecordFiles
@@ -62,7 +63,7 @@ class tfrecord(RecordFiles[Any]):
     Args:
         paths: A file, a folder (its `.tfrecord` and `.tfrecords` files), a pattern such as
             `"data/train-*"`, or a list of these. The files of a folder or pattern are sorted by
-            name.
+            name. Or one part of a file, as `files(paths, parts=n)` gives it.
         features: What to read from an Example, by name: `bytes` for one text or image, a dtype such
             as `np.int64` or `np.float32` for one number, `(np.float32, (28, 28))` for an array of
             that shape, `[bytes]` or `[np.int64]` for any number of them (a list of bytes, an array;
@@ -82,6 +83,7 @@ class tfrecord(RecordFiles[Any]):
     paths: tuple[str, ...]
     features: Mapping[str, Feature] | None = None
     store: Store | None = None
+    part: Which | None = None
 
     def __init__(
         self,
@@ -92,6 +94,8 @@ class tfrecord(RecordFiles[Any]):
     ) -> None:
         """Finds the files; opens none."""
         _crc32c()
+        paths, part = part_in(paths)
+        object.__setattr__(self, "part", part)
         files = files_named(_CALL, paths, (".tfrecord", ".tfrecords"))
         object.__setattr__(self, "paths", files)
         known = None if features is None else checked_features(_CALL, features)

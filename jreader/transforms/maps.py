@@ -20,7 +20,8 @@ from jreader.readers import (
     op,
     start,
 )
-from jreader.readers.epochs import reached
+from jreader.readers.epochs import at_epoch, reached
+from jreader.transforms.slices import skip
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -149,12 +150,13 @@ class flat_map(Node[S]):
     ['one', 'two', 'three']
 
     Args:
-        fn: Takes a sample, and returns an iterable of samples; for equal samples an equal one, or a
-            pass cannot be resumed inside it. Each epoch shuffles a plan that it returns anew.
+        fn: Takes a sample, and returns an iterable of samples, or a reader; for equal samples an
+            equal one, or a pass cannot be resumed inside it. Each epoch shuffles a plan that it
+            returns anew.
         reader: Any reader.
     """
 
-    fn: Callable[[Any], Iterable[S]]
+    fn: Callable[[Any], Iterable[S] | Node[S]]
     reader: Reader[Any]
     epoch: int = field(default=0, init=False)
 
@@ -170,17 +172,34 @@ class flat_map(Node[S]):
             for sample in up.items:
                 try:
                     made = self.fn(sample)
-                    if self.epoch and (fresh or isinstance(made, Node)):
-                        made, fresh = reached(made, self.epoch), False
-                    for item in islice(made, done, None):
-                        done += 1
-                        yield item
+                    if isinstance(made, Node):
+                        items, _, end = _begun(made, self.epoch, done)
+                    else:
+                        if self.epoch and fresh:
+                            made, fresh = reached(made, self.epoch), False
+                        items, end = islice(made, done, None), _nothing
+                    try:
+                        for item in items:
+                            done += 1
+                            yield item
+                    finally:
+                        end()
                 except Exception as error:
                     explain(error, self, self.fn, sample)
                     raise
                 before, done = up.position(), 0
 
         return Pass(deal(), lambda: (before, done), up.close)
+
+
+def _nothing() -> None:
+    """What ends a plain iterable."""
+
+
+def _begun(reader: Reader[S], epoch: int, done: int) -> Pass[S]:
+    """A pass over what a function returned, after its first samples; indexed, it reads none."""
+    plan = at_epoch(reader, epoch) if epoch else reader
+    return start(skip(plan, done) if done else plan)
 
 
 def started(readers: tuple[Reader[Any], ...], at: Position) -> list[Pass[Any]]:

@@ -39,11 +39,11 @@ class read(flat_map[S], Lanes):
     `drop_last=True`; `load(last=...)` says what a loader does.
 
     Args:
-        fn: Takes a file (a sample of the pipeline), and yields its samples: a generator function,
-            say. For equal files it has to yield equal samples, or a pass cannot be resumed inside
-            one.
-        reader: The names of files, or of parts of files: any reader. Shuffle it for another order
-            of files in each epoch.
+        fn: Takes a file (a sample of the pipeline), and yields its samples, as a generator function
+            does, or returns a reader of them, as `jsonl` does. For equal files it has to yield
+            equal samples, or a pass cannot be resumed inside one.
+        reader: The names of files, or parts of files (`files(paths, parts=n)`): any reader. Shuffle
+            it for another order of files in each epoch.
         lanes: How many lanes there are: a multiple of the number of processes that will ever share
             the work.
 
@@ -62,8 +62,9 @@ class read(flat_map[S], Lanes):
                 f"read(fn, reader, lanes={self.lanes}) deals whole files, and {known} "
                 f"file{'s' * (known != 1)} cannot fill {self.lanes} lanes: type "
                 f"lanes={max(known, 1)} or less, or give more and smaller files; or parts of "
-                f"files, as read(fn, source([(path, part), ...]), lanes={self.lanes}), where fn "
-                f"takes such a pair and yields the samples of that part."
+                f"files, as read(fn, files(paths, parts={-(-self.lanes // max(known, 1))}), "
+                f"lanes={self.lanes}), where fn is text, jsonl, parquet, tfrecord, tar, or a "
+                f"function that yields the samples of a part."
             )
 
     def of_lane(self, lane: int) -> Node[S]:

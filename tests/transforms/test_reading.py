@@ -25,7 +25,9 @@ def test_a_stream_of_names_will_do():
 def test_too_few_files_are_refused_with_both_numbers_and_what_to_type():
     with pytest.raises(ValueError, match=r"3 files cannot fill 64 lanes: type lanes=3 or less"):
         Pipeline(source(FILES)).read(lines, lanes=64)
-    with pytest.raises(ValueError, match=r"parts of files, as read\(fn, source"):
+    with pytest.raises(
+        ValueError, match=r"parts of files, as read\(fn, files\(paths, parts=22\), lanes=64"
+    ):
         Pipeline(source(FILES)).read(lines, lanes=64)
 
 

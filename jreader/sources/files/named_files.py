@@ -10,10 +10,11 @@ from typing import Any, TypeAlias
 
 from jreader.sources.far_systems import far_matches, is_far
 from jreader.sources.file_checks import check_paths
+from jreader.sources.files.file_parts import FilePart
 
-Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+Paths: TypeAlias = "str | os.PathLike[str] | FilePart | Sequence[str | os.PathLike[str]]"
 """A file, a folder, a pattern such as `"data/*.tar"`, or a list of these; also elsewhere, as in
-`"s3://bucket/data/*.tar"`."""
+`"s3://bucket/data/*.tar"`; or, where a format is read in parts, one of `files(paths, parts=)`."""
 
 
 def files_named(
@@ -45,6 +46,12 @@ def files_named(
 
 
 def _of(call: str, given: Any, suffixes: tuple[str, ...], far: bool) -> Iterator[Any]:
+    if isinstance(given, FilePart):
+        raise TypeError(
+            f"{call} reads whole files, or, in some formats, one part of a file by itself, and was "
+            f"given {given}: give the names of whole files, such as those of files(paths) without "
+            f"parts=."
+        )
     path = os.fspath(given) if isinstance(given, (str, os.PathLike)) else None
     here = isinstance(path, str) and (far or not is_far(path))
     matches = matching(call, str(path), suffixes) if here else None

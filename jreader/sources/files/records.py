@@ -21,6 +21,7 @@ from jreader.sources.columns import Table
 from jreader.sources.file_checks import FileNode
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile, open_file, read_many
+from jreader.sources.files.file_parts import FilePart, Which, written_part
 from jreader.sources.files.kept_indices import kept
 from jreader.sources.files.named_files import written
 
@@ -147,12 +148,15 @@ class RecordFiles(FileNode[T], Table[T]):
 
     Attributes:
         kind: The folder of the cache folder that keeps where records begin.
-        store: What keeps blocks of files that lie elsewhere; a subclass names it as a field.
+        part: Which part of its only file it reads; None for all files as a whole.
+        store: What keeps blocks of files that lie elsewhere; a subclass names both as fields.
     """
 
     kind: ClassVar[str]
     cursor_ignores = ("store",)
+    cursor_adds = ("part",)
     paths: tuple[str, ...]
+    part: Which | None = None
     store: Store | None = None
 
     def find(self, file: ByteFile) -> Array:
@@ -175,12 +179,17 @@ class RecordFiles(FileNode[T], Table[T]):
         files = [open_file(path, self.store) for path in self.paths]
         offsets = kept(self.kind, files, self.find, _ends_with_file)
         self.check_files()  # which may have changed while they were looked through
+        if self.part is not None:
+            part = FilePart(self.paths[0], *self.part)
+            part.check_size(files[0].size)
+            offsets = list(map(part.of_offsets, offsets))
         return Records(files, offsets, self.parser())
 
     def __repr__(self) -> str:
         """The call that makes this reader; of many files, the first and the last."""
         name = type(self).__name__
-        return f"{name}({', '.join([written(self.paths), *self._options()])})"
+        said = written_part(self.paths, self.part) or written(self.paths)
+        return f"{name}({', '.join([said, *self._options()])})"
 
     def _options(self) -> Iterator[str]:
         """The other arguments, as they were typed."""

@@ -16,6 +16,7 @@ from jreader.sources.blocks import BlockColumns
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import FileNode
 from jreader.sources.files.block_store import Store, checked_store
+from jreader.sources.files.file_parts import FilePart, Which, part_in, written_part
 from jreader.sources.files.named_files import Paths, files_named, written
 from jreader.sources.tables.arrow_columns import pyarrow
 from jreader.sources.tables.row_groups import RowGroups
@@ -48,7 +49,7 @@ class parquet(FileNode[Any], Table[Any]):
     Args:
         paths: A file, a folder (its `.parquet` files), a pattern such as `"data/*.parquet"`, or a
             list of these: one table, in that order. The files of a folder or pattern are sorted by
-            name.
+            name. Or one part of a file, as `files(paths, parts=n)` gives it.
         columns: The names of the columns to read, in the order that samples are to have; of a
             struct also some fields (`"image.bytes"`). None for all columns. A single str gives bare
             values instead of dicts.
@@ -71,7 +72,9 @@ class parquet(FileNode[Any], Table[Any]):
     names: tuple[str, ...] | str | None = None
     nulls: Mapping[str, Any] | None = None
     store: Store | None = None
+    part: Which | None = None
     cursor_ignores = ("store",)
+    cursor_adds = ("part",)
 
     def __init__(
         self,
@@ -83,6 +86,8 @@ class parquet(FileNode[Any], Table[Any]):
     ) -> None:
         """Finds the files; opens none."""
         pyarrow()
+        paths, part = part_in(paths)
+        object.__setattr__(self, "part", part)
         object.__setattr__(self, "paths", files_named(_CALL, paths, (".parquet",)))
         object.__setattr__(self, "names", checked_names(_CALL, columns))
         object.__setattr__(self, "nulls", checked_nulls(_CALL, nulls))
@@ -92,10 +97,12 @@ class parquet(FileNode[Any], Table[Any]):
     def columns(self) -> BlockColumns:
         """A single column whose rows are the samples; footers are read at the first use."""
         self.check_files()
-        groups = RowGroups.of(self.paths, self.names, self.nulls or {}, self.store)
+        part = None if self.part is None else FilePart(self.paths[0], *self.part)
+        groups = RowGroups.of(self.paths, self.names, self.nulls or {}, self.store, part)
         self.check_files()  # which may have changed while their footers were read
         return BlockColumns(groups.starts, groups.rows, groups, name=repr(self))
 
     def __repr__(self) -> str:
         """The call that makes this reader; of many files, the first and the last."""
-        return f"parquet({', '.join([written(self.paths), *shown(self.names, self.nulls)])})"
+        said = written_part(self.paths, self.part) or written(self.paths)
+        return f"parquet({', '.join([said, *shown(self.names, self.nulls)])})"

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from jreader.readers.planes import begins
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile, open_file
 from jreader.sources.files.fetched_ranges import FetchedRanges
 from jreader.sources.files.file_objects import FileObject
+from jreader.sources.files.file_parts import FilePart
 from jreader.sources.files.kept_indices import in_threads
 from jreader.sources.files.stored_files import StoredFile
 from jreader.sources.tables.arrow_columns import Nulls, columns_of, pyarrow
@@ -40,6 +42,7 @@ class RowGroups:
         files: The files, and what their footers tell.
         names: The names of the columns; a single str for bare values; None for all.
         nulls: What stands for nulls.
+        part: The part of the only file whose row groups these are; None for all.
 
     Attributes:
         starts: The rows at which row groups begin.
@@ -47,21 +50,22 @@ class RowGroups:
     """
 
     def __init__(
-        self, files: Sequence[_File], names: tuple[str, ...] | str | None, nulls: Mapping[str, Any]
+        self,
+        files: Sequence[_File],
+        names: tuple[str, ...] | str | None,
+        nulls: Mapping[str, Any],
+        part: FilePart | None = None,
     ) -> None:
         self.files, self.names, self.nulls = list(files), names, nulls
         every = [
-            (number, group, file.metadata.row_group(group).num_rows)
+            (number, group, first, file.metadata.row_group(group).num_rows)
             for number, file in enumerate(files)
-            for group in range(file.metadata.num_row_groups)
+            for group, first in enumerate(_first_rows(file.metadata))
+            if part is None or part.has(_begin(file.metadata, group))
         ]
-        self.groups = [(number, group) for number, group, rows in every if rows]
-        begins = np.cumsum([0, *(rows for _, _, rows in every if rows)])
-        self.starts, self.rows = begins[:-1] if len(begins) > 1 else begins, int(begins[-1])
-        firsts = dict[int, int]()
-        for (number, _), begin in zip(self.groups, begins.tolist(), strict=False):
-            firsts.setdefault(number, begin)
-        self.firsts = firsts
+        self.groups = [(number, group, first) for number, group, first, rows in every if rows]
+        counts = [rows for *_, rows in every if rows]
+        self.starts, self.rows = np.array(begins(counts)), sum(counts)
 
     @classmethod
     def of(
@@ -70,6 +74,7 @@ class RowGroups:
         names: tuple[str, ...] | str | None,
         nulls: Mapping[str, Any],
         store: Store | None = None,
+        part: FilePart | None = None,
     ) -> RowGroups:
         """Those of some files, whose footers are read on several threads.
 
@@ -78,7 +83,9 @@ class RowGroups:
             ValueError: There is no such column, or it has another type in another file, or nulls.
         """
         files = in_threads(lambda path: _opened(open_file(path, store), names), paths)
-        groups = cls(files, names, nulls)
+        if part is not None:
+            part.check_size(files[0].file.size)
+        groups = cls(files, names, nulls, part)
         filled = [file for file in files if file.metadata.num_rows] or files[:1]
         first, blank = filled[0], groups.blank(filled[0])
         check_fills(nulls, first.schema.names)
@@ -97,11 +104,9 @@ class RowGroups:
         """
         if not self.groups:
             return self.blank(self.files[0])
-        number, group = self.groups[block]
+        number, group, first = self.groups[block]
         file = self.files[number]
-        table = _decoded(file, group)
-        first = int(self.starts[block]) - self.firsts[number]
-        return self._of(table, file, first)
+        return self._of(_decoded(file, group), file, first)
 
     def coming(self, blocks: Sequence[int], *, first: bool) -> None:
         """Has the store of far files know which row groups come next, in that order."""
@@ -110,7 +115,7 @@ class RowGroups:
             return
         if first:
             stored[0].store.forget(stored)
-        for number, group in (self.groups[block] for block in blocks):
+        for number, group, _ in (self.groups[block] for block in blocks):
             file = self.files[number]
             if isinstance(file.file, StoredFile):
                 file.file.coming(_ranges(file, group))
@@ -122,7 +127,7 @@ class RowGroups:
     def refuse_nulls(self) -> None:
         """Decodes the first row group whose footer tells of nulls that nothing stands for."""
         flat = dict[int, list[int]]()  # by file: nulls inside of lists are no nulls of a column
-        for block, (number, group) in enumerate(self.groups):
+        for block, (number, group, _) in enumerate(self.groups):
             file = self.files[number]
             chunks = file.metadata.row_group(group)
             if number not in flat:
@@ -154,6 +159,19 @@ def _opened(file: ByteFile, names: tuple[str, ...] | str | None) -> _File:
         return _File(file, metadata, schema, wanted)
 
 
+def _begin(metadata: Any, group: int) -> int:
+    """The byte at which a row group begins."""
+    first = metadata.row_group(group).column(0)
+    begin = first.dictionary_page_offset if first.has_dictionary_page else first.data_page_offset
+    return int(begin)
+
+
+def _first_rows(metadata: Any) -> list[int]:
+    """The number in its file of the first row of each row group."""
+    counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    return begins(counts)[: len(counts)]
+
+
 def _ranges(file: _File, group: int) -> list[tuple[int, int]]:
     """Where the columns of a row group lie that are wanted: offsets and sizes."""
     chunks = file.metadata.row_group(group)
@@ -174,9 +192,7 @@ def _ranges(file: _File, group: int) -> list[tuple[int, int]]:
 
 def _decoded(file: _File, group: int) -> Any:
     """The table of a row group."""
-    first = file.metadata.row_group(group).column(0)
-    begin = first.dictionary_page_offset if first.has_dictionary_page else first.data_page_offset
-    what = f"row group {group}, which begins at byte {begin:,}"
+    what = f"row group {group}, which begins at byte {_begin(file.metadata, group):,}"
     far = hasattr(file.file, "read_many")  # or pyarrow would ask for one column after another
     source = FetchedRanges(file.file, _ranges(file, group)) if far else file.file
     with _reading(FileObject(source), what, file.metadata) as opened:
