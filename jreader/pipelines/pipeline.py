@@ -198,9 +198,9 @@ class Pipeline(WithLengths[T]):
         [['A', 'B', 'E', 'F'], ['C', 'D', 'G', 'H'], ['I', 'J', 'K', 'L']]
 
         Args:
-            fn: Takes a file (a sample of the pipeline), and yields its samples: a generator
-                function, say. For equal files it has to yield equal samples, or a pass cannot be
-                resumed inside one.
+            fn: Takes a file (a sample of the pipeline), and yields its samples, as a generator
+                function does, or returns a reader of them, as `jsonl` does. For equal files it has
+                to yield equal samples, or a pass cannot be resumed inside one.
             lanes: How many lanes there are: a multiple of the number of processes that will ever
                 share the work.
 
