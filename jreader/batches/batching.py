@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from jreader.batches.buckets import bucket
@@ -60,7 +61,7 @@ class Batching:
         """How many samples the batches are made of, at present; None if unknown."""
         return length(self.op.reader) if self.op and self.whole else None
 
-    @property
+    @cached_property
     def lanes(self) -> int:
         """How many lanes the rows of each batch come from; 0 where the samples are not in lanes."""
         dealt = dealt_below(self.counted.reader) if self.counted else None

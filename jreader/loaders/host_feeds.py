@@ -26,7 +26,6 @@ from jreader.readers import (
     Position,
     Reader,
     described,
-    itself,
     length,
     start,
 )
@@ -232,7 +231,7 @@ def host_feeds(
     shared: Shared | None = None,
     first: int = 0,
     until: int | None = None,
-    finish: Callable[[Any], Any] = itself,
+    finish: Callable[[Any], Any] | None = None,
     *,
     numbered: bool = True,
 ) -> Pass[Any]:
@@ -249,7 +248,7 @@ def host_feeds(
         first: The number of the first step to give, as the cursor counts; steps before it are
             read, and `SKIPPED` stands for each.
         until: The number of the step to stop before; None for the end of the epoch.
-        finish: A function of each item; the pass gives its results.
+        finish: A function of each item; the pass gives its results. None for the items themselves.
         numbered: Whether items are (host feed, number of its first row in the epoch, epoch), not
             host feeds alone.
 
@@ -288,7 +287,9 @@ class _Epoch:
         self.lanes = source.batching.lanes
         self.stays = False
 
-    def feeds(self, finish: Callable[[Any], Any], *, numbered: bool) -> Generator[Any, None, None]:
+    def feeds(
+        self, finish: Callable[[Any], Any] | None, *, numbered: bool
+    ) -> Generator[Any, None, None]:
         """Yields the feeds; it keeps no reference to one, so that its memory is free sooner."""
         shape, assembler, opened, trail = self.shape, self.assembler, self.opened, self.trail
         alone, epoch, skips = shape.per_feed == 1, self.cursor["epoch"], steps_left_out(self.cursor)
@@ -315,17 +316,18 @@ class _Epoch:
                 trail.add(assembler.fed)
             if skipped or self.steps <= self.first:
                 made = [SKIPPED]
-            spare = not self._fresh(group)
+            spare = self.lanes > 0 and not self._fresh(group)
             del group
-            made.append(finish((made.pop(), row, epoch) if numbered else made.pop()))
+            made.append((made.pop(), row, epoch) if numbered else made.pop())
+            made.append(finish(made.pop()) if finish else made.pop())
             yield Spare(made.pop()) if spare else made.pop()
             if self.steps == self.end:
                 return
         self._ended()
 
     def _fresh(self, group: Any) -> bool:
-        """Whether this process has samples for a feed of this epoch."""
-        if not self.lanes or not self.shape.share:
+        """Whether this process has samples in its lanes for a feed of this epoch."""
+        if not self.shape.share:
             return True
         return any(part.fresh for part in ([group] if self.shape.per_feed == 1 else group))
 

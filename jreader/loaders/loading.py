@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import jax
 
-from jreader.batches import Batching, batching, bucket
+from jreader.batches import Batching, bucket
 from jreader.batches.padding import varied
 from jreader.devices import Placement, Share, placeable
 from jreader.errors import BatchNotDivisible, NotResumable, warn
@@ -177,22 +178,36 @@ class Loading:
         parallel = (self.placement.parts or 1) if self.source.batch_per_place else 1
         return parallel * (self.options.chunk or 1)
 
-    def batches(self, cursor: Cursor | None = None, began: Cursor | None = None) -> Reader[Any]:
-        """The reader of the batches of an epoch, from a cursor on, with its `remainder` applied.
+    def of_epoch(self, cursor: Cursor | None = None, began: Cursor | None = None) -> Source:
+        """The source of an epoch, from a cursor on, with its `remainder` applied.
 
         Args:
             cursor: The cursor; None for the beginning.
             began: The cursor at which the pass began that came to this one; None for this one.
         """
-        if cursor is None:
-            return self.remainder.of(self.source.batches, self.per_feed)
-        batches = going_on(self.source.batches, began or cursor, endless=self.remainder.continues)
-        steps = EpochPosition.steps_of(cursor)
-        return self.remainder.of(batches, self.per_feed, cursor["samples"], steps)
+        if cursor is None or (cursor["position"] is None and not cursor["samples"]):
+            if self.source.batching.buckets is None:
+                return self._of_whole_epoch
+            cursor = None  # what short batches of buckets do depends on lengths, which may grow
+        batches, samples, steps = self.source.batches, 0, 0
+        if cursor is not None:
+            batches = going_on(batches, began or cursor, endless=self.remainder.continues)
+            samples, steps = cursor["samples"], EpochPosition.steps_of(cursor)
+        batches = self.remainder.of(batches, self.per_feed, samples, steps)
+        return replace(self.source, batches=batches)
+
+    @cached_property
+    def _of_whole_epoch(self) -> Source:
+        batches = self.remainder.of(self.source.batches, self.per_feed)
+        return replace(self.source, batches=batches)
+
+    def batches(self, cursor: Cursor | None = None, began: Cursor | None = None) -> Reader[Any]:
+        """The reader of the batches of an epoch, as in `of_epoch`."""
+        return self.of_epoch(cursor, began).batches
 
     def batching(self, cursor: Cursor | None = None, began: Cursor | None = None) -> Batching:
-        """How the batches of an epoch are made, from a cursor on, as in `batches`."""
-        return batching(self.batches(cursor, began))
+        """How the batches of an epoch are made, likewise."""
+        return self.of_epoch(cursor, began).batching
 
     def step_size(self) -> int:
         """Samples per step; 0 if positions do not count samples."""
@@ -269,8 +284,8 @@ class Loading:
         Args:
             cursor: A cursor that the plan goes on from, if it does.
         """
-        batches = self.batches()
-        op = batching(batches).counted
+        source = self.of_epoch()
+        op, batches = source.batching.counted, source.batches
         samples = length(op.reader if op else batches)
         plan = self._plans.get(samples)
         if plan is None:  # a look-ahead may ask at the same time, for another length
@@ -325,7 +340,7 @@ class Loading:
                 f"processes."
             )
         finish, capacity, spans = self.finish(shape), self.options.capacity, shape.placement.spans
-        at_once = finish if not capacity and not spans else itself
+        at_once = finish if not capacity and not spans else None
 
         def epoch(cursor: Cursor) -> Pass[Any]:
             return self._epoch(shape, cursor, shared, first, until, at_once)
@@ -334,7 +349,7 @@ class Loading:
             host = epoch_after_epoch(epoch, cursor, self.remainder, until)
         else:
             host = epoch(cursor)
-        if at_once is finish:
+        if at_once:
             return host
         if not spans:
             return self._ahead(host, finish)
@@ -367,9 +382,9 @@ class Loading:
         shared: Shared,
         first: int,
         until: int | None,
-        finish: Callable[[Any], Any],
+        finish: Callable[[Any], Any] | None,
     ) -> Pass[Any]:
-        """The host feeds of what is left of an epoch, with `finish` of each."""
+        """The host feeds of what is left of an epoch, or `finish` of each."""
         try:
             if not cursor["samples"]:  # data sets may have grown since the last epoch
                 cursor = {**cursor, "plan": self.plan(cursor)}
@@ -377,7 +392,7 @@ class Loading:
             if self.resident:
                 self._check_same(cursor)
                 return self.resident.steps(cursor, shared, first, until, finish)
-            source = replace(self.source, batches=self.batches(cursor))
+            source = self.of_epoch(cursor)
             return host_feeds(
                 source, shape, cursor, shared, first, until, finish, numbered=self.numbered
             )
@@ -449,8 +464,7 @@ class Loading:
             ValueError: The epoch has no feed.
         """
         shape = self.shape
-        source = replace(self.source, batches=self.batches())
-        host = host_feeds(source, shape, cursor, numbered=self.numbered)
+        host = host_feeds(self.of_epoch(), shape, cursor, numbered=self.numbered)
         try:
             for item in host.items:
                 return item

@@ -190,13 +190,14 @@ class Remainder:
         Raises:
             ValueError: `last="wrap"`, and the batches do not come from `jreader.batch`.
         """
-        if batching(batches).buckets is not None:
-            batches = self._of_full_buckets(batches)
-        if batching(batches).lanes:
-            return self._of_lanes(batches)
+        found = batching(batches)
+        if found.buckets is not None:
+            batches = self._of_full_buckets(batches, found.buckets)
+        op = found.counted
+        if op is not None and found.lanes:
+            return self._of_lanes(batches, op)
         if self.steps is None and self.last in ("drop", "pad", "keep"):
             return batches
-        op = batching(batches).counted
         if self.last == "wrap" and op is None:
             raise ValueError(
                 f"last='wrap' fills up the last batch, and {described(batches)} gives batches to "
@@ -219,15 +220,14 @@ class Remainder:
         made = op.changed({"reader": rows, "drop_last": None})
         return rewritten(batches, lambda node: _instead(node, op, made))
 
-    def _of_lanes(self, batches: Reader[Any]) -> Reader[Any]:
+    def _of_lanes(self, batches: Reader[Any], op: batch[Any]) -> Reader[Any]:
         """The same batches, in which lanes that have ended begin again if this says so."""
-        op = batching(batches).counted
-        if op is None or self.last != "wrap":
+        if self.last != "wrap":
             return batches
         made = op.changed({"_wraps": "wrap" if self.steps is None else "go round"})
         return rewritten(batches, lambda node: _instead(node, op, made))
 
-    def _of_full_buckets(self, batches: Reader[Any]) -> Reader[Any]:
+    def _of_full_buckets(self, batches: Reader[Any], op: bucket[Any]) -> Reader[Any]:
         """The same batches; if the short ones are left out, and known, they are not made at all.
 
         Raises:
@@ -238,7 +238,7 @@ class Remainder:
                 f"last='wrap' fills up the last batch with the first samples, and those of "
                 f"{described(batches)} belong to other buckets: give last='pad' or 'drop'."
             )
-        if self.last != "drop" or length(batching(batches).buckets or batches) is None:
+        if self.last != "drop" or length(op) is None:
             return batches
         return rewritten(
             batches, lambda node: {"drop_last": True} if isinstance(node, bucket) else {}

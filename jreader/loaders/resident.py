@@ -46,7 +46,7 @@ class Resident:
         shared: Shared,
         start: int,
         until: int | None,
-        finish: Callable[[Any], Any],
+        finish: Callable[[Any], Any] | None,
     ) -> Pass[Any]:
         """The rest of an epoch, as `host_feeds` gives it, with None for each feed."""
         epoch = cursor["epoch"]
@@ -72,7 +72,8 @@ class Resident:
                     feed = SKIPPED
                 else:
                     trail.add(many)
-                yield finish((SKIPPED if made <= before else feed, row, epoch))
+                item = SKIPPED if made <= before else feed, row, epoch
+                yield finish(item) if finish else item
             left_out = (batching(self._batches).samples or 0) - end
             whole = not cursor["samples"] and done + least > end
             if left_out and self._warns_if_same and whole:

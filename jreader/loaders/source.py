@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -64,9 +65,9 @@ class Source:
             return places_placement(self.places)
         return sharding_placement(self.places, self.pmap)
 
-    @property
+    @cached_property
     def batching(self) -> Batching:
-        """How the batches are made."""
+        """How the batches are made; what has a length now may have another one later."""
         return batching(self.batches)
 
 

@@ -216,7 +216,7 @@ def arguments(node: Node[Any]) -> Iterator[tuple[str, Any]]:
 
 def field_value(node: Node[Any], name: str, default: Any = None) -> Any:
     """The value of a field, such as the seed; an attribute that is no field is its user's."""
-    own = any(field.name == name for field in declared(node))
+    own = [field for field in declared(node) if field.name == name]
     return getattr(node, name, default) if own else default
 
 
@@ -267,10 +267,10 @@ def children(node: Node[Any]) -> Iterator[Node[Any]]:
 
 def inputs(node: Node[Any]) -> Iterator[Reader[Any]]:
     """The readers that an op reads: all ops in its fields, and functions in `reader`, `readers`."""
-    for name in field_names(node):
-        value = getattr(node, name)
+    for field in declared(node):
+        value = getattr(node, field.name, ())  # see `_fields`, which each pass need not call
         for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, Node) or name in ("reader", "readers"):
+            if isinstance(part, Node) or field.name in ("reader", "readers"):
                 yield part
 
 
