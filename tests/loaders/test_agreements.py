@@ -4,7 +4,6 @@ They are started once for all cases; tests/loaders/test_words.py has the rules o
 """
 
 import pytest
-from programs import PATIENCE
 from together import processes
 
 ENDS = """
@@ -140,12 +139,12 @@ def said():
     return processes(DIFFERING, 2, given=hows)
 
 
-def check_short(sums, error, message, took, feeds):
+def check_short(case, feeds):
+    sums, error, message, _ = case
     assert sums == SUMS[:feeds]
     assert error == "ShortEpoch"
     assert f"has {feeds} feeds in epoch 0, and process" in message
     assert "give all the same files" in message
-    assert took < PATIENCE
 
 
 @pytest.mark.slow
@@ -155,7 +154,7 @@ class TestTwoProcesses:
     )
     def test_of_which_one_has_less_both_get_an_error(self, said, case, feeds):
         for one in said:
-            check_short(*one["{} {}".format(*case)], feeds)
+            check_short(one["{} {}".format(*case)], feeds)
 
     def test_of_which_one_fails_both_stop(self, said):
         first, second = (one["failing 2"] for one in said)
@@ -163,13 +162,12 @@ class TestTwoProcesses:
         assert second[:2] == [SUMS[:2], "ReaderError"]
         assert "process 0 stopped after 2 feeds" in second[2]
         assert "OSError: the disk is gone" in second[2]
-        assert second[3] < PATIENCE
 
     def test_of_which_one_is_not_heard_of_give_up_after_the_timeout(self, said):
         sums, error, message, took = said[1]["stuck 2"]
         assert (sums, error) == (SUMS[:2], "TimeoutError")
         assert "process 0 has told of 2 feeds, and of nothing else for 10 s" in message
-        assert 10 <= took < PATIENCE
+        assert took >= 10  # `processes` ends what takes too long, here and above
 
     @pytest.mark.parametrize("how", SAME)
     def test_that_begin_with_another_plan_are_told_before_the_first_step(self, said, how):
@@ -177,10 +175,9 @@ class TestTwoProcesses:
         refused = [each for each in told if each[1] == "ReaderError"]
         assert refused  # at least the one that begins later
         assert len(refused) == 2 or how not in ("another stream", "another batch size")
-        for sums, _, message, took in refused:
+        for sums, _, message, _ in refused:
             assert sums == []
             assert SAME[how] in message
-            assert took < PATIENCE
 
     def test_may_show_a_bar_on_one(self, said):
         assert [one["a bar on one 2"][:2] for one in said] == [[SUMS, "NoneType"]] * 2
@@ -189,7 +186,7 @@ class TestTwoProcesses:
 @pytest.mark.slow
 def test_a_stream_that_ends_sooner_on_one_of_four_processes_is_an_error_on_all():
     for said in processes(DIFFERING, 4, given=[("short", 0)]):
-        check_short(*said["short 0"], 3)
+        check_short(said["short 0"], 3)
 
 
 UNEVEN = """

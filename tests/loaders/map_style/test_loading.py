@@ -249,7 +249,8 @@ class TestWorkers:
             began = time.monotonic()
             assert len(stream(loader)) == 6
             took.append(time.monotonic() - began)
-        assert min(took) < 0.4  # Paddle polls for half a second in every epoch
+        # Paddle polls for half a second in every epoch; a busy machine slows some of them, not all
+        assert min(took) < 0.4
         assert not children() - before
 
     def test_a_step_that_sleeps_is_not_waited_for(self):

@@ -61,12 +61,10 @@ class TestDeaths:
                     for _ in range(3):
                         while not (tasks := [m for m in one._pool.workers if m.ready and m.task]):
                             time.sleep(0.01)
-                        died = time.monotonic()
                         tasks[0].process.kill()
                         tasks[0].process.wait()
                         while one._pool.workers and one._pool.workers[0] is tasks[0]:
                             time.sleep(0.01)
-                        assert time.monotonic() - died < PATIENCE  # 0.1 where nobody else runs
                     print(type(future.exception(60)).__name__, flush=True)
             for pid in children(1):  # what nobody is the parent of any more
                 command = Path(f"/proc/{pid}/cmdline").read_bytes()

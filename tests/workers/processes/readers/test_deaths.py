@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import pytest
-from programs import PATIENCE, Watch, program
+from programs import Watch, program
 
 from jreader import ReaderError, WorkerDied
 
 ON_DEATH = """
-    import ctypes, os, select, signal, subprocess, sys, threading, time
+    import ctypes, os, select, signal, subprocess, sys, threading
     import jreader
 
     def children_of(items):
         return items.gi_frame.f_locals["processes"].children
 
     def died(items):
-        began = time.monotonic()
         try:
             sample = next(items)
         except jreader.WorkerDied as error:
-            print(f"{time.monotonic() - began:.3f}", next(items, "end"), error, flush=True)
+            print(next(items, "end"), error, flush=True)
         else:
             print("no error but", type(sample), flush=True)
 """
@@ -29,11 +28,10 @@ class TestDeaths:
     """A process that ends before its reader is noticed at once, with its exit code."""
 
     def seen(self, *parts):
-        """The message of the error, which came at once, and after which there is nothing."""
+        """The message of the error, after which there is nothing; what hangs, `says` ends."""
         with program(ON_DEATH, *parts) as running:
-            took, after, message = running.says().split(maxsplit=2)
+            after, message = running.says().split(maxsplit=1)
         assert after == "end"
-        assert float(took) < PATIENCE, "a tenth of a second where nobody else runs"
         assert "the process of reader 0 (" in message
         assert "of multiprocess_reader, made at <string>:" in message
         return message
