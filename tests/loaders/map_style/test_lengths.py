@@ -212,7 +212,7 @@ class TestCursors:
 
     def test_one_of_an_epoch_that_began_after_it_grew_goes_on(self):
         def grown(n):
-            loader = DataLoader(Rows(n), 2, shuffle=True, seed=0)
+            loader = DataLoader(Rows(n), 2, shuffle=True, seed=0, capacity=0)  # none is read ahead
             return loader, loader.dataset.rows
 
         loader, rows = grown(4)
