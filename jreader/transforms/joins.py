@@ -54,9 +54,7 @@ class compose(Node[tuple[Any, ...]]):
 
     def __init__(self, *readers: Reader[Any], check_alignment: bool = True) -> None:
         """Raises TypeError if a reader cannot be called."""
-        for reader in readers:
-            errors.check_reader("compose(*readers)", reader)
-        object.__setattr__(self, "readers", readers)
+        _take(self, readers)
         object.__setattr__(self, "check_alignment", bool(check_alignment))
 
     def start(self, at: Position) -> Pass[tuple[Any, ...]]:
@@ -97,11 +95,9 @@ class compose(Node[tuple[Any, ...]]):
 
     def plane(self) -> Plane | None:
         """The planes side by side; None if they are not aligned, which is an error at the end."""
-        planes = [plane for plane in map(indexed, self.readers) if plane]
-        unequal = len({plane.length for plane in planes}) != 1
-        if len(planes) < len(self.readers) or (unequal and self.check_alignment) or not planes:
-            return None
-        return beside(planes)
+        planes = _planes(self.readers)
+        unequal = len({plane.length for plane in planes}) > 1
+        return None if not planes or (unequal and self.check_alignment) else beside(planes)
 
 
 def _unfinished(inputs: list[tuple[Iterator[Any], Any]], first: int) -> Iterator[int]:
@@ -128,9 +124,7 @@ class chain(Node[T]):
 
     def __init__(self, *readers: Reader[T]) -> None:
         """Raises TypeError if a reader cannot be called."""
-        for reader in readers:
-            errors.check_reader("chain(*readers)", reader)
-        object.__setattr__(self, "readers", readers)
+        _take(self, readers)
 
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is (which reader, position inside it)."""
@@ -164,10 +158,8 @@ class chain(Node[T]):
 
     def plane(self) -> Plane | None:
         """The planes end to end, if their columns are alike."""
-        planes = [plane for plane in map(indexed, self.readers) if plane]
-        if len(planes) < len(self.readers) or not planes:
-            return None
-        return end_to_end(planes)
+        planes = _planes(self.readers)
+        return end_to_end(planes) if planes else None
 
 
 @op
@@ -189,9 +181,7 @@ class interleave(Node[T]):
 
     def __init__(self, *readers: Reader[T]) -> None:
         """Raises TypeError if a reader cannot be called."""
-        for reader in readers:
-            errors.check_reader("interleave(*readers)", reader)
-        object.__setattr__(self, "readers", readers)
+        _take(self, readers)
 
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is (whose turn it is, positions of all readers)."""
@@ -222,14 +212,29 @@ class interleave(Node[T]):
 
     def plane(self) -> Plane | None:
         """The planes in turn, if their columns are alike."""
-        planes = [plane for plane in map(indexed, self.readers) if plane]
-        if len(planes) < len(self.readers) or not planes:
-            return None
-        members = Members.of(planes)
-        lengths = [plane.length for plane in planes]
+        planes = _planes(self.readers)
+        members = Members.of(planes) if planes else None
         if members is None:
             return None
+        lengths = [plane.length for plane in planes]
         return Plane(members.columns, min(sum(lengths), ENDLESS), _turns(members))
+
+
+def _take(node: Node[Any], readers: tuple[Reader[Any], ...]) -> None:
+    """Sets the field `readers` of an op that takes them as `*readers`.
+
+    Raises:
+        TypeError: One of them cannot be called.
+    """
+    for reader in readers:
+        errors.check_reader(f"{type(node).__name__}(*readers)", reader)
+    object.__setattr__(node, "readers", readers)
+
+
+def _planes(readers: tuple[Reader[Any], ...]) -> list[Plane]:
+    """Their planes, if all of them are indexed; else none."""
+    planes = [plane for plane in map(indexed, readers) if plane]
+    return planes if len(planes) == len(readers) else []
 
 
 def _total(readers: tuple[Reader[Any], ...]) -> int | None:
