@@ -99,14 +99,15 @@ class cache(Node[T]):
         super().__post_init__()
         if self.path is None:
             return
-        object.__setattr__(self, "path", check_folder("cache(reader, path)", self.path))
+        folder = check_folder("cache(reader, path)", self.path)
+        object.__setattr__(self, "path", folder)
         if waits(self.reader):
             raise ValueError(
                 f"cache(reader, path) keeps one order for all programs, and {self.reader!r} draws "
                 f"anew in each pass: give its ops a seed, as in shuffle(seed=0), or cache before "
                 f"them."
             )
-        held = stored(str(self.path))
+        held = stored(folder)
         object.__setattr__(self, "whole", held is not None and held.whole and held.rows > 0)
 
     @property
@@ -160,7 +161,7 @@ class cache(Node[T]):
             return None
         held = self._disk.held()
         if not held.whole:
-            raise changed(str(self.path), "was whole, and is not any more")
+            raise changed(self._disk.folder, "was whole, and is not any more")
         columns = self._disk.columns()
         for column in leaves(columns):
             check_map(column)
@@ -198,9 +199,8 @@ class cache(Node[T]):
     def _disk(self) -> DiskCache[T]:
         known: DiskCache[T] | None = self.__dict__.get("_disk")
         if known is None:
-            known = self.__dict__.setdefault(
-                "_disk", DiskCache(self.reader, str(self.path))
-            )  # atomic
+            disk = DiskCache(self.reader, str(self.path))
+            known = self.__dict__.setdefault("_disk", disk)  # atomic
         return known
 
     @property
