@@ -41,6 +41,7 @@ from jreader.errors import (
 from jreader.orders import permutation
 from jreader.pipelines import ArraySpec, Pipeline, files
 from jreader.readers import Columns, Cursor, Node, Pass, Reader, at_epoch, epochs, start
+from jreader.sinks import write
 from jreader.sources import (
     Store,
     arrayrecord,
@@ -203,5 +204,6 @@ __all__ = [
     "unbatch",
     "window",
     "windows",
+    "write",
     "xmap_readers",
 ]

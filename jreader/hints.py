@@ -29,6 +29,7 @@ _METHODS = {
     "take": ".firstn(n)",
     "with_options": "leave it out: there are no options, and the order is always kept",
     "zip": ".compose(other)",
+    "save": '.write(path, "parquet"), or another format',
     # Grain
     "map_with_index": ".compose(itertools.count, check_alignment=False).map(fn)",
     "batch_and_pack": ".pack(size).batch(n)",
@@ -42,9 +43,11 @@ _METHODS = {
     "concat": ".chain(other)",
     "cycle": ".epochs()",
     "in_memory_cache": ".cache()",
+    "save_to_disk": '.write(path, "parquet")',
     "select": "pipeline[first:last]",
     "set_epoch": "at_epoch(pipeline, epoch); .epochs(n) and loaders count them by themselves",
     "sharding_filter": ".shard(num_shards, index)",
+    "to_parquet": '.write(path, "parquet")',
     # Paddle, and the functions of jreader
     "buffered": ".prefetch(n)",
     "map_readers": ".map(fn)",
@@ -174,6 +177,12 @@ _KEYWORDS = {
         "seq_len": "size=seq_len",
         "shift": "stride=shift",
         "step": "stride=step",
+    },
+    "write": {
+        "file_format": 'format="parquet", say',
+        "maxcount": "samples_per_shard=n",
+        "num_proc": "threads=n",
+        "num_shards": "shards=n",
     },
 }
 _METHOD_OF = {"buffered": "prefetch", "map_samples": "map"}

@@ -155,7 +155,7 @@ CALLED = [
     *("batch", "bucket", "cache", "chain", "compose", "element_spec", "epochs", "fill", "filter"),
     *("firstn", "flat_map", "interleave", "load", "map", "map_batches", "mix", "pack"),
     *("padded_batch", "peek", "pipe", "prefetch", "read", "reader", "rebatch", "shard", "shuffle"),
-    *("skip", "unbatch", "window", "windows", "xmap"),
+    *("skip", "unbatch", "window", "windows", "write", "xmap"),
 ]
 
 

@@ -18,7 +18,7 @@ from typing import (
 
 import numpy as np
 
-from jreader import batches, hints, readers, transforms, workers
+from jreader import batches, hints, readers, sinks, transforms, workers
 from jreader.batches import gives_batches
 from jreader.pipelines.indexing import found, sliced
 from jreader.pipelines.lengths import WithLengths
@@ -562,6 +562,63 @@ class Pipeline(WithLengths[T]):
             written = f"{self!r}.pipe({', '.join([described(op), *given])})"
             object.__setattr__(pipeline, "_piped", written)
         return pipeline
+
+    def write(
+        self,
+        path: str | os.PathLike[str],
+        format: sinks.FormatName,  # noqa: A002  # the field's word
+        *,
+        shards: int | None = None,
+        samples_per_shard: int | None = None,
+        ragged: Sequence[str] = (),
+        encode: Callable[[T], Any] | None = None,
+        overwrite: bool = False,
+        threads: int | None = None,
+        progress: bool = True,
+    ) -> list[str]:
+        """Writes the samples as the shards of a data set, in order; returns their paths.
+
+        The folder is there as a whole, or not at all. `help(jreader.write)` says what each format
+        holds.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from jreader import arrays, npy
+        >>> squares = Pipeline(arrays([0, 1, 2, 3])).map(lambda n: n * n)
+        >>> with TemporaryDirectory() as folder:
+        ...     paths = squares.write(f"{folder}/squares", "npy", progress=False)
+        ...     [int(row) for row in npy(paths)()]
+        [0, 1, 4, 9]
+
+        Args:
+            path: A folder that is new or empty.
+            format: "arrayrecord", "npy", "parquet" or "tar".
+            shards: How many shards, where the number of samples is known.
+            samples_per_shard: How many samples a shard has, instead; None for as many as have 64
+                MB.
+            ragged: For "parquet", the fields whose arrays begin to differ in length late.
+            encode: A function of a sample, called on the threads: what it returns is written.
+            overwrite: Whether to replace the shards that are in the folder, when all is written.
+            threads: How many threads write; None for one per core, at most 8.
+            progress: Whether to show a progress bar.
+
+        Raises:
+            FileExistsError: The folder has files in it.
+            FeedMismatch: The format cannot hold a sample, or it is not like those before.
+            ValueError: There are no samples, or there is no end to them.
+            OSError: The disk is full, or another error of the file system.
+        """
+        return sinks.write(
+            self,
+            path,
+            format,
+            shards=shards,
+            samples_per_shard=samples_per_shard,
+            ragged=ragged,
+            encode=encode,
+            overwrite=overwrite,
+            threads=threads,
+            progress=progress,
+        )
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> T: ...

@@ -1,0 +1,234 @@
+"""Shards of Parquet: a row group for each block of samples, and types that give back the arrays.
+
+Numbers and times keep their dtype. Arrays of one shape are lists of a fixed size (tensors of a
+fixed shape, if they have several axes), those that differ in their first axis are lists, and dicts
+in samples are structs. Pages have checksums, which the reader verifies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jreader.errors import FeedMismatch
+from jreader.readers import branches
+from jreader.sinks.sample_fields import Field, SampleFields
+from jreader.sources.stored_rows import Kind
+from jreader.sources.tables.arrow_columns import pyarrow
+
+_TYPES = [
+    *map(np.dtype, ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")),
+    *map(np.dtype, ("M8[D]", "M8[ms]", "M8[us]", "M8[ns]")),
+    *map(np.dtype, ("m8[s]", "m8[ms]", "m8[us]", "m8[ns]")),
+]
+
+
+class ParquetShards:
+    """How samples become Parquet files.
+
+    Args:
+        samples: The first ones, at least one.
+        ragged: The names of fields whose arrays differ in their first axis, also if these do not.
+        name: What the files are called.
+
+    Raises:
+        FeedMismatch: Parquet cannot hold such samples.
+    """
+
+    suffix = ".parquet"
+
+    def __init__(self, samples: Sequence[Any], ragged: Sequence[str], name: str) -> None:
+        self.stems: tuple[str, ...] = (name,)
+        self.fields = _declared(SampleFields.of("parquet", samples, ragged=True), ragged)
+        tree = self.fields.tree
+        if not isinstance(tree, dict):
+            raise FeedMismatch(
+                f"sample 0 cannot be written as 'parquet': it is a {type(tree).__name__}, and "
+                f"Parquet has named columns. Make dicts in a .map(fn) before, as in .map(lambda "
+                f"sample: {{'image': sample[0], 'label': sample[1]}})."
+            )
+        self.types = [_type(self.fields, field) for field in self.fields.fields]
+        left = iter(self.types)
+        _check_names(tree, "")
+        self.schema = pyarrow().schema([(key, _tree_type(tree[key], left)) for key in tree])
+
+    def begin(self, paths: Sequence[Path]) -> ParquetShard:
+        """Begins a file."""
+        return ParquetShard(self, str(paths[0]))
+
+
+class ParquetShard:
+    """One file.
+
+    Args:
+        shards: What all files have in common.
+        path: Where it is.
+    """
+
+    def __init__(self, shards: ParquetShards, path: str) -> None:
+        from pyarrow import parquet  # noqa: PLC0415  # an extra
+
+        self.shards = shards
+        texts = [f.name for f in shards.fields.fields if f.kind.how in ("text", "bytes")]
+        self.writer = parquet.ParquetWriter(
+            path, shards.schema, use_dictionary=texts, write_page_checksum=True
+        )
+
+    def add(self, batch: Sequence[Any], first: int) -> None:
+        """Writes a row group."""
+        pa, fields = pyarrow(), self.shards.fields
+        columns = fields.columns(batch, first)
+        made = [
+            _array(field, column, kind, first)
+            for field, column, kind in zip(fields.fields, columns, self.shards.types, strict=True)
+        ]
+        left = iter(made)
+        arrays = [_tree_array(fields.tree[key], left) for key in fields.tree]
+        table = pa.Table.from_arrays(arrays, schema=self.shards.schema)
+        self.writer.write_table(table, row_group_size=max(len(batch), 1))
+
+    def close(self) -> None:
+        """Writes the footer."""
+        self.writer.close()
+
+
+def _declared(fields: SampleFields, ragged: Sequence[str]) -> SampleFields:
+    """The fields, those that the user calls ragged as such; and those that are empty so far."""
+    names = [field.name for field in fields.fields]
+    if unknown := [name for name in ragged if name not in names]:
+        raise FeedMismatch(
+            f"ragged={list(ragged)!r} names {unknown[0]!r}, and the samples have the fields "
+            f"{', '.join(map(repr, names))}."
+        )
+    made = []
+    for field in fields.fields:
+        kind = field.kind
+        if kind.how == "array" and kind.shape and (field.name in ragged or not kind.shape[0]):
+            made.append(Field(field.name, Kind("ragged", kind.dtype, kind.shape[1:])))
+        elif field.name in ragged and kind.how != "ragged":
+            raise fields.refused(field, "ragged= is for arrays with at least one axis")
+        else:
+            made.append(field)
+    return SampleFields(fields.format, fields.tree, tuple(made))
+
+
+def _check_names(tree: Any, before: str) -> None:
+    """Raises FeedMismatch if a name is no text, or part of a sample is no dict, or is empty."""
+    parts = branches(tree)
+    if parts is None:
+        return
+    if type(tree) is not dict:
+        raise FeedMismatch(
+            f"sample 0 cannot be written as 'parquet': field {before!r} is a "
+            f"{type(tree).__name__}. Make it an array, as in np.asarray(...), or a dict; for texts "
+            f"of any number, json.dumps(...)."
+        )
+    wrong = [key for key in parts if not isinstance(key, str)]
+    if wrong or not parts:
+        seen = f"the name {wrong[0]!r}" if wrong else "no field"
+        raise FeedMismatch(
+            f"sample 0 cannot be written as 'parquet': {before or 'it'} has {seen}, and columns "
+            f"need names that are texts."
+        )
+    for key, part in parts.items():
+        _check_names(part, f"{before}.{key}" if before else key)
+
+
+def _type(fields: SampleFields, field: Field) -> Any:
+    """Arrow's type for a field, one that the reader takes for the same."""
+    pa, kind = pyarrow(), field.kind
+    if kind.how == "text":
+        return pa.string()
+    if kind.how == "bytes":
+        return pa.binary()
+    if kind.how == "object":
+        raise fields.refused(
+            field,
+            "Parquet holds numbers, texts, bytes and arrays of numbers: leave such samples or "
+            "fields out, or give a value that stands for it, in a .map(fn) before",
+        )
+    dtype = kind.dtype
+    if dtype not in _TYPES:
+        raise fields.refused(field, f"Parquet has no type for {dtype}: {_instead(dtype)}")
+    if 0 in kind.shape:
+        raise fields.refused(field, "Parquet has no arrays without values of a fixed shape")
+    value = pa.from_numpy_dtype(dtype) if dtype != "M8[D]" else pa.date32()
+    if kind.how == "ragged":
+        for size in reversed(kind.shape):
+            value = pa.list_(value, size)
+        return pa.list_(value)
+    if len(kind.shape) > 1:
+        return pa.fixed_shape_tensor(value, kind.shape)
+    return pa.list_(value, kind.shape[0]) if kind.shape else value
+
+
+def _instead(dtype: np.dtype[Any]) -> str:
+    """What to type for a dtype that Arrow has not, or gives back as another one."""
+    if not dtype.isnative:
+        return f"type .astype({dtype.newbyteorder('=').str!r}) in a .map(fn) before"
+    if dtype.kind in "US":
+        return "give a str, or bytes, in a .map(fn) before"
+    other = {"M": "M8[ms]", "m": "m8[ms]", "f": "float64"}.get(dtype.kind)
+    if other:
+        return f"type .astype({other!r}) in a .map(fn) before"
+    return "give its parts as fields of numbers, in a .map(fn) before"
+
+
+def _array(field: Field, column: Any, kind: Any, first: int) -> Any:
+    """Rows of a field as an array of Arrow."""
+    pa = pyarrow()
+    if field.kind.how in ("text", "bytes"):
+        try:
+            return pa.array(column, kind)
+        except UnicodeEncodeError as error:
+            number = first + next(n for n, text in enumerate(column) if text == error.object)
+            raise FeedMismatch(
+                f"sample {number:,} cannot be written as 'parquet': field {field.name!r} is a text "
+                f"that UTF-8 cannot encode ({error}). Mend it, or give bytes."
+            ) from error
+    rows = [len(row) for row in column] if field.kind.how == "ragged" else None
+    values = column if rows is None else np.concatenate(column)
+    flat = np.ascontiguousarray(values).reshape(-1)
+    if flat.dtype.kind in "Mm" and (gaps := np.isnat(flat)).any():
+        place = int(gaps.argmax()) // (flat.size // len(values))
+        ends = np.cumsum(rows if rows is not None else np.ones(len(column), int))
+        number = first + int(np.searchsorted(ends, place, "right"))
+        raise FeedMismatch(
+            f"sample {number:,} cannot be written as 'parquet': field {field.name!r} has a NaT, "
+            f"which would be a null. Give a time that stands for it in a .map(fn) before."
+        )
+    array = pa.array(flat)
+    if rows is None:
+        if len(field.kind.shape) > 1:
+            size = int(np.prod(field.kind.shape))
+            stored = pa.FixedSizeListArray.from_arrays(array, size)
+            return pa.ExtensionArray.from_storage(kind, stored)
+        return pa.FixedSizeListArray.from_arrays(array, type=kind) if field.kind.shape else array
+    for size in reversed(field.kind.shape):
+        array = pa.FixedSizeListArray.from_arrays(array, size)
+    offsets = np.concatenate([[0], np.cumsum(rows)])
+    if offsets[-1] > np.iinfo(np.int32).max:
+        raise FeedMismatch(
+            f"samples {first:,} to {first + len(rows) - 1:,} have {offsets[-1]:,} values in field "
+            f"{field.name!r}, and a row group of Parquet holds {np.iinfo(np.int32).max:,}: type a "
+            f"smaller samples_per_shard."
+        )
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), array)
+
+
+def _tree_type(tree: Any, left: Any) -> Any:
+    parts = branches(tree)
+    if parts is None:
+        return next(left)
+    return pyarrow().struct([(key, _tree_type(part, left)) for key, part in parts.items()])
+
+
+def _tree_array(tree: Any, left: Any) -> Any:
+    parts = branches(tree)
+    if parts is None:
+        return next(left)
+    arrays = [_tree_array(part, left) for part in parts.values()]
+    return pyarrow().StructArray.from_arrays(arrays, list(parts))

@@ -1,0 +1,85 @@
+"""Shards of ArrayRecord: samples are bytes, one record each, each unpacked by itself."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from jreader.errors import FeedMismatch
+from jreader.readers import described
+from jreader.sources.array_record_files import array_record
+from jreader.sources.atomic_files import FULL
+
+_OPTIONS = "group_size:1"  # for records that are read in any order
+
+
+class RecordShards:
+    """How samples become ArrayRecord files.
+
+    Args:
+        samples: The first ones, at least one.
+        name: What the files are called.
+
+    Raises:
+        FeedMismatch: They are no bytes.
+    """
+
+    suffix = ".arrayrecord"
+
+    def __init__(self, samples: Sequence[Any], name: str) -> None:
+        self.stems = (name,)
+        _check(samples[0], 0)
+
+    def begin(self, paths: Sequence[Path]) -> RecordShard:
+        """Begins a file."""
+        return RecordShard(str(paths[0]))
+
+
+class RecordShard:
+    """One file.
+
+    Args:
+        path: Where it is.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.writer = array_record().ArrayRecordWriter(path, _OPTIONS)
+
+    def add(self, batch: Sequence[Any], first: int) -> None:
+        """Appends records."""
+        write = self.writer.write
+        with _errors_of_files():
+            for number, sample in enumerate(batch):
+                if type(sample) is not bytes:
+                    _check(sample, first + number)
+                write(sample)
+
+    def close(self) -> None:
+        """Writes the index of the records."""
+        with _errors_of_files():
+            self.writer.close()
+
+
+def _check(sample: Any, number: int) -> None:
+    if not isinstance(sample, bytes):
+        raise FeedMismatch(
+            f"sample {number:,} cannot be written as 'arrayrecord': it is {described(sample)}, and "
+            f"records are bytes. Give encode=pickle.dumps, say, and .map(pickle.loads) where they "
+            f'are read; or write as "parquet".'
+        )
+
+
+@contextmanager
+def _errors_of_files() -> Iterator[None]:
+    """What array_record says in words, as the errors that Python has for it."""
+    try:
+        yield
+    except RuntimeError as error:
+        for number in (*FULL, errno.EIO):
+            if os.strerror(number) in str(error):
+                raise OSError(number, str(error)) from error
+        raise

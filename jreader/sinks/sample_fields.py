@@ -1,0 +1,241 @@
+"""What all samples that are written have in common, and which sample it is that differs.
+
+A field is a leaf of the tree of a sample; its name is the path to it, `point.x`. The first samples
+tell what each field is, and every later one is held against that: a file has one type for all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jreader.errors import FeedMismatch
+from jreader.readers import Columns, branches, described, leaves
+from jreader.readers.trees import same_structure
+from jreader.sources.stored_rows import Kind, common, kind_of
+
+_NUMBERS: dict[type, np.dtype[Any]] = {
+    bool: np.dtype(np.bool_),
+    int: np.dtype(np.int64),
+    float: np.dtype(np.float64),
+    complex: np.dtype(np.complex128),
+}
+_OBJECT = Kind("object")
+_INT64 = range(-(1 << 63), 1 << 63)
+
+
+@dataclass(frozen=True)
+class Field:
+    """One leaf of every sample.
+
+    Attributes:
+        name: The path to it, with dots; "" where a sample is a bare value.
+        kind: What it is in every sample; "object" for what has no dtype.
+    """
+
+    name: str
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class SampleFields:
+    """The fields of samples, as the first ones have them.
+
+    >>> fields = SampleFields.of("npy", [{"x": np.zeros(2), "label": 5}])
+    >>> [(field.name, field.kind.shape) for field in fields.fields]
+    [('x', (2,)), ('label', ())]
+    >>> fields.columns([{"label": 7, "x": np.ones(2)}], first=1)
+    [array([[1., 1.]]), array([7])]
+    >>> fields.columns([{"label": 7.5, "x": np.ones(2)}], first=1)
+    Traceback (most recent call last):
+    jreader.errors.FeedMismatch: sample 1 cannot be written as 'npy': field 'label' is 7.5, and in \
+the samples before it int64[]. Make them alike in a .map(fn) before.
+
+    Attributes:
+        format: What they are written as.
+        tree: The first sample, whose structure all have.
+        fields: Its leaves.
+    """
+
+    format: str
+    tree: Any
+    fields: tuple[Field, ...]
+
+    @classmethod
+    def of(cls, format: str, samples: Sequence[Any], *, ragged: bool = False) -> SampleFields:  # noqa: A002  # the word of `write`
+        """The fields of the first samples.
+
+        Args:
+            format: What they are written as.
+            samples: At least one.
+            ragged: Whether arrays may differ in their first axis, if these samples' do.
+        """
+        tree = samples[0]
+        if not leaves(tree):
+            raise FeedMismatch(f"sample 0 cannot be written as {format!r}: it has no fields.")
+        kinds = list(map(field_kind, leaves(tree)))
+        for sample in samples[1:] if ragged else ():
+            if not same_structure(tree, sample):
+                break  # which is said when it is written
+            both = map(common, kinds, map(field_kind, _in_order(tree, sample)))
+            kinds = [
+                new if new.how == "ragged" else old for old, new in zip(kinds, both, strict=True)
+            ]
+        fields = map(Field, _names(tree), kinds)
+        return cls(format, tree, tuple(fields))
+
+    def columns(self, batch: Sequence[Any], first: int) -> list[Any]:
+        """A column for each field: an array, or a list of what has several lengths, or no dtype.
+
+        Args:
+            batch: Samples.
+            first: The number of the first one, for errors.
+
+        Raises:
+            FeedMismatch: A sample has other fields, or one of another type or shape.
+        """
+        if isinstance(batch, Columns) and all(type(each) is np.ndarray for each in batch.arrays):
+            if not same_structure(self.tree, batch.columns):
+                raise self._other_fields(batch[0], first)
+            parts = _in_order(self.tree, batch.columns)
+            for place, (field, part) in enumerate(zip(self.fields, parts, strict=True)):
+                if part.ndim == 1 and not part.dtype.isnative:  # as the numbers in it are not
+                    parts[place] = part.astype(part.dtype.newbyteorder("="))
+                elif not _fits(Kind("array", part.dtype, part.shape[1:]), field.kind):
+                    raise self._differs(field, part[0], first)
+            return parts
+        if branches(self.tree) is None:
+            return self._columns([[sample] for sample in batch], first)
+        table: list[list[Any]] = []
+        for number, sample in enumerate(batch):
+            if not same_structure(self.tree, sample):
+                self._columns(table, first)  # what was wrong before is told first
+                raise self._other_fields(sample, first + number)
+            table.append(_in_order(self.tree, sample))
+        return self._columns(table, first)
+
+    def _columns(self, table: list[list[Any]], first: int) -> list[Any]:
+        columns = [list(column) for column in zip(*table, strict=True)]
+        wrong = [
+            (number, place)
+            for place, (field, column) in enumerate(zip(self.fields, columns, strict=True))
+            if (number := _first_wrong(column, field.kind)) is not None
+        ]
+        if wrong:
+            number, place = min(wrong)
+            raise self._differs(self.fields[place], columns[place][number], first + number)
+        return [
+            _stacked(column, field.kind) for field, column in zip(self.fields, columns, strict=True)
+        ]
+
+    def refused(self, field: Field, why: str) -> FeedMismatch:
+        """The error for a field that the format cannot hold, in whatever sample."""
+        value = leaves(self.tree)[self.fields.index(field)]
+        return FeedMismatch(f"{self._cannot(0)}: {_called(field)} is {_seen(value)}, and {why}.")
+
+    def _differs(self, field: Field, value: Any, number: int) -> FeedMismatch:
+        said = (
+            f"{_called(field)} is {_seen(value)}, and in the samples before it {_kind(field.kind)}"
+        )
+        how = "make them alike in a .map(fn) before"
+        if common(field_kind(value), field.kind).how == "ragged":
+            how += ', or write as "parquet"'
+            if self.format == "parquet":
+                how = f"type ragged={[field.name]!r}, which says that its length differs"
+        return FeedMismatch(f"{self._cannot(number)}: {said}. {how[0].upper() + how[1:]}.")
+
+    def _other_fields(self, sample: Any, number: int) -> FeedMismatch:
+        return FeedMismatch(
+            f"{self._cannot(number)}: it is {described(sample)}, and the samples before it have "
+            f"the fields {', '.join(repr(field.name) for field in self.fields)}. Make them alike "
+            f"in a .map(fn) before.",
+        )
+
+    def _cannot(self, number: int) -> str:
+        return f"sample {number:,} cannot be written as {self.format!r}"
+
+
+def field_kind(leaf: Any) -> Kind:
+    """What a leaf is: numbers of Python are arrays without axes, as NumPy's are.
+
+    >>> field_kind(3), field_kind(1 << 70).how, field_kind(np.array(2, np.int8)).dtype
+    (Kind(how='array', dtype=dtype('int64'), shape=()), 'object', dtype('int8'))
+    """
+    dtype = _NUMBERS.get(type(leaf))
+    if dtype is not None:
+        return _OBJECT if type(leaf) is int and leaf not in _INT64 else Kind("array", dtype)
+    if type(leaf) is np.ndarray and not leaf.ndim:
+        return kind_of(leaf[()])
+    return kind_of(leaf)
+
+
+def _fits(found: Kind, kind: Kind) -> bool:
+    return found == kind or (kind.how == "ragged" and common(kind, found) == kind)
+
+
+def _first_wrong(column: list[Any], kind: Kind) -> int | None:
+    """The place of the first value that is of another kind."""
+    if _surely(column, kind):
+        return None
+    return next((n for n, value in enumerate(column) if not _fits(field_kind(value), kind)), None)
+
+
+def _stacked(column: list[Any], kind: Kind) -> Any:
+    if kind.how != "array":
+        return column
+    return np.stack(column, dtype=kind.dtype) if kind.shape else np.array(column, kind.dtype)
+
+
+def _surely(column: list[Any], kind: Kind) -> bool:
+    """Whether all values are of a kind, as far as a glance tells; what is not sure is false."""
+    types = {*map(type, column)}
+    if types == {np.ndarray}:
+        dtype, shape = kind.dtype, kind.shape
+        if kind.how == "array" and shape:
+            return all(value.dtype == dtype and value.shape == shape for value in column)
+        return False
+    if len(types) != 1:
+        return False
+    (one,) = types
+    if kind.how == "array" and not kind.shape and kind.dtype.kind in "biuf":
+        if one is int and kind.dtype == _NUMBERS[int]:
+            return min(column) in _INT64 and max(column) in _INT64
+        return one is kind.dtype.type or (one is not int and _NUMBERS.get(one) == kind.dtype)
+    return (kind.how == "text" and one is str) or (kind.how == "bytes" and one is bytes)
+
+
+def _names(tree: Any, before: str = "") -> Iterator[str]:
+    parts = branches(tree)
+    if parts is None:
+        yield before
+        return
+    for key, part in parts.items():
+        yield from _names(part, f"{before}.{key}" if before else str(key))
+
+
+def _in_order(tree: Any, sample: Any) -> list[Any]:
+    """The leaves of a sample, in the order of those of a tree of the same structure."""
+    if type(tree) is dict and list(tree) != list(sample):
+        sample = {key: sample[key] for key in tree}
+    if type(tree) is dict and any(map(branches, tree.values())):
+        return [leaf for key, part in tree.items() for leaf in _in_order(part, sample[key])]
+    return leaves(sample)
+
+
+def _called(field: Field) -> str:
+    return f"field {field.name!r}" if field.name else "it"
+
+
+def _seen(value: Any) -> str:
+    return f"a {type(value).__name__}" if isinstance(value, bytes) else described(value)
+
+
+def _kind(kind: Kind) -> str:
+    if kind.how == "ragged":
+        return f"{kind.dtype}[...{''.join(f', {size}' for size in kind.shape)}]"
+    if kind.how == "array":
+        return f"{kind.dtype}[{', '.join(map(str, kind.shape))}]"
+    return {"text": "a str", "bytes": "bytes"}.get(kind.how, "an object")

@@ -1,0 +1,157 @@
+"""The files of shards, written on several threads, each shard in its order.
+
+A shard has one thread at a time: pieces of one that is larger than a piece take turns, so that what
+is held of a stream is a piece for each thread, however large shards are.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from jreader.readers import Plane
+from jreader.sinks.pieces import Piece
+from jreader.sources.atomic_files import synced
+
+
+class Shard(Protocol):
+    """The files of one shard that is being written."""
+
+    def add(self, batch: Sequence[Any], first: int) -> None:
+        """Appends samples, of which the first has this number."""
+
+    def close(self) -> None:
+        """Writes what stands at the end."""
+
+
+class Format(Protocol):
+    """What all shards of a format have in common: a class of `parquet_shards`, say."""
+
+    suffix: str
+    stems: tuple[str, ...]
+
+    def begin(self, paths: Sequence[Path]) -> Shard:
+        """Begins the files of a shard, one for each of `stems`."""
+
+
+class Stopped(Exception):  # no error: it is raised where nobody waits any more
+    """Another piece has failed, or the writing was given up."""
+
+
+@dataclass
+class _Begun:
+    """A shard in work: its files, and the number of the piece whose turn it is."""
+
+    files: Shard
+    turn: int = 0
+
+
+class ShardWriters:
+    """Writes pieces, on whatever thread calls it.
+
+    Args:
+        folder: Where to.
+        format: How.
+        block: How many samples are encoded at once.
+        plane: Where samples are found by their indices, if pieces have none.
+        encode: What is called with each sample first.
+        tell: Is called with numbers of samples that were written.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        format: Format,  # noqa: A002  # the word of `write`
+        block: int,
+        plane: Plane | None,
+        encode: Callable[[Any], Any] | None,
+        tell: Callable[[int], object],
+    ) -> None:
+        self.folder, self.format, self.block, self.plane = folder, format, block, plane
+        self.encode, self.tell = encode, tell
+        self.begun: dict[int, _Begun] = {}
+        self.turns = threading.Condition()
+        self.stopped = False
+
+    def __call__(self, piece: Piece) -> int:
+        """Writes a piece; gives the number of its shard."""
+        try:
+            shard = self._begin(piece)
+            self._write(piece, shard.files)
+            if piece.last:
+                shard.files.close()
+                for path in self._paths(piece.shard):
+                    synced(path)
+        except BaseException:
+            self.stop()
+            raise
+        with self.turns:
+            shard.turn += 1
+            if piece.last:
+                del self.begun[piece.shard]
+            self.turns.notify_all()
+        return piece.shard
+
+    def stop(self) -> None:
+        """Has all threads end soon."""
+        with self.turns:
+            self.stopped = True
+            self.turns.notify_all()
+
+    def close(self) -> None:
+        """Closes the files of shards that are not whole; no thread is at work any more."""
+        for shard in self.begun.values():
+            with suppress(Exception):  # a disk that is full, say: the files will be deleted
+                shard.files.close()
+
+    def renamed(self, shards: int) -> list[str]:
+        """Gives all files their names, which tell how many there are; returns the names."""
+        names = []
+        for place, stem in enumerate(self.format.stems):
+            for shard in range(shards):
+                name = f"{stem}-{shard:05}-of-{shards:05}{self.format.suffix}"
+                self._paths(shard)[place].rename(self.folder / name)
+                names.append(name)
+        return names
+
+    def _paths(self, shard: int) -> list[Path]:
+        return [self.folder / f"{place}-{shard}.part" for place in range(len(self.format.stems))]
+
+    def _begin(self, piece: Piece) -> _Begun:
+        """Waits for the turn of a piece."""
+        with self.turns:
+            if not piece.number and not self.stopped:
+                files = self.format.begin(self._paths(piece.shard))
+                self.begun[piece.shard] = _Begun(files)
+            while not self.stopped:
+                # the piece before was drawn before, so a thread is at work on it, or was
+                shard = self.begun.get(piece.shard)
+                if shard is not None and shard.turn == piece.number:
+                    return shard
+                self.turns.wait()
+        raise Stopped
+
+    def _write(self, piece: Piece, files: Shard) -> None:
+        first = piece.first
+        for batch in self._batches(piece):
+            if self.stopped:
+                raise Stopped
+            files.add(batch if self.encode is None else list(map(self.encode, batch)), first)
+            first += len(batch)
+            self.tell(len(batch))
+
+    def _batches(self, piece: Piece) -> Iterator[Sequence[Any]]:
+        if piece.samples is not None:
+            for low in range(0, piece.many, self.block):
+                yield piece.samples[low : low + self.block]
+            return
+        assert self.plane is not None  # noqa: S101  # for mypy
+        batches = self.plane.part(piece.first, piece.many).batches(self.block, None)
+        try:
+            yield from batches.items
+        finally:
+            batches.close()

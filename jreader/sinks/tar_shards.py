@@ -1,0 +1,180 @@
+"""Shards of tar in WebDataset's layout: a member for each field of a sample, named by its key."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jreader.errors import FeedMismatch
+from jreader.readers import described
+
+_BLOCK, _END = 512, 10240
+_FAST = 100  # characters of a name that a header has room for
+_KEY = "__key__"
+
+
+class TarShards:
+    """How samples become tar archives.
+
+    Args:
+        samples: The first ones, at least one.
+        name: What the files are called.
+
+    Raises:
+        FeedMismatch: They are no dicts of what tar can hold.
+    """
+
+    suffix = ".tar"
+
+    def __init__(self, samples: Sequence[Any], name: str) -> None:
+        self.stems = (name,)
+        _members(samples[0], 0)
+
+    def begin(self, paths: Sequence[Path]) -> TarShard:
+        """Begins a file."""
+        return TarShard(paths[0])
+
+
+class TarShard:
+    """One archive.
+
+    Args:
+        path: Where it is.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.file = path.open("xb")
+        self.latest: str | None = None
+
+    def add(self, batch: Sequence[Any], first: int) -> None:
+        """Appends the members of samples."""
+        parts: list[bytes] = []
+        for number, sample in enumerate(batch, first):
+            key, fields = _members(sample, number)
+            if key == self.latest:
+                raise FeedMismatch(
+                    f"sample {number:,} cannot be written as 'tar': its {_KEY!r} is {key!r}, as "
+                    f"that of the sample before it, so they would be read as one. Give each a key "
+                    f"of its own, or leave {_KEY!r} out."
+                )
+            self.latest = key
+            for extension, content in fields:
+                parts += [_header(f"{key}.{extension}", len(content)), content]
+                parts.append(bytes(-len(content) % _BLOCK))
+        self.file.write(b"".join(parts))
+
+    def close(self) -> None:
+        """Writes the zeros that end an archive."""
+        with self.file as file:
+            file.write(bytes(2 * _BLOCK))
+            file.write(bytes(-file.tell() % _END))
+
+
+def _members(sample: Any, number: int) -> tuple[str, list[tuple[str, bytes]]]:
+    """The key of a sample, and the bytes of each of its fields."""
+    if not isinstance(sample, dict) or not {*sample} - {_KEY}:
+        raise FeedMismatch(
+            f"sample {number:,} cannot be written as 'tar': it is {described(sample)}, and needs "
+            f"to be a dict of extensions, as in .map(lambda sample: {{'jpg': sample[0], 'cls': "
+            f"sample[1]}})."
+        )
+    key = sample.get(_KEY)
+    if key is None:
+        key = f"{number:09}"
+    elif not _is_key(key):
+        raise FeedMismatch(
+            f"sample {number:,} cannot be written as 'tar': its {_KEY!r} is {key!r}, and needs to "
+            f"be a text that is no folder, without a dot behind the last slash: what follows that "
+            f"dot would be read as an extension."
+        )
+    fields = [
+        (name, _content(name, value, number)) for name, value in sample.items() if name != _KEY
+    ]
+    return key, fields
+
+
+def _is_key(key: Any) -> bool:
+    if not isinstance(key, str) or "\0" in key:
+        return False
+    file = key.rpartition("/")[2]
+    return bool(file) and "." not in file and _encodes(key)
+
+
+def _encodes(name: str) -> bool:
+    try:
+        return bool(name.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _content(name: Any, value: Any, number: int) -> bytes:
+    """The bytes of a field: by its type, and where that does not say, by its extension."""
+    if (
+        type(name) is not str
+        or not name
+        or name != name.lower()
+        or {"/", "\0"} & {*name}
+        or not _encodes(name)
+    ):
+        raise FeedMismatch(
+            f"sample {number:,} cannot be written as 'tar': {name!r} is no extension. Name fields "
+            f"in lower case without slashes, such as 'jpg', 'cls', 'txt', 'image.npy'."
+        )
+    kind = name.rpartition(".")[2]
+    try:
+        if isinstance(value, str):
+            return value.encode()
+        if kind == "json" and not isinstance(value, bytes):
+            return json.dumps(value).encode()
+    except (TypeError, ValueError) as error:
+        raise _refused(name, value, number, f"that cannot be encoded ({error})") from error
+    if isinstance(value, bytes):
+        return value
+    if kind == "npy":
+        return _npy(name, value, number)
+    if isinstance(value, (float, np.floating)):
+        return repr(float(value)).encode()
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return str(int(value)).encode()
+    why = "fields are bytes, texts, numbers, or JSON ('meta.json'): encode it in a .map(fn) before"
+    if isinstance(value, (np.ndarray, np.generic)):
+        why = f"arrays have extensions that end in npy: call it {name + '.npy'!r}"
+    raise _refused(name, value, number, why)
+
+
+def _npy(name: str, value: Any, number: int) -> bytes:
+    array = np.asarray(value)
+    if array.dtype.hasobject:
+        raise _refused(name, value, number, "files of npy hold arrays of numbers")
+    out = io.BytesIO()
+    np.save(out, array, allow_pickle=False)
+    return out.getvalue()
+
+
+def _refused(name: str, value: Any, number: int, why: str) -> FeedMismatch:
+    return FeedMismatch(
+        f"sample {number:,} cannot be written as 'tar': field {name!r} is {described(value)}, and "
+        f"{why}."
+    )
+
+
+def _header(name: str, size: int) -> bytes:
+    """The header of a member; that of `tarfile` takes ten times as long, and is for long names."""
+    if len(name) > _FAST or not name.isascii() or size >= 1 << 33:
+        member = tarfile.TarInfo(name)
+        member.size, member.mode = size, 0o644
+        return member.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
+    named, sized = name.encode().ljust(_FAST, b"\0"), b"%011o\0" % size
+    total = b"%06o\0 " % (sum(named) + sum(sized) + _SUM)
+    return b"".join((named, _OWNER, sized, _TIME, total, _REST))
+
+
+_OWNER, _TIME = b"0000644\0" + b"0000000\0" * 2, b"00000000000\0"
+_REST = (b"0" + bytes(100) + b"ustar\00000").ljust(_BLOCK - 156, b"\0")
+_SUM = sum(_OWNER) + sum(_TIME) + sum(_REST) + 8 * 32  # the sum itself counts as spaces

@@ -1,0 +1,288 @@
+"""`write`: the samples of any reader as files, in shards, on several threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import chain, islice
+from typing import Any, Literal, TypeAlias
+
+from jreader import errors
+from jreader.batches import gives_batches
+from jreader.errors import place_of_caller
+from jreader.readers import Node, Pass, Reader, described, epochs, length, start
+from jreader.readers.nodes import inputs, plane_of
+from jreader.readers.planes import ENDLESS
+from jreader.readers.seeds import Draws, resolved, waits
+from jreader.sinks.new_folders import check_free, checked_folder, new_folder
+from jreader.sinks.npy_shards import NpyShards
+from jreader.sinks.parquet_shards import ParquetShards
+from jreader.sinks.pieces import Piece, cuts_for, indexed_pieces, streamed_pieces
+from jreader.sinks.record_shards import RecordShards
+from jreader.sinks.shard_writers import Format, ShardWriters
+from jreader.sinks.tar_shards import TarShards
+from jreader.sources.array_record_files import array_record
+from jreader.sources.tables.arrow_columns import pyarrow
+from jreader.transforms import firstn
+from jreader.workers.limits import Limits
+from jreader.workers.threads.thread_map import ThreadMap
+
+FormatName: TypeAlias = Literal["arrayrecord", "npy", "parquet", "tar"]
+
+_CALL = "write(reader, path, format)"
+_SUFFIXES = {
+    "arrayrecord": ".arrayrecord",
+    "npy": ".npy",
+    "parquet": ".parquet",
+    "tar": ".tar",
+}
+_LOOKED_AT = 128  # samples, of which the first tell how large shards are, and what fields hold
+_PATIENCE = 5.0  # seconds that threads have to end, where something was wrong
+
+
+def write(
+    reader: Reader[Any],
+    path: str | os.PathLike[str],
+    format: FormatName,  # noqa: A002  # the field's word
+    *,
+    shards: int | None = None,
+    samples_per_shard: int | None = None,
+    ragged: Sequence[str] = (),
+    encode: Callable[[Any], Any] | None = None,
+    overwrite: bool = False,
+    threads: int | None = None,
+    progress: bool = True,
+) -> list[str]:
+    """Writes the samples of a reader as the shards of a data set, in order; returns their paths.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> import numpy as np
+    >>> from jreader import arrays, npy
+    >>> with TemporaryDirectory() as folder:
+    ...     paths = write(arrays(np.arange(5)), f"{folder}/five", "npy", shards=2, progress=False)
+    ...     [os.path.basename(path) for path in paths], [int(row) for row in npy(paths)()]
+    (['five-00000-of-00002.npy', 'five-00001-of-00002.npy'], [0, 1, 2, 3, 4])
+
+    The folder is there as a whole or not at all: shards are written to a hidden folder beside it,
+    which is renamed when all samples are on the disk. What a killed run left there, the next one
+    that writes to this folder removes.
+
+    An indexed reader is read by all threads, each at a shard of its own; a stream by one at a time,
+    while the others encode, and each holds 64 MB of it or one sample. The files are the same.
+
+    - "parquet" (extra `arrow`) holds dicts, also in dicts, of numbers, texts, bytes and arrays of
+      one shape, or of several in the first axis. `parquet(paths)` gives them back, numbers as
+      those of NumPy.
+    - "npy" holds numbers and arrays of one shape, or dicts and tuples of them: a file for each
+      field. `npy("folder/image-*.npy", "folder/label-*.npy")` gives tuples.
+    - "tar" holds dicts of extensions, as WebDataset does, and keys by `__key__`, or by number.
+      Bytes are written as they are, texts in UTF-8, numbers in digits, what ends in `npy` as an
+      array, what ends in `json` as JSON. `tar(paths)` gives the bytes.
+    - "arrayrecord" (extra `arrayrecord`) holds bytes; others need `encode`, as in
+      `encode=pickle.dumps`. `arrayrecord(paths)` gives the bytes.
+
+    Args:
+        reader: Any reader of samples, not of batches.
+        path: A folder that is new or empty. Files are called as it is, `NAME-00000-of-00012.tar`;
+            those of "npy" as fields are, if there are some.
+        format: "arrayrecord", "npy", "parquet" or "tar".
+        shards: How many shards, which then differ by one sample at most; for readers that know
+            their length.
+        samples_per_shard: How many samples a shard has, the last one fewer, instead of `shards`.
+            None for as many as have 64 MB, by the first 128 samples.
+        ragged: For "parquet", the names of fields whose arrays differ in their first axis. Needed
+            only where the first 128 samples do not show it.
+        encode: A function of a sample, called on the threads: what it returns is written.
+        overwrite: Whether to replace the shards that are in the folder, when all is written. Until
+            then they stay; a folder with other files than shards is refused.
+        threads: How many threads write; None for one per core, at most 8.
+        progress: Whether to show a progress bar.
+
+    Raises:
+        ModuleNotFoundError: The extra of the format is not installed.
+        FileExistsError: The folder has files in it.
+        FeedMismatch: The format cannot hold a sample, or it is not like those before. Nothing is
+            written.
+        ValueError: There are no samples; or there is no end to them: type `.firstn(n)`.
+        OSError: The disk is full, or another error of the file system. Nothing is left there.
+        ReaderError: Somebody else is writing to the folder.
+    """
+    errors.check_reader(_CALL, reader)
+    if format not in _SUFFIXES:
+        raise ValueError(f"format of {_CALL} is one of {', '.join(_SUFFIXES)}, not {format!r}.")
+    folder = checked_folder(path, (_SUFFIXES[format], ".array_record"))
+    shards, samples_per_shard = _checked_sizes(shards, samples_per_shard)
+    overwrite = errors.check_flag(f"overwrite of {_CALL}", overwrite)
+    progress = errors.check_flag(f"progress of {_CALL}", progress)
+    _check_ragged(ragged, format)
+    many = min(os.cpu_count() or 1, 8)
+    if threads is not None:
+        many = errors.check_number(f"threads of {_CALL}", threads, 1)
+        errors.tell_of_many(many, "threads", each=64)
+    _check_extra(format)
+    check_free(folder, overwrite=overwrite)
+    _check_samples(reader)
+
+    place = place_of_caller()
+    if waits(reader):
+        reader = resolved(reader, Draws.new())  # one order for all threads
+    plane = plane_of(reader)
+    total = length(reader) if plane is None else plane.length
+    _check_shards(reader, shards, total)
+    encoded = _telling(encode, place)
+    up = start(reader)
+    try:
+        looked = list(islice(up.items, _LOOKED_AT))
+        if not looked:
+            raise ValueError(
+                f"{described(reader)} has no samples: nothing was written to {str(folder)!r}."
+            )
+        first = looked if encoded is None else list(map(encoded, looked))
+        shards_of = _format(format, first, ragged, folder.name)
+        cuts = cuts_for(looked, shards, samples_per_shard, total)
+        pieces: Iterator[Piece]
+        if plane is not None:
+            pieces = indexed_pieces(cuts, plane.length)
+            up.close()
+        else:
+            pieces = streamed_pieces(cuts, chain(looked, up.items))
+        del looked, first
+        with new_folder(folder, overwrite=overwrite) as hidden:
+            with _progress(f"writing {folder.name}", total, progress) as tell:
+                writers = ShardWriters(hidden, shards_of, cuts.block, plane, encoded, tell)
+                written = _on_threads(writers, pieces, many, place)
+            names = writers.renamed(written)
+    finally:
+        with suppress(ValueError):  # a thread that does not end is inside
+            up.close()
+    return [str(folder / name) for name in names]
+
+
+def _check_samples(reader: Reader[Any]) -> None:
+    """Raises if a reader gives batches, or has no end, as far as its plan tells."""
+    if gives_batches(reader):
+        raise TypeError(
+            f"{_CALL} writes samples, and {described(reader)} gives batches: leave .batch(n) out, "
+            f"or type .unbatch()."
+        )
+    plane = plane_of(reader)
+    if _goes_on(reader) if plane is None else plane.length >= ENDLESS:
+        raise ValueError(
+            f"{described(reader)} has no end, so that it would be written for ever: type "
+            f".firstn(n), or .epochs(n)."
+        )
+
+
+def _goes_on(reader: Reader[Any]) -> bool:
+    """Whether a stream goes through epochs for ever, as far as its plan tells."""
+    while isinstance(reader, Node) and not isinstance(reader, firstn):
+        if isinstance(reader, epochs) and reader.n is None:
+            return True
+        below = list(inputs(reader))
+        if len(below) != 1:
+            return False
+        reader = below[0]
+    return False
+
+
+def _checked_sizes(shards: Any, each: Any) -> tuple[int | None, int | None]:
+    if shards is not None and each is not None:
+        raise TypeError(f"{_CALL} takes shards= or samples_per_shard=, not both.")
+    if shards is not None:
+        shards = errors.check_number(f"shards of {_CALL}", shards, 1)
+    if each is not None:
+        each = errors.check_number(f"samples_per_shard of {_CALL}", each, 1)
+    return shards, each
+
+
+def _check_shards(reader: Reader[Any], shards: int | None, total: int | None) -> None:
+    if shards is not None and (total is None or shards > total > 0):
+        seen = "does not know its length" if total is None else f"has {total:,} samples"
+        raise ValueError(
+            f"shards={shards} of {_CALL} cannot be made, since {described(reader)} {seen}: type "
+            f"samples_per_shard=n instead."
+        )
+
+
+def _check_ragged(ragged: Any, name: str) -> None:
+    if isinstance(ragged, str) or not all(isinstance(field, str) for field in ragged):
+        raise TypeError(f"ragged of {_CALL} is a list of names of fields, not {ragged!r}.")
+    if ragged and name != "parquet":
+        raise TypeError(f'ragged= of {_CALL} is for "parquet": leave it out.')
+
+
+def _check_extra(name: str) -> None:
+    if name == "parquet":
+        pyarrow()
+    elif name == "arrayrecord":
+        array_record()
+
+
+def _telling(encode: Any, place: str) -> Callable[[Any], Any] | None:
+    """A user's function of a sample, whose errors say where they were raised."""
+    if encode is None:
+        return None
+    errors.check_function(f"encode of {_CALL}", encode)
+
+    def encoded(sample: Any) -> Any:
+        try:
+            return encode(sample)
+        except Exception as error:
+            note = f"raised by {described(encode)}({described(sample)}) in write, called at {place}"
+            errors.noted(error, note)
+            raise
+
+    return encoded
+
+
+def _format(name: str, first: list[Any], ragged: Sequence[str], stem: str) -> Format:
+    if name == "parquet":
+        return ParquetShards(first, ragged, stem)
+    kinds: dict[str, Any] = {"npy": NpyShards, "tar": TarShards, "arrayrecord": RecordShards}
+    made: Format = kinds[name](first, stem)
+    return made
+
+
+def _on_threads(writers: ShardWriters, pieces: Iterator[Piece], threads: int, place: str) -> int:
+    """Writes all pieces; returns how many shards there are."""
+    last = -1
+    up: Pass[Piece] = Pass(pieces, lambda: None, lambda: None)
+    state = ThreadMap("write", place, up, writers, Limits(threads, threads))
+    try:
+        state.begin()
+        for done in state.in_order():
+            last = max([last, *done.items])
+            state.give_slots(len(done.items))
+            if done.error:
+                raise done.error  # noqa: TRY301  # after the pieces before it
+    except BaseException:
+        writers.stop()
+        raise
+    finally:
+        state.stop()
+        late = time.monotonic() + _PATIENCE
+        for thread in state.threads:
+            thread.join(max(late - time.monotonic(), 0))
+        writers.close()
+    return last + 1
+
+
+@contextmanager
+def _progress(text: str, total: int | None, show: bool) -> Iterator[Callable[[int], None]]:
+    """A progress bar that threads may move."""
+    if not show:
+        yield lambda _: None
+        return
+    from tqdm import tqdm  # noqa: PLC0415  # a tenth of what a worker takes to begin
+
+    turn = threading.Lock()
+    with tqdm(desc=text, total=total, unit=" samples") as bar:
+
+        def tell(many: int) -> None:
+            with turn:
+                bar.update(many)
+
+        yield tell
