@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from laned import in_lanes, lanes_of
 from widths import examples
 
-from jreader import Pipeline, ReaderError, source
+from jreader import Pipeline, ReaderError, files, jsonl, source
 from jreader.devices import Share
 from jreader.loaders.cursors import Progress, beginning, sealed
 from jreader.loaders.host_feeds import host_feeds
@@ -175,6 +175,19 @@ def test_a_host_opens_only_the_files_of_its_lanes():
         list(together(pipeline, [share], "drop"))
         assert opened
         assert {(file - 1) % 4 for file in opened} == {number}
+
+
+@pytest.mark.parametrize("last", ENDS)
+def test_parts_of_one_file_are_shared_by_hosts_and_resumed_at_every_stop(tmp_path, last):
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(json.dumps({"n": n, "more": "x" * (n % 13)}) for n in range(60)))
+    parts = files(path, parts=16).shuffle(seed=0)
+    pipeline = parts.read(jsonl, lanes=4).map(lambda sample: sample["n"]).batch(8)
+    expected = alone(pipeline, last)
+    found = list(together(pipeline, even(8, 4), last))
+    assert found == expected
+    for step, (_, cursor) in enumerate(found, 1):
+        assert list(together(pipeline, even(8, 2), last, cursor)) == expected[step:]
 
 
 def test_rows_may_lie_apart_and_belong_to_several_hosts():
