@@ -73,7 +73,8 @@ def blocks(
     at, data = begin, b""
     while at + len(data) < file.size:
         here = at + len(data)
-        data += file.read(here, min(_AT_ONCE, file.size - here))
+        more = max(_AT_ONCE, len(data))  # as much again: a record may be long, or a quote open
+        data += file.read(here, min(more, file.size - here))
         last = at + len(data) == file.size
         cuts = [0, *_cuts(data, delimiter, last=last)]
         some = [(at + low, data[low:high], "") for low, high in pairwise(cuts)]

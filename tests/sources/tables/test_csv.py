@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from samples import check_resumes_everywhere, ends
 from widths import examples
 
-from jreader import DamagedData, Pipeline, batch, csv
+from jreader import DamagedData, Pipeline, Store, batch, csv
 from jreader.readers import fingerprint, indexed, start
 from jreader.sources.tables import csv_records
 
@@ -332,6 +332,15 @@ class TestFaults:
         assert f"record 20, which begins at byte {len(good)}" in error
         assert says in error
 
+    def test_a_quote_that_is_open_for_longer_than_any_record_is_told(
+        self, tmp_path, small_blocks, monkeypatch
+    ):
+        monkeypatch.setattr(csv_records, "_LONGEST", 200)
+        path = write(tmp_path / "a.csv", b'n,t\n1,x\n2,"y\n' + b"3,z\n" * 5000)
+        samples, error = said(path)
+        assert samples == [(1, "x")]
+        assert "record 1, which begins at byte 8: a quote is open in it, and never closed" in error
+
     def test_a_gzip_file_that_is_truncated(self, tmp_path):
         rng = np.random.default_rng(0)
         rows = rng.integers(10**9, size=(5000, 2)).tolist()
@@ -418,4 +427,8 @@ class TestPlans:
             write(tmp_path / f"a.{end}", b"x,y\n1,2\n3,4\n")
             with fsspec.open(f"memory://tables/a.{end}", "wb") as out:
                 out.write((tmp_path / f"a.{end}").read_bytes())
-            assert listed(csv(f"memory://tables/a.{end}")) == listed(csv(tmp_path / f"a.{end}"))
+            expected = listed(csv(tmp_path / f"a.{end}"))
+            assert listed(csv(f"memory://tables/a.{end}")) == expected
+            store = Store(tmp_path / "store", limit="10MB")
+            for _ in range(2):
+                assert listed(csv(f"memory://tables/a.{end}", store=store)) == expected
