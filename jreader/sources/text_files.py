@@ -87,16 +87,14 @@ class TextFiles(FilesNode[T]):
                 _go_to(path, file, offset)
             elif not _go_to_part(part, file):
                 return
-            for line in self.lines(file):
-                if part is not None and file.tell() - len(line) >= part.end:
-                    return
+            for line in self.lines(file if part is None else _lines_before(part.end, file)):
                 try:
                     sample = parsed(line)
                 except (ValueError, RecursionError) as error:
                     where = f"the line at byte {file.tell() - len(line)} cannot be read, {error}"
                     raise damaged(path, expected, where) from error
                 yield sample
-        if file.tell() < whole:
+        if file.tell() < (whole if part is None else part.end):
             raise changed(path, f"had {whole:,} bytes, and ended at byte {file.tell():,}")
 
 
@@ -167,6 +165,17 @@ def _go_to_part(part: FilePart, file: io.BufferedReader) -> bool:
         before = file.readline(part.end - part.begin + 1)
         return before.endswith(b"\n") and file.tell() < part.end
     return True
+
+
+def _lines_before(end: int, file: io.BufferedReader) -> Iterator[bytes]:
+    """The lines that begin before a byte; to ask the file where each does costs as much as one."""
+    place = file.tell()
+    if place < end:
+        for line in file:
+            yield line
+            place += len(line)
+            if place >= end:
+                return
 
 
 def _go_to(path: str, file: io.BufferedReader, offset: int) -> None:
