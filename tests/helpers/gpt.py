@@ -1,4 +1,4 @@
-"""A GPT of a hundred thousand parameters to train in tests, whose rows may hold several documents."""
+"""A GPT of 120,000 parameters to train in tests, whose rows may hold several documents."""
 
 from __future__ import annotations
 
