@@ -15,7 +15,7 @@ sliding_windows: Consecutive samples as one sample (`window`).
 from jreader.batches.batching import Batching, batching, gives_batches, plain_batch
 from jreader.batches.buckets import bucket
 from jreader.batches.lane_batches import Gaps, LaneBatches
-from jreader.batches.padding import padded_batch
+from jreader.batches.padded_batches import padded_batch
 from jreader.batches.plain_batches import batch, map_batches, samples_in
 from jreader.batches.rebatching import rebatch, unbatch
 from jreader.batches.sliding_windows import window

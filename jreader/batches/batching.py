@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from jreader.batches.buckets import bucket
-from jreader.batches.padding import padded_batch
+from jreader.batches.padded_batches import padded_batch
 from jreader.batches.plain_batches import batch, map_batches
 from jreader.readers import Node, Reader, indexed, length
 from jreader.readers.lanes import dealt_below

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from jreader.batches import Batching, bucket
-from jreader.batches.padding import varied
+from jreader.batches.padded_batches import varied
 from jreader.devices import Placement, Share, placeable
 from jreader.errors import BatchNotDivisible, NotResumable, warn
 from jreader.feeds import FeedList, Feeds

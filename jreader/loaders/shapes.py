@@ -22,7 +22,8 @@ import jax
 import numpy as np
 
 from jreader.batches import Batching
-from jreader.batches.padding import blank, example, padded_batch, ragged_fields
+from jreader.batches.padded_batches import padded_batch
+from jreader.batches.padding import blank, example, ragged_fields
 from jreader.errors import noted
 from jreader.loaders.assembling import Assembler, BucketAssembler
 from jreader.loaders.loading import Loading

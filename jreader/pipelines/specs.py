@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jreader.batches import batching, stack
-from jreader.batches.padding import varied
+from jreader.batches.padded_batches import varied
 from jreader.readers import Columns, Reader, length, map_tree, origin
 
 
