@@ -16,6 +16,8 @@ source: The batches of an epoch, from any position on.
 remainders: The samples at the end of an epoch that fill no step: dropped, padded or wrapped.
 assembling: One feed on the host out of one or several batches: stacked, split, padded.
 host_feeds: The host feeds of an epoch, or of epoch after epoch, with the position after each.
+left_out: What an epoch leaves out at its end, and the warnings of it.
+shared: What the passes of one loader share.
 on_device: Functions of feeds that run jitted on the devices, with random keys.
 iterators: `FeedIterator`, which a loop iterates: its step, its cursor, `seek`.
 cursors: What a cursor holds, how it is checked, and which plans it fits.

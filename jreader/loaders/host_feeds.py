@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import count, islice, repeat
 from typing import Any
 
-from jreader.batches import batching
-from jreader.errors import ReaderError, ShortEpoch, warn
+from jreader.errors import ReaderError, ShortEpoch
 from jreader.loaders.assembling import Assembler, BucketAssembler, FeedShape
 from jreader.loaders.cursors import EpochPosition, Progress
+from jreader.loaders.left_out import Lost, warn_of_lanes
 from jreader.loaders.map_style import CollatedAssembler
-from jreader.loaders.multihost.board import Board
 from jreader.loaders.multihost.lane_places import Spare
 from jreader.loaders.remainders import Remainder
+from jreader.loaders.shared import Shared
 from jreader.loaders.source import Opened, Source
 from jreader.orders import STREAM_VERSION
 from jreader.readers import (
     Columns,
     Cursor,
-    Node,
     Pass,
-    Position,
-    Reader,
     described,
-    length,
-    start,
 )
 from jreader.readers.hashing import text_hash
-from jreader.readers.seeds import varies, waits
 
 SKIPPED: Any = object()
 """It stands for the feed of a step that is left out, since its position counts all the same."""
@@ -80,148 +73,6 @@ class Trail:
     def leave_out(self, count: int) -> None:
         """Counts the next `count` samples, which the pass leaves out."""
         self.samples += count
-
-
-class Kept:
-    """The pass over a stream that one epoch leaves open, for the next epoch to continue."""
-
-    def __init__(self) -> None:
-        self._at: Position = None
-        self._pass: Pass[Any] | None = None
-
-    def keep(self, up: Pass[Any]) -> None:
-        """Keeps a pass at its position."""
-        self._at, self._pass = up.position(), up
-
-    def taken(self, at: Position) -> Pass[Any] | None:
-        """The pass that was kept at this position; a pass at another position is closed."""
-        if at == self._at:
-            up, self._pass = self._pass, None
-            return up
-        self.close()
-        return None
-
-    def close(self) -> None:
-        """Closes the pass that was kept."""
-        up, self._pass = self._pass, None
-        if up:
-            up.close()
-
-
-class Shared:
-    """What the passes of one loader share.
-
-    Attributes:
-        kept: The pass over a stream that goes on in the next epoch.
-        board: Where processes post messages to each other; None until a pass needs it.
-        warned: Whether it has warned of samples that each epoch leaves out.
-        warming: What compiles steps, until the first feed is handed over.
-    """
-
-    def __init__(self) -> None:
-        self.kept = Kept()
-        self.board: Board | None = None
-        self.warned = False
-        self.warming: list[Any] = []
-
-
-@dataclass
-class Lost:
-    """The batches of an epoch that are left out, since they make no whole feed.
-
-    Attributes:
-        batches: The number of batches.
-        samples: The number of samples in them.
-    """
-
-    batches: int = 0
-    samples: int = 0
-
-    def add(self, batches: int, samples: int) -> None:
-        """Counts more batches that are left out."""
-        self.batches += batches
-        self.samples += samples
-
-    def warn(
-        self,
-        reader: Reader[Any],
-        remainder: Remainder,
-        cursor: Cursor,
-        shared: Shared,
-        *,
-        empty: bool,
-    ) -> None:
-        """Warns, once per epoch, if the user did not ask for it, or if the epoch is empty.
-
-        An epoch that was resumed tells nothing of others: its batches may have another size.
-        """
-        made_at = getattr(reader, "made_at", "")
-        empty = empty and (self.batches > 0 or _has_short_batch_only(reader))
-        some = f"{self.batches} batch{'es' * (self.batches > 1)} ({self.samples} samples)"
-        if empty or (remainder.warns and self.batches):
-            begins = "this epoch is empty: " if empty else f"epoch {cursor['epoch']}: "
-            warn(
-                f"{begins}{some if self.batches else 'all'} left out, since they make no whole "
-                f"feed of equal parts. last='pad' (or drop_last=False) fills them up with zeros, "
-                f"under a mask; drop_last=True leaves them out without this warning; and so none "
-                f"are left out, use a smaller batch size or fewer places.",
-                made_at,
-            )
-        elif remainder.warns_if_same and self.batches and not cursor["samples"]:
-            warn_if_same(reader, self.samples, shared)
-
-
-def warn_if_same(reader: Reader[Any], samples: int, shared: Shared) -> None:
-    """Warns, once per loader, if every epoch leaves out the same samples.
-
-    Args:
-        reader: The reader of batches; if it shuffles, each epoch leaves out other samples.
-        samples: How many samples this epoch has left out.
-        shared: What the passes of the loader share.
-    """
-    buckets = batching(reader).buckets
-    if buckets is not None and length(buckets) is None:
-        reader = buckets.reader  # which orders the samples of a stream
-    shuffled = isinstance(reader, Node) and (varies(reader) or waits(reader))
-    if shuffled or shared.warned:
-        return
-    shared.warned = True
-    those = "sample" if samples == 1 else f"{samples} samples"
-    warn(
-        f"each epoch leaves out the same {those}: its last batch is short, and {described(reader)} "
-        f"is not shuffled. load(drop_last=False) pads it with zeros, under a mask, so that "
-        f"evaluation sees every sample once; load(drop_last=True) leaves it out without this "
-        f"warning.",
-        getattr(reader, "made_at", ""),
-    )
-
-
-def warn_of_lanes(reader: Reader[Any], epoch: int, steps: int, shared: Shared) -> None:
-    """Warns, once per loader, that an epoch has ended with the first lane that did."""
-    if shared.warned:
-        return
-    shared.warned = True
-    when = f"after {steps} steps" if steps else "before its first step: it is empty"
-    warn(
-        f"epoch {epoch} ended {when}, since a lane had too few samples for its rows, and what the "
-        f"other lanes still had is left out. last='pad' goes on until all have ended, with zeros, "
-        f"under a mask, in the rows of those that have; last='wrap' begins these again; "
-        f"drop_last=True leaves it out without this warning; and less is left out if lanes have "
-        f"about equally many samples: give files of equal sizes, or fewer lanes.",
-        getattr(reader, "made_at", ""),
-    )
-
-
-def _has_short_batch_only(reader: Reader[Any]) -> bool:
-    """Whether the only batch of a reader is a short one, which `drop_last=True` leaves out."""
-    found = batching(reader)
-    if not found.whole or found.op is None or not found.op.drop_last:
-        return False
-    samples = start(found.op.reader)
-    try:
-        return any(True for _ in samples.items)
-    finally:
-        samples.close()
 
 
 def host_feeds(

@@ -8,9 +8,10 @@ from typing import Any
 
 from jreader.errors import check_number
 from jreader.loaders.cursors import RunPosition, sealed
-from jreader.loaders.host_feeds import SKIPPED, Shared, check_fed, next_epoch
+from jreader.loaders.host_feeds import SKIPPED, check_fed, next_epoch
 from jreader.loaders.loading import Loading
 from jreader.loaders.seeking import found, too_few
+from jreader.loaders.shared import Shared
 from jreader.readers import Cursor, Pass, described
 
 

@@ -24,7 +24,7 @@ from jreader.loaders.cursors import (
     sealed,
     skipping,
 )
-from jreader.loaders.host_feeds import Shared, next_epoch
+from jreader.loaders.host_feeds import next_epoch
 from jreader.loaders.html import picture
 from jreader.loaders.iterators import FeedIterator
 from jreader.loaders.loading import Loading, Options
@@ -36,6 +36,7 @@ from jreader.loaders.remainders import Last, Remainder
 from jreader.loaders.resident import Resident
 from jreader.loaders.seeking import found
 from jreader.loaders.shapes import Warming, shapes_of
+from jreader.loaders.shared import Shared
 from jreader.loaders.source import Source
 from jreader.readers import Cursor, Reader
 from jreader.readers.plan_tables import table

@@ -1,7 +1,7 @@
 """`Loading`: what a loader loads, as one frozen value: the source, the options, the placement.
 
 It is resolved once, when the loader gets its source. `open(cursor)` begins a pass of it. What all
-passes of a loader share is in `host_feeds.Shared`.
+passes of a loader share is in `shared.Shared`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jreader.feeds import FeedList, Feeds
 from jreader.loaders.assembling import FeedShape
 from jreader.loaders.cursors import EpochPosition, Progress
 from jreader.loaders.going_on import going_on, told
-from jreader.loaders.host_feeds import SKIPPED, Shared, epoch_after_epoch, host_feeds
+from jreader.loaders.host_feeds import SKIPPED, epoch_after_epoch, host_feeds
 from jreader.loaders.multihost.agreement import TIMEOUT, Agreement
 from jreader.loaders.multihost.board import Board
 from jreader.loaders.multihost.lane_places import LanesHere, lanes_read
@@ -29,6 +29,7 @@ from jreader.loaders.multihost.shards import dealt_to
 from jreader.loaders.on_device import Stages
 from jreader.loaders.remainders import Remainder
 from jreader.loaders.resident import Resident
+from jreader.loaders.shared import Shared
 from jreader.loaders.source import Source
 from jreader.readers import (
     Cursor,

@@ -16,8 +16,10 @@ from jreader.feeds import FeedList
 from jreader.loaders.as_function import as_function
 from jreader.loaders.assembling import FeedShape
 from jreader.loaders.cursors import EpochPosition
-from jreader.loaders.host_feeds import SKIPPED, Shared, Trail, steps_left_out, warn_if_same
+from jreader.loaders.host_feeds import SKIPPED, Trail, steps_left_out
+from jreader.loaders.left_out import warn_if_same
 from jreader.loaders.on_device import Layout, Stages, words
+from jreader.loaders.shared import Shared
 from jreader.readers import Cursor, Pass, Reader
 
 
