@@ -9,25 +9,23 @@ import cloudpickle
 import pytest
 from graphs import (
     CREATORS,
-    LIMIT,
     OPS,
     PROCESSES,
     SAMPLERS,
     BoomError,
     Leaf,
     Recipe,
-    canonical,
     joined,
     kept,
     leaf_recipes,
     recipes,
-    see,
     several,
     tagged,
 )
 from hypothesis import given
 from hypothesis import strategies as st
 from programs import PATIENCE
+from seen import LIMIT, canonical, see
 from widths import examples
 
 import jreader
@@ -375,7 +373,7 @@ def test_plans_travel(tmp_path, python):
     (tmp_path / "plans").write_bytes(cloudpickle.dumps(made))
     script = """
         import pickle
-        from graphs import see
+        from seen import see
         plans = pickle.load(open("plans", "rb"))
         for plan, written, seen in plans:
             assert repr(plan) == written

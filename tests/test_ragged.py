@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import numpy as np
 import pytest
-from graphs import see
+from seen import see
 
 import jreader
 from jreader import (

@@ -5,10 +5,11 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from graphs import LIMIT, canonical, kept, see, several, through_json
+from graphs import kept, several
 from hypothesis import given
 from hypothesis import strategies as st
 from laned import in_lanes, lanes_of
+from seen import LIMIT, canonical, see, through_json
 from widths import examples
 
 from jreader import BatchNotDivisible, Pipeline, at_epoch, batch, source, start

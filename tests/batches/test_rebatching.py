@@ -8,9 +8,9 @@ from itertools import pairwise
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from graphs import canonical, see
 from hypothesis import given
 from hypothesis import strategies as st
+from seen import canonical, see
 
 import jreader
 from jreader import Columns, FeedMismatch, NotResumable, Pipeline, arrays, rebatch, start, unbatch

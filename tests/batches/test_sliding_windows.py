@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from graphs import canonical, see
 from hypothesis import given
 from hypothesis import strategies as st
 from movers import Rows
+from seen import canonical, see
 
 from jreader import (
     FeedMismatch,

@@ -9,9 +9,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from graphs import SAMPLERS, see
+from graphs import SAMPLERS
 from hypothesis import given
 from hypothesis import strategies as st
+from seen import see
 
 import jreader
 from jreader import DataLoader, at_epoch, epochs, shuffle

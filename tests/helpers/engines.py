@@ -8,8 +8,8 @@ import threading
 from concurrent.futures import BrokenExecutor, Executor, Future
 
 import numpy as np
-from graphs import see
 from programs import PATIENCE
+from seen import see
 
 from jreader.readers.lanes import dealt_below
 

@@ -8,30 +8,27 @@ equal one can be built cold.
 from __future__ import annotations
 
 import inspect
-import json
 import pkgutil
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib import import_module
-from itertools import islice
 from typing import Any
 
 import numpy as np
 from block_sources import Blocks
 from hypothesis import strategies as st
 from samples import kept_in_order
+from seen import canonical
 
 import jreader
 from jreader import datasets
 from jreader.batches import gives_batches
-from jreader.readers import Node, indexed, length, start
+from jreader.readers import Node, indexed, length
 from jreader.readers.lanes import dealt_below
 from jreader.readers.seeds import seeded
 from jreader.workers import fetch_batches
-
-LIMIT = 60
 
 
 def everything() -> set[type[Node]]:
@@ -417,47 +414,3 @@ def choices(depth: int) -> st.SearchStrategy[Recipe]:
         return st.one_of(leaf_recipes, array_recipes, block_recipes, sampler_recipes)
     below = recipes(depth=depth - 1)
     return st.one_of(below, *[op_recipes(op, below) for op in OPS])
-
-
-def canonical(value: Any) -> Any:
-    """A value that `==` compares: arrays by dtype, shape and bytes, errors by what they say."""
-    if isinstance(value, np.ndarray):
-        return ("array", str(value.dtype), value.shape, value.tobytes())
-    if isinstance(value, np.generic):
-        return ("scalar", str(value.dtype), value.item())
-    if isinstance(value, (list, jreader.Columns)):
-        return ["list", *map(canonical, value)]
-    if isinstance(value, tuple):
-        return tuple(map(canonical, value))
-    if isinstance(value, dict):
-        return {key: canonical(part) for key, part in value.items()}
-    return repr(value) if isinstance(value, BaseException) else value
-
-
-@dataclass
-class Seen:
-    """What a pass gave: its samples, the position before and after each, and how it ended."""
-
-    samples: list[Any]
-    positions: list[Any]
-    error: type[BaseException] | None
-    after: Any
-
-
-def see(reader: Any, at: Any = None, limit: int = LIMIT) -> Seen:
-    """A whole pass, up to `limit` samples."""
-    here = start(reader, at)
-    samples, positions, error = [], [through_json(here.position())], None
-    try:
-        for sample in islice(here.items, limit):
-            samples.append(canonical(sample))
-            positions.append(through_json(here.position()))
-    except Exception as caught:  # compared below
-        error = type(caught)
-    after = None if error or len(samples) == limit else through_json(here.position())
-    here.close()
-    return Seen(samples, positions, error, after)
-
-
-def through_json(position: Any) -> Any:
-    return json.loads(json.dumps(position))

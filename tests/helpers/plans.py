@@ -1,8 +1,7 @@
 """Plans of 48 numbers, over rows and over a stream, and cursors of their loaders."""
 
-import json
-
 import numpy as np
+from seen import through_json
 
 from jreader import (
     Pipeline,
@@ -26,10 +25,6 @@ def plan(count=COUNT, seed=1, size=None):
 
 def streamed(fn=lambda n: n):
     return Pipeline(numbers).shuffle(9, 1).map(fn)
-
-
-def through_json(cursor):
-    return json.loads(json.dumps(cursor))
 
 
 def cursor_of(loader, after=2):

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from seen import through_json
 
 import jreader
 
@@ -101,3 +102,12 @@ def told(feed: Any) -> Any:
 def stream(feeds: Iterable[Any]) -> list[Any]:
     """All feeds as plain Python values."""
     return list(map(told, feeds))
+
+
+def with_cursors(feeds: Any) -> tuple[list[Any], list[Any]]:
+    """All feeds, and the cursors before, between and after them."""
+    seen, cursors = [], [through_json(feeds.cursor)]
+    for feed in feeds:
+        seen.append(told(feed))
+        cursors.append(through_json(feeds.cursor))
+    return seen, cursors

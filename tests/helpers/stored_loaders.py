@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from steps import told
+from steps import with_cursors
 from stored import (
     COUNT,
     Squares,
@@ -265,19 +265,6 @@ RUNS = {
     "a data set": ("data set: shuffle", 15, None),
     "samples": ("generator: samples", 13, None),
 }
-
-
-def through_json(value):
-    return json.loads(json.dumps(value))
-
-
-def with_cursors(feeds):
-    """All feeds, and the cursors before, between and after them."""
-    seen, cursors = [], [through_json(feeds.cursor)]
-    for feed in feeds:
-        seen.append(told(feed))
-        cursors.append(through_json(feeds.cursor))
-    return seen, cursors
 
 
 def lines(folder):

@@ -7,7 +7,8 @@ from itertools import chain
 import jax
 import numpy as np
 import pytest
-from plans import COUNT, cursor_of, numbers, plan, streamed, through_json
+from plans import COUNT, cursor_of, numbers, plan, streamed
+from seen import through_json
 from steps import told
 
 from jreader import (

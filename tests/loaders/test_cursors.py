@@ -5,7 +5,8 @@ import warnings
 import jax
 import numpy as np
 import pytest
-from plans import COUNT, cursor_of, numbers, plan, streamed, through_json
+from plans import COUNT, cursor_of, numbers, plan, streamed
+from seen import through_json
 from steps import stream
 
 from jreader import (

@@ -1,6 +1,5 @@
 """What a step saw, steps that are left out, and a digest that says that two runs saw the same."""
 
-import json
 import time
 from itertools import islice
 from tempfile import TemporaryFile
@@ -8,6 +7,7 @@ from tempfile import TemporaryFile
 import jax
 import numpy as np
 import pytest
+from seen import through_json
 from steps import stream, told
 
 from jreader import (
@@ -40,10 +40,6 @@ def indexed(seed=1, size=4, **options):
 
 def streamed(seed=1, size=4, **options):
     return Pipeline(numbers).shuffle(9, seed).batch(size).load(**options)
-
-
-def through_json(cursor):
-    return json.loads(json.dumps(cursor))
 
 
 class TestSamples:

@@ -6,7 +6,8 @@ from itertools import islice
 import jax
 import numpy as np
 import pytest
-from steps import stream, told
+from seen import through_json
+from steps import stream, told, with_cursors
 
 from jreader import DataLoader, NotResumable, Pipeline, arrays, batch, shuffle
 
@@ -53,19 +54,6 @@ LOADERS = {
 }
 of_every_kind = pytest.mark.parametrize("make", LOADERS.values(), ids=LOADERS)
 at_every_capacity = pytest.mark.parametrize("capacity", [0, 1, 4, 64])
-
-
-def through_json(cursor):
-    return json.loads(json.dumps(cursor))
-
-
-def with_cursors(feeds):
-    """All feeds, and the cursors before, between and after them."""
-    seen, cursors = [], [through_json(feeds.cursor)]
-    for feed in feeds:
-        seen.append(told(feed))
-        cursors.append(through_json(feeds.cursor))
-    return seen, cursors
 
 
 @of_every_kind

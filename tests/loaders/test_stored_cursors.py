@@ -11,8 +11,9 @@ import warnings
 from pathlib import Path
 
 import pytest
+from seen import through_json
 from steps import told
-from stored_loaders import EPOCH, LOADERS, RUNS, through_json
+from stored_loaders import EPOCH, LOADERS, RUNS
 
 import jreader
 from jreader import NotResumable, datasets

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from graphs import canonical, see
 from hypothesis import given
 from hypothesis import strategies as st
 from movers import fast, moving
+from seen import canonical, see
 from widths import examples
 
 import jreader

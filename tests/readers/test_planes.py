@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from calls import functions_called
-from graphs import canonical, see
 from hypothesis import given
 from hypothesis import strategies as st
 from movers import fast, moving, naive, seeded
+from seen import canonical, see
 from widths import examples
 
 import jreader

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from graphs import canonical
 from samples import kept_in_order
+from seen import canonical
 
 import jreader
 from jreader import (

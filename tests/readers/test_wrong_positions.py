@@ -7,9 +7,10 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from graphs import Recipe, recipes, see, through_json
+from graphs import Recipe, recipes
 from hypothesis import given
 from hypothesis import strategies as st
+from seen import see, through_json
 from widths import examples
 
 import jreader

@@ -8,10 +8,10 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from graphs import canonical
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from seen import canonical
 from widths import examples
 
 import jreader

@@ -5,8 +5,8 @@ from collections import UserDict
 
 import numpy as np
 import pytest
-from graphs import canonical
 from samples import everything
+from seen import canonical
 
 import jreader
 from jreader import Columns, DataLoader, Pipeline, source

@@ -9,10 +9,10 @@ import jax
 import numpy as np
 import pytest
 from block_sources import Blocks, in_blocks, numbers
-from graphs import LIMIT, see
 from hypothesis import given
 from hypothesis import strategies as st
 from programs import PATIENCE
+from seen import LIMIT, see
 from widths import examples
 
 import jreader

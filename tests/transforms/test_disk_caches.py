@@ -8,11 +8,12 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from graphs import LIMIT, canonical, recipes, see
+from graphs import recipes
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from programs import program
+from seen import LIMIT, canonical, see
 from widths import examples
 
 import jreader

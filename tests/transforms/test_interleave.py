@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from graphs import see, through_json
 from hypothesis import given
 from hypothesis import strategies as st
+from seen import see, through_json
 from widths import examples
 
 import jreader

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from graphs import see
 from hypothesis import given
 from hypothesis import strategies as st
+from seen import see
 from texts import documents, streamed
 from together import processes
 from widths import examples

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from graphs import canonical, see
 from hypothesis import given
 from hypothesis import strategies as st
+from seen import canonical, see
 from widths import examples
 
 import jreader

@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 import pytest
 from engines import Here, bad, numbers, seen
-from graphs import see
+from seen import see
 
 import jreader
 from jreader import Pipeline, map_samples

@@ -10,7 +10,7 @@ from itertools import islice
 
 import pytest
 from engines import bad, numbers, seen
-from graphs import see
+from seen import see
 
 import jreader
 from jreader import map_samples

@@ -8,9 +8,10 @@ from itertools import islice
 import numpy as np
 import pytest
 from engines import Here, noisy, numbers, same, seen
-from graphs import LIMIT, drawn_for, recipes, see
+from graphs import drawn_for, recipes
 from hypothesis import given
 from hypothesis import strategies as st
+from seen import LIMIT, see
 from widths import examples
 
 from jreader import Pipeline, batch, epochs, map_readers, map_samples, shuffle, start

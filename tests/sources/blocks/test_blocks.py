@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from graphs import canonical, see
 from hypothesis import given
 from hypothesis import strategies as st
 from programs import PATIENCE
+from seen import canonical, see
 
 from jreader import DamagedData, batch, chain
 from jreader.readers import indexed, length, op, start
