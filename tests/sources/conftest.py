@@ -1,4 +1,4 @@
-"""Files elsewhere: a server that the tests give its files."""
+"""A server of files elsewhere, to which tests give its files; and a cache folder of a test."""
 
 from __future__ import annotations
 
@@ -22,3 +22,11 @@ def server():
     served = FarServer()
     yield served
     served.close()
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """A cache folder of its own for each test, in which indices of small files are kept too."""
+    monkeypatch.setattr("jreader.sources.files.kept_indices._WORTH", 0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "jreader" / "documents"

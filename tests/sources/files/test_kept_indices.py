@@ -15,11 +15,8 @@ from jreader.sources.files.kept_indices import in_threads
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    """A cache folder of its own for each test, in which indices of small files are kept too."""
-    monkeypatch.setattr("jreader.sources.files.kept_indices._WORTH", 0)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "jreader" / "letters"
+def cache(cache):
+    return cache.with_name("letters")
 
 
 @pytest.fixture
