@@ -72,9 +72,9 @@ class ParquetShard:
         from pyarrow import parquet  # noqa: PLC0415  # an extra
 
         self.shards = shards
-        texts = [f.name for f in shards.fields.fields if f.kind.how in ("text", "bytes")]
+        repeated = [path for path in map(_repeated, shards.fields.fields) if path]
         self.writer = parquet.ParquetWriter(
-            path, shards.schema, use_dictionary=texts, write_page_checksum=True
+            path, shards.schema, use_dictionary=repeated, write_page_checksum=True
         )
 
     def add(self, batch: Sequence[Any], first: int) -> None:
@@ -93,6 +93,17 @@ class ParquetShard:
     def close(self) -> None:
         """Writes the footer."""
         self.writer.close()
+
+
+def _repeated(field: Field) -> str:
+    """The column of a field as Parquet names it, if its values are likely to repeat; else ""."""
+    kind = field.kind
+    if kind.how not in ("text", "bytes") and kind.dtype.kind not in "iu":
+        return ""
+    lists = int(kind.how == "array" and bool(kind.shape))
+    if kind.how == "ragged":
+        lists = 1 + len(kind.shape)
+    return field.name + ".list.element" * lists
 
 
 def _declared(fields: SampleFields, ragged: Sequence[str]) -> SampleFields:

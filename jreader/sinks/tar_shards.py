@@ -6,6 +6,7 @@ import io
 import json
 import tarfile
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from jreader.errors import FeedMismatch
 from jreader.readers import described
+from jreader.sources.stored_columns import npy_head
 
 _BLOCK, _END = 512, 10240
 _FAST = 100  # characters of a name that a header has room for
@@ -152,9 +154,16 @@ def _npy(name: str, value: Any, number: int) -> bytes:
     array = np.asarray(value)
     if array.dtype.hasobject:
         raise _refused(name, value, number, "files of npy hold arrays of numbers")
+    if array.ndim and not array.dtype.names:
+        return _npy_head(array.dtype, array.shape) + array.tobytes()
     out = io.BytesIO()
     np.save(out, array, allow_pickle=False)
     return out.getvalue()
+
+
+@lru_cache(256)  # to make it takes longer than all else
+def _npy_head(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    return npy_head(dtype, shape[1:], shape[0])
 
 
 def _refused(name: str, value: Any, number: int, why: str) -> FeedMismatch:

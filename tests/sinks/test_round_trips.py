@@ -91,7 +91,7 @@ def found_again(sample):
 
 
 @given(samples_of(structs), st.fixed_dictionaries(SIZES))
-@examples(1000)
+@examples(300)
 def test_parquet_gives_back_dicts_of_numbers_texts_and_arrays(samples, sizes):
     pytest.importorskip("pyarrow")
     with TemporaryDirectory(dir=FAST) as folder:
@@ -103,7 +103,7 @@ def test_parquet_gives_back_dicts_of_numbers_texts_and_arrays(samples, sizes):
     samples_of(of_npy | st.lists(of_npy, min_size=2, max_size=3).map(tuple)),
     st.fixed_dictionaries(SIZES),
 )
-@examples(1000)
+@examples(300)
 def test_npy_gives_back_numbers_and_arrays_and_tuples_of_them(samples, sizes):
     with TemporaryDirectory(dir=FAST) as folder:
         paths = write(lambda: iter(samples), f"{folder}/x", "npy", progress=False, **sizes)
@@ -116,7 +116,7 @@ def test_npy_gives_back_numbers_and_arrays_and_tuples_of_them(samples, sizes):
 
 
 @given(st.lists(st.binary(max_size=50), min_size=1, max_size=12), st.fixed_dictionaries(SIZES))
-@examples(400)
+@examples(150)
 def test_arrayrecord_gives_back_bytes(samples, sizes):
     pytest.importorskip("array_record")
     with TemporaryDirectory(dir=FAST) as folder:
@@ -132,7 +132,7 @@ trees = st.recursive(
 
 
 @given(st.lists(trees, min_size=1, max_size=8), st.fixed_dictionaries(SIZES))
-@examples(400)
+@examples(150)
 def test_arrayrecord_gives_back_any_tree_that_a_function_encodes(samples, sizes):
     pytest.importorskip("array_record")
     with TemporaryDirectory(dir=FAST) as folder:
@@ -182,7 +182,7 @@ def decoded(name, content, like):
     st.none() | st.lists(keys, min_size=8, max_size=8, unique=True),
     st.fixed_dictionaries(SIZES),
 )
-@examples(1000)
+@examples(300)
 def test_tar_gives_back_the_bytes_of_every_field(samples, names, sizes):
     keyed = [
         {"__key__": names[n] if names else f"{n:09}", **sample} for n, sample in enumerate(samples)
