@@ -6,6 +6,7 @@ is held of a stream is a piece for each thread, however large shards are.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -39,7 +40,7 @@ class Format(Protocol):
 
 
 class Stopped(Exception):  # no error: it is raised where nobody waits any more
-    """Another piece has failed, or the writing was given up."""
+    """A piece before this one has failed, or the writing was given up."""
 
 
 @dataclass
@@ -75,7 +76,7 @@ class ShardWriters:
         self.encode, self.tell = encode, tell
         self.begun: dict[int, _Begun] = {}
         self.turns = threading.Condition()
-        self.stopped = False
+        self.end: float = math.inf  # samples from here on are not written any more
 
     def __call__(self, piece: Piece) -> int:
         """Writes a piece; gives the number of its shard."""
@@ -87,7 +88,7 @@ class ShardWriters:
                 for path in self._paths(piece.shard):
                     synced(path)
         except BaseException:
-            self.stop()
+            self._end(piece.first)  # those before it go on: their error would be the first
             raise
         with self.turns:
             shard.turn += 1
@@ -98,8 +99,11 @@ class ShardWriters:
 
     def stop(self) -> None:
         """Has all threads end soon."""
+        self._end(-1)
+
+    def _end(self, first: int) -> None:
         with self.turns:
-            self.stopped = True
+            self.end = min(self.end, first)
             self.turns.notify_all()
 
     def close(self) -> None:
@@ -124,10 +128,10 @@ class ShardWriters:
     def _begin(self, piece: Piece) -> _Begun:
         """Waits for the turn of a piece."""
         with self.turns:
-            if not piece.number and not self.stopped:
+            if not piece.number and piece.first <= self.end:
                 files = self.format.begin(self._paths(piece.shard))
                 self.begun[piece.shard] = _Begun(files)
-            while not self.stopped:
+            while piece.first <= self.end:
                 # the piece before was drawn before, so a thread is at work on it, or was
                 shard = self.begun.get(piece.shard)
                 if shard is not None and shard.turn == piece.number:
@@ -138,7 +142,7 @@ class ShardWriters:
     def _write(self, piece: Piece, files: Shard) -> None:
         first = piece.first
         for batch in self._batches(piece):
-            if self.stopped:
+            if piece.first > self.end:
                 raise Stopped
             files.add(batch if self.encode is None else list(map(self.encode, batch)), first)
             first += len(batch)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from programs import program
+from programs import PATIENCE, program
 
 import jreader
 from jreader import FeedMismatch, Pipeline, ReaderError, arrays, npy, ragged, tar, write
@@ -266,6 +266,23 @@ class TestErrors:
         with pytest.raises(FeedMismatch, match=rf"^sample {wrong} cannot be written as '{form}': "):
             write(lambda: samples, tmp_path / "x", form, progress=False, **more)
         assert list(tmp_path.iterdir()) == []
+
+    def test_the_first_error_is_told_where_a_later_one_came_sooner(self, tmp_path, form):
+        later = threading.Event()
+
+        def encode(sample):
+            number = int.from_bytes(sample)
+            if number == 128:  # the first behind those that are looked at before
+                assert later.wait(PATIENCE)
+            if number in (29_999, 30_000):
+                later.set()
+                raise ValueError(f"sample {number}")
+            return sample if form == "arrayrecord" else {"x": number}
+
+        samples = [number.to_bytes(4) for number in range(60_000)]
+        more = {"encode": encode, "shards": 2, "threads": 2, "progress": False}
+        with pytest.raises(ValueError, match="sample 29999"):
+            write(jreader.source(samples), tmp_path / "x", form, **more)
 
     def test_no_samples_are_an_error(self, tmp_path, form):
         for reader in (list, rows(0)):
