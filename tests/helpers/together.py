@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from programs import HELPERS, ROOT
 
+COUNT = "device_count"  # in a flag of XLA
 BEFORE = """
 import json, sys
 import jax, numpy as np
@@ -85,7 +86,8 @@ def ended(
         stays: The number of one that does not end by itself, and is killed after all others.
     """
     began, port = time.monotonic(), str(free_port())
-    kept = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    flags = os.environ.get("XLA_FLAGS", "").split()
+    kept = {**os.environ, "XLA_FLAGS": " ".join(flag for flag in flags if COUNT not in flag)}
     paths = {"PYTHONPATH": os.pathsep.join([str(HELPERS), str(ROOT)])}
     with ExitStack() as stack:
         # files, not pipes: a full pipe would stop one process, and with it all the others
