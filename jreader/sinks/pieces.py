@@ -72,6 +72,15 @@ def cuts_for(looked: list[Any], shards: int | None, each: int | None, total: int
     return Cuts(each or int(max(SHARD // mean, 1)), block, shards, total)
 
 
+def first_samples(samples: Iterator[Any], many: int) -> list[Any]:
+    """So many of the first samples, or as many as a thread may hold.
+
+    >>> first_samples(iter("abc"), 2)
+    ['a', 'b']
+    """
+    return _some(samples, many, PIECE)[0]
+
+
 def indexed_pieces(cuts: Cuts, total: int) -> Iterator[Piece]:
     """A piece for each shard, of samples that are found by their indices.
 

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain, islice
 from typing import Any, Literal, TypeAlias
 
 from jreader import errors
@@ -20,7 +19,7 @@ from jreader.readers.seeds import Draws, resolved, waits
 from jreader.sinks.new_folders import check_free, checked_folder, new_folder
 from jreader.sinks.npy_shards import NpyShards
 from jreader.sinks.parquet_shards import ParquetShards
-from jreader.sinks.pieces import Piece, cuts_for, indexed_pieces, streamed_pieces
+from jreader.sinks.pieces import Piece, cuts_for, first_samples, indexed_pieces, streamed_pieces
 from jreader.sinks.record_shards import RecordShards
 from jreader.sinks.shard_writers import Format, ShardWriters
 from jreader.sinks.tar_shards import TarShards
@@ -135,7 +134,7 @@ def write(
     encoded = _telling(encode, place)
     up = start(reader)
     try:
-        looked = list(islice(up.items, _LOOKED_AT))
+        looked = first_samples(up.items, _LOOKED_AT)
         if not looked:
             raise ValueError(
                 f"{described(reader)} has no samples: nothing was written to {str(folder)!r}."
@@ -148,7 +147,7 @@ def write(
             pieces = indexed_pieces(cuts, plane.length)
             up.close()
         else:
-            pieces = streamed_pieces(cuts, chain(looked, up.items))
+            pieces = streamed_pieces(cuts, _again(looked, up.items))
         del looked, first
         with new_folder(folder, overwrite=overwrite) as hidden:
             with _progress(f"writing {folder.name}", total, progress) as tell:
@@ -159,6 +158,14 @@ def write(
         with suppress(ValueError):  # a thread that does not end is inside
             up.close()
     return [str(folder / name) for name in names]
+
+
+def _again(looked: list[Any], left: Iterator[Any]) -> Iterator[Any]:
+    """All samples, those that were looked at first; none is held longer than it is needed."""
+    looked.reverse()
+    while looked:
+        yield looked.pop()
+    yield from left
 
 
 def _check_samples(reader: Reader[Any]) -> None:

@@ -13,7 +13,7 @@ from programs import PATIENCE, program
 
 import jreader
 from jreader import FeedMismatch, Pipeline, ReaderError, arrays, npy, ragged, tar, write
-from jreader.sinks.pieces import Cuts, streamed_pieces
+from jreader.sinks.pieces import Cuts, first_samples, streamed_pieces
 
 FORMATS = ["npy", "tar", "parquet", "arrayrecord"]
 EXTRAS = {"parquet": "pyarrow", "arrayrecord": "array_record"}
@@ -108,6 +108,11 @@ class TestShards:
         assert [[p.last for p in shard].index(True) + 1 for shard in shards] == [
             len(shard) for shard in shards
         ]
+
+    def test_no_more_than_a_piece_is_looked_at_before_the_first_is_written(self, monkeypatch):
+        monkeypatch.setattr("jreader.sinks.pieces.PIECE", 1 << 13)
+        assert len(first_samples(iter([np.zeros(1 << 10, np.uint8)] * 50), 40)) == 9
+        assert first_samples(iter(range(50)), 40) == list(range(40))
 
     def test_pieces_of_a_shard_are_written_in_turn(self, tmp_path, form, monkeypatch):
         whole = quietly(stream(200), tmp_path / "a" / "x", form, samples_per_shard=90)
