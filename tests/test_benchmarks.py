@@ -51,6 +51,7 @@ def test_other_workloads_run_in_small(table):
     assert measured == {"b", "c", "e", "g 1e3", "f memory awaited", "f memory not awaited"}
 
 
+@pytest.mark.slow
 def test_what_cannot_be_run_is_left_out_and_named(table):
     page, told = table("--workloads", "c stack", "--contestants", "nobody")
     assert told["results"] == []

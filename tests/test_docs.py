@@ -8,13 +8,16 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from widths import few
 
 ROOT = Path(__file__).parents[1]
 NEEDS = {"images": ("simplejpeg", "PIL")}
 PAGES = sorted((ROOT / "docs").glob("*.md"))
+COSTLY = ("far", "images", "ops", "text")  # seconds each
+QUICK = [page for page in PAGES if page.stem not in COSTLY]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", few(PAGES, QUICK), ids=lambda page: page.stem)
 def test_the_python_blocks_of_a_page_run_one_after_another(page, tmp_path, monkeypatch):
     for name in NEEDS.get(page.stem, ()):
         pytest.importorskip(name)

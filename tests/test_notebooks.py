@@ -89,6 +89,7 @@ def text_of(output):
     return {kind: text for kind, text in output.get("data", {}).items() if kind != "image/png"}
 
 
+@pytest.mark.slow
 def test_an_error_in_a_notebook_names_the_cell(python, tmp_path):
     cell = nbformat.v4.new_code_cell(
         "import jreader\n"

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from widths import few
 
 from jreader import Pipeline, arrays, data, staging
 from jreader.staging import Staging, lease
@@ -37,7 +38,7 @@ HOLDERS = {
 }
 
 
-@pytest.mark.parametrize("holder", HOLDERS)
+@pytest.mark.parametrize("holder", few(HOLDERS, ["device"]))
 def test_memory_comes_back_with_the_last_reference_alone(holder):
     staged = Staging(64, (1000,), BYTES)
     array = staged(64)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from movers import Rows
 from seen import canonical, see
+from widths import few
 
 from jreader import (
     FeedMismatch,
@@ -149,7 +150,7 @@ class TestPlaces:
         backwards = np.arange(plane.length)[::-1]
         assert list(map(canonical, plane.take(backwards))) == expected[::-1]
 
-    @pytest.mark.parametrize("name", PLANS)
+    @pytest.mark.parametrize("name", few(PLANS, FEW))
     def test_a_trace_finds_the_same_rows_in_every_epoch(self, name):
         plan = PLANS[name](arrays(ROWS.columns))
         indices = np.arange(indexed(plan).length)
@@ -163,9 +164,7 @@ class TestPlaces:
             for rows, same in zip(traced(jnp.asarray(indices), epoch), expected, strict=True):
                 np.testing.assert_array_equal(rows, same)
 
-    @pytest.mark.parametrize(
-        "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in FEW)) for name in PLANS]
-    )
+    @pytest.mark.parametrize("name", few(PLANS, FEW[:2]))
     def test_on_a_device_they_are_what_the_loader_gives(self, name):
         plan = Pipeline(PLANS[name](arrays(ROWS.columns))).batch(3)
         data, batch_at = as_function(plan)

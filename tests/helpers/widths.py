@@ -1,5 +1,9 @@
-"""How many examples a law has whose examples are costly."""
+"""How many examples a law has whose examples are costly, and which cases wait for CI."""
 
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
 from hypothesis import settings
 
 USUAL = 500  # of every other law, in CI
@@ -12,3 +16,9 @@ def examples(usual: int, least: int = 5) -> settings:
     """
     width = settings.default.max_examples
     return settings(max_examples=min(usual, max(usual * width // USUAL, least)))
+
+
+def few(every: Iterable[Any], quick: Iterable[Any]) -> list[Any]:
+    """The cases of a test, of which all but the quick ones wait for CI: they show the same."""
+    marks = {True: [], False: [pytest.mark.slow]}
+    return [pytest.param(case, marks=marks[case in quick]) for case in every]

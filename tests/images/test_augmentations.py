@@ -47,6 +47,7 @@ def test_a_flip_mirrors_some():
     assert any(stayed)
 
 
+@pytest.mark.slow
 def test_a_flip_and_a_crop_of_one_key_draw_apart():
     wide = jax.random.split(jax.random.key(0), 400)
     flips = np.asarray(images.random_flip(np.array([[[[0], [1]]]] * 400), wide))[:, 0, 0, 0] == 1
@@ -68,6 +69,7 @@ def test_normalize_has_one_mean_a_color():
         images.normalize(pictures(), (0,), (1,))
 
 
+@pytest.mark.slow
 def test_it_is_the_same_on_one_device_and_on_several_and_after_a_resume():
     def augmented(feed, keys):
         image = images.random_resized_crop(feed["image"], keys, 8)

@@ -44,10 +44,9 @@ MADE = {
     ),
 }
 of_every_kind = pytest.mark.parametrize("make", MADE.values(), ids=MADE)
-FEW = ("workers", "pipeline")
 of_few_kinds = pytest.mark.parametrize(  # and in CI of every one
     "make",
-    [pytest.param(MADE[kind], marks=[pytest.mark.slow] * (kind not in FEW)) for kind in MADE],
+    [pytest.param(MADE[kind], marks=[pytest.mark.slow] * (kind != "workers")) for kind in MADE],
     ids=MADE,
 )
 
@@ -100,6 +99,7 @@ def test_a_sampler_of_samplers_goes_on_at_the_same_sample_in_batches_of_another_
     assert rest == whole[4:]
 
 
+@pytest.mark.slow
 def test_functions_that_make_more_rows_of_samples_leave_each_row_a_key():
     def both(samples):
         return np.array([(n, -n - 1) for n in samples]).ravel()

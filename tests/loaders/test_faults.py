@@ -108,6 +108,7 @@ class TestInterrupts:
     def test_ctrl_c_in_the_step_ends_the_loop_once(self, python, capacity):
         assert interrupted(python, step="time.sleep(20)", capacity=capacity) == "interrupted 1\n"
 
+    @pytest.mark.slow
     def test_ctrl_c_while_steps_run_ends_the_loop_once(self, python, capacity):
         assert interrupted(python, capacity=capacity) == "interrupted 1\n"
 
@@ -116,10 +117,12 @@ def test_ctrl_c_while_the_step_waits_for_data_ends_the_loop_once(python):
     assert interrupted(python, source="time.sleep(3)") == "interrupted 1\n"
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_the_step_reads_for_itself_ends_the_loop_once(python):
     assert interrupted(python, source="time.sleep(20)", capacity=0) == "interrupted 1\n"
 
 
+@pytest.mark.slow
 def test_an_unheard_ctrl_c_ends_the_program_with_its_code(python):
     script = live() + (
         "\n    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()"

@@ -138,7 +138,11 @@ class TestARunThatIsInterruptedAtRandomMoments:
 
 class TestSignals:
     @pytest.mark.parametrize(
-        ("number", "code"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, 128 + 15)]
+        ("number", "code"),
+        [
+            pytest.param(signal.SIGINT, -signal.SIGINT, marks=pytest.mark.slow),
+            (signal.SIGTERM, 128 + 15),
+        ],
     )
     def test_end_the_program_behind_the_block(self, number, code):
         rest = """

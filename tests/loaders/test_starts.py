@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 from steps import stream, told
+from widths import few
 
 from jreader import DataLoader, Pipeline, ShortEpoch, arrays, source
 
@@ -52,10 +53,11 @@ READ = {
     "lists": lambda: DataLoader(range(COUNT), batch_sampler=[[0, 1], [2], [3, 4]] * 5),
 }
 ALL = FOUND | READ
-of_all = pytest.mark.parametrize("name", ALL)
-FEW = ("rows", "chunks", "resident", "a stream")
+QUICK = [name for name in ALL if name not in ("resident", "no end")]
+of_most = pytest.mark.parametrize("name", few(ALL, QUICK))
+FEW = ("rows", "chunks", "a stream")
 of_few = pytest.mark.parametrize(  # and in CI of all
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in FEW)) for name in ALL]
+    "name", few(ALL, FEW)
 )
 
 
@@ -81,7 +83,7 @@ def test_a_run_begins_at_any_step(name):
             assert json.loads(json.dumps(rest.cursor)) == json.loads(cursors[start])
 
 
-@of_all
+@of_most
 def test_an_epoch_begins_at_any_step(name):
     loader = ALL[name]()
     for epoch in (0, 2):

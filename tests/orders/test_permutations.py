@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from widths import examples
+from widths import examples, few
 
 from jreader.orders import key, order, permutation, windows
 
@@ -47,7 +47,7 @@ def test_orders_of_n_and_n_plus_1_have_no_more_in_common_than_any_two(n):
     assert same.mean() < 2 / n + 0.001  # 1 / n, where they have nothing in common
 
 
-@pytest.mark.parametrize("n", LENGTHS + LONG)
+@pytest.mark.parametrize("n", few(LENGTHS + LONG, (1, 3, 17, 1009, 65537, 2**30 + 1, 2**31)))
 def test_jax_gives_the_bits_of_numpy(n):
     some = some_indices(n).astype(np.int32)
     expected = permutation(some, n, key(5, 1))

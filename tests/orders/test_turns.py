@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from widths import examples
+from widths import examples, few
 
 from jreader.orders.turns import RUN, Turns
 
@@ -96,7 +96,7 @@ def test_any_turns_in_any_order_are_those_of_a_row_of_them(weights, first, seed)
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (WEIGHTS[name] is SKEWED)) for name in WEIGHTS],
+    few(WEIGHTS, ("one", "four", "primes")),
 )
 def test_a_trace_of_32_bits_deals_the_same_turns(name):
     weights = WEIGHTS[name]

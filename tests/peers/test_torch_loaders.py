@@ -201,6 +201,7 @@ class TestErrors:
             next(feeds)
         assert next(feeds, "over") == "over"
 
+    @pytest.mark.slow
     def test_a_worker_that_crashes_is_an_error_that_says_by_which_signal(self):
         class Crashing(Dataset):
             def __getitem__(self, index):

@@ -130,6 +130,7 @@ class TestWorkers:
             assert stream(loader) == [[0, 1], [2, 3]]
             dataset.start = epoch
 
+    @pytest.mark.slow
     def test_a_program_that_leaves_its_loop_ends_well(self, python):
         ran = python(
             """

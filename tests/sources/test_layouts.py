@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
+from widths import few
 
 from jreader import FeedMismatch, Pipeline, arrays, as_function, batch, chain, data, shuffle
 from jreader.readers import indexed
@@ -172,6 +173,7 @@ def test_no_batch_copies_a_column_whole(layout, chained):
 
 TOKENS = np.arange(3_000, dtype=np.int64) * 7 % 1_000
 FRAMES = np.arange(600.0, dtype=np.float32).reshape(100, 6)
+FEW = ("of rows", "every third")  # and in CI of all
 WINDOWS = {
     "sliding": sliding_window_view(TOKENS, 500),
     "backwards": sliding_window_view(TOKENS, 500)[::-1, ::-1],
@@ -188,7 +190,7 @@ class TestOnDevices:
     def pipeline(self, column):
         return Pipeline(arrays(x=column, n=np.arange(len(column)))).shuffle(seed=0).batch(8)
 
-    @pytest.mark.parametrize("name", WINDOWS)
+    @pytest.mark.parametrize("name", few(WINDOWS, FEW))
     def test_what_overlaps_is_gathered_from_what_lies_below(self, name):
         column = WINDOWS[name]
         placed, batch_at = as_function(self.pipeline(column))
@@ -201,13 +203,7 @@ class TestOnDevices:
                 assert traced[field].dtype == expected.dtype
                 np.testing.assert_array_equal(traced[field], expected)
 
-    @pytest.mark.parametrize(
-        "name",
-        [
-            pytest.param(name, marks=[pytest.mark.slow] * (name not in ("sliding", "of rows")))
-            for name in WINDOWS
-        ],
-    )
+    @pytest.mark.parametrize("name", few(WINDOWS, FEW))
     def test_a_resident_loader_feeds_them(self, name):
         pipeline = self.pipeline(WINDOWS[name])
         for target in (None, jax.sharding.Mesh(jax.local_devices()[:2], "data")):

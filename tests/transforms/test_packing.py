@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from seen import see
 from texts import documents, streamed
 from together import processes
-from widths import examples
+from widths import examples, few
 
 from jreader import (
     FeedMismatch,
@@ -199,7 +199,9 @@ def pairs(rows):
 
 @pytest.mark.parametrize("split", ["never", "always"])
 @pytest.mark.parametrize(
-    "lengths", [LOG_NORMAL // 8 + 1, [32] * 1000, [24, 40] * 400], ids=["many", "one", "two"]
+    "lengths",
+    [pytest.param(LOG_NORMAL // 8 + 1, marks=pytest.mark.slow), [32] * 1000, [24, 40] * 400],
+    ids=["many", "one", "two"],
 )
 def test_who_shares_a_row_differs_from_epoch_to_epoch(split, lengths):
     plan = pack(tokens(lengths), 257, split, seed=0)
@@ -209,7 +211,7 @@ def test_who_shares_a_row_differs_from_epoch_to_epoch(split, lengths):
     assert len(first & other) < 0.1 * len(first)
 
 
-@pytest.mark.parametrize("split", ["never", "always"])
+@pytest.mark.parametrize("split", few(["never", "always"], ["never"]))
 def test_the_order_of_rows_is_another_in_each_epoch_and_none_is_by_length(split):
     plan = pack(tokens(LOG_NORMAL[:3000]), 2048, split, seed=0)
     orders = [[len(row) for row in packed(at_epoch(plan, epoch))] for epoch in range(3)]
@@ -344,8 +346,8 @@ def test_memory_maps_and_small_dtypes_are_packed_as_they_are(tmp_path):
 
 
 class TestOnDevices:
-    @pytest.mark.parametrize("split", ["never", "always"])
-    @pytest.mark.parametrize("size", [7, pytest.param(64, marks=pytest.mark.slow)])
+    @pytest.mark.parametrize("split", few(["never", "always"], ["never"]))
+    @pytest.mark.parametrize("size", few([7, 64], [7]))
     def test_a_function_gathers_the_rows_of_the_loader(self, split, size):
         lengths = np.random.default_rng(size).integers(0, size + 1, 300)
         text = tokens(lengths)
@@ -364,6 +366,7 @@ class TestOnDevices:
             for step, feed in enumerate(islice(loader.epoch(epoch), 5)):
                 jax.tree.map(np.testing.assert_array_equal, traced(data, epoch, step), feed)
 
+    @pytest.mark.slow
     def test_an_epoch_is_one_scan(self):
         plan = Pipeline(tokens([3, 8, 5, 5, 1] * 20)).pack(8, seed=0).shuffle(seed=1).batch(4)
         data, batch_at = as_function(plan, last="pad")

@@ -202,6 +202,7 @@ class TestEndings:
         assert after[1] <= before[1] + 4  # of blocks of shared memory that wait to be used again
         assert after[2] < before[2] * 1.05
 
+    @pytest.mark.slow
     def test_a_task_and_its_samples_have_names_of_their_own_for_an_engine_that_merges_equals(self):
         """Dask takes tasks of equal names for one, also those of two programs."""
         names = {TaskInput([1]).__dask_tokenize__() for _ in range(9)}

@@ -64,6 +64,7 @@ class TestDask:
             leave = client.close if who == "the client" else lambda: executor.shutdown(wait=False)
             gone(executor, tmp_path / "gate", leave)
 
+    @pytest.mark.slow
     def test_a_scheduler_that_is_killed_is_told_at_once(self, tmp_path):
         distributed = pytest.importorskip("distributed")
         env = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -15,6 +15,7 @@ from jreader import DataLoader, Dataset
 from jreader.datasets import TensorDataset
 
 
+@pytest.mark.slow
 def test_they_know_who_they_are_and_their_data_set(tmp_path):
     class Asking(Dataset):
         def __init__(self):

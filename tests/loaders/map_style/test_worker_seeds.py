@@ -83,6 +83,7 @@ class TestSeeds:
     def test_without_a_seed_runs_differ(self):
         assert stream(noisy(seed=None, shuffle=False)) != stream(noisy(seed=None, shuffle=False))
 
+    @pytest.mark.slow
     def test_a_stream_follows_it_too(self):
         def streams(seed):
             loader = DataLoader(NoisyStream(), 2, num_workers=2, seed=seed)

@@ -167,6 +167,7 @@ class TestWorkers:
             assert "fetch(Locked) cannot be sent to worker processes: open files, locks" in note
             assert "__getitem__ of a data set" in note
 
+    @pytest.mark.slow
     def test_a_worker_that_is_killed_costs_nothing_but_time(self, tmp_path):
         class Deadly(Dataset):
             def __getitem__(self, index):
@@ -253,6 +254,7 @@ class TestWorkers:
 
 
 class TestRooms:
+    @pytest.mark.slow
     def test_workers_have_no_jax_though_the_program_has(self, python):
         """It would cost each of them a second before the first batch."""
         script = """
@@ -269,6 +271,7 @@ class TestRooms:
         """
         assert set(python(script).stdout.split()) == {"False"}
 
+    @pytest.mark.slow
     def test_a_cell_of_a_notebook(self, python):
         """What is defined in a cell lives in `__main__`, which no worker can import."""
         script = """

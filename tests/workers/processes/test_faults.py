@@ -6,6 +6,7 @@ import os
 
 import pytest
 from leftovers import said
+from widths import few
 
 
 class TestFaults:
@@ -43,7 +44,10 @@ class TestFaults:
         ]
 
     @pytest.mark.parametrize(
-        "place", ["PoolWorker.__init__", "WorkerProcess.start", "PoolWorker.begin"]
+        "place",
+        few(
+            ["PoolWorker.__init__", "WorkerProcess.start", "PoolWorker.begin"], ["PoolWorker.begin"]
+        ),
     )
     def test_an_interrupt_while_a_worker_is_started_leaves_none_and_the_next_task_is_done(
         self, place
@@ -56,6 +60,7 @@ class TestFaults:
         """)
         assert lines == ["interrupted", "2"]
 
+    @pytest.mark.slow
     def test_a_worker_that_cannot_be_begun_names_init_and_leaves_no_half_of_a_pool(self, tmp_path):
         lines = said(f"""
             over = "{tmp_path}/over"
@@ -133,6 +138,7 @@ class TestFaults:
             "1000000.0",
         ]
 
+    @pytest.mark.slow
     def test_results_held_in_numbers_take_no_more_descriptors(self):
         lines = said("""
             with Processes(2) as workers:
@@ -144,6 +150,7 @@ class TestFaults:
         """)
         assert lines == ["True", "True"]
 
+    @pytest.mark.slow
     def test_a_stuck_task_that_nobody_waits_for_is_ended(self, tmp_path):
         """One of them holds the interpreter's lock for ever."""
         for name in ("pausing", "holding"):

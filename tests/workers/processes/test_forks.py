@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from programs import program
+from widths import few
 
 SCRIPT = """
     import os, sys, threading, warnings
@@ -26,12 +27,10 @@ PLANS = {
 }
 
 
-FEW = ("threads", "processes", "readers", "loader")
+FEW = ("threads", "processes")
 
 
-@pytest.mark.parametrize(
-    "plan", [pytest.param(plan, marks=[pytest.mark.slow] * (plan not in FEW)) for plan in PLANS]
-)
+@pytest.mark.parametrize("plan", few(PLANS, FEW))
 def test_a_fork_ends_and_is_told_to_begin_passes_of_its_own(plan):
     rest = f"""
         plan = {PLANS[plan]}

@@ -7,6 +7,7 @@ import signal
 
 import pytest
 from programs import Watch, children, printed
+from widths import few
 
 import jreader
 from jreader.workers import Processes
@@ -75,7 +76,7 @@ class TestCrews:
         """
         assert python(script).stdout == "True\n"
 
-    @pytest.mark.parametrize("how", ["script", "-c", "stdin"])
+    @pytest.mark.parametrize("how", few(["script", "-c", "stdin"], ["-c"]))
     def test_no_guard_is_needed_and_main_is_not_run_again(self, tmp_path, how):
         script = (
             "import sys\n"
@@ -90,6 +91,7 @@ class TestCrews:
         assert printed(script, how, tmp_path) == ["main", "3 True False", ""]
 
 
+@pytest.mark.slow
 def test_the_stuck_are_counted_out(two):
     """A pool whose worker never answers goes on with the others; the signal is no accident."""
     stuck = two.submit(signal.pause)

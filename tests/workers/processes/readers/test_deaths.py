@@ -82,8 +82,8 @@ class TestDeaths:
         [
             ("os._exit(3)", 3),
             ("os.kill(os.getpid(), signal.SIGTERM)", -15),
-            ("ctypes.string_at(0)", -11),
-            ("os.abort()", -6),
+            pytest.param("ctypes.string_at(0)", -11, marks=pytest.mark.slow),
+            pytest.param("os.abort()", -6, marks=pytest.mark.slow),
         ],
     )
     def test_the_exit_code_is_told(self, end, code):
