@@ -83,6 +83,7 @@ class OpenBlocks:
 
     def expect(self, rows: Array) -> None:
         """Takes note that these rows come; threads begin to decode their blocks."""
+        self._check_process()
         which = self.column.blocks_of(rows)
         if not len(which):
             return
@@ -151,6 +152,8 @@ class OpenBlocks:
 
     def close(self) -> None:
         """Has the threads end; what is open is freed with the last reference to it."""
+        if self._fork_guard.forked:  # one that stayed behind may hold the lock for ever
+            return
         with self._changed:
             self._closed = True
             self._changed.notify_all()

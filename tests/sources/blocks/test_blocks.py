@@ -156,3 +156,39 @@ def test_a_fork_ends_and_is_told_to_begin_a_pass_of_its_own(python):
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(list(batches)))
     """
     assert python(script).stdout.split() == ["True", "40", "7", "39"]
+
+
+def test_a_fork_ends_though_a_thread_that_stays_behind_holds_the_lock(python):
+    script = """
+        import os, sys, threading, warnings
+        import numpy as np
+        warnings.simplefilter("ignore")  # of os.fork where there are threads
+        from jreader import ReaderError
+        from jreader.sources.blocks import BlockColumns
+
+        inside, done = threading.Event(), threading.Event()
+
+        class Decode:
+            def __call__(self, block):
+                return np.arange(10) + 10 * block
+
+            def coming(self, blocks, *, first):  # with the lock
+                inside.set()
+                done.wait()
+
+        reading = BlockColumns([0, 10], 20, Decode()).reading()
+        threading.Thread(target=reading.expect, args=[np.arange(20)]).start()
+        inside.wait()
+        child = os.fork()
+        if not child:
+            for use in (reading.expect, reading.gather):
+                try:
+                    use(np.arange(2))
+                except ReaderError as error:
+                    print("was forked from it" in str(error), flush=True)
+            reading.close()
+            os._exit(7)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        done.set()
+    """
+    assert python(script).stdout.split() == ["True", "True", "7"]
