@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import random
+import selectors
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 T = TypeVar("T")
 
@@ -58,7 +61,9 @@ def all_of(calls: Sequence[Callable[[], Awaitable[T]]], at_once: int) -> list[T]
             for task in tasks:
                 task.cancel()
 
-    coming = asyncio.run_coroutine_threadsafe(every(), get_loop())
+    loop = get_loop()
+    _LOOPS.add(loop)
+    coming = asyncio.run_coroutine_threadsafe(every(), loop)
     try:
         return coming.result()
     except BaseException:
@@ -170,3 +175,22 @@ async def once(system: Any, method: str, *args: Any, **options: Any) -> Any:
 async def called(system: Any, method: str, what: str, *args: Any, **options: Any) -> Any:
     """What a method of a file system returns, tried again; `what` is what errors say was asked."""
     return await tried(what, partial(once, system, method, *args, **options))
+
+
+_LOOPS: WeakSet[Any] = WeakSet()
+
+
+def _forked() -> None:
+    """In a forked process: what closes connections there must not touch what the parent waits with.
+
+    A selector of Linux (epoll) is shared with the parent. So where the child lets go of a
+    connection, the parent would not hear any more of what comes on it.
+    """
+    for loop in _LOOPS:
+        if hasattr(loop, "_selector"):
+            loop._selector = selectors.SelectSelector()  # noqa: SLF001  # there is no other way
+    _LOOPS.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -339,6 +339,8 @@ def test_a_forked_process_opens_files_anew(server, python):
     """
     said = python(script).stdout.split()
     assert said == [CONTENT[100:110].hex(), CONTENT[:10].hex()]
+    # once each: what the child lets go of, the parent goes on to hear of
+    assert [kind for kind, *_ in server.asked].count("GET") == 3
 
 
 def test_what_passes_and_what_does_not():
