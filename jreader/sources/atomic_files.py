@@ -7,7 +7,6 @@ writer at a time: that which has the lock of the file in it, which a kill gives 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import secrets
 from collections.abc import Callable
@@ -49,7 +48,19 @@ def synced(path: Path) -> None:
 
 
 def locked(path: Path) -> int | None:
-    """Takes the lock of a file, which is made; None if somebody else has it. Closing it unlocks."""
+    """Takes the lock of a file, which is made; None if somebody else has it. Closing it unlocks.
+
+    Raises:
+        NotImplementedError: On Windows, which has no locks that a kill gives back.
+    """
+    try:
+        import fcntl  # noqa: PLC0415  # not on Windows
+    except ModuleNotFoundError:
+        raise NotImplementedError(
+            "write(reader, path, format) and cache(reader, path) take a lock that Windows does not "
+            "have: run them on Linux or macOS, and copy the folder; cache(reader) keeps samples in "
+            "memory."
+        ) from None
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:

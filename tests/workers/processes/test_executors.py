@@ -79,7 +79,7 @@ class TestExecutor:
         with pytest.raises(error, match=says):
             Processes(*arguments)
 
-    def test_on_windows_it_says_what_works(self, python):
+    def test_on_windows_it_says_what_works(self, python, tmp_path):
         script = """
             import mmap, os, select, signal, socket, sys
             import numpy, subprocess, tempfile, multiprocessing, asyncio, concurrent.futures.thread
@@ -91,16 +91,23 @@ class TestExecutor:
             ]:
                 for name in names.split():
                     delattr(room, name)
-            sys.platform = "win32"
+            sys.platform, sys.modules["fcntl"] = "win32", None
             import jreader
             print(list(jreader.Pipeline(lambda: range(3)).map(str, threads=2)))
-            for make in (lambda: jreader.Processes(2), lambda: jreader.multiprocess_reader([list])):
+            for make in (
+                lambda: jreader.Processes(2),
+                lambda: jreader.multiprocess_reader([list]),
+                lambda: jreader.write(range(3).__iter__, "new", "npy", progress=False),
+                lambda: list(jreader.cache(lambda: range(3), "cached")()),
+            ):
                 try:
                     make()
                 except NotImplementedError as error:
                     print(error)
         """
-        said = python(script).stdout.splitlines()
+        said = python(script, cwd=tmp_path).stdout.splitlines()
         assert said[0] == "['0', '1', '2']"
         assert "use threads there (threads=n)" in said[1]
         assert "use buffered or xmap_readers there" in said[2]
+        assert len(said) == 5
+        assert all("a lock that Windows does not have" in each for each in said[3:])
