@@ -59,14 +59,14 @@ class NpyShard:
     def __init__(self, fields: SampleFields, paths: Sequence[Path]) -> None:
         self.fields, self.rows = fields, 0
         self.stack = ExitStack()
-        self.files = [self.stack.enter_context(path.open("xb", 0)) for path in paths]
+        self.files = [self.stack.enter_context(path.open("xb")) for path in paths]
         self._write_heads()
 
     def add(self, batch: Sequence[Any], first: int) -> None:
         """Appends samples."""
         columns = self.fields.columns(batch, first)
         for file, column in zip(self.files, columns, strict=True):
-            _write(file, np.ascontiguousarray(column).reshape(-1).view(np.uint8))
+            file.write(np.ascontiguousarray(column).reshape(-1).view(np.uint8).data)
         self.rows += len(batch)
 
     def close(self) -> None:
@@ -78,10 +78,4 @@ class NpyShard:
 
     def _write_heads(self) -> None:
         for file, field in zip(self.files, self.fields.fields, strict=True):
-            _write(file, npy_head(field.kind.dtype, field.kind.shape, self.rows))
-
-
-def _write(file: Any, content: Any) -> None:
-    left = memoryview(content)
-    while left:
-        left = left[file.write(left) :]
+            file.write(npy_head(field.kind.dtype, field.kind.shape, self.rows))
