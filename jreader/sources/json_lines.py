@@ -21,7 +21,7 @@ from jreader.sources.far_systems import is_far
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.byte_ranges import ByteFile
-from jreader.sources.files.file_parts import FilePart, part_in, written_part
+from jreader.sources.files.file_parts import FilePart, part_in
 from jreader.sources.files.kept_indices import in_threads
 from jreader.sources.files.named_files import files_named, written
 from jreader.sources.files.records import Parse, RecordFiles
@@ -143,7 +143,7 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
 
     def __repr__(self) -> str:
         """The call that makes this reader; of many files, the first and the last."""
-        return f"jsonl({written_part(self.paths, self.part) or written(self.paths)})"
+        return f"jsonl({written(self.paths, self.part)})"
 
 
 def _begins(file: ByteFile, part: range) -> Array:

@@ -84,12 +84,3 @@ def part_in(paths: Any) -> tuple[Any, Which | None]:
     if len(several) == 1 and isinstance(several[0], FilePart):
         return several[0].path, several[0].which
     return paths, None
-
-
-def written_part(paths: Sequence[str], which: Which | None) -> str:
-    """A part as it was given; "" if it is none.
-
-    >>> written_part(["a.jsonl"], (1, 2, 10)), written_part(["a.jsonl"], None)
-    ("FilePart(path='a.jsonl', number=1, parts=2, size=10)", '')
-    """
-    return "" if which is None else repr(FilePart(paths[0], *which))

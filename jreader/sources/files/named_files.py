@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from jreader.sources.far_systems import far_matches, is_far
 from jreader.sources.file_checks import check_paths
-from jreader.sources.files.file_parts import FilePart
+from jreader.sources.files.file_parts import FilePart, Which
 
 Paths: TypeAlias = "str | os.PathLike[str] | FilePart | Sequence[str | os.PathLike[str]]"
 """A file, a folder, a pattern such as `"data/*.tar"`, or a list of these; also elsewhere, as in
@@ -88,12 +88,14 @@ def matching(call: str, path: str, suffixes: tuple[str, ...]) -> list[str] | Non
     return sorted(found)
 
 
-def written(paths: tuple[str, ...]) -> str:
-    """Paths as a user would type them; of many, the first and the last.
+def written(paths: tuple[str, ...], part: Which | None = None) -> str:
+    """Paths as a user would type them; of many, the first and the last; or a part of a file.
 
     >>> written(("a",)), written(("a", "b")), written(("a",) * 9)
     ("'a'", "['a', 'b']", "['a', ..., 'a']")
     """
+    if part is not None:
+        return repr(FilePart(paths[0], *part))
     first, *more = map(repr, paths)
     if not more:
         return first

@@ -21,7 +21,7 @@ from jreader.sources.columns import Table
 from jreader.sources.file_checks import FileNode
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile, open_file, read_many
-from jreader.sources.files.file_parts import FilePart, Which, written_part
+from jreader.sources.files.file_parts import FilePart, Which
 from jreader.sources.files.kept_indices import kept
 from jreader.sources.files.named_files import written
 
@@ -188,8 +188,7 @@ class RecordFiles(FileNode[T], Table[T]):
     def __repr__(self) -> str:
         """The call that makes this reader; of many files, the first and the last."""
         name = type(self).__name__
-        said = written_part(self.paths, self.part) or written(self.paths)
-        return f"{name}({', '.join([said, *self._options()])})"
+        return f"{name}({', '.join([written(self.paths, self.part), *self._options()])})"
 
     def _options(self) -> Iterator[str]:
         """The other arguments, as they were typed."""

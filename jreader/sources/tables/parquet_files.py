@@ -16,7 +16,7 @@ from jreader.sources.blocks import BlockColumns
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import FileNode
 from jreader.sources.files.block_store import Store, checked_store
-from jreader.sources.files.file_parts import FilePart, Which, part_in, written_part
+from jreader.sources.files.file_parts import FilePart, Which, part_in
 from jreader.sources.files.named_files import Paths, files_named, written
 from jreader.sources.tables.arrow_columns import pyarrow
 from jreader.sources.tables.row_groups import RowGroups
@@ -104,5 +104,5 @@ class parquet(FileNode[Any], Table[Any]):
 
     def __repr__(self) -> str:
         """The call that makes this reader; of many files, the first and the last."""
-        said = written_part(self.paths, self.part) or written(self.paths)
-        return f"parquet({', '.join([said, *shown(self.names, self.nulls)])})"
+        said = [written(self.paths, self.part), *shown(self.names, self.nulls)]
+        return f"parquet({', '.join(said)})"
