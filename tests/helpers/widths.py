@@ -20,5 +20,4 @@ def examples(usual: int, least: int = 5) -> settings:
 
 def few(every: Iterable[Any], quick: Iterable[Any]) -> list[Any]:
     """The cases of a test, of which all but the quick ones wait for CI: they show the same."""
-    marks = {True: [], False: [pytest.mark.slow]}
-    return [pytest.param(case, marks=marks[case in quick]) for case in every]
+    return [case if case in quick else pytest.param(case, marks=pytest.mark.slow) for case in every]
