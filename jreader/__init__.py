@@ -8,115 +8,129 @@ spells them out from left to right, and a `DataLoader` that puts batches on devi
     >>> sorted(sum(reader(), []))
     [0, 1, 2, 3, 4, 5]
 
-Importing it does not import jax: worker processes must not. The names that need jax are loaded when
-they are first used.
+Importing it imports no more: rooms are imported when one of their names is first used. So a worker
+process starts in the time of numpy, and none imports jax, which only what feeds devices needs.
 """
 
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from jreader.batches import (
-    batch,
-    bucket,
-    map_batches,
-    padded_batch,
-    rebatch,
-    stack,
-    unbatch,
-    window,
-)
-from jreader.errors import (
-    BatchNotDivisible,
-    ComposeNotAligned,
-    DamagedData,
-    EOFException,
-    FeedMismatch,
-    MissingSample,
-    NotResumable,
-    ReaderError,
-    ShortEpoch,
-    WorkerDied,
-)
-from jreader.orders import permutation
-from jreader.pipelines import ArraySpec, Pipeline, files
-from jreader.readers import Columns, Cursor, Node, Pass, Reader, at_epoch, epochs, start
-from jreader.sinks import write
-from jreader.sources import (
-    Store,
-    arrayrecord,
-    arrays,
-    arrow,
-    csv,
-    huggingface,
-    idx,
-    image_folder,
-    jsonl,
-    mnist_json,
-    npy,
-    npz,
-    parquet,
-    ragged,
-    source,
-    tar,
-    text,
-    tfrecord,
-    tokens,
-)
-from jreader.transforms import (
-    cache,
-    chain,
-    compose,
-    filter,  # noqa: A004  # the field's word
-    firstn,
-    flat_map,
-    interleave,
-    map_readers,
-    mix,
-    pack,
-    read,
-    shard,
-    shuffle,
-    skip,
-    windows,
-)
-from jreader.workers import (
-    Processes,
-    buffered,
-    get_worker_info,
-    map_samples,
-    multiprocess_reader,
-    xmap_readers,
-)
-
 if _TYPE_CHECKING:
     from jreader import datasets, images
+    from jreader.batches import (
+        batch,
+        bucket,
+        map_batches,
+        padded_batch,
+        rebatch,
+        stack,
+        unbatch,
+        window,
+    )
     from jreader.datasets import Dataset, IterableDataset
+    from jreader.errors import (
+        BatchNotDivisible,
+        ComposeNotAligned,
+        DamagedData,
+        EOFException,
+        FeedMismatch,
+        MissingSample,
+        NotResumable,
+        ReaderError,
+        ShortEpoch,
+        WorkerDied,
+    )
     from jreader.feeds import data
     from jreader.loaders import DataLoader, PyReader, as_function, graceful_stop, train
+    from jreader.orders import permutation
+    from jreader.pipelines import ArraySpec, Pipeline, files
+    from jreader.readers import Columns, Cursor, Node, Pass, Reader, at_epoch, epochs, start
+    from jreader.sinks import write
+    from jreader.sources import (
+        Store,
+        arrayrecord,
+        arrays,
+        arrow,
+        csv,
+        huggingface,
+        idx,
+        image_folder,
+        jsonl,
+        mnist_json,
+        npy,
+        npz,
+        parquet,
+        ragged,
+        source,
+        tar,
+        text,
+        tfrecord,
+        tokens,
+    )
+    from jreader.transforms import (
+        cache,
+        chain,
+        compose,
+        filter,  # noqa: A004  # the field's word
+        firstn,
+        flat_map,
+        interleave,
+        map_readers,
+        mix,
+        pack,
+        read,
+        shard,
+        shuffle,
+        skip,
+        windows,
+    )
+    from jreader.workers import (
+        Processes,
+        buffered,
+        get_worker_info,
+        map_samples,
+        multiprocess_reader,
+        xmap_readers,
+    )
 
 __version__ = "0.1.0"
 
-_LATER = {
-    "DataLoader": "jreader.loaders",
-    "PyReader": "jreader.loaders",
-    "as_function": "jreader.loaders",
-    "graceful_stop": "jreader.loaders",
-    "train": "jreader.loaders",
-    "data": "jreader.feeds",
-    "Dataset": "jreader.datasets",
-    "IterableDataset": "jreader.datasets",
-    "datasets": "jreader.datasets",
-    "images": "jreader.images",
-}
+_ROOMS = {
+    "batches": "batch bucket map_batches padded_batch rebatch stack unbatch window",
+    "datasets": "Dataset IterableDataset datasets",
+    "errors": (
+        "BatchNotDivisible ComposeNotAligned DamagedData EOFException FeedMismatch MissingSample "
+        "NotResumable ReaderError ShortEpoch WorkerDied"
+    ),
+    "feeds": "data",
+    "images": "images",
+    "loaders": "DataLoader PyReader as_function graceful_stop train",
+    "orders": "permutation",
+    "pipelines": "ArraySpec Pipeline files",
+    "readers": "Columns Cursor Node Pass Reader at_epoch epochs start",
+    "sinks": "write",
+    "sources": (
+        "Store arrayrecord arrays arrow csv huggingface idx image_folder jsonl mnist_json npy npz "
+        "parquet ragged source tar text tfrecord tokens"
+    ),
+    "transforms": (
+        "cache chain compose filter firstn flat_map interleave map_readers mix pack read shard "
+        "shuffle skip windows"
+    ),
+    "workers": "Processes buffered get_worker_info map_samples multiprocess_reader xmap_readers",
+}  # of the public names: each is imported when one of its names is first used
+_LATER = {name: f"jreader.{room}" for room, names in _ROOMS.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> _Any:
-    """Loads what needs jax, or the network, when it is first used (PEP 562)."""
+    """Imports the room of a public name when that is first used (PEP 562)."""
     if name not in _LATER:
         raise AttributeError(f"module 'jreader' has no attribute {name!r}")
     module = _import_module(_LATER[name])
-    return module if name in ("datasets", "images") else getattr(module, name)
+    value = module if name in ("datasets", "images") else getattr(module, name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

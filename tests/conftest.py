@@ -2,7 +2,8 @@
 
 Programs of XLA run for microseconds here and are compiled for tenths of a second: not optimized
 ones take half, and half of that where fusions are not emitted through MLIR. Tests start hundreds of
-processes, which would compile jreader's source each.
+processes, which would compile jreader's source each, and start threads of OpenBLAS as they import
+numpy, a third of what that costs.
 """
 
 import os
@@ -16,6 +17,7 @@ if version("jaxlib").startswith("0.10."):  # 0.12 ends a program that has the fl
     flags.append("--xla_cpu_use_fusion_emitters=false")
 os.environ.setdefault("XLA_FLAGS", " ".join(flags))
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # images of containers set it
 sys.dont_write_bytecode = False
 
