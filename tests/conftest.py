@@ -56,7 +56,7 @@ def pytest_configure(config):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """What is collected stays to the end: a million objects that no collection need look through."""
+    """What is collected stays to the end: a million objects that gc need not look through."""
     gc.disable()
     try:
         return (yield)
