@@ -6,7 +6,8 @@ A batch is a sequence of samples: a `list` from a stream, `Columns` from the ind
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ import numpy as np
 from jreader import errors
 from jreader.batches.lane_batches import Ends, LaneBatches, check_divides
 from jreader.batches.stacked import stack
+from jreader.counters import working
 from jreader.readers import (
     Columns,
     Node,
@@ -164,7 +166,19 @@ class map_batches(Node[Sequence[Any]]):
 
     def start(self, at: Position) -> Pass[Sequence[Any]]:
         """Begins a pass; its position is that of `reader`."""
-        return start(self.reader, at).mapped(self._mapped)
+        up, mapped = start(self.reader, at), self._mapped
+        tasks = working("map_batches", described(self.fn), self.made_at).tasks
+        clock = time.perf_counter_ns
+
+        def deal() -> Iterator[Sequence[Any]]:
+            for samples in up.items:
+                held, began = [samples], clock()
+                del samples  # as in `Pass.mapped`
+                held.append(mapped(held.pop()))
+                tasks.append((clock() - began, 1))
+                yield held.pop()
+
+        return Pass(deal(), up.position, up.close)
 
     def _mapped(self, samples: Sequence[Any]) -> Columns[Any]:
         given = self._given(samples)

@@ -23,6 +23,7 @@ iterators: `FeedIterator`, which a loop iterates: its step, its cursor, `seek`.
 cursors: What a cursor holds, how it is checked, and which plans it fits.
 seeking: The cursor of any step of an indexed plan, found without reading.
 provenance: `loader.samples(step)`: which samples a step sees.
+stats: `loader.stats()`: what the stages took for the last feeds.
 as_function: A pipeline as a function of (epoch, step) that jax can trace.
 strided: Columns with overlapping rows, as `as_function` keeps them on a device.
 resident: Loaders whose data lie on the devices, where feeds are gathered.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from itertools import count, islice, repeat
 from typing import Any
 
+from jreader.counters import Counters, counting
 from jreader.errors import ReaderError, ShortEpoch
 from jreader.loaders.assembling import Assembler, BucketAssembler, FeedShape
 from jreader.loaders.cursors import EpochPosition, Progress
@@ -22,6 +24,7 @@ from jreader.readers import (
     Cursor,
     Pass,
     described,
+    leaves,
 )
 from jreader.readers.hashing import text_hash
 
@@ -85,6 +88,7 @@ def host_feeds(
     finish: Callable[[Any], Any] | None = None,
     *,
     numbered: bool = True,
+    counters: Counters | None = None,
 ) -> Pass[Any]:
     """A pass over the host feeds of an epoch, from a cursor to its end.
 
@@ -102,11 +106,13 @@ def host_feeds(
         finish: A function of each item; the pass gives its results. None for the items themselves.
         numbered: Whether items are (host feed, number of its first row in the epoch, epoch), not
             host feeds alone.
+        counters: The counters of the loader; None for none.
 
     Raises:
         NotResumable: The cursor is not of this source.
     """
-    here = _Epoch(source, shape, cursor, shared or Shared(), first, until)
+    counters = counters or Counters()
+    here = _Epoch(source, shape, cursor, shared or Shared(), first, until, counters)
     return Pass(here.feeds(finish, numbered=numbered), here.progress, here.close)
 
 
@@ -121,11 +127,14 @@ class _Epoch:
         shared: Shared,
         first: int,
         until: int | None,
+        counters: Counters,
     ) -> None:
         self.source, self.shape, self.cursor, self.shared = source, shape, cursor, shared
+        self.counters = counters
         position = EpochPosition.of(cursor["position"])
         at = position.batches if position else None
-        self.opened = opened = Opened(source, shape, cursor, shared.kept.taken(at))
+        with counting(counters):
+            self.opened = opened = Opened(source, shape, cursor, shared.kept.taken(at))
         self.up = opened.up
         known = position and opened.size is None and shape.size is None
         kind = CollatedAssembler if shape.kind == "collated" else Assembler
@@ -138,19 +147,25 @@ class _Epoch:
         self.lanes = source.batching.lanes
         self.stays = False
 
-    def feeds(
+    def feeds(  # noqa: C901  # a function of a part would be one more call for each feed
         self, finish: Callable[[Any], Any] | None, *, numbered: bool
     ) -> Generator[Any, None, None]:
         """Yields the feeds; it keeps no reference to one, so that its memory is free sooner."""
         shape, assembler, opened, trail = self.shape, self.assembler, self.opened, self.trail
         alone, epoch, skips = shape.per_feed == 1, self.cursor["epoch"], steps_left_out(self.cursor)
         named = partial(shape.feeds.from_samples, lists=shape.kind == "samples")
+        assembled, placed = self.counters.assembled, self.counters.placed
+        clock = time.perf_counter_ns
+        began = clock()
         for group in self._groups():
+            read = clock()
             usual = type(group) is Columns and group.made_of is None
             if usual and len(group.arrays[0]) == assembler.usual:
                 made = [named(group)]
             else:
                 made = [assembler.feed([group] if alone else group)]
+                if self.counters.feed_bytes is None and made[0] is not None:
+                    self.counters.feed_bytes = _bytes(made[0])
             if opened.unchecked:
                 opened.check_sizes(self.source, self.cursor["samples"], assembler.fed)
             if made[0] is None and self.lanes:
@@ -158,6 +173,7 @@ class _Epoch:
                 break  # the epoch ends with the first lane
             if made[0] is None:
                 self.lost.add(1 if alone else len(group), assembler.fed)
+                began = clock()
                 continue
             self.steps += 1
             row, skipped = trail.samples * assembler.spread, next(skips)
@@ -170,10 +186,15 @@ class _Epoch:
             spare = self.lanes > 0 and not self._fresh(group)
             del group
             made.append((made.pop(), row, epoch) if numbered else made.pop())
-            made.append(finish(made.pop()) if finish else made.pop())
+            stacked = clock()
+            assembled.append((began, read, stacked, assembler.fed))
+            if finish:
+                made.append(finish(made.pop()))
+                placed.append(clock() - stacked)
             yield Spare(made.pop()) if spare else made.pop()
             if self.steps == self.end:
                 return
+            began = clock()
         self._ended()
 
     def _fresh(self, group: Any) -> bool:
@@ -291,6 +312,10 @@ def steps_left_out(cursor: Cursor) -> Iterator[bool]:
     if not spans:
         return repeat(False)  # noqa: FBT003  # what is repeated
     return (any(low <= each < high for low, high, _ in spans) for each in count(step))
+
+
+def _bytes(feed: Any) -> int:
+    return sum(getattr(leaf, "nbytes", 0) for leaf in leaves(feed))
 
 
 def _too_short(source: Source, shape: FeedShape, epoch: int, samples: int) -> ShortEpoch:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from jreader.counters import Counters
 from jreader.errors import check_number
 from jreader.loaders.cursors import RunPosition, sealed
 from jreader.loaders.host_feeds import SKIPPED, check_fed, next_epoch
@@ -42,6 +43,7 @@ class FeedIterator(Iterator[Any]):
         start: int = 0,
         until: int | None = None,
         endless: bool = False,
+        counters: Counters | None = None,
     ) -> None:
         """Begins at a position; the first feed is that of step `start`.
 
@@ -52,8 +54,11 @@ class FeedIterator(Iterator[Any]):
             start: The number of the first step whose feed is given.
             until: The number of the step to stop before; None for no such step.
             endless: Whether the next epoch follows each one.
+            counters: The counters of the loader; None for some of its own.
         """
         self.waited = 0.0
+        self._counters = counters or Counters()
+        self._counters.steps.append(None)
         self._loading, self._shared, self._position = loading, shared, position
         self._start, self._until, self._endless = start, until, endless
         self._first = position.cursor
@@ -85,13 +90,18 @@ class FeedIterator(Iterator[Any]):
 
     def _enter(self) -> None:
         self._pass = self._loading.open(
-            self._position.cursor, self._shared, self._start, self._until, endless=self._endless
+            self._position.cursor,
+            self._shared,
+            self._start,
+            self._until,
+            endless=self._endless,
+            counters=self._counters,
         )
         self._position.progress = self._pass.position()
 
     def __next__(self) -> Any:
         """The next feed."""
-        came = time.perf_counter()
+        came = time.perf_counter_ns()
         while here := self._pass:
             try:
                 feed = next(here.items)
@@ -107,7 +117,9 @@ class FeedIterator(Iterator[Any]):
                 continue
             if self._shared.warming:
                 self._warmed()
-            self.waited += time.perf_counter() - came
+            left = time.perf_counter_ns()
+            self.waited += 1e-9 * (left - came)
+            self._counters.steps.append((came, left))
             return feed
         raise StopIteration
 

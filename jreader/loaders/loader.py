@@ -10,6 +10,7 @@ from weakref import WeakSet
 
 from jreader import errors
 from jreader.batches import batch, batching
+from jreader.counters import Counters
 from jreader.datasets.batch_samplers import BatchSampler
 from jreader.devices import where_written
 from jreader.feeds import FeedList, Feeds
@@ -38,6 +39,7 @@ from jreader.loaders.seeking import found
 from jreader.loaders.shapes import Warming, shapes_of
 from jreader.loaders.shared import Shared
 from jreader.loaders.source import Source
+from jreader.loaders.stats import Stats, stats_of
 from jreader.readers import Cursor, Reader
 from jreader.readers.plan_tables import table
 
@@ -440,7 +442,7 @@ class DataLoader:
 
     def _load(self, loading: Loading | None) -> None:
         """Sets what is loaded, and begins a new run."""
-        self._loading, self._shared = loading, Shared()
+        self._loading, self._shared, self._counters = loading, Shared(), Counters()
         self._passes: WeakSet[FeedIterator] = WeakSet()
         self._position = RunPosition(self._resumed or beginning(0))
         self._latest: RunPosition | None = None  # that of the latest iter(loader)
@@ -634,8 +636,13 @@ class DataLoader:
         if start and (there := found(loading, cursor["epoch"], start, endless=endless)):
             cursor = {**there, "skipped": cursor["skipped"]}
         self._position = RunPosition({**cursor, "plan": loading.plan(cursor)})
+        self._counters = self._counters.continued()
         feeds = FeedIterator(
-            loading, self._shared, self._position, start=start, until=until, endless=endless
+            *(loading, self._shared, self._position),
+            start=start,
+            until=until,
+            endless=endless,
+            counters=self._counters,
         )
         self._passes.add(feeds)
         return feeds
@@ -733,6 +740,31 @@ class DataLoader:
             ValueError: The source gives no batch.
         """
         return shapes_of(self._loaded, self._next())
+
+    def stats(self) -> Stats:
+        """Returns what each stage took for the last feeds, and how full the queues were.
+
+        Counting is always on, and costs less than a hundredth of the quickest feed. The counters
+        are those of the latest pass, and of passes before it: 256 feeds at most.
+
+        >>> import numpy as np
+        >>> from jreader import Pipeline, arrays
+        >>> loader = Pipeline(arrays(x=np.arange(64.0))).batch(8).load()
+        >>> for feed in loader:
+        ...     pass
+        >>> stats = loader.stats()
+        >>> [(stage.name, stage.items) for stage in stats.stages]
+        [('read', 8), ('collate', 8), ('transfer', 8), ('step', 7)]
+        >>> 0 < stats.waiting < 1, stats.stages[2].bytes
+        (True, 256)
+        """
+        loading = self._loading
+        return stats_of(
+            self._counters,
+            on_device=bool(self._options.stages.stages) or bool(loading and loading.resident),
+            capacity=self._options.capacity,
+            equal=not (loading and loading.source.batching.buckets),
+        )
 
     def warm(self, step: Callable[..., Any], *state: Any) -> None:
         """Compiles a jitted `step(*state, feed)` for all `shapes()`, while the first feed is read.

@@ -6,6 +6,7 @@ passes of a loader share is in `shared.Shared`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,6 +16,7 @@ import jax
 
 from jreader.batches import Batching, bucket
 from jreader.batches.padded_batches import varied
+from jreader.counters import Counters
 from jreader.devices import Placement, Share, placeable
 from jreader.errors import BatchNotDivisible, NotResumable, warn
 from jreader.feeds import FeedList, Feeds
@@ -318,6 +320,7 @@ class Loading:
         until: int | None = None,
         *,
         endless: bool = False,
+        counters: Counters | None = None,
     ) -> Pass[Any]:
         """Begins a pass over feeds on the devices, from a cursor on, with its look-ahead.
 
@@ -329,11 +332,12 @@ class Loading:
             until: The number of the step to stop before; None for the end.
             endless: Whether later epochs follow in the same pass. On several processes they do
                 not, since the processes agree on each epoch.
+            counters: The counters of the loader; None for some that nobody reads.
 
         Raises:
             ValueError: Several processes would each draw an order of their own.
         """
-        shape = self.shape
+        shape, counters = self.shape, counters or Counters()
         if shape.placement.spans and waits(self.source.batches):
             raise ValueError(
                 f"{self.source.batches!r} draws a new order for each pass, and each process would "
@@ -344,7 +348,7 @@ class Loading:
         at_once = finish if not capacity and not spans else None
 
         def epoch(cursor: Cursor) -> Pass[Any]:
-            return self._epoch(shape, cursor, shared, first, until, at_once)
+            return self._epoch(shape, cursor, shared, first, until, at_once, counters)
 
         if endless and not spans:
             host = epoch_after_epoch(epoch, cursor, self.remainder, until)
@@ -353,7 +357,7 @@ class Loading:
         if at_once:
             return host
         if not spans:
-            return self._ahead(host, finish)
+            return self._ahead(host, finish, counters)
         if shared.board is None:
             shared.board = Board(shape.placement.processes, self.options.made_at)
         feeds = f"feeds of {self.per_feed} batches of {self.source.rows} samples"
@@ -362,9 +366,9 @@ class Loading:
         lanes = self._lanes_here(shape, began)
         agreement = Agreement(shared.board, began, self.options.timeout, about, lanes)
         if self.resident or self.batching(cursor).indexed:
-            return agreement.heeding(self._ahead(host, finish), streamed=False)
+            return agreement.heeding(self._ahead(host, finish, counters), streamed=False)
         told = agreement.telling(host, max(capacity, 1))
-        return agreement.heeding(self._ahead(told, finish))
+        return agreement.heeding(self._ahead(told, finish, counters))
 
     def _lanes_here(self, shape: FeedShape, cursor: Cursor) -> LanesHere | None:
         """The lanes that this process reads; None if it reads all, or there are none."""
@@ -384,6 +388,7 @@ class Loading:
         first: int,
         until: int | None,
         finish: Callable[[Any], Any] | None,
+        counters: Counters,
     ) -> Pass[Any]:
         """The host feeds of what is left of an epoch, or `finish` of each."""
         try:
@@ -395,7 +400,9 @@ class Loading:
                 return self.resident.steps(cursor, shared, first, until, finish)
             source = self.of_epoch(cursor)
             return host_feeds(
-                source, shape, cursor, shared, first, until, finish, numbered=self.numbered
+                *(source, shape, cursor, shared, first, until, finish),
+                numbered=self.numbered,
+                counters=counters,
             )
         except StopIteration as stopped:  # it would look like the end of the run
             raise RuntimeError(
@@ -415,11 +422,21 @@ class Loading:
                 f"had, or leave resident=True out."
             )
 
-    def _ahead(self, host: Pass[Any], finish: Callable[[Any], Any]) -> Pass[Any]:
+    def _ahead(
+        self, host: Pass[Any], finish: Callable[[Any], Any], counters: Counters
+    ) -> Pass[Any]:
         """The feeds of a pass on the devices, prefetched."""
-        if self.options.double_buffer:
-            return lookahead(host, self.options.capacity, finish)
-        return lookahead(host, self.options.capacity, itself).mapped(finish)
+        capacity = self.options.capacity
+        if self.options.double_buffer and capacity:
+            return lookahead(host, capacity, finish, counters=counters)
+
+        def counted(feed: Any) -> Any:
+            began = time.perf_counter_ns()
+            placed = finish(feed)
+            counters.placed.append(time.perf_counter_ns() - began)
+            return placed
+
+        return (lookahead(host, capacity, itself) if capacity else host).mapped(counted)
 
     @property
     def numbered(self) -> bool:

@@ -24,6 +24,7 @@ from math import ceil, inf
 from typing import Any, Generic, NoReturn, TypeVar
 
 from jreader import errors
+from jreader.counters import Work, working
 from jreader.readers import Node, Pass, Position, described
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
 from jreader.workers.limits import Limits
@@ -54,6 +55,8 @@ def map_on_executor(
     task: MapTask,
     executor: Executor,
     limits: Limits,
+    work: Work | None = None,
+    size: int = 1,
 ) -> Pass[Any]:
     """The results of a task for the samples of a pass, in their order; some are a `Failure`.
 
@@ -63,9 +66,12 @@ def map_on_executor(
         task: What to do with samples.
         executor: Does tasks, and is not shut down.
         limits: How many tasks it does side by side, and how far they may be ahead.
+        work: The counters of the op; None for new ones.
+        size: How many samples each item of `up` stands for, to count them.
     """
     position = up.position()
-    state = _ExecutorMap(node, up, task, executor, limits)
+    work = work or working(type(node).__name__, "", node.made_at, "processes", limits.workers)
+    state = _ExecutorMap(node, up, task, executor, limits, work, size)
 
     def deal() -> Generator[Any, None, None]:
         nonlocal position
@@ -124,7 +130,10 @@ class _ExecutorMap(Generic[S, T]):
         task: MapTask,
         executor: Executor,
         limits: Limits,
+        work: Work,
+        size: int,
     ) -> None:
+        self.work, self.size = work, size
         self.where = f"{type(node).__name__}, made at {node.made_at}"
         self.source, self.task, self.executor = ClosableSource(up), task, executor
         self.limits = limits
@@ -298,6 +307,9 @@ class _ExecutorMap(Generic[S, T]):
         """How many samples are worth a task, and how heavy they are."""
         self.result_bytes = raised_average(self.result_bytes, result.bytes / len(result.results))
         each = result.seconds / len(result.results)
+        done = sum(chunk.done.is_set() for chunk in list(self.chunks))
+        self.work.depths.append(done)
+        self.work.tasks.append((round(1e9 * result.seconds), self.size * len(result.results)))
         self.each += (each - self.each) / (4 if self.each else 1)
         if self.trials and chunk.tries == 1:
             self.trials -= 1

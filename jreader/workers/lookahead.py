@@ -22,6 +22,7 @@ from functools import partial
 from operator import getitem
 from typing import Any, Generic, TypeVar
 
+from jreader.counters import Counters
 from jreader.readers import Pass, Position
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
 from jreader.workers.threads import stoppable_pass
@@ -36,7 +37,11 @@ _SLOW = _PAYS / _SMALL  # seconds to draw such an item
 
 
 def lookahead(
-    up: Pass[S], capacity: int, finish: Callable[[S], T], name: str = "loader"
+    up: Pass[S],
+    capacity: int,
+    finish: Callable[[S], T],
+    name: str = "loader",
+    counters: Counters | None = None,
 ) -> Pass[T]:
     """`finish` of the items of `up`, at most `capacity` of them drawn before they are asked for.
 
@@ -49,10 +54,11 @@ def lookahead(
         capacity: How many items may wait; 0 draws each when it is asked for.
         finish: A function of an item; several threads call it at once.
         name: What the threads are called.
+        counters: What counts how long `finish` takes, and how many items wait; None for nothing.
     """
     if capacity == 0:
         return up.mapped(finish)
-    state = _Lookahead(up, capacity, finish, name)
+    state = _Lookahead(up, capacity, finish, name, counters or Counters())
     latest = [up.position()]
     position = partial(getitem, latest, 0)  # no function of Python, since it is asked at every item
     return stoppable_pass(_handed_over(state, latest), position, state.stop)
@@ -64,6 +70,7 @@ def _handed_over(state: _Lookahead[S, T], latest: list[Position]) -> Generator[T
     What a consumer draws for itself is drawn right here: every call would count in a fast loop.
     """
     source, position, lock, clock = state.up.items, state.up.position, state.lock, time.perf_counter
+    placed, depths, exact = state.counters.placed, state.counters.depths, time.perf_counter_ns
     mine = False  # whether the consumer draws
     held: list[Any] = []  # so that nothing here holds an item that was handed over
     try:
@@ -79,7 +86,10 @@ def _handed_over(state: _Lookahead[S, T], latest: list[Position]) -> Generator[T
                 if held[0] is _END:
                     return
                 after = position()
+                began = exact()
                 held.append(state.finish(held.pop()))
+                placed.append(exact() - began)
+                depths.append(0)
                 with lock:
                     if state.closed:
                         return
@@ -112,8 +122,16 @@ class _Drawn:
 class _Lookahead(Generic[S, T]):
     """What is drawn, under one lock; the threads hold this, never the consumer's iterator."""
 
-    def __init__(self, up: Pass[S], capacity: int, finish: Callable[[S], T], name: str) -> None:
+    def __init__(
+        self,
+        up: Pass[S],
+        capacity: int,
+        finish: Callable[[S], T],
+        name: str,
+        counters: Counters,
+    ) -> None:
         self.up, self.capacity, self.finish, self.name = up, capacity, finish, name
+        self.counters = counters
         self.lock = threading.RLock()  # reentrant: gc may drop a pass, which stops it, anywhere
         self.ready = threading.Condition(self.lock)  # the consumer waits here
         self.turn = threading.Condition(self.lock)  # the threads wait here
@@ -132,6 +150,8 @@ class _Lookahead(Generic[S, T]):
         """The next item, drawn here if nobody else is at it; None at the end."""
         with self.lock:
             alone = not self.drawn and not self.busy
+            ready = self.drawn and self.drawn[0].finished
+            self.counters.depths.append(len(self.drawn) if ready else 0)
             while not (self.drawn and self.drawn[0].finished):
                 if self.drawn and not self.drawn[0].taken:
                     self._finish(self.drawn[0])
@@ -194,13 +214,14 @@ class _Lookahead(Generic[S, T]):
 
     def _finish(self, drawn: _Drawn) -> None:
         """Finishes one item, likewise."""
-        drawn.taken = True
+        drawn.taken, began = True, time.perf_counter_ns()
         try:
             self.lock.release()  # likewise
             drawn.item = self.finish(drawn.item)
         except BaseException as error:
             drawn.item, drawn.error = None, error
         finally:
+            self.counters.placed.append(time.perf_counter_ns() - began)
             self.lock.acquire()
             drawn.finished = True
             self.over = self.over or drawn.error is not None

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from jreader import errors
 from jreader._worker.shared_memory import MAX_BYTES_AHEAD
+from jreader.counters import working
 from jreader.orders import as_seed
 from jreader.readers import (
     Node,
@@ -162,7 +163,8 @@ class map_samples(Node[T]):
         mapped = self._mapping()
         if threads := max(self.threads, self.timeout > 0):
             limits = self._limits(threads)
-            here = map_on_threads(self, up.watched(self, limits.window + 1), mapped, limits)
+            up = up.watched(self, limits.window + 1)
+            here = map_on_threads(self, up, mapped, limits, function=described(self.fn))
         else:
             here = up.mapped(mapped)
         return here if self.on_error == "raise" else self._without_failures(here)
@@ -197,7 +199,9 @@ class map_samples(Node[T]):
         kind = MapTaskSentOnce if isinstance(executor, Processes) else MapTask
         task = kind(fn, keep_going=self.on_error == "skip")
         limits = self._limits(self.concurrency or _workers_of(executor), size)
-        return map_on_executor(self, up, task, executor, limits)
+        by = "processes" if self.executor is None else "executor"
+        work = working(type(self).__name__, described(self.fn), self.made_at, by, limits.workers)
+        return map_on_executor(self, up, task, executor, limits, work, size)
 
     def _numbered(self) -> Callable[[Any, int], Keyed] | None:
         """A function that gives a sample and its number the key that `keyed` does."""

@@ -12,6 +12,7 @@ from jreader.readers import (
     Plane,
     Position,
     Reader,
+    described,
     explained,
     indexed,
     itself,
@@ -114,7 +115,8 @@ class xmap_readers(Node[T]):
         window = self.process_num + self.buffer_size
         up = up.watched(self, window)
         limits = Limits(self.process_num, window)
-        here = map_on_threads(self, up, explained(self, self.mapper), limits, ordered=self.order)
+        mapper, name = explained(self, self.mapper), described(self.mapper)
+        here = map_on_threads(self, up, mapper, limits, function=name, ordered=self.order)
         if self.order:
             return here
         lost = refused(self, "order=True")

@@ -11,6 +11,7 @@ from math import inf
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from jreader.counters import working
 from jreader.errors import noted
 from jreader.readers import Node, Pass, Position, described
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
@@ -30,6 +31,7 @@ def map_on_threads(
     fn: Callable[[S], T],
     limits: Limits,
     *,
+    function: str = "",
     ordered: bool = True,
 ) -> Pass[T]:
     """`fn` of the items of a pass, made on threads that begin with the first item asked for.
@@ -39,6 +41,7 @@ def map_on_threads(
         up: A pass, read by one thread at a time.
         fn: A function of an item; several threads call it at once.
         limits: How many threads, and how far they may be ahead.
+        function: The name of the user's function, for the counters; "" where there is none.
         ordered: Whether the results keep the order of the items; otherwise they come as they get
             ready, and may be waited for without a limit.
 
@@ -46,7 +49,7 @@ def map_on_threads(
         TimeoutError: A result was waited for longer than `limits.timeout` (while iterating).
     """
     position = up.position()
-    state = ThreadMap(type(node).__name__, node.made_at, up, fn, limits)
+    state = ThreadMap(type(node).__name__, node.made_at, up, fn, limits, function)
 
     def deal() -> Generator[T, None, None]:
         nonlocal position
@@ -106,11 +109,19 @@ class ThreadMap(Generic[S, T]):
         up: A pass, read by one thread at a time.
         fn: A function of an item.
         limits: How many threads, and how far they may be ahead.
+        function: The name of the user's function, for the counters.
     """
 
     def __init__(
-        self, op: str, made_at: str, up: Pass[S], fn: Callable[[S], T], limits: Limits
+        self,
+        op: str,
+        made_at: str,
+        up: Pass[S],
+        fn: Callable[[S], T],
+        limits: Limits,
+        function: str = "",
     ) -> None:
+        self.work = working(op, function, made_at, "threads", limits.workers)
         self.op, self.made_at, self.up, self.fn, self.limits = op, made_at, up, fn, limits
         self.window, self.chunksize, self.item_bytes = limits.window, 1, 1.0
         self.free_slots, self.slots = self.window, threading.Condition()  # held for a moment
@@ -147,6 +158,7 @@ class ThreadMap(Generic[S, T]):
         waiting: dict[int, _DoneChunk] = {}
         for number in count():
             limit = time.monotonic() + self.limits.timeout
+            self.work.depths.append(len(waiting) + self.done.qsize())
             while number not in waiting:
                 done = self._received(number, limit)
                 if done is _CLOSED:
@@ -264,8 +276,11 @@ class ThreadMap(Generic[S, T]):
             if end:
                 self.done.put(end._replace(number=self.chunks))
         if drawn:
+            drawn_at = time.perf_counter()
             item_bytes = self._map(number, drawn, positions)
-            self._learn((time.perf_counter() - began) / len(drawn), item_bytes)
+            done_at = time.perf_counter()
+            self.work.tasks.append((round(1e9 * (done_at - drawn_at)), len(drawn)))
+            self._learn((done_at - began) / len(drawn), item_bytes)
         return True
 
     def _map(self, number: int, drawn: list[S], positions: list[Position]) -> float:

@@ -1,0 +1,111 @@
+"""Counters of the stages of a loader: what the last feeds took, in rings that never grow.
+
+They are always on, so they cost a few clock readings a feed and no lock: a stage appends to a ring
+of its own, which is one step of the interpreter, and whoever asks copies the rings. Nothing that is
+counted changes the stream. Times are nanoseconds of `time.perf_counter_ns`.
+
+Ops that count for themselves (maps on threads, say) find the counters of the pass that is being
+begun by `working`, since a plan knows nothing of the loader above it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple
+
+KEPT = 256
+"""How many feeds are remembered."""
+
+
+class Work(NamedTuple):
+    """What one op did: `tasks` has (nanoseconds of its function, items) for each task.
+
+    Attributes:
+        op: The name of the op.
+        function: The name of its function.
+        made_at: The file and line that made it.
+        by: "threads", "processes" or "executor"; "" for the thread that draws.
+        workers: How many do the work.
+        tasks: The last tasks; of `map_batches`, an item is a batch.
+        depths: How many finished tasks waited, whenever one was taken.
+    """
+
+    op: str
+    function: str
+    made_at: str
+    by: str
+    workers: int
+    tasks: deque[tuple[int, int]]
+    depths: deque[int]
+
+
+class Counters:
+    """The rings of one loader.
+
+    Attributes:
+        steps: When the loop came for each feed, and when it left with it; None between two passes.
+        assembled: For each feed, when it was begun, when its batch was read, when its arrays were
+            stacked, and how many samples it has.
+        placed: How long each feed took to be put on the devices.
+        depths: How many feeds the look-ahead had drawn, whenever the loop came for one.
+        works: The ops that count for themselves.
+        feed_bytes: The bytes of the first feed on the host; None before it.
+    """
+
+    __slots__ = ("assembled", "depths", "feed_bytes", "placed", "steps", "works")
+
+    def __init__(self) -> None:
+        self.steps: deque[tuple[int, int] | None] = deque(maxlen=KEPT)
+        self.assembled: deque[tuple[int, int, int, int]] = deque(maxlen=KEPT)
+        self.placed: deque[int] = deque(maxlen=KEPT)
+        self.depths: deque[int] = deque(maxlen=KEPT)
+        self.works: list[Work] = []
+        self.feed_bytes: int | None = None
+
+    def continued(self) -> Counters:
+        """Counters for the next pass, which remember this one, and leave it its own."""
+        copy = Counters()
+        copy.feed_bytes = self.feed_bytes
+        for name in ("assembled", "depths", "placed", "steps"):
+            getattr(copy, name).extend(getattr(self, name).copy())
+        copy.works.extend(
+            work._replace(tasks=work.tasks.copy(), depths=work.depths.copy()) for work in self.works
+        )
+        return copy
+
+
+@contextmanager
+def counting(counters: Counters) -> Iterator[None]:
+    """Has the ops that are begun inside the block count into `counters`."""
+    before = _counters.set(counters)
+    try:
+        yield
+    finally:
+        _counters.reset(before)
+
+
+def working(op: str, function: str, made_at: str, by: str = "", workers: int = 1) -> Work:
+    """The rings of an op whose pass is being begun: those of its last pass, if it had one.
+
+    >>> counters = Counters()
+    >>> with counting(counters):
+    ...     work = working("map_samples", "decode", "train.py:31", "threads", 2)
+    >>> work.tasks.append((1_000_000, 8))
+    >>> counters.works[0].function, counters.works[0].tasks[-1]
+    ('decode', (1000000, 8))
+    """
+    counters = _counters.get()
+    told = (op, function, made_at, by, workers)
+    for work in counters.works if counters else ():
+        if work[: len(told)] == told:
+            return work
+    work = Work(*told, deque(maxlen=KEPT), deque(maxlen=KEPT))
+    if counters and len(counters.works) < KEPT:
+        counters.works.append(work)
+    return work
+
+
+_counters: ContextVar[Counters | None] = ContextVar("counters", default=None)

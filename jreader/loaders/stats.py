@@ -1,0 +1,158 @@
+"""`Stats`: what the counters of a loader say of its last feeds, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from jreader.counters import Counters, Work
+
+
+@dataclass(frozen=True)
+class StageStats:
+    """What one stage took for the last feeds.
+
+    Attributes:
+        name: "read" (the plan, up to its batches, on the thread that draws), "map" and
+            "map_batches" (functions that count for themselves), "collate" (arrays of a feed),
+            "transfer" or "on_device" (to the devices, with the functions that run there), "step".
+        time_ns: Nanoseconds of work, summed over the workers that did it.
+        items: How many items: feeds; of a "map" samples, of "map_batches" batches.
+        bytes: The bytes of those items; None where they are not known before a feed is read.
+        function: The name of the user's function; "" for none.
+        made_at: The file and line that made the op; "" for a stage of the loader.
+        by: "threads", "processes" or "executor"; "" for the thread that draws.
+        workers: How many work side by side.
+    """
+
+    name: str
+    time_ns: int
+    items: int
+    bytes: int | None = None
+    function: str = ""
+    made_at: str = ""
+    by: str = ""
+    workers: int = 1
+
+
+@dataclass(frozen=True)
+class QueueStats:
+    """How full a queue was, whenever something was taken from it.
+
+    Attributes:
+        name: "capacity" (the loader's look-ahead), or the op that the queue is of.
+        room: How many fit; None where that changes while it runs.
+        depths: How many waited, the oldest first.
+        made_at: The file and line that made the op.
+    """
+
+    name: str
+    room: int | None
+    depths: tuple[int, ...]
+    made_at: str = ""
+
+    @property
+    def empty(self) -> float:
+        """In what share of the times nothing waited."""
+        return self.depths.count(0) / len(self.depths) if self.depths else 0.0
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What the stages of a loader took for its last feeds, 256 of them at most.
+
+    `dataclasses.asdict` makes plain dicts and tuples of it, for JSON.
+
+    Attributes:
+        waits_ns: How long the loop waited for each feed, the oldest first.
+        steps_ns: How long it stayed away after each, until it came for the next one.
+        stages: What each stage took.
+        queues: How full the queues were.
+    """
+
+    waits_ns: tuple[int, ...]
+    steps_ns: tuple[int, ...]
+    stages: tuple[StageStats, ...]
+    queues: tuple[QueueStats, ...]
+
+    @property
+    def waiting(self) -> float:
+        """The share of the time in which the loop waited for feeds; 0 before the second feed.
+
+        The first feed of a pass is left out: what is made once, for all feeds, is made for it.
+        """
+        waited, stepped = sum(self.waits_ns), sum(self.steps_ns)
+        return waited / (waited + stepped) if self.steps_ns else 0.0
+
+    def __str__(self) -> str:
+        """A table: a line for each stage and queue."""
+        width = max(len(_title(stage)) for stage in self.stages)
+        lines = [f"{'stage':{width}}  ms an item    items  workers"]
+        for stage in self.stages:
+            each = 1e-6 * stage.time_ns / stage.items if stage.items else 0.0
+            title = f"{_title(stage):{width}}"
+            lines.append(f"{title}  {each:10.3f}  {stage.items:7d}  {stage.workers:7d}")
+        lines.append(f"the loop waited for feeds in {self.waiting:.0%} of its time")
+        lines += [
+            f"the queue of {queue.name} was empty in {queue.empty:.0%} of {len(queue.depths)} looks"
+            for queue in self.queues
+            if queue.depths
+        ]
+        return "\n".join(lines)
+
+
+def _title(stage: StageStats) -> str:
+    return f"{stage.name} {stage.function}".strip()
+
+
+def stats_of(counters: Counters, *, on_device: bool, capacity: int, equal: bool) -> Stats:
+    """What the counters say.
+
+    Args:
+        counters: The counters of a loader; they may be counting.
+        on_device: Whether feeds run through functions on the devices.
+        capacity: How many feeds the loader prefetches.
+        equal: Whether all feeds have as many bytes as the first one, on this host.
+    """
+    steps = counters.steps.copy()
+    waits, away = [], []
+    for one, other in pairwise(steps):
+        if one is not None and other is not None:
+            away.append(other[0] - one[1])
+            waits.append(other[1] - other[0])
+    assembled, placed = counters.assembled.copy(), counters.placed.copy()
+
+    def of_feeds(name: str, times: Iterable[int]) -> StageStats:
+        taken = list(times)
+        known = counters.feed_bytes if equal else None
+        weigh = None if known is None else len(taken) * known
+        return StageStats(name, sum(taken), len(taken), weigh)
+
+    stages = [
+        StageStats("read", sum(read - began for began, read, _, _ in assembled), len(assembled)),
+        *map(_of_work, counters.works),
+        of_feeds("collate", (stacked - read for _, read, stacked, _ in assembled)),
+        of_feeds("on_device" if on_device else "transfer", placed),
+        StageStats("step", sum(away), len(away)),
+    ]
+    queues = [
+        QueueStats("capacity", capacity, tuple(counters.depths.copy())),
+        *(_queue(work) for work in counters.works if work.by),
+    ]
+    return Stats(tuple(waits), tuple(away), tuple(stages), tuple(queues))
+
+
+def _of_work(work: Work) -> StageStats:
+    tasks = work.tasks.copy()
+    return StageStats(
+        "map_batches" if work.op == "map_batches" else "map",
+        sum(time for time, _ in tasks),
+        sum(items for _, items in tasks),
+        None,
+        *(work.function, work.made_at, work.by, work.workers),
+    )
+
+
+def _queue(work: Work) -> QueueStats:
+    return QueueStats(work.op, None, tuple(work.depths.copy()), work.made_at)
