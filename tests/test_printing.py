@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 from graphs import number, several, tagged
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from widths import examples
 
 import jreader
 from jreader import (
@@ -87,7 +88,7 @@ class TestPrinting:
     """What is printed can be typed, where its functions and readers are known by their names."""
 
     @given(st.lists(st.one_of(STEPS), max_size=6))
-    @settings(max_examples=200, deadline=None)
+    @examples(200, least=40)
     def test_what_is_printed_is_the_same_plan_again(self, steps):
         plan = Pipeline(ten)
         for name, *arguments in steps:

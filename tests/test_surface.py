@@ -142,7 +142,7 @@ class TestImports:
             from jreader import Pipeline  # and so all rooms that need no jax
             print((time.process_time() - between) / (between - began))
         """
-        assert min(float(python(script).stdout) for _ in range(3)) < 4
+        assert any(float(python(script).stdout) < 4 for _ in range(3))
 
     def test_importing_it_imports_two_packages_of_others(self, python):
         script = """

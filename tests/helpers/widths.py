@@ -19,5 +19,13 @@ def examples(usual: int, least: int = 5) -> settings:
 
 
 def few(every: Iterable[Any], quick: Iterable[Any]) -> list[Any]:
-    """The cases of a test, of which all but the quick ones wait for CI: they show the same."""
-    return [case if case in quick else pytest.param(case, marks=pytest.mark.slow) for case in every]
+    """The cases of a test, of which all but the quick ones wait for CI: they show the same.
+
+    A tuple is a case of several parameters.
+    """
+    return [case if case in quick else _later(case) for case in every]
+
+
+def _later(case: Any) -> Any:
+    arguments = case if isinstance(case, tuple) else (case,)
+    return pytest.param(*arguments, marks=pytest.mark.slow)

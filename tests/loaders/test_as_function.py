@@ -32,7 +32,7 @@ def equal(feed, other):
 
 @pytest.mark.filterwarnings("ignore:.*leaves out .* tokens of")
 @given(moving_arrays, st.integers(1, 6), st.integers(0, 3))
-@examples(40, least=10)
+@examples(40, least=5)
 def test_the_function_is_the_stream_of_the_loader_by_law(recipe, size, epoch):
     pipeline = Pipeline(fast(recipe)).batch(size)
     if not size <= indexed(pipeline.reader.reader).length < 10**6:

@@ -1,13 +1,14 @@
 """A cursor is a place: whatever was ahead of the consumer, what is left of the run follows."""
 
 import json
-from itertools import islice
+from itertools import islice, product
 
 import jax
 import numpy as np
 import pytest
 from seen import through_json
 from steps import stream, told, with_cursors
+from widths import few
 
 from jreader import DataLoader, NotResumable, Pipeline, arrays, batch, shuffle
 
@@ -53,13 +54,18 @@ LOADERS = {
     "batches": by_batches,
 }
 of_every_kind = pytest.mark.parametrize("make", LOADERS.values(), ids=LOADERS)
-at_every_capacity = pytest.mark.parametrize("capacity", [0, 1, 4, 64])
+CAPACITIES = (0, 1, 4, 64)
+SEEDS = (1, None)
 
 
 @of_every_kind
-@at_every_capacity
-@pytest.mark.parametrize("seed", [1, None])
-@pytest.mark.parametrize("drop_last", [True, False])
+@pytest.mark.parametrize(
+    ("capacity", "seed", "drop_last"),
+    few(
+        product(CAPACITIES, SEEDS, (True, False)),
+        [(0, 1, False), (1, None, True), (4, 1, True), (64, None, False)],
+    ),
+)
 def test_every_cursor_of_an_epoch_gives_the_rest_of_it(make, capacity, seed, drop_last):
     loader = make(seed, capacity=capacity, drop_last=drop_last)
     seen, cursors = with_cursors(loader.epoch(2))
@@ -76,8 +82,7 @@ def test_a_loader_of_another_capacity_goes_on_alike(make):
 
 
 @of_every_kind
-@at_every_capacity
-@pytest.mark.parametrize("seed", [1, None])
+@pytest.mark.parametrize(("capacity", "seed"), few(product(CAPACITIES, SEEDS), [(1, None), (4, 1)]))
 def test_steps_go_on_from_epoch_to_epoch(make, capacity, seed):
     loader = make(seed, capacity=capacity)
     seen, cursors = with_cursors(loader.steps(27))

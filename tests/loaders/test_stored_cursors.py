@@ -14,6 +14,7 @@ import pytest
 from seen import through_json
 from steps import told
 from stored_loaders import EPOCH, LOADERS, RUNS
+from widths import few
 
 import jreader
 from jreader import NotResumable, datasets
@@ -25,6 +26,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:each epoch leaves out the same")
 OTHER_PYTHON = sys.version_info[:2] != (3, 11)
 INDEXED_SINCE = "streamed: jsonl"  # its lines are found by number now
 GO_ON = [name for name in LOADERS if name != INDEXED_SINCE]
+DOORS = (  # some of each door of the loader: a state is a cursor
+    *("indexed: shuffled", "indexed: resident", "indexed: chunk(2)"),
+    *("streamed: shuffle in windows", "streamed: map with processes"),
+    *("data set: shuffle", "data set: workers", "data set: a stream"),
+    *("generator: samples", "generator: sample lists", "generator: batches"),
+)
 KEPT = Path(__file__).parent / "stored_cursors.jsonl"
 
 
@@ -69,7 +76,7 @@ def test_an_epoch_goes_on_from_stored_cursors(name, tmp_path):
         assert through_json(list(map(told, loader.epoch(EPOCH, at=cursor)))) == rest
 
 
-@pytest.mark.parametrize("name", GO_ON)
+@pytest.mark.parametrize("name", few(GO_ON, DOORS))
 def test_a_loader_takes_up_stored_cursors_as_its_state(name, tmp_path):
     loader = LOADERS[name](tmp_path)
     for cursor, rest in rests("epoch", name):

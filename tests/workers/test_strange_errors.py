@@ -107,7 +107,7 @@ def folder(tmp_path, monkeypatch):
 
 THEIRS = pytest.mark.filterwarnings("ignore")  # what engines warn of
 CLUSTERS = [
-    pytest.param("dask", marks=THEIRS),
+    pytest.param("dask", marks=[THEIRS, pytest.mark.slow]),  # test_clusters.py begins one
     pytest.param("ray", marks=[THEIRS, pytest.mark.peers]),
 ]
 

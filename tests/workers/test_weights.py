@@ -104,7 +104,7 @@ class TestOneSlowItem:
         assert sum(1 for _ in items) == 9000 - 6002
 
     def test_a_window_that_was_given_is_taken_at_its_word(self):
-        source = Source(0, 4 * MIB, 100)
+        source = Source(0, 2 * MIB, 100)
         items = map_samples(same, source, executor=Here(), concurrency=1, window=60)()
         for _ in range(39):
             next(items)
