@@ -15,6 +15,7 @@ import random
 import selectors
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -69,6 +70,25 @@ def all_of(calls: Sequence[Callable[[], Awaitable[T]]], at_once: int) -> list[T]
     except BaseException:
         coming.cancel()
         raise
+
+
+def beginner(
+    at_once: int,
+) -> Callable[[Sequence[Callable[[], Awaitable[T]]]], list[Future[T]]]:
+    """What begins coroutines, so many of all of them on their way at the same time.
+
+    It gives a future for each; one that is cancelled ends what it waits for.
+    """
+    from fsspec.asyn import get_loop  # noqa: PLC0415  # an extra
+
+    loop, gate = get_loop(), asyncio.Semaphore(at_once)
+    _LOOPS.add(loop)
+
+    async def one(call: Callable[[], Awaitable[T]]) -> T:
+        async with gate:
+            return await call()
+
+    return lambda calls: [asyncio.run_coroutine_threadsafe(one(call), loop) for call in calls]
 
 
 async def tried(what: str, attempt: Callable[[], Awaitable[T]]) -> T:

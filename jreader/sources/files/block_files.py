@@ -61,13 +61,13 @@ class BlockFiles:
             if name in self._checked:
                 data = os.pread(opened, end - begin, _HEAD.size + begin)
                 return data if len(data) == end - begin else None
-            whole = os.pread(opened, _HEAD.size + size + 1, 0)
+            head = os.pread(opened, _HEAD.size, 0)
+            data = os.pread(opened, size + 1, _HEAD.size)
         except OSError:  # a broken disk
             return None
         finally:
             os.close(opened)
-        data = whole[_HEAD.size :]
-        if len(data) != size or whole[: _HEAD.size] != _HEAD.pack(_MAGIC, size, crc32(data)):
+        if len(data) != size or head != _HEAD.pack(_MAGIC, size, crc32(data)):
             return None
         self._checked.add(name)
         return data[begin:end]

@@ -156,14 +156,14 @@ class Store:
                 else:
                     mine[number] = self._under_way[name] = Future()
         try:
-            datas = file.far.read_many([file.range_of(number) for number in mine])
-            for (number, future), data in zip(mine.items(), datas, strict=True):
+            # blocks are written while the next ones are on their way
+            for number, data in file.fetched(list(mine)):
                 given[number] = data
                 with self._lock:
                     self.misses += 1
                     self.fetched += len(data)
                 self._keep(file.name_of(number), data)
-                future.set_result(data)
+                mine[number].set_result(data)
         except BaseException as error:
             for future in mine.values():
                 if not future.done():

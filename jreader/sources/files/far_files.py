@@ -6,9 +6,11 @@ part that fails is a small loss.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from functools import partial
-from itertools import accumulate
+from itertools import chain
 
 from jreader.errors import DamagedData
 from jreader.sources.far_systems import far_state, forget, range_of
@@ -17,6 +19,7 @@ from jreader.sources.file_checks import changed
 _PART = 1 << 25  # bytes that are asked for at once: less costs more than it gains on a near server
 _AT_ONCE = 16  # parts that are on their way at the same time
 _AHEAD = 1 << 26  # bytes of ranges that are on their way before those before them were taken
+_RANGES_AHEAD = 256  # likewise, of short ones
 
 
 class FarFile:
@@ -59,42 +62,53 @@ class FarFile:
             TimeoutError: They did not come in time, in several tries.
             OSError: They could not be had for another reason.
         """
-        return b"".join(self._parts([(offset, size)]))
+        return next(self.read_many([(offset, size)]))
 
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
         """The bytes of each range (offset and size), in that order; several come at a time.
+
+        The next ones are on their way while those that came are taken.
 
         Raises:
             DamagedData: The file has changed since it was found, or is gone.
             OSError: They could not be had.
         """
-        low = 0
-        while low < len(ranges):
-            ends = accumulate(size for _, size in ranges[low:])
-            some = ranges[low : low + max(sum(end <= _AHEAD for end in ends), 1)]
-            parts = iter(self._parts(some))
-            for _, size in some:
-                yield b"".join(next(parts) for _ in _cut(0, size))
-            low += len(some)
+        from jreader.sources.far_tries import beginner  # noqa: PLC0415  # it imports asyncio
 
-    def _parts(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        from jreader.sources.far_tries import all_of  # noqa: PLC0415  # it imports asyncio
-
-        for offset, size in ranges:
-            if offset + size > self.size:
-                last = f"{self.path}, which has {self.size:,} bytes"
-                raise ValueError(f"bytes {offset:,} to {offset + size:,} were asked of {last}.")
-        parts = [part for offset, size in ranges for part in _cut(offset, size)]
-        asked = [part for part in parts if part[1]]
+        begin, ahead = beginner(_AT_ONCE), 0
+        on_way: deque[list[Future[bytes]]] = deque()
+        sizes = iter([size for _, size in ranges])
         try:
-            came = iter(
-                all_of([partial(range_of, self.path, *part, self.etag) for part in asked], _AT_ONCE)
-            )
+            for offset, size in ranges:
+                self._check_range(offset, size)
+                while on_way and (ahead + size > _AHEAD or len(on_way) == _RANGES_AHEAD):
+                    ahead -= next(sizes)
+                    yield self._came(on_way)
+                parts = _cut(offset, size)
+                asked = [partial(range_of, self.path, *part, self.etag) for part in parts]
+                on_way.append(begin(asked))
+                ahead += size
+            while on_way:
+                yield self._came(on_way)
+        finally:
+            for coming in chain.from_iterable(on_way):
+                coming.cancel()
+
+    def _came(self, on_way: deque[list[Future[bytes]]]) -> bytes:
+        """The first of the ranges that are on their way, when it has come."""
+        try:
+            data = b"".join([part.result() for part in on_way[0]])
         except OSError as error:
             if (other := self._changed()) is not None:
                 raise other from error
             raise
-        return [next(came) if size else b"" for _, size in parts]
+        on_way.popleft()
+        return data
+
+    def _check_range(self, offset: int, size: int) -> None:
+        if offset + size > self.size:
+            last = f"{self.path}, which has {self.size:,} bytes"
+            raise ValueError(f"bytes {offset:,} to {offset + size:,} were asked of {last}.")
 
     def _changed(self) -> DamagedData | None:
         """The error for a file that is another one now, if that is why it could not be read."""
@@ -113,6 +127,6 @@ class FarFile:
 
 
 def _cut(offset: int, size: int) -> list[tuple[int, int]]:
-    """A range in parts, at least one."""
-    lows = range(offset, offset + size, _PART)
-    return [(low, min(_PART, offset + size - low)) for low in lows] or [(offset, 0)]
+    """A range in parts; none of an empty one."""
+    end = offset + size
+    return [(low, min(_PART, end - low)) for low in range(offset, end, _PART)]

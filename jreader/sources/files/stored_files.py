@@ -8,7 +8,8 @@ from hashlib import blake2b
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.far_files import FarFile
 
-_AT_ONCE = 16  # blocks that are asked for together
+_AT_ONCE = 1 << 26  # bytes of blocks that are asked for together
+_REQUEST = 1 << 22  # bytes of small blocks that one request asks for
 
 
 class StoredFile:
@@ -39,10 +40,10 @@ class StoredFile:
         for offset, size in ranges:
             if offset + size > self.size:
                 self.far.read(offset, size)  # which says so
-        low = 0
+        low, most = 0, max(_AT_ONCE // self.store.block, 1)
         while low < len(ranges):
             high, wanted = low, dict[int, None]()
-            while high < len(ranges) and (high == low or len(wanted) < _AT_ONCE):
+            while high < len(ranges) and (high == low or len(wanted) < most):
                 wanted |= {number: None for number, _, _ in self.pieces(*ranges[high])}
                 high += 1
             yield from self._read(ranges[low:high])
@@ -69,9 +70,24 @@ class StoredFile:
         """How many bytes a block has."""
         return min(self.store.block, self.size - number * self.store.block)
 
-    def range_of(self, number: int) -> tuple[int, int]:
-        """Where a block lies in the file: its offset and size."""
-        return number * self.store.block, self.size_of(number)
+    def fetched(self, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+        """Blocks of the far file, whether they are kept or not; neighbours are asked for at once.
+
+        Raises:
+            DamagedData: The file has changed.
+            OSError: They cannot be had.
+        """
+        runs, most = list[list[int]](), max(_REQUEST // self.store.block, 1)
+        for number in numbers:
+            if runs and number == runs[-1][-1] + 1 and len(runs[-1]) < most:
+                runs[-1].append(number)
+            else:
+                runs.append([number])
+        spans = [(run[0] * self.store.block, sum(map(self.size_of, run))) for run in runs]
+        for run, data in zip(runs, self.far.read_many(spans), strict=True):
+            for at, number in enumerate(run):
+                low = at * self.store.block
+                yield number, data[low : low + self.size_of(number)]
 
     def _read(self, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
         parts = [self.pieces(*each) for each in ranges]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from programs import PATIENCE
 from widths import examples
 
 import jreader
@@ -141,6 +142,44 @@ def test_requests_go_on_their_way_together(file, server, parts):
 
     server.mood = mood
     assert file.read(0, 2000) == CONTENT[:2000]
+
+
+def test_ranges_are_given_while_the_next_ones_are_on_their_way(file, server):
+    """The first is taken before the second is answered, which was asked for already."""
+    taken, asked = Event(), iter([None, "second"])
+
+    def mood(method, _name):
+        if method == "GET" and next(asked):
+            server._lock.release()
+            try:
+                assert taken.wait(PATIENCE)
+            finally:
+                server._lock.acquire()
+        return "good"
+
+    server.mood = mood
+    ranges = file.read_many([(0, 10), (20, 10)])
+    assert next(ranges) == CONTENT[:10]
+    taken.set()
+    assert list(ranges) == [CONTENT[20:30]]
+
+
+def test_good_ranges_are_given_before_the_one_that_fails(file, server):
+    server.mood = lambda method, _name: (
+        503 if method == "GET" and server.asked[-1][2] == "bytes=20-29" else "good"
+    )
+    ranges = file.read_many([(0, 10), (20, 10), (40, 10)])
+    assert next(ranges) == CONTENT[:10]
+    with pytest.raises(OSError, match=r"bytes 20 to 30 of .* could not be read in 6 tries"):
+        next(ranges)
+
+
+def test_no_more_is_on_its_way_than_there_is_room_for(file, server, monkeypatch):
+    monkeypatch.setattr("jreader.sources.files.far_files._AHEAD", 100)
+    ranges = file.read_many([(low, 40) for low in range(0, 4000, 40)])
+    for number in range(100):
+        assert next(ranges) == CONTENT[40 * number : 40 * number + 40]
+        assert len(server.tries()) <= number + 2
 
 
 def test_threads_read_at_the_same_time_while_half_of_the_answers_fail(file, server):

@@ -76,10 +76,31 @@ def test_a_block_is_fetched_once_by_this_and_later_processes(opened, server):
         file = opened()
         for _ in range(2):
             assert file.read(500, 3000) == CONTENT[500:3500]
-    assert server.tries() == {
-        ("data", f"bytes={low}-{low + 999}"): 1 for low in range(0, 4000, 1000)
-    }
+    assert server.tries() == {("data", "bytes=0-3999"): 1}
     assert (file.store.hits, file.store.misses, file.store.fetched) == (8, 0, 0)
+
+
+def test_neighbours_are_asked_for_at_once_up_to_a_size(opened, server, monkeypatch):
+    monkeypatch.setattr("jreader.sources.files.stored_files._REQUEST", 3000)
+    file = opened()
+    file.read(5000, 1)
+    assert file.read(500, 9000) == CONTENT[500:9500]
+    spans = [(5000, 5999), (0, 2999), (3000, 4999), (6000, 8999), (9000, 9999)]
+    assert server.tries() == {("data", f"bytes={low}-{high}"): 1 for low, high in spans}
+    assert file.store.misses == 10
+
+
+def test_blocks_before_the_one_that_fails_are_kept(opened, server):
+    file = opened()
+    server.mood = lambda method, _name: (
+        503 if method == "GET" and server.asked[-1][2] == "bytes=50000-50999" else "good"
+    )
+    ranges = [(low, 10) for low in (0, 10_000, 20_000, 50_000)]
+    with pytest.raises(OSError, match=r"bytes 50,000 to 51,000 of .* could not be read in 6 tries"):
+        list(file.read_many(ranges))
+    server.mood = lambda _method, _name: "good"
+    assert list(file.read_many(ranges)) == [CONTENT[low : low + 10] for low, _ in ranges]
+    assert (file.store.hits, file.store.misses) == (3, 4)
 
 
 def test_threads_that_want_one_block_fetch_it_once(opened, server):
