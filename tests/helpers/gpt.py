@@ -1,4 +1,4 @@
-"""A GPT of a million parameters to train in tests, whose rows may hold several documents."""
+"""A GPT of 118,000 parameters to train in tests, whose rows may hold several documents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-ROW, WIDTH, LAYERS, HEADS, BYTES = 64, 128, 5, 4, 256
+ROW, WIDTH, LAYERS, HEADS, BYTES = 64, 64, 2, 4, 256
 
 
 def beginning() -> dict[str, Any]:

@@ -49,15 +49,6 @@ def loader_of(name, path, count) -> DataLoader:
     return PLANS[name](path).load(sharding=devices(count)).on_device(in_segments)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def optimized():
-    """Training is worth optimizing, unlike what other tests compile."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", False)  # noqa: FBT003  # as jax has it
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
-
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     """A file of bytes as tokens, of which 0 ends a document: a paragraph."""
@@ -141,7 +132,7 @@ def test_a_run_resumed_from_orbax_in_a_new_process_has_the_same_losses(
         pytest.skip("orbax-checkpoint is not installed")
     for first, stop in ((0, STOP), (STOP, STEPS)):
         script = CHECKPOINTED.format(path=str(path), folder=tmp_path, stop=stop)
-        printed = python(script, JAX_DISABLE_MOST_OPTIMIZATIONS="0").stdout
+        printed = python(script).stdout
         losses = json.loads(printed.splitlines()[-1])
         assert losses == [each[first:stop] for each in alone.values()]
 
