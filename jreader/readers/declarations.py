@@ -59,9 +59,20 @@ def declared(node: object) -> tuple[Field[Any], ...]:
     return _declared_by(kind)
 
 
+def declared_names(node: object) -> tuple[str, ...]:
+    """The names of the fields that the class of an op declares."""
+    kind: Any = type(node)
+    return _names_by(kind)
+
+
 @lru_cache(256)  # each pass asks for them, several times for each op
 def _declared_by(kind: type) -> tuple[Field[Any], ...]:
     return fields(kind) if is_dataclass(kind) else ()
+
+
+@lru_cache(256)
+def _names_by(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in _declared_by(kind))
 
 
 def check_fields(node: Any) -> None:

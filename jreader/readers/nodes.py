@@ -18,7 +18,7 @@ from typing import (
 
 from jreader.errors import place_of_caller
 from jreader.hints import check_keywords
-from jreader.readers.declarations import check_fields, declared
+from jreader.readers.declarations import check_fields, declared, declared_names
 from jreader.readers.messages import described
 from jreader.readers.overrides import stands_for
 from jreader.readers.passes import Pass, Position
@@ -216,8 +216,7 @@ def arguments(node: Node[Any]) -> Iterator[tuple[str, Any]]:
 
 def field_value(node: Node[Any], name: str, default: Any = None) -> Any:
     """The value of a field, such as the seed; an attribute that is no field is its user's."""
-    own = [field for field in declared(node) if field.name == name]
-    return getattr(node, name, default) if own else default
+    return getattr(node, name, default) if name in declared_names(node) else default
 
 
 def _is_default(field: Field[Any], value: object) -> bool:
@@ -267,10 +266,15 @@ def children(node: Node[Any]) -> Iterator[Node[Any]]:
 
 def inputs(node: Node[Any]) -> Iterator[Reader[Any]]:
     """The readers that an op reads: all ops in its fields, and functions in `reader`, `readers`."""
-    for field in declared(node):
-        value = getattr(node, field.name, ())  # see `_fields`, which each pass need not call
-        for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, Node) or field.name in ("reader", "readers"):
+    for name in declared_names(node):
+        value = getattr(node, name, ())  # see `_fields`, which each pass need not call
+        holds = name in ("reader", "readers")
+        if not isinstance(value, tuple):
+            if holds or isinstance(value, Node):
+                yield value
+            continue
+        for part in value:
+            if holds or isinstance(part, Node):
                 yield part
 
 

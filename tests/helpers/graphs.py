@@ -46,9 +46,15 @@ def everything() -> set[type[Node]]:
     return {op for op in below(Node) if not op.__name__.startswith("_")}
 
 
+@cache  # plans are built by the ten thousands
+def parameters(op: Any) -> Mapping[str, inspect.Parameter]:
+    """What an op takes."""
+    return inspect.signature(op).parameters
+
+
 def sources(op: type[Node]) -> bool:
     """Whether an op reads no other reader."""
-    return not {"reader", "readers"} & set(inspect.signature(op).parameters)
+    return not {"reader", "readers"} & set(parameters(op))
 
 
 PROCESSES = {jreader.multiprocess_reader}
@@ -226,8 +232,8 @@ class Recipe:
             readers[0] = jreader.unbatch(readers[0])
         if op is jreader.mix:
             return mixed(readers, **given)
-        names = list(inspect.signature(op).parameters)
-        variadic = inspect.signature(op).parameters.get("readers")
+        names = list(parameters(op))
+        variadic = parameters(op).get("readers")
         first = [FUNCTIONS.get(op.__name__, tagged)] if names[0] in FUNCTION_NAMES else []
         if given.get("buf_size") in (0, 1):
             return kept_in_order(readers[0], given["buf_size"], given["seed"])
@@ -361,7 +367,7 @@ def op_recipes(draw: st.DrawFn, op: type[Node], below: st.SearchStrategy[Recipe]
     """A recipe for one op over drawn plans."""
     given = {}
     wanted = 1
-    for name in inspect.signature(op).parameters:
+    for name in parameters(op):
         if name == "readers":
             wanted = draw(st.integers(1, 3))
         elif name != "reader" and name not in FUNCTION_NAMES:
