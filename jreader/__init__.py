@@ -35,6 +35,7 @@ if _TYPE_CHECKING:
         DamagedData,
         EOFException,
         FeedMismatch,
+        LintWarning,
         MissingSample,
         NotResumable,
         ReaderError,
@@ -43,6 +44,7 @@ if _TYPE_CHECKING:
     )
     from jreader.feeds import data
     from jreader.loaders import DataLoader, PyReader, as_function, graceful_stop, train
+    from jreader.linting import lint
     from jreader.orders import permutation
     from jreader.pipelines import ArraySpec, Pipeline, files
     from jreader.readers import Columns, Cursor, Node, Pass, Reader, at_epoch, epochs, start
@@ -100,11 +102,12 @@ _ROOMS = {
     "batches": "batch bucket map_batches padded_batch rebatch stack unbatch window",
     "datasets": "Dataset IterableDataset datasets",
     "errors": (
-        "BatchNotDivisible ComposeNotAligned DamagedData EOFException FeedMismatch MissingSample "
-        "NotResumable ReaderError ShortEpoch WorkerDied"
+        "BatchNotDivisible ComposeNotAligned DamagedData EOFException FeedMismatch LintWarning "
+        "MissingSample NotResumable ReaderError ShortEpoch WorkerDied"
     ),
     "feeds": "data",
     "images": "images",
+    "linting": "lint",
     "loaders": "DataLoader PyReader as_function graceful_stop train",
     "orders": "permutation",
     "pipelines": "ArraySpec Pipeline files",
@@ -150,6 +153,7 @@ __all__ = [
     "EOFException",
     "FeedMismatch",
     "IterableDataset",
+    "LintWarning",
     "MissingSample",
     "Node",
     "NotResumable",
@@ -189,6 +193,7 @@ __all__ = [
     "images",
     "interleave",
     "jsonl",
+    "lint",
     "map_batches",
     "map_readers",
     "map_samples",

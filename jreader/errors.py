@@ -69,6 +69,10 @@ class EOFException(Exception):
     """`loader.next()` was called after the last batch: `reset()` the loader, and `start()` it."""
 
 
+class LintWarning(UserWarning):
+    """A plan has something that was hardly meant; the message begins with a name, to filter by."""
+
+
 def noted(error: BaseException, note: str) -> None:
     """Adds a note to an error of a user's code, if its class allows it (a frozen one does not).
 
@@ -98,14 +102,14 @@ def place_of_caller() -> str:
     return f"{' '.join(cell) if cell else frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def warn(text: str, made_at: str = "") -> None:
+def warn(text: str, made_at: str = "", kind: type[Warning] = UserWarning) -> None:
     """Warns at the user's line that called jreader, or at the line that made an op.
 
-    Python shows it once for each such line, and filters it like any UserWarning.
+    Python shows it once for each such line, and filters it like any UserWarning, which `kind` is.
     """
     place, _, line = (made_at or place_of_caller()).rpartition(":")
     seen = _warned.setdefault(place, {})
-    warnings.warn_explicit(text, UserWarning, place, int(line or 0), registry=seen)
+    warnings.warn_explicit(text, kind, place, int(line or 0), registry=seen)
 
 
 _warned: dict[str, dict[Any, Any]] = {}  # what Python asks whether it has shown a text

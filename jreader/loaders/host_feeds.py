@@ -10,6 +10,7 @@ from typing import Any
 
 from jreader.counters import Counters, counting
 from jreader.errors import ReaderError, ShortEpoch
+from jreader.linting import tell_of_fields
 from jreader.loaders.assembling import Assembler, BucketAssembler, FeedShape
 from jreader.loaders.cursors import EpochPosition, Progress
 from jreader.loaders.left_out import Lost, warn_of_lanes
@@ -112,7 +113,8 @@ def host_feeds(
         NotResumable: The cursor is not of this source.
     """
     counters = counters or Counters()
-    here = _Epoch(source, shape, cursor, shared or Shared(), first, until, counters)
+    shared = shared or Shared(unseen=False)
+    here = _Epoch(source, shape, cursor, shared, first, until, counters)
     return Pass(here.feeds(finish, numbered=numbered), here.progress, here.close)
 
 
@@ -175,6 +177,9 @@ class _Epoch:
                 self.lost.add(1 if alone else len(group), assembler.fed)
                 began = clock()
                 continue
+            if self.shared.unseen:
+                self.shared.unseen = False
+                tell_of_fields(self.source.batches, made[0], shape.axes)
             self.steps += 1
             row, skipped = trail.samples * assembler.spread, next(skips)
             if skipped:

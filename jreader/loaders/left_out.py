@@ -7,10 +7,10 @@ from typing import Any
 
 from jreader.batches import batching
 from jreader.errors import warn
+from jreader.linting import is_shuffled, same_left_out, tell
 from jreader.loaders.remainders import Remainder
 from jreader.loaders.shared import Shared
-from jreader.readers import Cursor, Node, Reader, described, length, start
-from jreader.readers.seeds import varies, waits
+from jreader.readers import Cursor, Reader, start
 
 
 @dataclass
@@ -67,21 +67,9 @@ def warn_if_same(reader: Reader[Any], samples: int, shared: Shared) -> None:
         samples: How many samples this epoch has left out.
         shared: What the passes of the loader share.
     """
-    buckets = batching(reader).buckets
-    if buckets is not None and length(buckets) is None:
-        reader = buckets.reader  # which orders the samples of a stream
-    shuffled = isinstance(reader, Node) and (varies(reader) or waits(reader))
-    if shuffled or shared.warned:
-        return
-    shared.warned = True
-    those = "sample" if samples == 1 else f"{samples} samples"
-    warn(
-        f"each epoch leaves out the same {those}: its last batch is short, and {described(reader)} "
-        f"is not shuffled. load(drop_last=False) pads it with zeros, under a mask, so that "
-        f"evaluation sees every sample once; load(drop_last=True) leaves it out without this "
-        f"warning.",
-        getattr(reader, "made_at", ""),
-    )
+    if not shared.warned and not is_shuffled(reader):
+        shared.warned = True
+        tell(same_left_out(reader, samples))
 
 
 def warn_of_lanes(reader: Reader[Any], epoch: int, steps: int, shared: Shared) -> None:

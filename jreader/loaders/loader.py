@@ -15,6 +15,7 @@ from jreader.datasets.batch_samplers import BatchSampler
 from jreader.devices import where_written
 from jreader.feeds import FeedList, Feeds
 from jreader.feeds.collations import Collation
+from jreader.linting import Fed, tell_of_plan
 from jreader.loaders.arguments import CAPACITY, Given, ahead, check_order, names_given
 from jreader.loaders.cursors import (
     RunPosition,
@@ -437,6 +438,7 @@ class DataLoader:
     def _set(self, source: Source) -> Self:
         source = replace(source, places=where_written(source.places))
         self._load(Loading(source, self._options))
+        tell_of_plan(source.batches)
         self._given = {**self._given, "places": source.places}
         return self
 
@@ -454,6 +456,22 @@ class DataLoader:
         vars(loader)["_options"] = options
         loader._load(self._loading and replace(self._loading, options=options))  # noqa: SLF001  # its own class
         return loader
+
+    def _fed(self) -> Fed:
+        """What the linter asks of a loader."""
+        loading = self._loaded
+        return Fed(
+            loading.source.batches,
+            loading.shape.axes,
+            loading.remainder.warns_if_same,
+            loading.remainder.last == "keep",
+            self._first_on_host,
+            self.shapes,
+        )
+
+    def _first_on_host(self) -> Any:
+        first = self._loaded.first(self._next())
+        return first[0] if self._loaded.numbered else first
 
     @property
     def _loaded(self) -> Loading:

@@ -40,12 +40,14 @@ class Shared:
     Attributes:
         kept: The pass over a stream that goes on in the next epoch.
         board: Where processes post messages to each other; None until a pass needs it.
+        unseen: Whether the linter has yet to see a feed.
         warned: Whether it has warned of samples that each epoch leaves out.
         warming: What compiles steps, until the first feed is handed over.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, unseen: bool = True) -> None:
         self.kept = Kept()
         self.board: Board | None = None
+        self.unseen = unseen
         self.warned = False
         self.warming: list[Any] = []

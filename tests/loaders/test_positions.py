@@ -17,7 +17,7 @@ from jreader.readers import Pass
 
 pytestmark = [
     pytest.mark.usefixtures("by_value"),
-    pytest.mark.filterwarnings("ignore:each epoch leaves out the same"),  # of plans in their order
+    pytest.mark.filterwarnings("ignore:same-left-out"),  # of plans in their order
 ]
 
 COUNT = 30

@@ -33,7 +33,7 @@ def mask_of(feeds):
 
 
 class TestPipelines:
-    @pytest.mark.filterwarnings("ignore:each epoch leaves out the same 2 samples")
+    @pytest.mark.filterwarnings("ignore:same-left-out")
     def test_drop_where_nothing_is_said_and_pad_where_batch_keeps(self):
         assert len(list(numbers().batch(4).load())) == len(numbers().batch(4).load()) == 2
         kept = numbers().batch(4, drop_last=False)
@@ -65,7 +65,7 @@ class TestPipelines:
         with pytest.raises(FeedMismatch, match="fewer samples than 4"):
             list(chunks)
 
-    @pytest.mark.filterwarnings("ignore:each epoch leaves out the same 2 samples")
+    @pytest.mark.filterwarnings("ignore:same-left-out")
     def test_a_short_last_one_follows_last(self):
         plan = Pipeline(lists(4, 4, 2))
         assert len(list(plan.load())) == 2

@@ -1,0 +1,226 @@
+"""Rules that look at fields: at the first feed of a loop, or at first samples where `lint` asks."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from jreader.batches import batching
+from jreader.batches.padded_batches import padded_batch
+from jreader.linting.findings import Finding, tell
+from jreader.linting.plan_parts import (
+    Fed,
+    columns_of,
+    known_length,
+    last_function,
+    nodes,
+    of_batches,
+    peeked,
+    prefixes,
+    sample_leaves,
+)
+from jreader.readers import Columns, Reader, branches, described, indexed, leaves
+from jreader.readers.seeds import seeded
+from jreader.transforms import cache
+from jreader.workers.memory_estimates import estimated_bytes
+
+Kinds: TypeAlias = set[tuple[str, int]]
+"""The dtypes of fields, and how many elements one has in a sample."""
+
+_WORTH = 1 << 20  # bytes of a field in a feed: less of them cost less than the call that sends them
+_ROWS = 64  # as many samples as a batch has, where nobody says
+_FEW = 8  # shapes that a step may well be compiled for
+_KEPT = 1 << 60
+
+
+def fields(fed: Fed) -> Iterator[Finding]:
+    """The rules of one feed: `host-float32` and `narrowed`; the first samples are read."""
+    kinds = {each for reader in prefixes(fed.plan) for each in _kinds(sample_leaves(reader))}
+    if fed.first is not None:
+        yield from of_feed(fed.plan, fed.first(), fed.axes, kinds)
+        return
+    first = peeked(fed.plan)
+    batched = of_batches(fed.plan) or isinstance(next(iter(first), None), Columns)
+    rows = batching(fed.plan).size or (len(first[0]) if first and batched else _ROWS)
+    feed = {
+        f"{name}": np.broadcast_to(np.zeros((), leaf.dtype), (rows, *np.shape(leaf)))
+        for name, leaf in enumerate(sample_leaves(fed.plan))
+        if isinstance(leaf, (np.ndarray, np.generic))
+    }
+    yield from of_feed(fed.plan, feed, 1, kinds)
+
+
+def tell_of_fields(plan: Reader[Any], feed: Any, axes: int) -> None:
+    """Warns of what the first feed of a loop shows, beside the arrays that it is gathered from."""
+    if not any(_bytes(leaf) >= _WORTH for leaf in leaves(feed)):
+        return
+    for finding in of_feed(plan, feed, axes, _kinds(columns_of(plan), 1)):
+        tell(finding)
+
+
+def of_feed(plan: Reader[Any], feed: Any, axes: int, kinds: Kinds) -> Iterator[Finding]:
+    """What one feed shows.
+
+    Args:
+        plan: The plan that it is of.
+        feed: A feed on the host: a tree of arrays.
+        axes: How many leading axes count samples.
+        kinds: What its fields were made of.
+    """
+    function = last_function(plan)
+    made_at = getattr(function or plan, "made_at", "")
+    for name, leaf in _named(feed):
+        if _bytes(leaf) < _WORTH:
+            continue
+        each, what = math.prod(leaf.shape[axes:]), f"field {name!r}" if name else "the feed"
+        small = next((kind for kind in ("uint8", "int8") if (kind, each) in kinds), None)
+        if leaf.dtype.kind == "f" and small and each > 1:
+            of, size = described(function) if function else "feed_list", leaf.dtype.itemsize
+            yield Finding(
+                "host-float32",
+                f"{what} is {small} where it is read, and {leaf.dtype} when it goes to the "
+                f"devices: {size} x the bytes, {_megabytes(leaf)} in each feed.",
+                "Send the bytes, and convert them there: load().on_device(lambda feed: ...)."
+                if function
+                else f"Declare {small} in the {of}, and convert on the devices: "
+                f"load().on_device(lambda feed: ...).",
+                made_at,
+            )
+        wide = _wide(leaf, each, kinds)
+        if wide:
+            narrow = wide.replace("64", "32")
+            yield Finding(
+                "narrowed",
+                f"{what} is {wide} on the host, and {narrow} on the devices: {_megabytes(leaf)} of "
+                f"each feed are read twice as wide as they are sent, and are cast.",
+                f"Store it as {narrow}, or map it to that where it is made; for 64 bits on the "
+                f'devices, jax.config.update("jax_enable_x64", True).',
+                made_at,
+            )
+
+
+def _wide(leaf: Any, each: int, kinds: Kinds) -> str | None:
+    """The dtype of 64 bits that a field has on the host, and does not keep."""
+    wide = ("int64", "uint64", "float64")
+    if leaf.dtype.name in wide:
+        return None if _takes_64_bits() else str(leaf.dtype)
+    if leaf.dtype.itemsize != 4:  # bytes
+        return None
+    same = [kind for kind in wide if np.dtype(kind).kind == leaf.dtype.kind]
+    return next((kind for kind in same if (kind, each) in kinds), None)
+
+
+def _takes_64_bits() -> bool:
+    """Whether jax, if it is there, keeps 64 bits."""
+    jax = sys.modules.get("jax")
+    if jax is not None:
+        return bool(jax.config.jax_enable_x64)
+    return os.environ.get("JAX_ENABLE_X64", "").lower() in ("1", "true", "yes")
+
+
+def caches(fed: Fed) -> Iterator[Finding]:
+    """`large-cache`: a cache in memory of more bytes than this machine has."""
+    for op in nodes(fed.plan):
+        many = known_length(op.reader) if isinstance(op, cache) and op.path is None else None
+        if not many or not isinstance(op, cache):
+            continue
+        if indexed(seeded(op.reader, 0)) is not None:
+            continue  # what has indices is not kept: it is found again
+        each = sum(map(estimated_bytes, peeked(op.reader)))
+        if each * many > (there := memory()):
+            yield Finding(
+                "large-cache",
+                f"cache() keeps {many:,} samples of some {each:,.0f} bytes: "
+                f"{each * many / 2**30:,.1f} GiB, and this machine has {there / 2**30:,.1f}.",
+                "Keep them on disk, as in cache(path), or cache what is smaller: before it is "
+                "decoded, say.",
+                op.made_at,
+            )
+
+
+def memory() -> int:
+    """The bytes of memory that this process may have: the machine's, or those of its container."""
+    limits = [_KEPT]
+    with suppress(AttributeError, ValueError, OSError):  # Windows does not say
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # "max" is no number
+            limits.append(int(Path(path).read_text()))
+    return min(limit for limit in limits if limit > 0)
+
+
+def shapes(fed: Fed) -> Iterator[Finding]:
+    """`many-shapes` and `ragged-last-batch`: feeds that a step is compiled for again and again."""
+    made_at = getattr(fed.plan, "made_at", "")
+    again = "the step is compiled anew for each"
+    try:
+        found = fed.shapes() if fed.shapes else []
+    except TypeError:
+        yield Finding(
+            "many-shapes",
+            f"a batch is as long as its longest sample, and any length may come: {again}.",
+            "Name the lengths that batches may have: padded_batch(n, to=[128, 256]), or bucket.",
+            made_at,
+        )
+        return
+    except ValueError:  # there is no batch
+        return
+    if len(found) > _FEW:
+        op = batching(fed.plan).op
+        few = "to=[128, 256, 512]" if isinstance(op, padded_batch) else "fewer bounds"
+        yield Finding(
+            "many-shapes",
+            f"the feeds of an epoch have {len(found)} shapes: {again}, {len(found)} times.",
+            f"Give {few}; loader.shapes() lists them, loader.warm(step) compiles ahead.",
+            made_at,
+        )
+    elif fed.keeps and batching(fed.plan).buckets is None and (len(found) > 1 or _ragged(fed)):
+        yield Finding(
+            "ragged-last-batch",
+            f"the last batch of an epoch is shorter than the others: {again}, twice.",
+            "Leave it out with drop_last=True, or pad it under a mask with last='pad'.",
+            made_at,
+        )
+
+
+def _ragged(fed: Fed) -> bool:
+    """Whether the last batch is short, also where a function makes feeds of batches."""
+    found = batching(fed.plan)
+    many = known_length(found.op.reader) if found.op and found.whole else None
+    if many is None or found.op is None or found.op.drop_last:
+        return False
+    return many > found.op.batch_size and many % found.op.batch_size > 0
+
+
+def _kinds(arrays: Iterable[Any], axes: int = 0) -> Kinds:
+    """The dtypes of arrays, and their elements in one sample, which has no first `axes`."""
+    return {
+        (str(leaf.dtype), math.prod(leaf.shape[axes:]))
+        for leaf in arrays
+        if isinstance(leaf, (np.ndarray, np.generic))
+    }
+
+
+def _named(feed: Any) -> Iterator[tuple[str, Any]]:
+    parts = branches(feed)
+    if parts is None:
+        yield "", feed
+    else:
+        for key, part in parts.items():
+            yield from ((str(key), leaf) for leaf in leaves(part))
+
+
+def _bytes(leaf: Any) -> int:
+    size = getattr(leaf, "nbytes", 0)
+    return size if isinstance(size, int) and hasattr(leaf, "dtype") else 0
+
+
+def _megabytes(leaf: Any) -> str:
+    return f"{leaf.nbytes / 1e6:.1f} MB"

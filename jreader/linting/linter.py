@@ -1,0 +1,100 @@
+"""`lint`: all rules over a plan, or over what a loader makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from jreader.errors import check_flag
+from jreader.linting import field_rules, plan_rules, timed_rules
+from jreader.linting.findings import Finding, tell
+from jreader.linting.plan_parts import Fed
+from jreader.readers import Reader
+
+RULES = {
+    "small-window": "a loader is built",
+    "shuffle-after-batch": "a loader is built",
+    "generator-object": "a loader is built",
+    "same-left-out": "an epoch ends",
+    "host-float32": "the first feed is there",
+    "narrowed": "the first feed is there",
+    "unordered": "",
+    "large-cache": "",
+    "many-shapes": "",
+    "ragged-last-batch": "",
+    "scalar-map": "",
+    "held-lock": "",
+}
+"""The names of all findings, and when each is a warning; "" for those that only `lint` finds."""
+
+_AT_BUILD = (
+    plan_rules.small_window,
+    plan_rules.shuffle_after_batch,
+    plan_rules.generator_object,
+)
+_UNREAD = (*_AT_BUILD, plan_rules.left_out, plan_rules.unordered)
+_READ = (
+    field_rules.fields,
+    field_rules.caches,
+    field_rules.shapes,
+)
+_TIMED = (timed_rules.scalar_map, timed_rules.held_lock)
+
+
+def lint(subject: Any, *, measure: bool = False, ignore: Collection[str] = ()) -> list[Finding]:
+    """The findings of a plan, or of a loader: what was hardly meant, and what to type instead.
+
+    The first sample is read, and the lengths of all where batches follow from them; no pass moves.
+
+    >>> import numpy as np
+    >>> from jreader import Pipeline, arrays
+    >>> rows = Pipeline(arrays(x=np.arange(10_000)))
+    >>> for finding in lint(rows.shuffle(50, seed=0).batch(32)):
+    ...     print(finding.name, "-", finding.fix)
+    small-window - Leave buf_size out: shuffle(seed=0) mixes the whole of what has indices.
+    >>> lint(rows.shuffle(seed=0).batch(32))
+    []
+
+    Args:
+        subject: A reader, a pipeline or a loader.
+        measure: Whether to time functions, too: those of `map` are called for 64 samples, and for
+            a twentieth of a second.
+        ignore: The names of findings to leave out.
+
+    Returns:
+        A list of `Finding(name, sentence, fix, made_at)`, each of which prints as one line.
+
+    Raises:
+        TypeError: The subject is none of these, or `ignore` is a text.
+        ValueError: A name to ignore is that of no rule.
+    """
+    fed = _fed(subject)
+    if isinstance(ignore, str):
+        raise TypeError(f"ignore of lint(...) needs a list of names, as in [{ignore!r}].")
+    if unknown := sorted(set(ignore) - set(RULES)):
+        raise ValueError(f"lint has no rule {unknown[0]!r}: its rules are {', '.join(RULES)}.")
+    rules = (*_READ, *_TIMED) if check_flag("measure of lint", measure) else _READ
+    found = [each for rule in _UNREAD for each in rule(fed)]
+    if not any(each.name == "generator-object" for each in found):  # to read would use it up
+        found += [each for rule in rules for each in rule(fed)]
+    return [each for each in dict.fromkeys(found) if each.name not in ignore]
+
+
+def _fed(subject: Any) -> Fed:
+    if callable(told := getattr(type(subject), "_fed", None)):
+        made: Fed = told(subject)
+        return made
+    if not callable(subject) or isinstance(subject, type):
+        raise TypeError(
+            f"lint(...) needs a reader, a pipeline or a loader, not {subject!r}: a reader is a "
+            f"function without arguments, f and not f()."
+        )
+    return Fed(subject)
+
+
+def tell_of_plan(plan: Reader[Any]) -> None:
+    """Warns of what a plan shows by itself, when a loader gets it; nothing is read."""
+    fed = Fed(plan)
+    for rule in _AT_BUILD:
+        for finding in rule(fed):
+            tell(finding)

@@ -1,0 +1,193 @@
+"""Rules that look at the plan alone: nothing is read for them, so every new loader runs them."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from types import FunctionType, GeneratorType, MethodType
+from typing import Any
+
+from jreader.batches import batch, batching, bucket
+from jreader.errors import place_of_caller
+from jreader.linting.findings import Finding
+from jreader.linting.plan_parts import Fed, is_mapped, known_length, mixes, nodes, of_batches
+from jreader.readers import Node, Reader, described, indexed, length
+from jreader.readers.lanes import dealt_below
+from jreader.readers.nodes import inputs
+from jreader.readers.seeds import seeded, varies, waits
+from jreader.transforms import shuffle
+from jreader.workers import multiprocess_reader, xmap_readers
+
+_PERCENT = 100  # a window under one of the data is small
+_SHORT = 64  # bytes of code: to return a value as it is takes fewer
+
+
+def small_window(fed: Fed) -> Iterator[Finding]:
+    """A shuffle in windows under 1 % of the data, or smaller than a batch."""
+    for op, rows in _windows(fed.plan, None):
+        size, many = op.buf_size or 0, known_length(op.reader)
+        if size < 2 or (many is not None and many <= size):
+            continue  # fewer is what `shuffle` itself warns of, more is the whole
+        if many is not None and size * _PERCENT < many:
+            seen = f"of {many:,}: those that lie far apart never meet in a batch"
+        elif rows is not None and size < rows:
+            seen = f"and a batch has {rows:,}: it holds whole windows, the same ones in all epochs"
+        else:
+            continue
+        if indexed(seeded(op.reader, 0)) is not None:
+            fix = "Leave buf_size out: shuffle(seed=0) mixes the whole of what has indices."
+        else:
+            least = max(-(-(many or 0) // _PERCENT), rows or 0)
+            fix = (
+                f"Give a window of at least {least:,}, as in shuffle({least}, seed=0), or shuffle "
+                f"the files, or the indices, that samples are read from."
+            )
+        sentence = f"shuffle(buf_size={size}) mixes {size:,} samples at a time, {seen}."
+        yield Finding("small-window", sentence, fix, op.made_at)
+
+
+def _windows(reader: Reader[Any], rows: int | None) -> Iterator[tuple[shuffle[Any], int | None]]:
+    """Each shuffle in windows that is the only one of its samples, and the rows of their batches.
+
+    Args:
+        reader: The plan.
+        rows: How many of the samples of this reader make a batch; None if nobody says.
+    """
+    if not isinstance(reader, Node):
+        return
+    ups = list(inputs(reader))
+    if isinstance(reader, shuffle) and reader.buf_size is not None and not of_batches(reader):
+        if not any(isinstance(op, shuffle) for up in ups for op in nodes(up)):
+            yield reader, rows
+    elif isinstance(reader, batch):
+        dealt = dealt_below(reader.reader)
+        rows = reader.batch_size // (dealt.lanes if dealt else 1)
+    elif not is_mapped(reader) and not mixes(reader):
+        rows = None
+    for up in ups:
+        yield from _windows(up, rows)
+
+
+def shuffle_after_batch(fed: Fed) -> Iterator[Finding]:
+    """A shuffle of batches, over samples that nobody shuffles."""
+    for op in nodes(fed.plan):
+        if not isinstance(op, shuffle) or not of_batches(op.reader):
+            continue
+        if any(isinstance(below, (shuffle, bucket)) for below in nodes(op.reader)):
+            continue
+        yield Finding(
+            "shuffle-after-batch",
+            "shuffle after batch orders whole batches: the samples of each stay together, in the "
+            "same batch of all epochs.",
+            "Shuffle the samples: .shuffle(seed=0).batch(n).",
+            op.made_at,
+        )
+
+
+def generator_object(fed: Fed) -> Iterator[Finding]:
+    """A function that returns one generator again and again, which has samples for one epoch."""
+    for reader, made_at in _functions(fed.plan, ""):
+        if isinstance(_returned(reader), (GeneratorType, map, zip)):
+            kind = type(_returned(reader)).__name__
+            yield Finding(
+                "generator-object",
+                f"{described(reader)} returns the same {kind} in every call, which is empty from "
+                f"the second epoch on.",
+                "Give the generator function itself, f and not lambda: f_called; or make the "
+                "iterator in the call, lambda: f(path).",
+                made_at or place_of_caller(),
+            )
+
+
+def _functions(reader: Reader[Any], made_at: str) -> Iterator[tuple[Reader[Any], str]]:
+    """The plain functions that a plan reads, and where the op was made that reads each."""
+    if not isinstance(reader, Node):
+        yield reader, made_at
+        return
+    for up in inputs(reader):
+        yield from _functions(up, reader.made_at)
+
+
+def _returned(function: Callable[..., Any]) -> Any:
+    """What a function holds and returns as it is; None where it makes something, or does more."""
+    if isinstance(function, MethodType) or not isinstance(function, FunctionType):
+        named = getattr(function, "__name__", "") == "__iter__"
+        return getattr(function, "__self__", None) if named else None
+    code = function.__code__
+    if len(code.co_code) > _SHORT:
+        return None
+    steps = [
+        step
+        for step in dis.get_instructions(code)
+        if step.opname not in ("RESUME", "COPY_FREE_VARS", "NOP", "MAKE_CELL", "GET_ITER")
+    ]
+    if len(steps) != 2 or steps[1].opname != "RETURN_VALUE":
+        return None
+    return _held(function, steps[0])
+
+
+def _held(function: FunctionType, step: dis.Instruction) -> Any:
+    """What an instruction loads that a function holds: a global, a cell or a default."""
+    code, name = function.__code__, step.argval
+    if step.opname == "LOAD_GLOBAL":
+        return function.__globals__.get(name)
+    if step.opname == "LOAD_DEREF" and name in code.co_freevars:
+        with suppress(ValueError):  # the cell is empty still
+            return (function.__closure__ or ())[code.co_freevars.index(name)].cell_contents
+        return None
+    if step.opname.startswith("LOAD_FAST") and function.__defaults__:
+        named = code.co_varnames[: code.co_argcount]
+        defaults = dict(zip(reversed(named), reversed(function.__defaults__), strict=False))
+        return defaults.get(name)
+    return None
+
+
+def unordered(fed: Fed) -> Iterator[Finding]:
+    """An op that hands samples over as they arrive, so that no cursor finds its place again."""
+    for op in nodes(fed.plan):
+        if isinstance(op, xmap_readers) and not op.order:
+            keyword = "order=True"
+        elif isinstance(op, multiprocess_reader) and not op.use_pipe and len(op.readers) > 1:
+            keyword = "use_pipe=True"
+        else:
+            continue
+        name = type(op).__name__
+        yield Finding(
+            "unordered",
+            f"{name} hands samples over as they arrive: no two runs see the same batches, and a "
+            f"cursor of this plan is refused.",
+            f"Give {name}(..., {keyword}), which works as far ahead.",
+            op.made_at,
+        )
+
+
+def left_out(fed: Fed) -> Iterator[Finding]:
+    """The same samples that every epoch leaves out, where the length tells how many."""
+    found = batching(fed.plan)
+    if not fed.loses or found.op is None or found.op.drop_last or not found.whole:
+        return
+    many, size = known_length(found.op.reader), found.op.batch_size
+    if many is not None and many % size and not is_shuffled(fed.plan):
+        yield same_left_out(fed.plan, many % size)
+
+
+def is_shuffled(reader: Reader[Any]) -> bool:
+    """Whether the last samples of a reader of batches are others in each epoch."""
+    buckets = batching(reader).buckets
+    if buckets is not None and length(buckets) is None:
+        reader = buckets.reader  # which orders the samples of a stream
+    return isinstance(reader, Node) and (varies(reader) or waits(reader))
+
+
+def same_left_out(reader: Reader[Any], samples: int) -> Finding:
+    """The finding of samples that no epoch has, since their last batch is short."""
+    those = "sample" if samples == 1 else f"{samples} samples"
+    return Finding(
+        "same-left-out",
+        f"each epoch leaves out the same {those}: its last batch is short, and "
+        f"{described(reader)} is not shuffled.",
+        "load(drop_last=False) pads it with zeros, under a mask, so that evaluation sees every "
+        "sample once; load(drop_last=True) leaves it out without this warning.",
+        getattr(reader, "made_at", ""),
+    )

@@ -1,0 +1,152 @@
+"""Rules that call the functions of a plan, and time them: `lint(plan, measure=True)`."""
+
+from __future__ import annotations
+
+import copy
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from jreader.batches import stack
+from jreader.linting.findings import Finding
+from jreader.linting.plan_parts import Fed, nodes, peeked
+from jreader.readers import described, leaves, same_structure
+from jreader.transforms import map_readers
+from jreader.workers import map_samples, xmap_readers
+
+_TOGETHER = 64  # samples that are mapped one by one, and at once
+_ROUNDS = 3
+_FASTER = 3.0  # how many times, for a function to be worth writing for batches
+_SECONDS = 0.05  # that a function is watched
+_FREE = 0.1  # of that time others have to run, or it counts as holding the lock
+
+
+def scalar_map(fed: Fed) -> Iterator[Finding]:
+    """A function of samples that takes whole batches just as well, and is quicker there."""
+    for op in nodes(fed.plan):
+        if not isinstance(op, (map_readers, map_samples)) or getattr(op, "rng", False):
+            continue
+        fn = op.fn if isinstance(op, map_samples) else op.func
+        ups = (op.reader,) if isinstance(op, map_samples) else op.readers
+        timed = _one_by_one(fn, peeked(ups[0], _TOGETHER)) if len(ups) == 1 else None
+        if timed is None or timed[0] < _FASTER * timed[1]:
+            continue
+        each, together = (seconds * 1e6 / _TOGETHER for seconds in timed)
+        yield Finding(
+            "scalar-map",
+            f"{described(fn)} gives the same for {_TOGETHER} samples at once as one by one, and "
+            f"takes {each:.2g} us a sample one by one, {together:.2g} at once.",
+            "Map batches: .batch(n).map_batches(fn).",
+            op.made_at,
+        )
+
+
+def _one_by_one(fn: Callable[..., Any], samples: Sequence[Any]) -> tuple[float, float] | None:
+    """The seconds of a function one by one, and of all at once; None if these are not the same."""
+    if len(samples) < _TOGETHER or not all(isinstance(each, _ARRAYS) for each in leaves(samples)):
+        return None
+    try:
+        whole = stack(samples)
+        results = [fn(sample) for sample in copy.deepcopy(samples)]
+        at_once, expected = fn(copy.deepcopy(whole)), stack(results)
+        if not same_structure(at_once, expected) or not all(
+            map(_same, leaves(at_once), leaves(expected))
+        ):
+            return None
+        one_by_one = _least(lambda given: [fn(each) for each in given], samples)
+        return one_by_one, _least(fn, whole)
+    except Exception:  # most functions of a sample are none of a batch
+        return None
+
+
+_ARRAYS = (np.ndarray, np.generic, int, float)
+
+
+def _same(here: Any, there: Any) -> bool:
+    if np.shape(here) != np.shape(there):
+        return False
+    return bool(np.allclose(here, there, equal_nan=True))
+
+
+def _least(fn: Callable[[Any], Any], given: Any) -> float:
+    """The seconds of a call on this thread, the least of some, whatever else the machine does."""
+    taken = []
+    for _ in range(_ROUNDS):
+        own = copy.deepcopy(given)  # it may change what it is given
+        began = time.thread_time()
+        fn(own)
+        taken.append(time.thread_time() - began)
+    return min(taken)
+
+
+def held_lock(fed: Fed) -> Iterator[Finding]:
+    """A function on several threads that never lets go of the interpreter's lock."""
+    for op in nodes(fed.plan):
+        if isinstance(op, map_samples) and op.threads > 1 and not op.rng:
+            fn, threads, instead = op.fn, op.threads, "map(fn, processes={})"
+        elif isinstance(op, xmap_readers) and op.process_num > 1:
+            fn, threads, instead = (
+                op.mapper,
+                op.process_num,
+                "map_samples(fn, reader, processes={})",
+            )
+        else:
+            continue
+        free = _free_share(fn, peeked(op.reader, _TOGETHER))
+        if free is None or free >= _FREE:
+            continue
+        yield Finding(
+            "held-lock",
+            f"{described(fn)} holds the interpreter's lock for {1 - free:.0%} of its time, so "
+            f"{threads} threads do no more than one.",
+            f"Use processes, as in {instead.format(threads)}.",
+            op.made_at,
+        )
+
+
+def _free_share(fn: Callable[[Any], Any], samples: Sequence[Any]) -> float | None:
+    """The share of the time of a function in which other threads may run Python.
+
+    The lock is asked back only every few milliseconds, and here not at all. So a thread beside the
+    function gets it where the function lets go of it by itself, and nowhere else: a busy machine
+    does not change that.
+    """
+    if not samples or not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return None
+    free, over = 0.0, threading.Event()
+
+    def watch() -> None:
+        nonlocal free
+        before = time.perf_counter()
+        while not over.is_set():
+            time.sleep(0)  # gives the lock away
+            now = time.perf_counter()
+            free += min(now - before, _BRIEF) if now - before < _GONE else 0.0
+            before = now
+
+    beside = threading.Thread(target=watch, name="jreader lint", daemon=True)
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(_NEVER)
+    try:
+        beside.start()
+        free, began = 0.0, time.perf_counter()
+        while (taken := time.perf_counter() - began) < _SECONDS:
+            for sample in samples:
+                fn(sample)
+                if time.perf_counter() - began > 4 * _SECONDS:
+                    break
+        return min(free / taken, 1.0)
+    except Exception:  # of the function: a pass tells it, with the sample
+        return None
+    finally:
+        over.set()
+        sys.setswitchinterval(usual)
+        beside.join()
+
+
+_NEVER = 1000.0  # seconds
+_BRIEF, _GONE = 1e-3, 5e-3  # seconds between two looks of a thread that may run
