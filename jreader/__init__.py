@@ -43,8 +43,8 @@ if _TYPE_CHECKING:
         WorkerDied,
     )
     from jreader.feeds import data
-    from jreader.loaders import DataLoader, PyReader, as_function, graceful_stop, train
     from jreader.linting import lint
+    from jreader.loaders import DataLoader, PyReader, as_function, graceful_stop, train
     from jreader.orders import permutation
     from jreader.pipelines import ArraySpec, Pipeline, files
     from jreader.readers import Columns, Cursor, Node, Pass, Reader, at_epoch, epochs, start
