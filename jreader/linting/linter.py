@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any
 
 from jreader.errors import check_flag
@@ -95,6 +96,9 @@ def _fed(subject: Any) -> Fed:
 def tell_of_plan(plan: Reader[Any]) -> None:
     """Warns of what a plan shows by itself, when a loader gets it; nothing is read."""
     fed = Fed(plan)
+    found: list[Finding] = []
     for rule in _AT_BUILD:
-        for finding in rule(fed):
-            tell(finding)
+        with suppress(Exception):  # of a user's op: what cannot be looked at is not judged
+            found += rule(fed)
+    for finding in found:
+        tell(finding)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from types import FunctionType, GeneratorType, MethodType
 from typing import Any
 
-from jreader.batches import batch, batching, bucket
+from jreader.batches import batching, bucket, plain_batch
 from jreader.errors import place_of_caller
 from jreader.linting.findings import Finding
 from jreader.linting.plan_parts import Fed, is_mapped, known_length, mixes, nodes, of_batches
@@ -60,9 +60,9 @@ def _windows(reader: Reader[Any], rows: int | None) -> Iterator[tuple[shuffle[An
     if isinstance(reader, shuffle) and reader.buf_size is not None and not of_batches(reader):
         if not any(isinstance(op, shuffle) for up in ups for op in nodes(up)):
             yield reader, rows
-    elif isinstance(reader, batch):
-        dealt = dealt_below(reader.reader)
-        rows = reader.batch_size // (dealt.lanes if dealt else 1)
+    elif (made := plain_batch(reader)) is not None:
+        dealt = dealt_below(made.reader)
+        rows = made.batch_size // (dealt.lanes if dealt else 1)
     elif not is_mapped(reader) and not mixes(reader):
         rows = None
     for up in ups:

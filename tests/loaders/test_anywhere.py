@@ -26,6 +26,7 @@ from jreader import (
 
 # random filters and windows of few samples do so, and it is told
 pytestmark = [
+    pytest.mark.filterwarnings("ignore::jreader.LintWarning"),  # of random plans
     pytest.mark.filterwarnings("ignore:.* left none of the samples"),
     pytest.mark.filterwarnings("ignore:windows.* leaves out"),
 ]

@@ -179,6 +179,7 @@ def test_training_as_one_program_gives_the_parameters_of_the_loop(fluent):
     np.testing.assert_array_equal(weights, looped)
 
 
+@pytest.mark.filterwarnings("ignore:shuffle-after-batch")
 @pytest.mark.parametrize("resident", [False, True])
 def test_whole_batches_in_another_order_are_refused(resident):
     batches = Pipeline(arrays(x=np.arange(8))).batch(2).shuffle(seed=1)

@@ -229,6 +229,7 @@ def sequence(plan, layout, cursor=None):
 
 
 @pytest.mark.filterwarnings("ignore:the feeds of this loader")  # other chunks
+@pytest.mark.filterwarnings("ignore::jreader.LintWarning")  # of random plans
 @examples(200)
 @given(moving_alike, hosts, st.one_of(hosts, devices), st.one_of(hosts, devices))
 def test_the_rest_of_any_plan_follows_on_any_hosts(recipe, layout, other, last):

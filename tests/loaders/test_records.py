@@ -281,6 +281,7 @@ def digest(feeds, n=None):
 
 
 class TestDigest:
+    @pytest.mark.filterwarnings("ignore:small-window")  # of batches of 12
     @of_both
     def test_it_does_not_depend_on_batches_devices_or_restarts(self, make):
         expected = digest(make().epoch(0), 12)

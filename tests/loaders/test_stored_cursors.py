@@ -21,7 +21,7 @@ from jreader import NotResumable, datasets
 from jreader.readers.hashing import _module
 
 # the release before said nothing of what plans in their order leave out
-pytestmark = pytest.mark.filterwarnings("ignore:same-left-out")
+pytestmark = pytest.mark.filterwarnings("ignore:same-left-out", "ignore:shuffle-after-batch")
 
 OTHER_PYTHON = sys.version_info[:2] != (3, 11)
 INDEXED_SINCE = "streamed: jsonl"  # its lines are found by number now
