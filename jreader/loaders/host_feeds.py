@@ -167,7 +167,7 @@ class _Epoch:
             else:
                 made = [assembler.feed([group] if alone else group)]
                 if self.counters.feed_bytes is None and made[0] is not None:
-                    self.counters.feed_bytes = _bytes(made[0])
+                    self._look(made[0])
             if opened.unchecked:
                 opened.check_sizes(self.source, self.cursor["samples"], assembler.fed)
             if made[0] is None and self.lanes:
@@ -177,9 +177,6 @@ class _Epoch:
                 self.lost.add(1 if alone else len(group), assembler.fed)
                 began = clock()
                 continue
-            if self.shared.unseen:
-                self.shared.unseen = False
-                tell_of_fields(self.source.batches, made[0], shape.axes)
             self.steps += 1
             row, skipped = trail.samples * assembler.spread, next(skips)
             if skipped:
@@ -201,6 +198,13 @@ class _Epoch:
                 return
             began = clock()
         self._ended()
+
+    def _look(self, feed: Any) -> None:
+        """Counts the bytes of the first feed, and has the linter see it."""
+        self.counters.feed_bytes = _bytes(feed)
+        if self.shared.unseen:
+            self.shared.unseen = False
+            tell_of_fields(self.source.batches, feed, self.shape.axes)
 
     def _fresh(self, group: Any) -> bool:
         """Whether this process has samples in its lanes for a feed of this epoch."""
