@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from programs import Watch, program
+from widths import few
 
 from jreader import ReaderError, WorkerDied
 
@@ -47,6 +48,7 @@ class TestDeaths:
         """)
         assert "exit code -9 (killed: perhaps out of memory)" in message
 
+    @pytest.mark.parametrize("use_pipe", few([True, False], [True]))
     def test_a_process_whose_grandchild_holds_its_connection_is_noticed(self, use_pipe):
         message = self.seen(f"""
             def source():
@@ -62,6 +64,7 @@ class TestDeaths:
         """)
         assert "exit code -9" in message
 
+    @pytest.mark.parametrize("use_pipe", few([True, False], [False]))
     def test_a_process_killed_while_it_sends_is_noticed(self, use_pipe):
         """The big sample cannot fit the connection, and a grandchild keeps that open."""
         self.seen(f"""
@@ -81,7 +84,7 @@ class TestDeaths:
         ("end", "code"),
         [
             ("os._exit(3)", 3),
-            ("os.kill(os.getpid(), signal.SIGTERM)", -15),
+            pytest.param("os.kill(os.getpid(), signal.SIGTERM)", -15, marks=pytest.mark.slow),
             pytest.param("ctypes.string_at(0)", -11, marks=pytest.mark.slow),
             pytest.param("os.abort()", -6, marks=pytest.mark.slow),
         ],

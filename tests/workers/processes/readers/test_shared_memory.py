@@ -37,6 +37,7 @@ class TestRooms:
             "worker",
         ]
 
+    @pytest.mark.parametrize("use_pipe", few([True, False], [True]))
     def test_two_passes_at_once_have_processes_of_their_own(self, use_pipe):
         reader = multiprocess_reader([lambda: range(5), lambda: range(10, 12)], use_pipe=use_pipe)
         one, other = reader(), reader()
