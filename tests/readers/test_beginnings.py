@@ -86,6 +86,7 @@ class TestAReaderThatGivesOneIteratorTwice:
         with pytest.raises(ReaderError, match=AGAIN):
             list(plan)
 
+    @pytest.mark.filterwarnings("ignore:generator-object")
     def test_is_refused_for_the_second_epoch_of_a_loader(self, iterator, reader):
         loader = Pipeline(READERS[reader](ITERATORS[iterator]())).batch(5).load(sharding="host")
         feeds = loader.steps(10)
