@@ -230,7 +230,7 @@ def sequence(plan, layout, cursor=None):
 
 @pytest.mark.filterwarnings("ignore:the feeds of this loader")  # other chunks
 @pytest.mark.filterwarnings("ignore::jreader.LintWarning")  # of random plans
-@examples(200)
+@examples(100)  # each begins up to 33 passes
 @given(moving_alike, hosts, st.one_of(hosts, devices), st.one_of(hosts, devices))
 def test_the_rest_of_any_plan_follows_on_any_hosts(recipe, layout, other, last):
     """Stops at every place, goes on on others, stops there, and goes on on others again."""

@@ -133,12 +133,12 @@ say(fetched)
 BLOCK = 1024
 
 
-def written(folder):
-    """Sixteen files of lines of 16 bytes: 100 lines, 200 lines, ..."""
+def written(folder, least):
+    """Sixteen files of lines of 16 bytes: `least` lines, twice as many, three times ..."""
     paths = []
     for number in range(16):
         paths.append(str(folder / f"{number}.txt"))
-        lines = [f"{line:015}\n" for line in range(100 * (number + 1))]
+        lines = [f"{line:015}\n" for line in range(least * (number + 1))]
         (folder / f"{number}.txt").write_text("".join(lines))
     return paths
 
@@ -146,7 +146,7 @@ def written(folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 4])
 def test_each_byte_is_read_by_one_process(tmp_path, count):
-    paths = written(tmp_path)
+    paths = written(tmp_path, 20)
     every = processes(COUNTED, count, devices=8 // count, given={"paths": paths})
     assert sorted(path for fetched in every for path in fetched) == sorted(paths)
     for fetched in every:
@@ -155,7 +155,7 @@ def test_each_byte_is_read_by_one_process(tmp_path, count):
 
 @pytest.mark.slow
 def test_a_process_reads_its_share_of_the_bytes_to_within_a_block(tmp_path):
-    every = processes(COUNTED, 4, devices=2, given={"paths": written(tmp_path), "until": 90})
+    every = processes(COUNTED, 4, devices=2, given={"paths": written(tmp_path, 100), "until": 90})
     for fetched in every:
         assert len(fetched) == 2  # its lanes' first files
         # 90 lines, and those of the batches that were prefetched

@@ -522,17 +522,24 @@ def test_every_document_of_the_histogram_has_a_slot_and_no_row_is_too_long(histo
     assert held[1:].tolist() == histogram
 
 
-@given(st.integers(1, 3000), st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
-def test_keyed_maps_are_permutations_under_numpy_and_jax(n, variant, number):
-    def orders(namespace):
-        words = [namespace.asarray([each], np.uint32) for each in (variant, number)]
-        ranks = namespace.arange(n).astype(np.uint32)
-        return dealt(ranks, np.uint32(n), *words), shuffled(n, *words)[0]
+def keyed_maps(namespace, n, variant, number):
+    words = [namespace.asarray([each], np.uint32) for each in (variant, number)]
+    ranks = namespace.arange(n).astype(np.uint32)
+    return dealt(ranks, np.uint32(n), *words), shuffled(n, *words)[0]
 
-    for order in orders(np):
+
+@given(st.integers(1, 3000), st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
+def test_keyed_maps_are_permutations(n, variant, number):
+    for order in keyed_maps(np, n, variant, number):
         assert sorted(order.tolist()) == list(range(n))
-    if n % 10 == 0:
-        jax.tree.map(np.testing.assert_array_equal, orders(np), orders(jnp))
+
+
+@pytest.mark.parametrize("n", few([1, 2, 10, 63, 64, 257, 1000, 2999], [10, 2999]))
+def test_keyed_maps_are_the_same_under_jax(n):
+    """Of few numbers, since each is compiled."""
+    for words in np.random.default_rng(n).integers(0, 2**32, (20, 2)):
+        both = (keyed_maps(namespace, n, *map(int, words)) for namespace in (np, jnp))
+        jax.tree.map(np.testing.assert_array_equal, *both)
 
 
 @pytest.mark.parametrize("n", [2**31 - 1, 2**32 - 1])

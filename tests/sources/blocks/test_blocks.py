@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from programs import PATIENCE
 from seen import canonical, see
+from widths import examples
 
 from jreader import DamagedData, batch, chain
 from jreader.readers import indexed, length, op, start
@@ -79,6 +80,7 @@ def test_any_rows_in_any_order_are_found(sizes, wanted):
     assert [int(sample["n"]) for sample in plane.each(rows)] == rows.tolist()
 
 
+@examples(150)  # each begins up to 55 passes, and a thread for each
 @given(uneven)
 def test_a_position_is_a_place(sizes):
     plan = in_blocks(Blocks(sizes).column())
