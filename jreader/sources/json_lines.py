@@ -180,7 +180,8 @@ def _values(
 ) -> Iterator[Any]:
     """The values of lines, each with the blank lines behind it."""
     decode = _DECODER.raw_decode
-    whole = data.decode("ascii") if data.isascii() else None
+    sparse = 2 * (sum(ends) - sum(begins)) < len(data)  # most of it lies between the lines
+    whole = data.decode("ascii") if not sparse and data.isascii() else None
     for begin, end in zip(begins, ends, strict=True):
         try:
             if whole is None:

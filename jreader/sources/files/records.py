@@ -121,8 +121,11 @@ class Records:
             for low, high in runs
         ]
         for (low, high), (file, first, _), data in zip(runs, asked, read_many(asked), strict=True):
-            starts = [each - first for each in begin[low:high]]
-            stops = list(map(add, starts, sizes[low:high]))
+            if high - low == 1:  # as most are of a large file that is shuffled
+                starts, stops = [0], [sizes[low]]
+            else:
+                starts = [each - first for each in begin[low:high]]
+                stops = list(map(add, starts, sizes[low:high]))
             yield from self.parse(file, first, data, starts, stops)
 
 
@@ -132,8 +135,10 @@ def _runs(which: Array, begins: Array, ends: Array, near: Array) -> Iterator[tup
         return
     far = begins[1:] - ends[:-1] > near[which[1:]]
     cuts = np.flatnonzero(far | (which[1:] != which[:-1])) + 1
-    for low, high in pairwise([0, *cuts.tolist(), len(which)]):
-        while ends[high - 1] - begins[low] > _BYTES:
+    bounds = np.concatenate([[0], cuts, [len(which)]])
+    long = (ends[bounds[1:] - 1] - begins[bounds[:-1]] > _BYTES).tolist()
+    for (low, high), cut_up in zip(pairwise(bounds.tolist()), long, strict=True):
+        while cut_up and ends[high - 1] - begins[low] > _BYTES:
             fitting = int(np.searchsorted(ends[low:high], begins[low] + _BYTES, "right"))
             cut = low + max(fitting, 1)
             if cut >= high:
