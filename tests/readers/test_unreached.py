@@ -12,6 +12,8 @@ from samples import check_resumes_everywhere
 from jreader import DataLoader, IterableDataset, Pipeline, arrays, at_epoch, batch, chain, epochs
 from jreader.datasets import ChainDataset
 
+pytestmark = pytest.mark.usefixtures("by_value")
+
 ROWS = Pipeline(arrays(np.arange(8.0)))
 PLANS = {
     "shuffle": ROWS.shuffle(seed=0),

@@ -13,6 +13,8 @@ from memory import mapping
 import jreader
 from jreader import multiprocess_reader, start
 
+pytestmark = pytest.mark.usefixtures("by_value")
+
 
 def pictures(n, size=100_000, beginning=0):
     def reader():

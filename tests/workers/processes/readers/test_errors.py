@@ -11,6 +11,8 @@ from widths import few
 
 from jreader import ReaderError, map_readers, multiprocess_reader, xmap_readers
 
+pytestmark = pytest.mark.usefixtures("by_value")
+
 
 class BoomError(Exception):
     """A user's own."""
