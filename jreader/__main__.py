@@ -1,16 +1,112 @@
-"""The command line: `jreader demo` trains a small digit classifier on all local devices."""
+"""The command line: `jreader show`, `check`, `peek` and `bench`, and `jreader demo`."""
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from jreader import __version__
+from jreader.errors import LintWarning
+
+_TARGET = (
+    "a pipeline, reader or loader, or a function that returns one: module:name, as in "
+    "train:pipeline, or file.py:name"
+)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the command that the arguments name; without arguments, those of the command line."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command that the arguments name; without arguments, those of the command line.
+
+    Returns:
+        The exit code: 0; 1 if `check` found something, or a command failed, which says so on one
+        line; 130 after Ctrl-C. Wrong arguments exit with 2 at once.
+    """
     parser = argparse.ArgumentParser(prog="jreader", description="Feed JAX from readers.")
+    parser.add_argument("--version", action="version", version=f"jreader {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
+    show = _command(commands, "show", "print the plan of a pipeline; nothing is read")
+    show.add_argument("--html", metavar="FILE", help="write a page for a browser instead")
+    check = _command(commands, "check", "look for what was hardly meant, and exit with 1 if found")
+    check.add_argument("--ignore", action="append", default=[], metavar="NAME", help="of a finding")
+    check.add_argument("--no-measure", action="store_true", help="call and time no function")
+    peek = _command(commands, "peek", "print the fields of the first samples, batches or feeds")
+    peek.add_argument("-n", type=_positive, default=5, help="how many (default: 5)")
+    peek.add_argument("--png", metavar="FILE", help="write pictures side by side (needs Pillow)")
+    peek.add_argument(
+        "--tokenizer",
+        type=_target,
+        metavar="MODULE:NAME",
+        help="show rows of tokens as text: a function of a list of ints, or what has decode(ints)",
+    )
+    bench = _command(commands, "bench", "time a pipeline, from its source alone to the whole")
+    bench.add_argument("--seconds", type=_seconds, default=1.0, help="for each stage (default: 1)")
+    _add_demo(commands)
+    options = parser.parse_args(arguments)
+    if options.command == "demo":
+        _run_demo(options)
+        return 0
+    return _run(options)
+
+
+def _command(commands: Any, name: str, does: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=does, description=f"{does[0].upper()}{does[1:]}."
+    )
+    parser.add_argument("target", type=_target, help=_TARGET)
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Prints the lines of a command; what goes wrong is one line of standard error."""
+    from jreader.commands import CommandFailed, in_one_line  # noqa: PLC0415  # `demo` needs none
+
+    found, path = False, list(sys.path)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LintWarning)  # which `check` tells
+            for line in _lines(options):
+                found = True
+                print(line, flush=True)
+    except CommandFailed as error:
+        return _failed(options, f"{error}", 1)
+    except KeyboardInterrupt:
+        return _failed(options, "interrupted", 130)
+    except BrokenPipeError:  # of `| head`
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  # flushed at exit
+        return 1
+    except Exception as error:
+        return _failed(options, f"raised {in_one_line(error)}", 1)
+    finally:
+        sys.path[:] = path  # without the user's folder
+    return int(found and options.command == "check")
+
+
+def _failed(options: argparse.Namespace, why: str, code: int) -> int:
+    said = " ".join(why.split())
+    print(f"jreader {options.command}: {options.target}: {said}", file=sys.stderr)
+    return code
+
+
+def _lines(options: argparse.Namespace) -> Iterator[str]:
+    """The lines of a command but `demo`."""
+    from jreader import commands  # noqa: PLC0415  # as above
+
+    subject = commands.named(options.target)
+    if options.command == "show":
+        return commands.show(subject, options.target, options.html)
+    if options.command == "check":
+        return commands.check(subject, options.ignore, measure=not options.no_measure)
+    if options.command == "bench":
+        return commands.bench(subject, options.seconds)
+    decode = commands.tokenizer(options.tokenizer) if options.tokenizer else None
+    return commands.peek(subject, options.n, options.png, decode)
+
+
+def _add_demo(commands: Any) -> None:
     demo = commands.add_parser(
         "demo",
         help="train a small classifier of handwritten digits, data-parallel on every device",
@@ -36,7 +132,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--batch", type=_positive, default=64, help="samples per step, over all devices"
     )
     demo.add_argument("--seed", type=int, default=0, help="seed of the parameters and of the order")
-    _run_demo(parser.parse_args(arguments))
+
+
+def _target(text: str) -> str:
+    where, _, name = text.rpartition(":")
+    if not where or not name:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not module:name, as in train:pipeline, or file.py:name"
+        )
+    return text
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is no number of seconds above 0")
+    return seconds
 
 
 def _positive(text: str) -> int:
@@ -59,4 +170,4 @@ def _run_demo(options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

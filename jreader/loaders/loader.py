@@ -42,7 +42,7 @@ from jreader.loaders.shared import Shared
 from jreader.loaders.source import Source
 from jreader.loaders.stats import Stats, stats_of
 from jreader.readers import Cursor, Reader
-from jreader.readers.plan_tables import table
+from jreader.readers.plan_tables import Line, table
 
 
 class DataLoader:
@@ -848,7 +848,11 @@ class DataLoader:
 
     def _repr_html_(self) -> str:
         """A table of the plan, the fields and their devices, for a notebook."""
-        return table(picture(self._loading, self._options.capacity))
+        return table(self._drawn())
+
+    def _drawn(self) -> list[Line]:
+        """The lines of that table."""
+        return picture(self._loading, self._options.capacity)
 
     def __repr__(self) -> str:
         """The reader of its batches, and its capacity."""

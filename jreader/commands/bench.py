@@ -1,0 +1,121 @@
+"""`jreader bench`: how many samples a second each stage of a plan gives, with all before it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+from jreader.batches import batch, batching
+from jreader.commands.named_pipelines import CommandFailed, is_loader, reader_of
+from jreader.commands.show import aligned
+from jreader.linting.plan_parts import of_batches, prefixes
+from jreader.pipelines.wrapped import Wrapped
+from jreader.readers import Reader, described, leaves, start
+from jreader.readers.nodes import drawn
+
+
+def bench(subject: Any, seconds: float = 1.0) -> Iterator[str]:
+    """Times passes of a plan, from its source alone to the whole: a line for each stage.
+
+    The passes are read one after another, each by itself, so that the differences between them are
+    what the stages take; samples are read in the batches that the plan makes of them. A stage that
+    works ahead on threads or processes may take less than nothing.
+
+    Args:
+        subject: A reader or a loader.
+        seconds: The time for each stage, whose passes follow one another. The first item of each is
+            not counted: it has what only begins.
+
+    Raises:
+        CommandFailed: There is nothing to read.
+    """
+    stages = [each for each in prefixes(reader_of(subject)) if not isinstance(each, Wrapped)]
+    rows: list[tuple[str, ...]] = [("", "samples/s", "batches/s", "us/sample", "of which here")]
+    before, size = 0.0, batching(reader_of(subject)).size
+    for stage in reversed(stages):
+        batched = of_batches(stage)
+        timed = stage if batched or size is None else batch(stage, size)
+        name = drawn(stage)[-1].text if stage is not stages[-1] else described(stage)
+        rate = _rate(partial(_items, timed), seconds, axes=int(of_batches(timed)))
+        row, before = _row(name, rate, before, batched=batched)
+        rows.append(row)
+    if is_loader(subject):
+        rate = _rate(partial(_feeds, subject), seconds, axes=subject.batch_axes)
+        rows.append(_row("load", rate, before, batched=True)[0])
+    yield from aligned(rows)
+
+
+class _Rate(NamedTuple):
+    """What was counted, and the seconds it took."""
+
+    samples: int
+    items: int
+    seconds: float
+
+
+def _rate(begun: Callable[[], Iterator[Any]], seconds: float, axes: int) -> _Rate:
+    """Counts passes for so many seconds, each from its first item on: that has what only begins.
+
+    Args:
+        begun: Begins a pass.
+        seconds: When to stop, but after one pass at least, or two items of it.
+        axes: How many leading axes of an item count samples; 0 for one sample.
+
+    Raises:
+        CommandFailed: A pass has no item.
+    """
+    samples = items = 0
+    taken, stops = 0.0, time.perf_counter() + seconds
+    while not items or time.perf_counter() < stops:
+        began, before = time.perf_counter(), items
+        first = 0
+        for number, item in enumerate(begun()):
+            rows = math.prod(_shape(item)[:axes])
+            samples, items = samples + rows, items + 1
+            if not number:
+                first, since = rows, time.perf_counter()
+            elif time.perf_counter() > stops:
+                break
+        ended = time.perf_counter()
+        if items == before:
+            raise CommandFailed("yields nothing: there is nothing to time")
+        if items - before > 1:
+            samples, items, began = samples - first, items - 1, since
+        taken += ended - began
+    return _Rate(samples, items, max(taken, 1e-9))
+
+
+def _row(name: str, rate: _Rate, before: float, *, batched: bool) -> tuple[tuple[str, ...], float]:
+    """A row of the table, and the microseconds of a sample."""
+    each = rate.seconds / max(rate.samples, 1) * 1e6
+    batches = f"{rate.items / rate.seconds:,.1f}" if batched else ""
+    cells = (name, f"{rate.samples / rate.seconds:,.0f}", batches)
+    return (*cells, f"{each:,.2f}", f"{each - before:+,.2f}"), each
+
+
+def _items(stage: Reader[Any]) -> Iterator[Any]:
+    up = start(stage)
+    try:
+        yield from up.items
+    finally:
+        up.close()
+
+
+def _feeds(loader: Any) -> Iterator[Any]:
+    with loader.epoch(0) as feeds:
+        yield from feeds
+
+
+def _shape(item: Any) -> tuple[int, ...]:
+    """The leading axes of a batch or a feed; of a list of samples, its length."""
+    if isinstance(item, (dict, tuple)):
+        item = leaves(item)[0]
+    shape: tuple[int, ...] = getattr(item, "shape", None) or ((len(item),) if _sized(item) else ())
+    return shape
+
+
+def _sized(item: Any) -> bool:
+    return hasattr(item, "__len__")

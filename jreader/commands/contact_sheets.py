@@ -1,0 +1,82 @@
+"""Pictures side by side in one, to look at many of them at once."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from math import ceil, sqrt
+from typing import Any
+
+import numpy as np
+
+from jreader.commands.named_pipelines import CommandFailed
+
+_SIDE = 128  # pixels of one picture
+_GAP = 4
+_LEAST = 8  # pixels a side, or it is no picture
+_BEGINNINGS = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"RIFF", b"BM")
+
+
+def sheet(leaves: list[Any], path: str, most: int) -> str:
+    """Writes the pictures among some leaves to a file, and says how many there were.
+
+    A picture is an array of [height, width] or [height, width, 1, 3 or 4], of bytes or of numbers
+    from their least to their greatest one; a batch of these; or the bytes of a picture's file.
+
+    Raises:
+        CommandFailed: There is none, or Pillow is not installed.
+    """
+    try:
+        from PIL import Image  # noqa: PLC0415  # an extra
+    except ImportError:
+        raise CommandFailed("--png needs Pillow: python -m pip install 'jreader[images]'") from None
+    pictures: list[Any] = []
+    for leaf in leaves:
+        if isinstance(leaf, (bytes, bytearray)) and bytes(leaf).startswith(_BEGINNINGS):
+            with Image.open(BytesIO(leaf)) as held:
+                pictures.append(held.convert("RGB"))
+        elif isinstance(leaf, np.ndarray):
+            pictures += [Image.fromarray(_pixels(each)) for each in _arrays(leaf)]
+    if not pictures:
+        raise CommandFailed(
+            "--png finds no picture: it needs a field of [height, width] or [height, width, 3], or "
+            "the bytes of picture files"
+        )
+    pictures = pictures[:most]
+    columns = ceil(sqrt(len(pictures)))
+    step, rows = _SIDE + _GAP, ceil(len(pictures) / columns)
+    whole = Image.new("RGB", (columns * step + _GAP, rows * step + _GAP), (128, 128, 128))
+    for number, picture in enumerate(pictures):
+        scale = _SIDE / max(picture.size)
+        width, height = (max(1, round(side * scale)) for side in picture.size)
+        row, column = divmod(number, columns)
+        shown = picture.convert("RGB").resize((width, height))
+        whole.paste(shown, (_GAP + column * step, _GAP + row * step))
+    whole.save(path, "PNG")
+    return f"{path} has {len(pictures)} pictures"
+
+
+def _arrays(leaf: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    """The pictures of an array: itself, or each of a batch."""
+    if leaf.dtype.kind not in "uifb":
+        return []
+    if _is_picture(leaf):
+        return [leaf]
+    inner = leaf.ndim > 2 and any(_is_picture(each) for each in leaf[:1])
+    return list(leaf) if inner else []
+
+
+def _is_picture(array: np.ndarray[Any, Any]) -> bool:
+    coloured = array.ndim == 3 and array.shape[2] in (1, 3, 4)
+    return (array.ndim == 2 or coloured) and min(array.shape[:2]) >= _LEAST
+
+
+def _pixels(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Its values as bytes: bytes as they are, others from the least to the greatest."""
+    if array.ndim == 3 and array.shape[2] == 1:
+        array = array[:, :, 0]
+    if array.dtype == np.uint8:
+        return np.ascontiguousarray(array)
+    values = np.nan_to_num(array.astype(np.float64))
+    low, high = values.min(), values.max()
+    scaled = (values - low) / (high - low) if high > low else np.zeros_like(values)
+    return np.ascontiguousarray((scaled * 255).round().astype(np.uint8))

@@ -1,0 +1,178 @@
+"""From `module:name`, as a user types it, to a pipeline, a reader or a loader."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from jreader.pipelines import Pipeline
+from jreader.readers import Node, Reader, described
+
+
+class CommandFailed(Exception):
+    """What a command says on one line before it ends with 1."""
+
+
+def named(target: str) -> Any:
+    """The pipeline, reader or loader of `module:name` or `file.py:name`.
+
+    A name may be that of a function without arguments that returns one; a function that yields
+    samples, or returns them, is a reader itself.
+
+    >>> named("jreader.datasets:digits")
+    Traceback (most recent call last):
+    jreader.commands.named_pipelines.CommandFailed: 'digits' of jreader.datasets is no pipeline, \
+reader or loader, and no function that returns one: it is a module.
+
+    Raises:
+        CommandFailed: There is none; the message says why.
+    """
+    value = attribute(target)
+    where, _, name = target.rpartition(":")
+    try:
+        found = _pipeline(value)
+    except Exception as error:
+        raise CommandFailed(f"{name}() raised {in_one_line(error)}") from error
+    if found is None:
+        kind = type(value).__name__
+        needs = f"the {kind} {described(value)} needs arguments" if callable(value) else ""
+        raise CommandFailed(
+            f"{name!r} of {where} is no pipeline, reader or loader, and no function that returns "
+            f"one: {needs or f'it is {_article(kind)} {kind}'}."
+        )
+    return found
+
+
+def attribute(target: str) -> Any:
+    """What `module:name` stands for, whatever it is.
+
+    Raises:
+        CommandFailed: There is no such module or name, or the module raises.
+    """
+    where, _, name = target.rpartition(":")
+    value: Any = _module(where)
+    for part in name.split("."):
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            raise CommandFailed(f"{where} has no {part!r}{_others(value)}") from None
+    return value
+
+
+def tokenizer(target: str) -> Callable[[Any], str]:
+    """What makes a text of tokens: the function of that name, or its method `decode`.
+
+    Raises:
+        CommandFailed: There is none.
+    """
+    value = attribute(target)
+    decode = getattr(value, "decode", value)
+    if not callable(decode):
+        raise CommandFailed(f"{target} is no function of a list of ints, and has no decode(ints)")
+    made: Callable[[Any], str] = decode
+    return made
+
+
+def _module(where: str) -> ModuleType:
+    is_file = where.endswith(".py") or "/" in where
+    folder = Path(where).parent if is_file else Path()
+    if is_file and not Path(where).is_file():
+        raise CommandFailed(f"there is no file {where!r} in {Path.cwd()}")
+    sys.path.insert(0, str(folder.absolute()))
+    try:
+        return _of_file(Path(where)) if is_file else importlib.import_module(where)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if not is_file and (where == missing or where.startswith(f"{missing}.")):
+            raise CommandFailed(
+                f"there is no module {where!r} in {Path.cwd()}, nor is one installed"
+            ) from None
+        raise CommandFailed(f"{where} raised {in_one_line(error)}") from error
+    except (Exception, SystemExit) as error:
+        raise CommandFailed(f"{where} raised {in_one_line(error)}") from error
+
+
+def _of_file(path: Path) -> ModuleType:
+    """The module of a file, under its own name, so that worker processes can import it, too."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise CommandFailed(f"{path} is no Python file: its name has to end in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _others(value: Any) -> str:
+    """What a module has instead."""
+    own = {
+        name: part
+        for name, part in vars(value).items()
+        if not name.startswith("_") and (isinstance(part, Node) or is_loader(part))
+    }
+    return f": it has {', '.join(sorted(own))}" if own else ""
+
+
+def _pipeline(value: Any) -> Any:
+    """The pipeline or loader that a value is, or returns; None if it is neither."""
+    if is_loader(value) or isinstance(value, Node):
+        return value
+    if not _takes_nothing(value):
+        return None
+    if inspect.isgeneratorfunction(value):
+        return Pipeline(value)
+    made = value()
+    if is_loader(made) or isinstance(made, Node):
+        return made
+    if inspect.isgeneratorfunction(made):
+        return Pipeline(made)
+    samples = isinstance(made, Iterable) and not isinstance(made, (str, bytes, dict))
+    return Pipeline(value) if samples else None
+
+
+def _takes_nothing(value: Any) -> bool:
+    if not callable(value) or isinstance(value, type):
+        return False
+    try:
+        inspect.signature(value).bind()
+    except (TypeError, ValueError):  # it takes something, or does not say
+        return False
+    return True
+
+
+def is_loader(value: Any) -> bool:
+    """Whether a value is a loader; jax is not imported to know."""
+    loaders = sys.modules.get("jreader.loaders")
+    return loaders is not None and isinstance(value, loaders.DataLoader)
+
+
+def reader_of(subject: Any) -> Reader[Any]:
+    """The reader of batches of a loader; another subject is a reader itself."""
+    reader: Reader[Any] = subject._fed().plan if is_loader(subject) else subject  # noqa: SLF001  # our own class
+    return reader
+
+
+def in_one_line(error: BaseException) -> str:
+    """An error with the user's line that raised it, in one line.
+
+    >>> in_one_line(ValueError("two  words"))
+    'ValueError: two words'
+    """
+    text = " ".join(str(error).split())
+    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    room = str(Path(__file__).parents[1])
+    inside = (room, "<frozen", importlib.__file__ or room)
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(inside)]
+    return f"{said} ({own[-1].filename}:{own[-1].lineno})" if own else said
+
+
+def _article(kind: str) -> str:
+    return "an" if kind[0] in "aeiou" else "a"

@@ -1,0 +1,119 @@
+"""`jreader peek`: the first samples, as a person can look at them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from jreader.batches import stack
+from jreader.commands.contact_sheets import sheet
+from jreader.commands.named_pipelines import CommandFailed, is_loader
+from jreader.commands.show import aligned
+from jreader.linting.plan_parts import of_batches, peeked
+from jreader.readers import Columns, branches
+
+_SHOWN = 6  # numbers of an array
+_WIDE = 60  # characters of a text
+_SHEET = 64  # pictures
+
+
+def peek(
+    subject: Any,
+    many: int = 5,
+    png: str | None = None,
+    decode: Callable[[Any], str] | None = None,
+) -> Iterator[str]:
+    """The fields of the first samples, batches or feeds: name, dtype and shape, first values.
+
+    >>> from jreader import Pipeline, arrays
+    >>> rows = Pipeline(arrays(image=np.arange(16).reshape(2, 8), label=[3, 5]))
+    >>> for line in peek(rows, 1):
+    ...     print(line)
+    0 image int64[8] 0 1 2 3 4 5 ...
+      label int64    3
+
+    Args:
+        subject: A reader or a loader.
+        many: How many to show.
+        png: A file for the pictures of the first 64 samples, side by side.
+        decode: Makes a text of a row of tokens, which is shown then.
+
+    Raises:
+        CommandFailed: There is nothing to see; or, with `png`, no field is a picture.
+    """
+    items = first_items(subject, max(many, _SHEET if png else 0))
+    if not items:
+        raise CommandFailed("yields nothing: there is no first sample to look at")
+    rows = []
+    for number, item in enumerate(items[:many]):
+        for at, (name, leaf) in enumerate(_fields(item, "")):
+            text = decode(leaf.tolist()) if decode and _is_tokens(leaf) else None
+            values = _values(leaf) if text is None else _cut(repr(text))
+            rows.append(("" if at else str(number), name, _kind(leaf), values))
+    yield from aligned(rows)
+    if png is not None:
+        yield sheet([leaf for item in items for _, leaf in _fields(item, "")], png, _SHEET)
+
+
+def first_items(subject: Any, many: int) -> list[Any]:
+    """The first samples of a reader, batches as arrays; the first feeds of a loader."""
+    if is_loader(subject):
+        with subject.epoch(0) as feeds:
+            return list(islice(feeds, many))
+    items = peeked(subject, many)
+    if of_batches(subject):
+        return [_stacked(item) for item in items]
+    return [item.columns if isinstance(item, Columns) else item for item in items]
+
+
+def _stacked(batch: Any) -> Any:
+    try:
+        return stack(batch)
+    except Exception:  # of samples that differ in shape, say
+        return batch
+
+
+def _fields(tree: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """The leaves of a sample with their names, as in image, or pair.0."""
+    parts = branches(tree)
+    if parts is None:
+        is_array = hasattr(tree, "dtype") and hasattr(tree, "shape")
+        yield name, np.asarray(tree) if is_array else tree
+        return
+    for key, part in parts.items():
+        yield from _fields(part, f"{name}.{key}" if name else str(key))
+
+
+def _kind(leaf: Any) -> str:
+    if isinstance(leaf, np.ndarray):
+        shape = ", ".join(map(str, leaf.shape))
+        return f"{leaf.dtype}[{shape}]" if shape else str(leaf.dtype)
+    size = f"[{len(leaf)}]" if isinstance(leaf, (str, bytes, bytearray)) else ""
+    return f"{type(leaf).__name__}{size}"
+
+
+def _values(leaf: Any) -> str:
+    """The first values of a leaf, in few words."""
+    if isinstance(leaf, np.ndarray):
+        some = [_cut(f"{each:.4g}" if _is_float(each) else str(each)) for each in _first(leaf)]
+        return " ".join(some) + " ..." * (leaf.size > _SHOWN)
+    return _cut(repr(leaf[:_WIDE] if isinstance(leaf, (str, bytes, bytearray)) else leaf))
+
+
+def _first(array: Any) -> list[Any]:
+    return list(islice(array.flat, _SHOWN))
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, (float, np.floating))
+
+
+def _is_tokens(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray) and leaf.ndim == 1 and leaf.dtype.kind in "iu"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WIDE else f"{text[: _WIDE - 3]}..."

@@ -1,0 +1,391 @@
+"""The commands of a user's module: what they print, and one line for what goes wrong."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from programs import PATIENCE
+
+import jreader
+from jreader.__main__ import main
+
+MODULE = """
+import numpy as np
+from jreader import DataLoader, Pipeline, arrays
+
+pixels = np.arange(512 * 16 * 16 * 3, dtype=np.uint8).reshape(512, 16, 16, 3)
+rows = Pipeline(arrays(image=pixels, label=np.arange(512, dtype=np.int32) % 10))
+pipeline = rows.shuffle(seed=0).batch(32)
+small = rows.shuffle(4, seed=0).batch(32)
+documents = Pipeline(arrays(tokens=np.arange(97, 123).reshape(2, 13), id=[7, 8]))
+empty = Pipeline(list)
+number = 3
+loader = pipeline.load()
+
+def reader():
+    yield from ("abc", {"pair": (1, 2.5), "raw": b"xyz"})
+
+def factory():
+    return pipeline
+
+def spelled():
+    return ["x", "y"]
+
+def as_text(tokens):
+    return "".join(map(chr, tokens))
+
+class Tokenizer:
+    def decode(self, tokens):
+        return f"{len(tokens)} tokens"
+
+tokenizer = Tokenizer()
+
+def needy(path):
+    return pipeline
+
+def raising():
+    raise ValueError("a bad\\nthing")
+    yield
+
+def broken_factory():
+    raise KeyError("lost")
+
+def gone():
+    with open("gone.bin", "rb") as file:
+        yield file.read()
+
+def processed():
+    return rows.map(shape_of, processes=2)
+
+def shape_of(row):
+    return row["image"].shape
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with a module of a user, as the current one, as in a process of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    (tmp_path / "feeding.py").write_text(MODULE)
+    importlib.invalidate_caches()
+    yield tmp_path
+    for name in {"feeding", "elsewhere", "beside", "cut"} & {*sys.modules} - before:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def told(folder, capsys):
+    """Runs a command: its exit code, the lines it prints, the lines of its errors."""
+
+    def run(*arguments):
+        capsys.readouterr()
+        try:
+            code = main(arguments)
+        except SystemExit as ended:
+            code = ended.code
+        said = capsys.readouterr()
+        return code, said.out.splitlines(), said.err.splitlines()
+
+    return run
+
+
+COMMANDS = ("show", "check", "peek", "bench")
+
+
+class TestWhatGoesWrong:
+    """Each is one line, and an exit code of 1."""
+
+    @pytest.mark.parametrize("command", COMMANDS)
+    @pytest.mark.parametrize(
+        ("target", "says"),
+        [
+            ("feedin:pipeline", "there is no module 'feedin' in /.*, nor is one installed"),
+            ("feeding.deeper:pipeline", "there is no module 'feeding.deeper' in"),
+            ("gone.py:pipeline", "there is no file 'gone.py' in /"),
+            ("feeding:pipelin", "feeding has no 'pipelin': it has .*loader, pipeline, rows, small"),
+            (
+                "feeding:number",
+                "'number' of feeding is no pipeline, reader or loader, .*it is an i",
+            ),
+            ("feeding:needy", "the function needy needs arguments"),
+            (
+                "feeding:broken_factory",
+                r"broken_factory\(\) raised KeyError: 'lost' \(.*feeding.py",
+            ),
+        ],
+    )
+    def test_what_is_not_there(self, command, target, says, told):
+        code, lines, errors = told(command, target)
+        assert (code, lines, len(errors)) == (1, [], 1)
+        assert re.match(f"jreader {command}: {re.escape(target)}: .*{says}", errors[0])
+
+    @pytest.mark.parametrize("command", COMMANDS[1:])
+    @pytest.mark.parametrize(
+        ("target", "says"),
+        [
+            ("feeding:raising", r"raised ValueError: a bad thing \(/.*feeding.py:\d+\)"),
+            ("feeding:gone", r"raised FileNotFoundError: .*gone.bin.*\(/.*feeding.py:\d+\)"),
+            ("feeding:empty", "yields nothing: there is no"),
+        ],
+    )
+    def test_what_fails_when_it_is_read(self, command, target, says, told):
+        code, _, errors = told(command, target)
+        assert (code, len(errors)) == (1, 1)
+        assert re.search(says, errors[0])
+
+    @pytest.mark.parametrize(
+        ("text", "says"),
+        [
+            ("1 / 0", r"ZeroDivisionError: division by zero \(.*cut.py:1\)"),
+            ("import nowhere_at_all", "ModuleNotFoundError: No module named 'nowhere_at_all'"),
+            ("def (", "SyntaxError: "),
+            ("raise SystemExit(3)", "SystemExit: 3"),
+        ],
+    )
+    @pytest.mark.parametrize("target", ["cut:x", "cut.py:x"])
+    def test_a_module_that_raises(self, text, says, target, folder, told):
+        (folder / "cut.py").write_text(text)
+        code, lines, errors = told("show", target)
+        assert (code, lines, len(errors)) == (1, [], 1)
+        assert re.search(f"raised {says}", errors[0])
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            (),
+            ("shows", "feeding:pipeline"),
+            ("show",),
+            ("show", "feeding"),
+            ("show", ":pipeline"),
+            ("peek", "feeding:pipeline", "-n", "0"),
+            ("bench", "feeding:pipeline", "--seconds", "-1"),
+            ("bench", "feeding:pipeline", "--seconds", "x"),
+            ("peek", "feeding:pipeline", "--tokenizer", "feeding"),
+        ],
+        ids=" ".join,
+    )
+    def test_wrong_arguments_exit_with_2_and_the_usage(self, arguments, told):
+        code, lines, errors = told(*arguments)
+        assert (code, lines) == (2, [])
+        assert errors[0].startswith("usage: jreader")
+
+    def test_a_page_that_cannot_be_written(self, told):
+        code, _, errors = told("show", "feeding:pipeline", "--html", "no/where.html")
+        assert (code, len(errors)) == (1, 1)
+        assert "no/where.html" in errors[0]
+
+    def test_a_rule_that_is_none(self, told):
+        code, _, errors = told("check", "feeding:pipeline", "--ignore", "windows")
+        assert (code, len(errors)) == (1, 1)
+        assert "its rules are small-window" in errors[0]
+
+
+class TestWhatIsFound:
+    @pytest.mark.parametrize(
+        "target",
+        [
+            *("feeding:pipeline", "feeding:loader", "feeding:reader", "feeding:factory"),
+            *("feeding:spelled", "feeding.py:pipeline", "./feeding.py:pipeline"),
+        ],
+    )
+    def test_a_pipeline_a_loader_and_functions(self, target, told):
+        code, lines, errors = told("show", target)
+        assert (code, errors) == (0, [])
+        assert lines
+
+    def test_a_file_of_another_folder_finds_its_neighbours(self, folder, told):
+        (folder / "sub").mkdir()
+        (folder / "sub" / "elsewhere.py").write_text("from beside import pipeline\n")
+        (folder / "sub" / "beside.py").write_text("pipeline = lambda: iter('abc')\n")
+        code, lines, _ = told("peek", "sub/elsewhere.py:pipeline", "-n", "1")
+        assert (code, lines) == (0, ["0  str[1] 'a'"])
+
+    def test_workers_call_functions_of_the_module(self, told):
+        code, lines, _ = told("peek", "feeding.py:processed", "-n", "1")
+        assert code == 0
+        assert [line.split() for line in lines] == [
+            ["0", "0", "int", "16"],
+            ["1", "int", "16"],
+            ["2", "int", "3"],
+        ]
+
+
+class TestShow:
+    def test_it_prints_an_op_a_line(self, told):
+        _, lines, _ = told("show", "feeding:pipeline")
+        assert [line.split("(")[0] for line in lines] == ["arrays", "↓ shuffle", "↓ batch"]
+        assert lines[-1].split()[-3:] == ["16", "batches", "indexed"]
+
+    def test_a_loader_says_where_feeds_go(self, told):
+        _, lines, _ = told("show", "feeding:loader")
+        assert lines[-1].endswith("16 feeds    on the default device")
+
+    def test_a_page_is_whole(self, folder, told):
+        code, lines, _ = told("show", "feeding:pipeline", "--html", "plan.html")
+        assert (code, lines) == (0, ["plan.html is written"])
+        text = (folder / "plan.html").read_text(encoding="utf-8")
+        open_tags = []
+
+        class Tags(HTMLParser):
+            def handle_starttag(self, tag, attrs):
+                if tag != "meta":
+                    open_tags.append(tag)
+
+            def handle_endtag(self, tag):
+                assert open_tags.pop() == tag
+
+        Tags().feed(text)
+        assert open_tags == []
+        assert "color-scheme: light dark" in text
+        for said in ("feeding:pipeline", "shuffle(seed=0)", "batch(batch_size=32)"):
+            assert said in text
+
+
+class TestCheck:
+    def test_what_is_found_is_a_line_and_exits_with_1(self, folder, told):
+        code, lines, errors = told("check", "feeding:small")
+        assert (code, errors, len(lines)) == (1, [], 1)
+        assert re.match(rf"{folder}/feeding.py:\d+: small-window: .* Leave buf_size out", lines[0])
+
+    def test_nothing_is_silent_and_exits_with_0(self, told):
+        assert told("check", "feeding:pipeline") == (0, [], [])
+        assert told("check", "feeding:loader") == (0, [], [])
+
+    def test_a_name_is_ignored(self, told):
+        assert told("check", "feeding:small", "--ignore", "small-window") == (0, [], [])
+        assert told("check", "feeding:small", "--no-measure")[0] == 1
+
+
+class TestPeek:
+    def test_it_prints_fields_dtypes_shapes_and_values(self, told):
+        _, lines, _ = told("peek", "feeding:rows", "-n", "2")
+        assert [line.split() for line in lines] == [
+            ["0", "image", "uint8[16,", "16,", "3]", *"012345", "..."],
+            ["label", "int32", "0"],
+            ["1", "image", "uint8[16,", "16,", "3]", *"012345", "..."],
+            ["label", "int32", "1"],
+        ]
+
+    def test_samples_of_any_form(self, told):
+        _, lines, _ = told("peek", "feeding:reader")
+        assert lines == [
+            "0        str[3]   'abc'",
+            "1 pair.0 int      1",
+            "  pair.1 float    2.5",
+            "  raw    bytes[3] b'xyz'",
+        ]
+
+    @pytest.mark.parametrize("target", ["feeding:pipeline", "feeding:loader"])
+    def test_batches_and_feeds(self, target, told):
+        _, lines, _ = told("peek", target, "-n", "1")
+        assert "uint8[32, 16, 16, 3]" in lines[0]
+        assert "int32[32]" in lines[1]
+
+    @pytest.mark.parametrize(
+        ("tokenizer", "shows"), [("as_text", "'abcdefghijklm'"), ("tokenizer", "'13 tokens'")]
+    )
+    def test_tokens_as_text(self, tokenizer, shows, told):
+        arguments = ("-n", "1", "--tokenizer", f"feeding:{tokenizer}")
+        _, lines, _ = told("peek", "feeding:documents", *arguments)
+        assert lines[0].endswith(shows)
+        assert lines[1].split() == ["id", "int64", "7"]
+
+    @pytest.mark.parametrize("target", ["feeding:rows", "feeding:pipeline", "feeding:loader"])
+    def test_pictures_side_by_side(self, target, folder, told):
+        image = pytest.importorskip("PIL.Image")
+        code, lines, _ = told("peek", target, "-n", "1", "--png", "sheet.png")
+        assert (code, lines[-1]) == (0, "sheet.png has 64 pictures")
+        with image.open(folder / "sheet.png") as sheet:
+            assert sheet.size == (8 * 132 + 4, 8 * 132 + 4)
+            pixels = np.asarray(sheet)
+        assert (pixels[0, 0] == 128).all()
+        assert len(np.unique(pixels[4:132, 4:132])) > 100
+
+    def test_no_picture_is_said(self, told):
+        pytest.importorskip("PIL.Image")
+        code, _, errors = told("peek", "feeding:documents", "--png", "sheet.png")
+        assert code == 1
+        assert "finds no picture: it needs a field of [height, width]" in errors[0]
+
+    def test_without_pillow_it_says_what_to_install(self, told, monkeypatch):
+        monkeypatch.setitem(sys.modules, "PIL", None)
+        code, _, errors = told("peek", "feeding:rows", "--png", "sheet.png")
+        assert code == 1
+        assert "python -m pip install 'jreader[images]'" in errors[0]
+
+
+class TestBench:
+    def test_it_has_a_line_for_each_stage(self, told):
+        code, lines, _ = told("bench", "feeding:pipeline", "--seconds", "0.01")
+        assert code == 0
+        assert lines[0].split() == ["samples/s", "batches/s", "us/sample", "of", "which", "here"]
+        assert [line.split("(")[0] for line in lines[1:]] == ["arrays", "↓ shuffle", "↓ batch"]
+        batched = lines[-1].split()[-4:]
+        samples, batches = (float(each.replace(",", "")) for each in batched[:2])
+        assert samples == pytest.approx(batches * 32, rel=0.02)
+
+    def test_a_loader_has_one_more(self, told):
+        _, lines, _ = told("bench", "feeding:loader", "--seconds", "0.01")
+        assert lines[-1].split()[0] == "load"
+
+    def test_a_reader_of_two_samples_is_timed(self, told):
+        code, lines, _ = told("bench", "feeding:spelled")
+        assert (code, len(lines)) == (0, 2)
+
+
+class TestProcesses:
+    """The real commands, in processes of their own."""
+
+    def run(self, *arguments, folder):
+        return subprocess.Popen(
+            [sys.executable, "-m", "jreader", *arguments],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(Path(jreader.__file__).parents[1])},
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    @pytest.mark.parametrize(
+        ("arguments", "code"),
+        [(("--version",), 0), (("show", "feeding:rows"), 0), (("peek", "feeding:empty"), 1)],
+    )
+    def test_the_exit_code_is_that_of_the_command(self, arguments, code, folder):
+        process = self.run(*arguments, folder=folder)
+        out, err = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, len(err.splitlines())) == (code, code)
+        if arguments[0] == "--version":
+            assert out == f"jreader {jreader.__version__}\n"
+
+    def test_ctrl_c_is_one_line(self, folder):
+        (folder / "endless.py").write_text(
+            "import time\n"
+            "def samples():\n"
+            "    print('begun', flush=True)\n"
+            "    while True:\n"
+            "        time.sleep(0.01)\n"
+            "        yield 1\n"
+        )
+        process = self.run("bench", "endless:samples", "--seconds", "9999", folder=folder)
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, err) == (130, "jreader bench: endless:samples: interrupted\n")
+
+    def test_a_pipe_that_is_closed_is_no_traceback(self, folder):
+        process = self.run("peek", "feeding:rows", "-n", "500", folder=folder)
+        process.stdout.close()
+        assert process.wait(PATIENCE) == 1
+        assert process.stderr.read() == ""
+        process.stderr.close()
