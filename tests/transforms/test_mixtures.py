@@ -283,6 +283,7 @@ class TestNames:
         assert feed["source"].tolist() == feed["of"].tolist()
         assert feed["source"].dtype == np.int32
 
+    @pytest.mark.filterwarnings("ignore:small-window")  # of batches of 8
     def test_a_loader_tells_the_source_of_each_sample_of_a_step(self):
         for readers, names in (
             ({"web": WEB, "code": CODE}, ["web", "code"]),
