@@ -137,6 +137,8 @@ def check_number(call: str, value: object, least: int = 0) -> int:
     Traceback (most recent call last):
     TypeError: firstn(reader, n) needs a whole number of at least 0 (an int), not 2.5.
     """
+    if type(value) is int and value >= least:  # as most are: the rest asks a protocol
+        return value
     needed = f"{call} needs a whole number of at least {least} (an int), not {value!r}."
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, SupportsIndex):
         raise TypeError(needed)
