@@ -112,41 +112,54 @@ def _free_share(fn: Callable[[Any], Any], samples: Sequence[Any]) -> float | Non
     """The share of the time of a function in which other threads may run Python.
 
     The lock is asked back only every few milliseconds, and here not at all. So a thread beside the
-    function gets it where the function lets go of it by itself, and nowhere else: a busy machine
-    does not change that.
+    function gets it where the function lets go of it by itself, and nowhere else. How often it runs
+    beside a sleeping thread tells how busy the machine is.
     """
     if not samples or not getattr(sys, "_is_gil_enabled", lambda: True)():
         return None
-    free, over = 0.0, threading.Event()
+
+    def called() -> None:
+        ends = time.perf_counter() + _SECONDS
+        while time.perf_counter() < ends:
+            for sample in samples:
+                fn(sample)
+                if time.perf_counter() >= ends:
+                    break
+
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(_NEVER)
+    try:
+        most = _ran_beside(lambda: time.sleep(_SECONDS))
+        return min(_ran_beside(called) / most, 1.0) if most else None
+    except Exception:  # of the function: a pass tells it, with the sample
+        return None
+    finally:
+        sys.setswitchinterval(usual)
+
+
+def _ran_beside(call: Callable[[], None]) -> float:
+    """The share of the time of a call in which a thread beside it runs."""
+    ran, over = 0.0, threading.Event()
 
     def watch() -> None:
-        nonlocal free
+        nonlocal ran
         before = time.perf_counter()
         while not over.is_set():
             time.sleep(0)  # gives the lock away
             now = time.perf_counter()
-            free += min(now - before, _BRIEF) if now - before < _GONE else 0.0
+            ran += now - before if now - before < _GONE else 0.0
             before = now
 
     beside = threading.Thread(target=watch, name="jreader lint", daemon=True)
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(_NEVER)
+    beside.start()
     try:
-        beside.start()
-        free, began = 0.0, time.perf_counter()
-        while (taken := time.perf_counter() - began) < _SECONDS:
-            for sample in samples:
-                fn(sample)
-                if time.perf_counter() - began > 4 * _SECONDS:
-                    break
-        return min(free / taken, 1.0)
-    except Exception:  # of the function: a pass tells it, with the sample
-        return None
+        ran, began = 0.0, time.perf_counter()
+        call()
+        return ran / (time.perf_counter() - began)
     finally:
         over.set()
-        sys.setswitchinterval(usual)
         beside.join()
 
 
 _NEVER = 1000.0  # seconds
-_BRIEF, _GONE = 1e-3, 5e-3  # seconds between two looks of a thread that may run
+_GONE = 1e-3  # seconds between two looks, of a thread that could not run

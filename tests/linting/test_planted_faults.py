@@ -67,7 +67,7 @@ PLANTED = {
     "large-cache": lambda: rows(1 << 30).map(lambda _: np.zeros(1 << 20)).cache(),
     "many-shapes": lambda: documents(40).padded_batch(2).load(),
     "ragged-last-batch": lambda: DataLoader(range(10), batch_size=4),
-    "scalar-map": lambda: Pipeline(arrays(np.ones((640, 64)))).map(np.tanh).batch(64),
+    "scalar-map": lambda: Pipeline(arrays(np.ones((640, 4)))).map(np.tanh).batch(64),
     "held-lock": lambda: stream().map(sum_of_squares, threads=2).batch(4),
 }
 
