@@ -10,9 +10,8 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-from tqdm import tqdm
-
 from jreader.errors import DamagedData
+from jreader.progress import Bar
 
 _CHUNK = 1 << 16
 _PATIENCE = 30  # seconds without a byte until a download fails
@@ -60,10 +59,10 @@ def _chunks(url: str, name: str, folders: list[Path]) -> Iterator[bytes]:
     try:
         with urlopen(url, timeout=_PATIENCE) as answer:  # noqa: S310  # a mirror may be file:
             size = int(answer.headers.get("Content-Length") or 0) or None
-            with tqdm(desc=name, total=size, unit="B", unit_scale=True) as bar:
+            with Bar(name, size, "B") as bar:
                 while chunk := answer.read(_CHUNK):
                     yield chunk
-                    bar.update(len(chunk))
+                    bar.add(len(chunk))
     except (OSError, HTTPException, ValueError) as error:
         if isinstance(error, HTTPError):
             error.close()  # it holds the connection

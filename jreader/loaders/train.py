@@ -7,11 +7,10 @@ from collections.abc import Callable
 from math import prod
 from typing import Any, TypeVar
 
-from tqdm import tqdm
-
 from jreader import errors
 from jreader.feeds import FeedList
 from jreader.loaders.loader import DataLoader
+from jreader.progress import Bar
 from jreader.readers import Reader, described, leaves
 
 S = TypeVar("S")
@@ -41,7 +40,7 @@ def train(
         mapping: The fields of a reader of batches: a list of `data`, or a mapping from names to
             indices or keys of a sample.
         total_pass: The number of epochs.
-        progress: Whether to show a progress bar.
+        progress: Whether to show a progress bar, where there is a terminal or a notebook.
 
     Returns:
         The last state, and the metrics of the last step of each epoch (None for an empty one).
@@ -69,7 +68,9 @@ def train(
             began = time.perf_counter()
             for feed in feeds:
                 state, metrics = step(state, feed)
-                _show(bar, _rows(feed, axes), feeds.waited / (time.perf_counter() - began))
+                if not bar.off:
+                    bar.say(f"waited {feeds.waited / (time.perf_counter() - began):.0%}")
+                    bar.add(_rows(feed, axes))
         history.append(metrics)
     return state, history
 
@@ -84,16 +85,10 @@ def _in_paddles_order(reader: Any, mapping: Any, size: int, passes: Any) -> Type
     )
 
 
-def _bar(number: int, passes: int, progress: bool) -> tqdm[Any]:
-    return tqdm(desc=f"pass {number + 1}/{passes}", unit=" samples", disable=not progress)
+def _bar(number: int, passes: int, progress: bool) -> Bar:
+    return Bar(f"pass {number + 1}/{passes}", show=progress, stay=True)
 
 
 def _rows(feed: Any, axes: int) -> int:
     shapes = (leaf.shape for leaf in reversed(leaves(feed)) if hasattr(leaf, "shape"))
     return prod(next(shapes, ())[:axes])
-
-
-def _show(bar: tqdm[Any], rows: int, waited: float) -> None:
-    if not bar.disable:
-        bar.set_postfix_str(f"waited {waited:.0%}", refresh=False)
-        bar.update(rows)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import Any, NoReturn, TypeVar
 
 from jreader.errors import NotResumable, place_of_caller, warn
+from jreader.progress import Bar
 from jreader.readers.messages import described
 from jreader.readers.nodes import Reader, length
 from jreader.readers.passes import Pass, counted
 from jreader.readers.plain_functions import opened
 
 T = TypeVar("T")
-
-_QUIET = 1.0  # seconds of reading that show no bar
 
 
 def replayed(reader: Reader[T], done: int) -> Pass[T]:
@@ -55,13 +54,11 @@ def _judged(
 
 def _skipped(reader: Reader[T], source: Iterator[T], done: int) -> Iterator[NoReturn]:
     items, count = counted(islice(source, done))
-    began = time.monotonic()
-    for _ in items:
-        if time.monotonic() - began >= _QUIET:  # not before: a bar has a thread, and a lock of tqdm
-            from tqdm import tqdm  # noqa: PLC0415  # a tenth of what a worker takes to begin
-
-            for _ in tqdm(items, "reading up to the position", done, initial=count(), leave=False):
-                pass
+    with Bar("reading up to the position", done) as bar:
+        if bar.off:
+            deque(items, maxlen=0)
+        for _ in items:
+            bar.add()
     if count() < done:
         raise NotResumable(
             f"cannot go on after sample {done} of {described(reader)}: it gave {count()} samples. "

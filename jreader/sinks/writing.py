@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, Literal, TypeAlias
 
 from jreader import errors
 from jreader.batches import gives_batches
 from jreader.errors import place_of_caller
+from jreader.progress import Bar
 from jreader.readers import Node, Pass, Reader, described, epochs, length, start
 from jreader.readers.nodes import inputs, plane_of
 from jreader.readers.planes import ENDLESS
@@ -150,8 +150,8 @@ def write(
             pieces = streamed_pieces(cuts, _again(looked, up.items))
         del looked, first
         with new_folder(folder, overwrite=overwrite) as hidden:
-            with _progress(f"writing {folder.name}", total, progress) as tell:
-                writers = ShardWriters(hidden, shards_of, cuts.block, plane, encoded, tell)
+            with Bar(f"writing {folder.name}", total, show=progress) as bar:
+                writers = ShardWriters(hidden, shards_of, cuts.block, plane, encoded, bar.add)
                 written = _on_threads(writers, pieces, many, place)
             names = writers.renamed(written)
     finally:
@@ -275,21 +275,3 @@ def _on_threads(writers: ShardWriters, pieces: Iterator[Piece], threads: int, pl
             thread.join(max(late - time.monotonic(), 0))
         writers.close()
     return last + 1
-
-
-@contextmanager
-def _progress(text: str, total: int | None, show: bool) -> Iterator[Callable[[int], None]]:
-    """A progress bar that threads may move."""
-    if not show:
-        yield lambda _: None
-        return
-    from tqdm import tqdm  # noqa: PLC0415  # a tenth of what a worker takes to begin
-
-    turn = threading.Lock()
-    with tqdm(desc=text, total=total, unit=" samples") as bar:
-
-        def tell(many: int) -> None:
-            with turn:
-                bar.update(many)
-
-        yield tell

@@ -24,7 +24,8 @@ import numpy as np
 
 from jreader import errors
 from jreader.orders import STREAM_VERSION
-from jreader.readers import Pass, Position, Reader, start
+from jreader.progress import Bar
+from jreader.readers import Pass, Position, Reader, length, start
 from jreader.readers.fingerprints import difference, fingerprint
 from jreader.readers.growing import IN_ORDER
 from jreader.readers.messages import Refusal
@@ -259,6 +260,8 @@ class _Writer(Generic[T]):
         self._position = held.said["position"] if held.said else None
         self._up = start(reader, self._position)
         self._since = time.monotonic()
+        self._bar = Bar(f"caching in {Path(folder).name}", length(reader))
+        self._bar.add(held.rows)
         self.closed = False
 
     def upto(self, index: int) -> list[T]:
@@ -278,6 +281,7 @@ class _Writer(Generic[T]):
                 raise
             self.out.add(sample)
             self._position = self._up.position()
+            self._bar.add()
         return [self.out.samples[index - self.out.held.rows]]
 
     def close(self) -> None:
@@ -290,6 +294,7 @@ class _Writer(Generic[T]):
                 self._commit()
         finally:
             os.close(self._lock)
+            self._bar.close()
             self._up.close()
 
     def _commit(self, *, whole: bool = False) -> None:

@@ -148,8 +148,7 @@ def test_missing_files_are_fetched_once_checked_and_kept(folders, monkeypatch, c
         assert images.shape == again.shape == (10_000, 28, 28)
     assert sorted(asked) == sorted(contents(folders)) == TEST_FILES
     assert (folders / LABELS).read_bytes() == original(LABELS)
-    progress = capfd.readouterr().err
-    assert all(f"{name}: 100%" in progress for name in TEST_FILES)
+    assert capfd.readouterr().err == ""  # which is no terminal
 
 
 @needs_digits

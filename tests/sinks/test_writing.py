@@ -471,11 +471,6 @@ def test_tar_is_what_others_read(tmp_path):
         assert archive.extractfile("000000002.cls").read() == b"2"
 
 
-def test_a_progress_bar_counts_samples(tmp_path, capsys):
-    write(rows(), tmp_path / "numbers", "npy")
-    assert "writing numbers: 100%" in capsys.readouterr().err
-
-
 def test_no_thread_is_left(tmp_path):
     before = threading.active_count()
     quietly(stream(), tmp_path / "x", "npy", threads=4, samples_per_shard=2)

@@ -17,11 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from threading import current_thread
+from threading import Lock, current_thread
 from typing import Any, TypeVar
 
 import numpy as np
 
+from jreader.progress import Bar
 from jreader.readers.planes import Array
 from jreader.sources.cache_folders import cache_folder
 from jreader.sources.far_systems import is_far
@@ -69,18 +70,52 @@ def kept(
     # a map would hold a file descriptor for each of many files
     mapped = len(files) == 1
 
+    def found(file: ByteFile) -> Array:
+        watched = _Watched(file, bar)
+        index = _checked(find(watched))
+        watched.told(file.size)
+        return index
+
     def index_of(file: ByteFile) -> Array:
         if not keep:
-            return _checked(find(file))
+            return found(file)
         name = _name(file, asked)
         index = _load(folder / name, mapped=mapped)
         if index is None or not fits(file, index):
-            index = _checked(find(file))
+            index = found(file)
             _save(folder, name, index)
+        else:
+            bar.add(file.size)
         return index
 
-    # few files are each looked through by all threads, of many files each thread has its own
-    return list(map(index_of, files)) if len(files) < _threads() else in_threads(index_of, files)
+    with Bar(f"finding {kind}", sum(file.size for file in files), "B") as bar:
+        # few files are each looked through by all threads, of many files each thread has its own
+        every = map if len(files) < _threads() else in_threads
+        return list(every(index_of, files))
+
+
+class _Watched:
+    """A file whose bytes move a bar as they are read, each once."""
+
+    def __init__(self, file: ByteFile, bar: Bar) -> None:
+        self._file, self._bar, self._told, self._turn = file, bar, 0, Lock()
+        self.path, self.size, self.stamp, self.near = file.path, file.size, file.stamp, file.near
+
+    def read(self, offset: int, size: int) -> bytes:
+        data = self._file.read(offset, size)
+        if not self._bar.off:
+            with self._turn:
+                self._move(min(self._told + size, self.size))
+        return data
+
+    def told(self, upto: int) -> None:
+        """So many bytes of it are done, read or passed over."""
+        with self._turn:
+            self._move(upto)
+
+    def _move(self, upto: int) -> None:
+        self._bar.add(upto - self._told)
+        self._told = upto
 
 
 def in_threads(fn: Callable[[S], T], tasks: Sequence[S]) -> list[T]:

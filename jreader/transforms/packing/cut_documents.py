@@ -18,10 +18,9 @@ import numpy as np
 from jreader.readers.planes import Array
 from jreader.transforms.packing.document_fields import Documents
 from jreader.transforms.packing.keyed_maps import MOST, shuffled
-from jreader.transforms.packing.whole_documents import Found
+from jreader.transforms.packing.whole_documents import Found, in_parts
 
 _LEAST, _ROWS = 64, 16  # documents of a group, and rows that it makes
-_AT_ONCE = 1 << 20  # documents that are looked at in one go
 
 
 class CutDocuments:
@@ -112,5 +111,5 @@ class CutDocuments:
 
 
 def _lengths(documents: Documents) -> Iterator[tuple[int, Array]]:
-    for low in range(0, documents.count, _AT_ONCE):
-        yield low, documents.lengths(low, min(low + _AT_ONCE, documents.count))
+    for low, high in in_parts(documents):
+        yield low, documents.lengths(low, high)

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from jreader.errors import FeedMismatch
+from jreader.progress import Bar
 from jreader.readers.planes import Array
 from jreader.transforms.packing.best_fit import best_fit
 from jreader.transforms.packing.document_fields import Documents
@@ -180,8 +181,7 @@ def _pieces(
     documents: Documents, size: int, longer: Longer
 ) -> Iterator[tuple[Array, Array, Array]]:
     """The pieces that documents become: of which document, their lengths, the number in it."""
-    for low in range(0, documents.count, _AT_ONCE):
-        high = min(low + _AT_ONCE, documents.count)
+    for low, high in in_parts(documents):
         lengths, numbers = documents.lengths(low, high), np.arange(low, high, dtype=np.uint32)
         parts = np.zeros(1, np.uint32)
         if (long := lengths > size).any():
@@ -201,6 +201,15 @@ def _pieces(
             else:
                 lengths = np.where(long, size if longer == "truncate" else 0, lengths)
         yield numbers, lengths, np.broadcast_to(parts, lengths.shape)
+
+
+def in_parts(documents: Documents) -> Iterator[tuple[int, int]]:
+    """Where parts begin and end that are looked at in one go; a bar shows how far that is."""
+    with Bar("planning packs", documents.count, " documents") as bar:
+        for low in range(0, documents.count, _AT_ONCE):
+            high = min(low + _AT_ONCE, documents.count)
+            yield low, high
+            bar.add(high - low)
 
 
 def _before(counts: Array) -> Array:

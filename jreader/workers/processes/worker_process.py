@@ -27,6 +27,7 @@ import numpy as np
 
 from jreader._worker.connection import FrameReceiver, to_frame
 from jreader._worker.shared_memory import BlockUpdates, SharedPickle, map_memory
+from jreader.progress import VARIABLE
 from jreader.staging import Array, Memory, leased
 
 _BOOT = (
@@ -79,7 +80,7 @@ class WorkerProcess:
                     ],
                     stdin=subprocess.DEVNULL,
                     pass_fds=[self._theirs.fileno()],
-                    env={**os.environ, "JAX_PLATFORMS": "cpu"},
+                    env={**os.environ, "JAX_PLATFORMS": "cpu", VARIABLE: "0"},
                 )
             self.sentinel = _sentinel_of(self.process)
         except BaseException:
