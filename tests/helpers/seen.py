@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -16,15 +15,12 @@ from jreader.readers import start
 LIMIT = 60
 
 
-written = cache(str)  # of a dtype, which NumPy puts together anew each time
-
-
 def canonical(value: Any) -> Any:
     """A value that `==` compares: arrays by dtype, shape and bytes, errors by what they say."""
     if isinstance(value, np.ndarray):
-        return ("array", written(value.dtype), value.shape, value.tobytes())
+        return ("array", str(value.dtype), value.shape, value.tobytes())
     if isinstance(value, np.generic):
-        return ("scalar", written(value.dtype), value.item())
+        return ("scalar", str(value.dtype), value.item())
     if isinstance(value, (list, jreader.Columns)):
         return ["list", *map(canonical, value)]
     if isinstance(value, tuple):
