@@ -47,7 +47,8 @@ def shapes_of(loading: Loading, cursor: Cursor) -> list[Any]:
 
 
 def _key(leaf: Any) -> tuple[Any, ...]:
-    return leaf.shape, leaf.dtype
+    """The shape and the dtype of a leaf; none of what stays on the host, as texts do."""
+    return getattr(leaf, "shape", ()), getattr(leaf, "dtype", None)
 
 
 def _items(loading: Loading, cursor: Cursor) -> Iterator[Any]:

@@ -203,6 +203,12 @@ class TestShapes:
     def test_batches_of_one_size_are_fine(self, options):
         assert lint(DataLoader(range(10), batch_size=4, **options)) == []
 
+    def test_texts_that_stay_on_the_host_have_none(self):
+        pairs = [(number, str(number)) for number in range(8)]
+        loader = DataLoader(pairs, batch_size=4)
+        assert lint(loader) == []
+        assert len(loader.shapes()) == 1
+
 
 class TestMeasured:
     def test_a_function_that_waits_outside_the_lock_holds_none(self):
