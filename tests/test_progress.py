@@ -6,13 +6,13 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from programs import PATIENCE
+from terminals import Terminal, looked_at
 from widths import examples
 
 import jreader
@@ -21,20 +21,9 @@ from jreader.datasets.downloads import download
 from jreader.progress import Bar
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
 @pytest.fixture
 def terminal(monkeypatch):
-    """The terminal at which somebody looks, who does not wait for a second."""
-    shown = Terminal()
-    # not `sys.stderr` itself, which pytest sets anew where a test begins
-    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=shown, modules=sys.modules))
-    monkeypatch.setattr(progress, "_DELAY", 0.0)
-    monkeypatch.delenv(progress.VARIABLE, raising=False)
-    return shown
+    return looked_at(monkeypatch)
 
 
 def through(bar, steps=4):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from steps import CLASSES, FIELDS, WIDTH, Step, beginning, pictures, stream, told
+from terminals import looked_at
 from widths import few
 
 from jreader import BatchNotDivisible, DataLoader, FeedMismatch, Pipeline, arrays, data, train
@@ -270,10 +271,11 @@ class TestTrain:
         np.testing.assert_allclose(history, self.expected(), rtol=1e-5)
 
     @of_every_kind
-    def test_the_bar_counts_samples_and_the_share_of_waiting(self, kind, capsys):
+    def test_the_bar_counts_samples_and_the_share_of_waiting(self, kind, monkeypatch):
+        terminal = looked_at(monkeypatch)
         loader, step = kind()
         train(step, loader.replicate(beginning()), loader)
-        *_, shown = capsys.readouterr().err.split("\r")
+        *_, shown = terminal.getvalue().split("\r")
         assert "pass 1/1: 96 samples" in shown
         assert "waited" in shown
 
