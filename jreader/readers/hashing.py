@@ -229,7 +229,9 @@ class _Walk:
 
     def _attributes(self, module: Any, code: CodeType) -> Iterator[Any]:
         """What a function takes from a module of the user's."""
-        if isinstance(module, ModuleType) and not _of_library(getattr(module, "__file__", None)):
+        if not isinstance(module, ModuleType) or module.__name__.partition(".")[0] == "jreader":
+            return
+        if not _of_library(getattr(module, "__file__", None)):
             names = sorted(names_in(code) & set(vars(module)))
             yield [[name, self.of(vars(module)[name])] for name in names]
 

@@ -41,7 +41,7 @@ def test_nothing_is_read_before_the_first_feed_is_asked_for():
     feeds = iter(source.loader(4))
     assert source.most == 0
     next(feeds)
-    assert source.most == 1
+    assert 1 <= source.most <= 1 + 4  # a thread is there already, if the first one took long
 
 
 class TestWhere:

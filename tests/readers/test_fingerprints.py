@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from changed_programs import Scaled
 
+import jreader
 from jreader import (
     Pipeline,
     arrays,
@@ -113,3 +114,13 @@ def test_what_is_made_for_one_process_is_no_part_of_a_hash():
         assert identity(one) == identity(other)
         for each in (one, other):
             getattr(each, "close", int)()
+
+
+def test_names_of_jreader_that_were_used_are_no_part_of_a_hash():
+    def read():
+        return jreader.firstn(list, 3)
+
+    vars(jreader).pop("firstn", None)  # as where nobody has used it
+    before = identity(read)
+    assert jreader.firstn
+    assert identity(read) == before
