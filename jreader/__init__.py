@@ -45,6 +45,7 @@ if _TYPE_CHECKING:
     from jreader.feeds import data
     from jreader.linting import lint
     from jreader.loaders import DataLoader, PyReader, as_function, graceful_stop, train
+    from jreader.measuring import Report, report
     from jreader.orders import permutation
     from jreader.pipelines import ArraySpec, Pipeline, files
     from jreader.readers import Columns, Cursor, Node, Pass, Reader, at_epoch, epochs, start
@@ -109,6 +110,7 @@ _ROOMS = {
     "images": "images",
     "linting": "lint",
     "loaders": "DataLoader PyReader as_function graceful_stop train",
+    "measuring": "Report report",
     "orders": "permutation",
     "pipelines": "ArraySpec Pipeline files",
     "readers": "Columns Cursor Node Pass Reader at_epoch epochs start",
@@ -163,6 +165,7 @@ __all__ = [
     "PyReader",
     "Reader",
     "ReaderError",
+    "Report",
     "ShortEpoch",
     "Store",
     "WorkerDied",
@@ -209,6 +212,7 @@ __all__ = [
     "ragged",
     "read",
     "rebatch",
+    "report",
     "shard",
     "shuffle",
     "skip",

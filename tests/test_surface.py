@@ -21,7 +21,10 @@ import jreader
 from jreader import DataLoader, Pipeline, hints
 
 PUBLIC = sorted(jreader.__all__)
-WITH_JAX = ("jreader.devices", "jreader.loaders", "jreader.demo", "jreader.__main__")
+WITH_JAX = (
+    *("jreader.devices", "jreader.loaders", "jreader.measuring"),
+    *("jreader.demo", "jreader.__main__"),
+)
 
 
 def documented(name):

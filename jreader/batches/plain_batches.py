@@ -16,7 +16,7 @@ import numpy as np
 from jreader import errors
 from jreader.batches.lane_batches import Ends, LaneBatches, check_divides
 from jreader.batches.stacked import stack
-from jreader.counters import working
+from jreader.counters import QUICK, SKIPS, working
 from jreader.readers import (
     Columns,
     Node,
@@ -171,11 +171,19 @@ class map_batches(Node[Sequence[Any]]):
         clock = time.perf_counter_ns
 
         def deal() -> Iterator[Sequence[Any]]:
+            alone_for = 0
             for samples in up.items:
-                held, began = [samples], clock()
+                held = [samples]
                 del samples  # as in `Pass.mapped`
-                held.append(mapped(held.pop()))
-                tasks.append((clock() - began, 1))
+                if alone_for:
+                    alone_for -= 1
+                    held.append(mapped(held.pop()))
+                else:
+                    began = clock()
+                    held.append(mapped(held.pop()))
+                    spent = clock() - began
+                    tasks.append((spent, 1))
+                    alone_for = SKIPS if spent < QUICK else 0
                 yield held.pop()
 
         return Pass(deal(), up.position, up.close)

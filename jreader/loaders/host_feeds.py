@@ -8,7 +8,7 @@ from functools import partial
 from itertools import count, islice, repeat
 from typing import Any
 
-from jreader.counters import Counters, counting
+from jreader.counters import QUICK, SKIPS, Counters, counting
 from jreader.errors import ReaderError, ShortEpoch
 from jreader.linting import tell_of_fields
 from jreader.loaders.assembling import Assembler, BucketAssembler, FeedShape
@@ -149,7 +149,7 @@ class _Epoch:
         self.lanes = source.batching.lanes
         self.stays = False
 
-    def feeds(  # noqa: C901  # a function of a part would be one more call for each feed
+    def feeds(  # noqa: C901, PLR0912, PLR0915  # each function is one more call a feed
         self, finish: Callable[[Any], Any] | None, *, numbered: bool
     ) -> Generator[Any, None, None]:
         """Yields the feeds; it keeps no reference to one, so that its memory is free sooner."""
@@ -158,9 +158,11 @@ class _Epoch:
         named = partial(shape.feeds.from_samples, lists=shape.kind == "samples")
         assembled, placed = self.counters.assembled, self.counters.placed
         clock = time.perf_counter_ns
-        began = clock()
+        began = stacked = clock()
+        read = untimed = skips_clock = 0
         for group in self._groups():
-            read = clock()
+            if began:
+                read = clock()
             usual = type(group) is Columns and group.made_of is None
             if usual and len(group.arrays[0]) == assembler.usual:
                 made = [named(group)]
@@ -175,7 +177,7 @@ class _Epoch:
                 break  # the epoch ends with the first lane
             if made[0] is None:
                 self.lost.add(1 if alone else len(group), assembler.fed)
-                began = clock()
+                began = began and clock()
                 continue
             self.steps += 1
             row, skipped = trail.samples * assembler.spread, next(skips)
@@ -188,15 +190,22 @@ class _Epoch:
             spare = self.lanes > 0 and not self._fresh(group)
             del group
             made.append((made.pop(), row, epoch) if numbered else made.pop())
-            stacked = clock()
-            assembled.append((began, read, stacked, assembler.fed))
+            if began:
+                before, stacked = stacked, clock()
+                quick = stacked - before < QUICK * (skips_clock + 1)
+                untimed = skips_clock = SKIPS if quick else 0
+                assembled.append((began, read, stacked, untimed + 1))
             if finish:
                 made.append(finish(made.pop()))
-                placed.append(clock() - stacked)
+                if began:
+                    placed.append(clock() - stacked)
             yield Spare(made.pop()) if spare else made.pop()
             if self.steps == self.end:
                 return
-            began = clock()
+            if untimed:
+                untimed, began = untimed - 1, 0
+            else:
+                began = clock()
         self._ended()
 
     def _look(self, feed: Any) -> None:

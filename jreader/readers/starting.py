@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
 
 from jreader.errors import NotResumable, noted, warn
 from jreader.readers.growing import in_order
@@ -71,14 +73,34 @@ def in_batches(reader: Reader[T], size: int, at: Position) -> Pass[Sequence[T]] 
     """A pass over runs of `size` samples, if that is cheaper than one by one; else None."""
     if not isinstance(reader, Node):
         return None
-    if declares(reader, "batches"):
-        return reader.batches(size, at)
-    return Node.batches(reader, size, at)
+    kind = type(reader) if declares(reader, "batches") else Node
+    up = kind.batches(reader, size, at)
+    return None if up is None else _seen(reader, up)
+
+
+@contextmanager
+def watching(watch: Callable[[Reader[Any], Pass[Any]], Pass[Any]]) -> Iterator[None]:
+    """Has each pass that is begun inside the block replaced by what `watch` makes of it."""
+    before = _watch.set(watch)
+    try:
+        yield
+    finally:
+        _watch.reset(before)
+
+
+_watch: ContextVar[Callable[[Reader[Any], Pass[Any]], Pass[Any]] | None] = ContextVar(
+    "watch", default=None
+)
+
+
+def _seen(reader: Reader[Any], up: Pass[T]) -> Pass[T]:
+    watch = _watch.get()
+    return up if watch is None else watch(reader, up)
 
 
 def _begun(reader: Reader[T], at: Position, *, inherited: bool = False) -> Pass[T]:
     if not isinstance(reader, Node):
-        return replayed(reader, checked_position(at, 0))
+        return _seen(reader, replayed(reader, checked_position(at, 0)))
     if waits(reader):
         told, inner = checked_position(at, (None, None))
         draws = Draws.new() if at is None else Draws.again(told)
@@ -88,10 +110,10 @@ def _begun(reader: Reader[T], at: Position, *, inherited: bool = False) -> Pass[
         return _begun(together, at, inherited=inherited)
     own = None if inherited else own_pass(reader)
     if own is not None:
-        return replayed(own, checked_position(at, 0))
+        return _seen(reader, replayed(own, checked_position(at, 0)))
     plane = plane_of(reader)
     try:
-        return reader.start(at) if plane is None else plane.samples(at)
+        return _seen(reader, reader.start(at) if plane is None else plane.samples(at))
     except StopIteration as stopped:
         raise RuntimeError(
             f"{reader!r} raised StopIteration when a pass over it was begun"

@@ -22,7 +22,7 @@ from functools import partial
 from operator import getitem
 from typing import Any, Generic, TypeVar
 
-from jreader.counters import Counters
+from jreader.counters import SKIPS, Counters
 from jreader.readers import Pass, Position
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
 from jreader.workers.threads import stoppable_pass
@@ -71,7 +71,7 @@ def _handed_over(state: _Lookahead[S, T], latest: list[Position]) -> Generator[T
     """
     source, position, lock, clock = state.up.items, state.up.position, state.lock, time.perf_counter
     placed, depths, exact = state.counters.placed, state.counters.depths, time.perf_counter_ns
-    mine = False  # whether the consumer draws
+    mine, untimed = False, 0  # whether the consumer draws; how many it finishes without a clock
     held: list[Any] = []  # so that nothing here holds an item that was handed over
     try:
         while True:
@@ -86,10 +86,14 @@ def _handed_over(state: _Lookahead[S, T], latest: list[Position]) -> Generator[T
                 if held[0] is _END:
                     return
                 after = position()
-                began = exact()
+                began = 0 if untimed else exact()
                 held.append(state.finish(held.pop()))
-                placed.append(exact() - began)
                 depths.append(0)
+                if began:
+                    placed.append(exact() - began)
+                    untimed = SKIPS  # it is quick, or a thread would do it
+                else:
+                    untimed -= 1
                 with lock:
                     if state.closed:
                         return

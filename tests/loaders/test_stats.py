@@ -1,6 +1,7 @@
 """`loader.stats()`: what the stages took for the last feeds, as plain data."""
 
 import json
+import time
 from dataclasses import asdict
 
 import jax
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from jreader import DataLoader, Pipeline, arrays
-from jreader.counters import KEPT
+from jreader.counters import KEPT, QUICK
 
 
 def rows(samples=64, **options):
@@ -20,13 +21,26 @@ def stages(loader):
 
 
 @pytest.mark.parametrize("capacity", [0, 2])
-def test_each_stage_counts_every_feed_once(capacity):
+def test_each_stage_is_timed_and_every_step(capacity):
     loader = rows(capacity=capacity)
     list(loader)
     found = stages(loader)
     assert [*found] == ["read", "collate", "transfer", "step"]
-    assert [stage.items for stage in found.values()] == [8, 8, 8, 7]
-    assert all(stage.time_ns > 0 for stage in found.values())
+    assert found["step"].items == 7
+    assert all(stage.time_ns > 0 and stage.items >= 1 for stage in found.values())
+
+
+def test_every_feed_is_timed_where_they_are_slow():
+    def slow(columns):
+        limit = time.perf_counter_ns() + 2 * QUICK
+        while time.perf_counter_ns() < limit:
+            pass
+        return columns
+
+    loader = Pipeline(arrays(x=np.arange(64.0))).batch(8).map_batches(slow).load(capacity=0)
+    list(loader)
+    found = stages(loader)
+    assert [found[name].items for name in ("read", "map_batches", "transfer")] == [8, 8, 8]
 
 
 def test_a_loader_that_no_loop_has_asked_has_counted_nothing():
@@ -40,7 +54,7 @@ def test_passes_are_counted_together_but_not_what_lies_between_them():
     loader = rows()
     for _ in range(3):
         list(loader)
-    assert stages(loader)["read"].items == 24
+    assert stages(loader)["read"].items >= 3
     assert len(loader.stats().steps_ns) == 3 * 7
 
 
@@ -49,7 +63,7 @@ def test_what_is_kept_does_not_grow():
     for _ in loader.steps(3 * KEPT):
         pass
     stats = loader.stats()
-    assert stages(loader)["read"].items == len(stats.queues[0].depths) == KEPT
+    assert len(stats.queues[0].depths) == KEPT
     assert len(stats.steps_ns) == KEPT - 1
 
 
@@ -63,13 +77,14 @@ def test_it_is_plain_data_for_json():
 def test_bytes_are_those_of_the_feeds_where_all_are_alike():
     loader = rows()
     list(loader)
-    assert stages(loader)["transfer"].bytes == 8 * 8 * jax.numpy.zeros(1).dtype.itemsize
+    found = stages(loader)["transfer"]
+    assert found.bytes == found.items * 8 * jax.numpy.zeros(1).dtype.itemsize
 
 
 def test_functions_on_the_devices_are_a_stage():
     loader = rows().on_device(lambda feed: {"x": feed["x"] + 1})
     list(loader)
-    assert stages(loader)["on_device"].items == 8
+    assert stages(loader)["on_device"].items >= 1
 
 
 def test_a_function_of_batches_has_its_name():
@@ -79,7 +94,7 @@ def test_a_function_of_batches_has_its_name():
     loader = Pipeline(arrays(x=np.arange(64.0))).batch(8).map_batches(scaled).load()
     list(loader)
     found = stages(loader)["map_batches"]
-    assert (found.function, found.items) == ("scaled", 8)
+    assert (found.function, found.items >= 1) == ("scaled", True)
     assert __file__ in found.made_at
 
 
@@ -116,4 +131,4 @@ def test_a_loader_without_a_source_has_stats():
 def test_a_resident_loader_counts_what_it_gathers():
     loader = rows(resident=True)
     list(loader)
-    assert stages(loader)["on_device"].items == 8
+    assert stages(loader)["on_device"].items >= 1

@@ -1,0 +1,294 @@
+"""A few feeds of a loader, read once more in a pass of its own in which each stage is timed.
+
+The pass reads the same plan without workers and without look-ahead, so that all happens on this
+thread, and the time of a stage is the time inside its function but for that of the stages inside
+that. The loop's pass is not touched: plans are pure, and this is one more pass. A function of a
+plan, and a source, may notice that they are called.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from typing import Any
+
+import jax
+
+from jreader.batches import map_batches
+from jreader.counters import Counters
+from jreader.loaders.cursors import beginning
+from jreader.loaders.loading import Loading
+from jreader.loaders.shared import Shared
+from jreader.measuring.interpreter_lock import share_of_a_core
+from jreader.readers import Node, Pass, Reader, described, indexed
+from jreader.readers.nodes import inputs
+from jreader.readers.rewriting import rewritten
+from jreader.readers.seeds import seeded
+from jreader.readers.starting import watching
+from jreader.transforms import cache, filter, flat_map, map_readers, shuffle  # noqa: A004  # the op
+from jreader.workers import buffered, fetch_batches, map_samples, xmap_readers
+
+_FUNCTIONS: dict[type, tuple[str, str]] = {
+    map_readers: ("func", "map"),
+    map_samples: ("fn", "map"),
+    xmap_readers: ("mapper", "map"),
+    filter: ("fn", "map"),
+    flat_map: ("fn", "map"),
+    map_batches: ("fn", "map_batches"),
+    fetch_batches: ("mapper", "source"),
+}
+_SAME: Mapping[str, Any] = {}
+_KEPT = 8  # samples of a function, to call it with again
+
+
+@dataclass
+class Probe:
+    """One stage of a plan, as it was measured.
+
+    Attributes:
+        stage: "source", "map" or "map_batches".
+        name: The name of its function, or of the op that reads.
+        where: The file and line of the function, or of the op.
+        op: The op; None for a plain function that is read.
+        function: The function that a user gave; None for a source.
+        workers: How many threads, processes or tasks of an executor the plan gives it.
+        by: "threads", "processes" or "executor"; "" for none.
+        filling: Whether it is below a cache that is not whole yet.
+        time: Nanoseconds, without what other stages took inside it.
+        calls: How often it was called, or gave a sample.
+        samples: Arguments that it was called with.
+    """
+
+    stage: str
+    name: str
+    where: str
+    op: Node[Any] | None = None
+    function: Callable[..., Any] | None = None
+    workers: int = 1
+    by: str = ""
+    filling: bool = False
+    time: int = 0
+    calls: int = 0
+    samples: deque[tuple[Any, ...]] = field(default_factory=lambda: deque(maxlen=_KEPT))
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What was measured; times are nanoseconds a feed.
+
+    Attributes:
+        probes: The stages of the plan.
+        read: All of the plan.
+        collate: Stacking.
+        place: Until the feed is on the devices, and has been through the functions there.
+        feeds: How many feeds were read for that.
+        computes: The share of the time in which this thread computed.
+    """
+
+    probes: tuple[Probe, ...]
+    read: float
+    collate: float
+    place: float
+    feeds: int
+    computes: float
+
+
+def probe(loading: Loading, epoch: int, feeds: int, seconds: float) -> Probed | None:
+    """Reads some feeds of an epoch; None if it has none.
+
+    Args:
+        loading: What a loader loads.
+        epoch: The epoch to read.
+        feeds: How many feeds to measure, after a first one that is read before.
+        seconds: After that time, the feed that is being read is the last one.
+    """
+    meter = _Meter()
+    source, options = loading.source, replace(loading.options, capacity=0)
+    if loading.resident is None:
+        source = replace(source, batches=rewritten(source.batches, meter.probed))
+    counters, shared = Counters(), Shared()
+    alone = replace(loading, source=source, options=options)
+    ready: list[int] = []
+    late = time.perf_counter() + seconds
+    with warnings.catch_warnings(), watching(meter.watched):
+        warnings.simplefilter("ignore")  # the loop's own pass warns
+        here = alone.open(
+            beginning(0 if loading.remainder.continues else epoch), shared, counters=counters
+        )
+        began = time.perf_counter(), time.thread_time()
+        try:
+            for feed in here.items:
+                came = time.perf_counter_ns()
+                jax.block_until_ready(feed)
+                ready.append(time.perf_counter_ns() - came)
+                if len(ready) == 1:
+                    first = meter.totals()
+                if len(ready) > feeds or (len(ready) > 1 and time.perf_counter() > late):
+                    break
+        finally:
+            here.close()
+            shared.kept.close()
+    wall, worked = time.perf_counter() - began[0], time.thread_time() - began[1]
+    if not ready:
+        return None
+    if len(ready) > 1:  # what is made once, is made for the first one
+        meter.leave_out(first)
+        del ready[0]
+    many, assembled = len(ready), list(counters.assembled)
+    timed, placed = assembled[1:] or assembled, list(counters.placed)
+    placed = placed[1:] or placed
+    return Probed(
+        tuple(each for each in meter.probes.values() if each.calls),
+        fmean(read - came for came, read, _, _ in timed) if timed else 0.0,
+        fmean(stacked - read for _, read, stacked, _ in timed) if timed else 0.0,
+        fmean(placed or [0]) + fmean(ready),
+        many,
+        min(1.0, worked / max(wall, 1e-9) / share_of_a_core()),
+    )
+
+
+class _Meter:
+    """Times the stages of one pass, each without what others take inside it."""
+
+    def __init__(self) -> None:
+        self.probes: dict[Any, Probe] = {}
+        self.local = threading.local()  # what reads on threads of its own is timed there
+        self.filling = False
+
+    def totals(self) -> dict[Any, tuple[int, int]]:
+        return {key: (each.time, each.calls) for key, each in self.probes.items()}
+
+    def leave_out(self, before: dict[Any, tuple[int, int]]) -> None:
+        for key, (spent, calls) in before.items():
+            self.probes[key].time -= spent
+            self.probes[key].calls -= calls
+
+    def probed(self, node: Node[Any]) -> Mapping[str, Any] | Node[Any]:
+        """What `rewritten` puts in the place of an op: the same samples, timed, on this thread."""
+        if isinstance(node, buffered):
+            return {"size": 0}
+        if isinstance(node, shuffle) and node.blocks is None:
+            streamed = indexed(seeded(node, 0)) is None
+            return {"buf_size": 0} if streamed else {}  # it would read a window for one feed
+        if isinstance(node, cache) and _filling(node):
+            self.filling = True
+            below = rewritten(node.reader, self.probed)
+            return map_readers(_same, below)
+        for kind, (name, stage) in _FUNCTIONS.items():
+            if isinstance(node, kind):
+                return self._with_function(node, name, stage)
+        return _SAME
+
+    def _with_function(
+        self, node: Node[Any], name: str, stage: str
+    ) -> Mapping[str, Any] | Node[Any]:
+        function = getattr(node, name)
+        if stage == "source":
+            where, told = node.made_at, type(node).__name__
+        else:
+            where, told = written_at(function) or node.made_at, described(function)
+        by, workers = _workers(node)
+        found = Probe(stage, told, where, node, function, workers, by, self.filling)
+        self.probes[id(node)] = found
+        timed = self._timed(found, function)
+        if isinstance(node, xmap_readers):
+            return map_readers(timed, rewritten(node.reader, self.probed))
+        alone: dict[str, Any] = {name: timed}
+        if isinstance(node, map_samples):
+            alone |= {"threads": 0, "processes": 0, "executor": None, "pool": None, "timeout": 0}
+        if isinstance(node, fetch_batches):
+            alone |= {"process_num": 0, "timeout": 0, "pool": None}
+        return alone
+
+    def _timed(self, found: Probe, function: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*sample: Any) -> Any:
+            if len(found.samples) < _KEPT:
+                found.samples.append(sample)
+            began = self._enter()
+            try:
+                return function(*sample)
+            finally:
+                self._leave(found, began)
+
+        return timed
+
+    def watched(self, reader: Reader[Any], up: Pass[Any]) -> Pass[Any]:
+        """The pass over a source, timed; that over an op which reads others as it is."""
+        if isinstance(reader, Node):
+            if not isinstance(reader, cache) and any(True for _ in inputs(reader)):
+                return up
+            key, name, where = (type(reader), reader.made_at), type(reader).__name__, reader.made_at
+        else:
+            key, name, where = id(reader), described(reader), written_at(reader)  # type: ignore[assignment]
+        node = reader if isinstance(reader, Node) else None
+        if key not in self.probes:
+            self.probes[key] = Probe("source", name, where, node, filling=self.filling)
+        return up._replace(items=self._dealt(self.probes[key], up.items))
+
+    def _dealt(self, found: Probe, items: Iterator[Any]) -> Iterator[Any]:
+        while True:
+            began = self._enter()
+            try:
+                sample = next(items)
+            except StopIteration:
+                return
+            finally:
+                self._leave(found, began)
+            yield sample
+
+    def _enter(self) -> int:
+        inside = self.local.__dict__.setdefault("inside", [])
+        inside.append(0)
+        return time.perf_counter_ns()
+
+    def _leave(self, found: Probe, began: int) -> None:
+        spent = time.perf_counter_ns() - began
+        inside = self.local.inside
+        found.time += spent - inside.pop()
+        found.calls += 1
+        if inside:
+            inside[-1] += spent
+
+
+def _same(sample: Any) -> Any:
+    return sample
+
+
+def _filling(node: cache[Any]) -> bool:
+    """Whether a cache still has to be filled."""
+    if node.path is not None:
+        return not node.whole
+    return node._shelf.kept is None  # noqa: SLF001  # it is asked without being read
+
+
+def _workers(node: Node[Any]) -> tuple[str, int]:
+    if isinstance(node, xmap_readers):
+        return "threads", node.process_num
+    if isinstance(node, fetch_batches):
+        return ("processes", node.process_num) if node.process_num else ("", 1)
+    if isinstance(node, map_samples):
+        if node.executor is not None:
+            return "executor", node.concurrency or 1
+        if node.processes:
+            return "processes", node.processes
+        return ("threads", node.threads) if node.threads else ("", 1)
+    return "", 1
+
+
+def written_at(function: Any) -> str:
+    """The file and line of a function of Python; "" of any other.
+
+    >>> written_at(len), written_at(written_at).rpartition("/")[2].rpartition(":")[0]
+    ('', 'probing.py')
+    """
+    with suppress(AttributeError):
+        inner = getattr(function, "func", function)  # of a partial
+        code = getattr(inner, "__func__", inner).__code__
+        return f"{code.co_filename}:{code.co_firstlineno}"
+    return ""

@@ -1,0 +1,195 @@
+"""`report(loader)`: which stage limits the epoch, and what to change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jreader.errors import check_number, check_seconds
+from jreader.loaders import DataLoader
+from jreader.loaders.stats import Stats
+from jreader.measuring.advice import advice_for, place, written
+from jreader.measuring.bars import Bar, bars
+from jreader.measuring.probing import Probed, probe
+from jreader.measuring.verdicts import (
+    Measured,
+    Name,
+    counted_step,
+    counted_wait,
+    limit_of,
+    stages_of,
+)
+
+_LEAST = 4  # feeds of a loop: the first one is that for which all is made
+
+
+@dataclass(frozen=True)
+class Report:
+    """What limits the epoch of a loader: a verdict, an advice, and the times behind them.
+
+    `str(report)` is all of it as text; a notebook shows it with bars.
+
+    Attributes:
+        limit: The stage that limits: "source", "map", "map_batches", "collate", "transfer",
+            "on_device", "capacity" or "step".
+        function: The name of its function, or of the op that reads; "" for a stage of the loader.
+        where: The file and line of that function, or op; "" for a stage of the loader.
+        waiting: The share of a step, from feed to feed, in which the loop waits.
+        advice: What to change.
+        stages: What each stage takes for a feed, in the order that samples pass through them.
+        stats: What was counted (`loader.stats()`).
+        note: Why the plan was not read again; "" if it was.
+    """
+
+    limit: Name
+    function: str
+    where: str
+    waiting: float
+    advice: str
+    stages: tuple[Measured, ...]
+    stats: Stats
+    note: str = ""
+    _named: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """What limits, in one sentence, with the advice."""
+        if self.limit == "step":
+            return (
+                f"The step limits the epoch, not the data: {self.waiting:.0%} of each step waits "
+                f"for them; {self.advice}."
+            )
+        waits = f"{self.waiting:.0%} of each step waits for it"
+        if self.waiting < 0.1:
+            waits = "the step itself waits for it on the devices"
+        named = self._named[0].upper() + self._named[1:] if self._named else self.limit
+        return f"{named} limits the epoch: {waits}; {self.advice}."
+
+    def __str__(self) -> str:
+        """The verdict, and a line for each stage."""
+        rows = [(_title(stage), f"{1e3 * stage.seconds:.3f}", _who(stage)) for stage in self.stages]
+        wide = max(len(title) for title, *_ in rows)
+        lines = [self.verdict, "", f"{'stage':{wide}}  {'ms a feed':>10}  who does it"]
+        for stage, (title, each, who) in zip(self.stages, rows, strict=True):
+            mark = "  <- limits" if stage.name == self.limit and self._is(stage) else ""
+            lines.append(f"{title:{wide}}  {each:>10}  {who}{mark}")
+        lines.append(f"{'the loop waits':{wide}}  {1e3 * counted_wait(self.stats):10.3f}")
+        lines += [
+            f"The queue of {queue.name} was empty in {queue.empty:.0%} of the looks."
+            for queue in self.stats.queues
+            if queue.depths
+        ]
+        return "\n".join([*lines, *([self.note] if self.note else [])])
+
+    def _is(self, stage: Measured) -> bool:
+        return (stage.function, stage.where) == (self.function, self.where)
+
+    def _repr_html_(self) -> str:
+        """The verdict, and a bar for each stage, as wide as its time."""
+        shown = [
+            Bar(
+                _title(stage),
+                1e3 * stage.seconds,
+                _who(stage),
+                stage.name == self.limit and self._is(stage),
+            )
+            for stage in self.stages
+        ]
+        shown.append(Bar("the loop waits", 1e3 * counted_wait(self.stats), "", marked=False))
+        depths = self.stats.queues[0].depths
+        return bars(self.verdict, shown, depths, self.note)
+
+
+def _title(stage: Measured) -> str:
+    where = place(stage)
+    named = f"{stage.name} {stage.function}".strip()
+    return f"{named} ({where})" if where else named
+
+
+def _who(stage: Measured) -> str:
+    if stage.name == "step":
+        return "the loop"
+    who = f"{stage.workers} {stage.by}" if stage.by else "one thread"
+    if stage.holding is None:
+        return who
+    return f"{who}, {'holds' if stage.holding.holds_lock else 'leaves'} the interpreter's lock"
+
+
+def report(loader: DataLoader, *, feeds: int = 8, seconds: float = 2.0) -> Report:
+    """Finds out which stage limits the epoch, and what to change, after some steps of a real loop.
+
+    >>> import time
+    >>> import jreader
+    >>> def rows():
+    ...     yield from range(1000)
+    >>> def slow(number):
+    ...     time.sleep(0.002)
+    ...     return number
+    >>> loader = jreader.Pipeline(rows).map(slow).batch(4).load()
+    >>> for feed, _ in zip(loader, range(12)):
+    ...     pass  # the step
+    >>> found = jreader.report(loader)
+    >>> found.limit, found.function, found.waiting > 0.5
+    ('map', 'slow', True)
+    >>> "since it waits most of the time: `threads=" in str(found)
+    True
+
+    The loop's counters (`loader.stats()`) say whether it waits. If it does, the plan is read once
+    more, in a pass of its own of the next epoch, with neither workers nor look-ahead: there each
+    stage is timed alone, and the functions of maps are watched, as to whether they hold the
+    interpreter's lock. The pass of the loop is not touched, and goes on with its next feed. But the
+    source is opened again, and functions are called, so ask where that is nothing: not while a
+    source that can be read only once is being read. Such a source, and several processes that feed
+    one array, are judged by the counters alone; `report.note` says so. Ask while nothing else runs:
+    the interpreter's switch interval is longer for a tenth of a second.
+
+    A loop that never waits for its step (it looks at no loss) runs ahead of the devices, as far as
+    jax lets it: give it some hundred steps, or wait for each.
+
+    The way of thinking is that of Plumber (Kuchnik et al., MLSys 2022): the rate of each stage
+    alone, and what the epoch would take without it.
+
+    Args:
+        loader: A loader that a loop has asked for at least 4 feeds.
+        feeds: How many feeds to read again, after a first one.
+        seconds: After that time no further feed is read again.
+
+    Raises:
+        TypeError: `loader` is no loader.
+        ValueError: No loop has asked it for enough feeds, or a number is too small.
+    """
+    if not isinstance(loader, DataLoader):
+        raise TypeError(
+            f"jreader.report(loader) needs the loader that a loop iterates, as .load() returns it, "
+            f"not {type(loader).__name__}: loader = plan.batch(n).load(); for feed in loader: ..."
+        )
+    many = check_number("feeds of jreader.report(loader)", feeds, 1)
+    longest = check_seconds("seconds of jreader.report(loader)", seconds)
+    stats = loader.stats()
+    if len(stats.steps_ns) < _LEAST - 1:
+        raise ValueError(
+            f"jreader.report(loader) judges by the steps of a loop, and has seen "
+            f"{len(stats.steps_ns)} whole ones: run {_LEAST} steps or more, as in `for feed in "
+            f"loader: step(feed)`, then ask again."
+        )
+    probed, note = _probed(loader, many, longest)
+    stages = stages_of(stats, probed)
+    capacity = loader.capacity
+    limit = limit_of(stats, stages, capacity)
+    wait, step = counted_wait(stats), counted_step(stats)
+    computes = probed.computes if probed else 1.0
+    return Report(
+        *(limit.name, limit.function, limit.where, wait / max(wait + step, 1e-12)),
+        *(advice_for(limit, stages, capacity, computes), tuple(stages), stats, note),
+        written(limit),
+    )
+
+
+def _probed(loader: DataLoader, feeds: int, seconds: float) -> tuple[Probed | None, str]:
+    loading = loader._loaded  # noqa: SLF001  # what a loader loads is no business of its users
+    if loading.placement.spans:
+        return None, "The plan was not read again: several processes feed these arrays."
+    try:
+        found = probe(loading, loader.next_epoch, feeds, seconds)
+    except Exception as error:
+        return None, f"The plan could not be read again: {type(error).__name__}: {error}"
+    return found, "" if found else "The plan could not be read again: it gave no feed."

@@ -1,0 +1,177 @@
+"""Which stage limits the epoch, of times that a loop counted and a pass of its own measured.
+
+Stages on the thread that draws follow one another, so their times add up; a map on workers runs
+beside them, as many times as it has workers, if it does not hold the interpreter's lock; the step
+runs beside all of it, if the loader looks ahead. What limits is what would save most time if it
+were not there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from jreader.loaders.stats import Stats
+from jreader.measuring.interpreter_lock import Holding, holding
+from jreader.measuring.probing import Probe, Probed
+
+Name: TypeAlias = Literal[
+    "source", "map", "map_batches", "collate", "transfer", "on_device", "capacity", "step"
+]
+
+WAITS = 0.1
+"""The share of waiting below which the step limits."""
+_ALIKE = 0.8  # of the step: data that take less would be there in time, if they came evenly
+_UNEXPLAINED = (
+    0.5  # of what a loop read: what is not seen again when read anew, waits for its source
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One stage, as a report shows it.
+
+    Attributes:
+        name: Which stage; "capacity" is none, but a verdict.
+        function: The name of its function, or of the op that reads; "" for a stage of the loader.
+        where: The file and line of the function, or of the op.
+        alone: Seconds a feed on one worker.
+        seconds: Seconds a feed with the workers it has.
+        by: "threads", "processes" or "executor"; "" for the thread that draws.
+        workers: How many workers it has.
+        holding: Whether its function holds the interpreter's lock, and whether it waits; None where
+            that was not measured.
+        filling: Whether it is below a cache that is not whole yet.
+    """
+
+    name: Name
+    function: str
+    where: str
+    alone: float
+    seconds: float
+    by: str = ""
+    workers: int = 1
+    holding: Holding | None = None
+    filling: bool = False
+
+
+def stages_of(stats: Stats, probed: Probed | None) -> list[Measured]:
+    """The stages of a loader in the order that samples pass through them, and the step."""
+    counted = {
+        stage.name: 1e-9 * stage.time_ns / stage.items for stage in stats.stages if stage.items
+    }
+    last = stats.stages[-2].name  # "transfer" or "on_device"
+    place, collate = counted.get(last, 0.0), counted.get("collate", 0.0)
+    stages: list[Measured] = []
+    if probed is None:
+        read = counted.get("read", 0.0)
+        stages.append(Measured("source", "", "", read, read))
+    else:
+        stages += _of_plan(counted.get("read", 0.0), probed)
+        # in the loop they may have waited for the interpreter, which others held
+        place, collate = 1e-9 * probed.place, 1e-9 * probed.collate
+    stages += [
+        Measured("collate", "", "", collate, collate),
+        Measured(last, "", "", place, place),  # type: ignore[arg-type]
+    ]
+    step = counted_step(stats)
+    return [*stages, Measured("step", "", "", step, step)]
+
+
+def _of_plan(counted: float, probed: Probed) -> list[Measured]:
+    """The stages of a plan; what nobody has timed is the source's."""
+    slowest = max((probe.time for probe in probed.probes), default=0)
+    stages = []
+    for probe in probed.probes:
+        alone = 1e-9 * probe.time / probed.feeds
+        found = None
+        if probe.function and probe.samples and 5 * probe.time > slowest:
+            found = holding(probe.function, list(probe.samples))
+        stages.append(_measured(probe, alone, found))
+    rest = 1e-9 * probed.read - sum(stage.alone for stage in stages)
+    threaded = any(stage.by for stage in stages)
+    if not threaded and counted - 1e-9 * probed.read > _UNEXPLAINED * counted:
+        rest += counted - 1e-9 * probed.read  # it was slower in the loop: a far file, say
+    sources = [number for number, stage in enumerate(stages) if stage.name == "source"]
+    if len(sources) == 1:
+        (only,) = sources
+        stage = stages[only]
+        alone = stage.alone + max(rest, 0.0)
+        stages[only] = _measured(probed.probes[only], alone, None)
+    elif rest > 0:
+        stages.insert(0, Measured("source", "", "", rest, rest))
+    order = ("source", "map", "map_batches")
+    return sorted(stages, key=lambda stage: order.index(stage.name))
+
+
+def _measured(probe: Probe, alone: float, found: Holding | None) -> Measured:
+    workers = probe.workers
+    if probe.by == "threads" and found and found.holds_lock:
+        side_by_side = 1.0
+    elif probe.by and found and found.computes > 0.5:
+        side_by_side = min(workers, os.cpu_count() or 1)
+    else:
+        side_by_side = workers
+    seconds = alone / max(1.0, side_by_side)
+    name: Any = probe.stage
+    return Measured(
+        name,
+        probe.name,
+        probe.where,
+        alone,
+        seconds,
+        by=probe.by,
+        workers=workers,
+        holding=found,
+        filling=probe.filling,
+    )
+
+
+def counted_step(stats: Stats) -> float:
+    """Seconds of a step, as the loop had them; the first one, which compiles, is left out."""
+    return 1e-9 * _mean(_steady(stats.steps_ns))
+
+
+def counted_wait(stats: Stats) -> float:
+    """Seconds that the loop waited for a feed."""
+    return 1e-9 * _mean(_steady(stats.waits_ns))
+
+
+def _steady(times: Sequence[int]) -> Sequence[int]:
+    return times[1:] if len(times) > 3 else times
+
+
+def _mean(times: Sequence[int]) -> float:
+    return sum(times) / max(len(times), 1)
+
+
+def limit_of(stats: Stats, stages: Sequence[Measured], capacity: int) -> Measured:
+    """What limits the epoch.
+
+    Args:
+        stats: What was counted.
+        stages: What `stages_of` returned.
+        capacity: How many feeds the loader prefetches.
+    """
+    *data, step = stages
+    wait, away = counted_wait(stats), step.seconds
+    slowest = max(data, key=lambda stage: stage.seconds)
+    if wait < WAITS * (wait + away):
+        placing = data[-1]
+        # what the devices do to a feed is waited for inside the step
+        return placing if placing.seconds > 0.5 * away else step
+    works = [stage for stage in stages if stage.by]
+    alone = sum(stage.seconds for stage in data if not stage.by)
+    takes = max([alone, *(stage.seconds for stage in works)])
+    counted = sum(
+        1e-9 * stage.time_ns / stage.items
+        for stage in stats.stages
+        if stage.items and stage.name in ("read", "collate", "transfer", "on_device")
+    )
+    if capacity == 0:
+        late = min(takes, away) > slowest.seconds
+    else:
+        late = max(takes, counted) < _ALIKE * away
+    return Measured("capacity", "", "", 0.0, 0.0, workers=capacity) if late else slowest
