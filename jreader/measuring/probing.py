@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import jax
@@ -146,8 +146,8 @@ def probe(loading: Loading, epoch: int, feeds: int, seconds: float) -> Probed | 
     return Probed(
         tuple(each for each in meter.probes.values() if each.calls),
         fmean(read - came for came, read, _, _ in timed) if timed else 0.0,
-        fmean(stacked - read for _, read, stacked, _ in timed) if timed else 0.0,
-        fmean(placed or [0]) + fmean(ready),
+        median(stacked - read for _, read, stacked, _ in timed) if timed else 0.0,
+        median(placed or [0]) + median(ready),
         many,
         min(1.0, worked / max(wall, 1e-9) / share_of_a_core()),
     )

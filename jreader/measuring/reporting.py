@@ -28,6 +28,17 @@ class Report:
 
     `str(report)` is all of it as text; a notebook shows it with bars.
 
+    >>> import time
+    >>> import jreader
+    >>> loader = jreader.Pipeline(lambda: range(64)).batch(8).load()
+    >>> for feed in loader:
+    ...     time.sleep(0.01)  # a step that takes its time
+    >>> found = jreader.report(loader)
+    >>> found.limit, found.function
+    ('step', '')
+    >>> found.verdict.startswith("The step limits the epoch, not the data")
+    True
+
     Attributes:
         limit: The stage that limits: "source", "map", "map_batches", "collate", "transfer",
             "on_device", "capacity" or "step".

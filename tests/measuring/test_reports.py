@@ -159,7 +159,7 @@ class TestLimits:
         plans = {
             "compose": lambda: jreader.compose(other, one),
             "interleave": lambda: jreader.interleave(other, one),
-            "chain": lambda: jreader.chain(jreader.firstn(other, 8), one),
+            "chain": lambda: jreader.chain(jreader.firstn(other, BATCH), one),
         }
         found = looped(Pipeline(plans[how]()).batch(BATCH).load())
         assert (found.limit, found.function) == ("source", "slow_numbers")
@@ -196,13 +196,20 @@ class TestLeftAlone:
         assert feeds.cursor == before
 
     def test_a_source_that_can_be_read_only_once_is_judged_by_the_counters(self):
-        once = slow_numbers()
-        loader = Pipeline(lambda: once).batch(BATCH).load(capacity=0)
+        passes = []
+
+        def once():
+            passes.append("begun")
+            if len(passes) > 1:
+                raise ConnectionError("gone")
+            yield from slow_numbers()
+
+        loader = Pipeline(once).batch(BATCH).load(capacity=0)
         for _, _ in zip(loader, range(8), strict=False):
             pass
         found = jreader.report(loader)
         assert (found.limit, found.function) == ("source", "")
-        assert "could not be read again: ReaderError" in found.note
+        assert "could not be read again: ConnectionError: gone" in found.note
 
 
 class TestRefusals:
