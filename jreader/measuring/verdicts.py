@@ -25,7 +25,7 @@ WAITS = 0.1
 """The share of waiting below which the step limits."""
 _ALIKE = 0.8  # of the step: data that take less would be there in time, if they came evenly
 _UNEXPLAINED = (
-    0.5  # of what a loop read: what is not seen again when read anew, waits for its source
+    0.8  # of what a loop read: what is not seen again when read anew, waits for its source
 )
 
 

@@ -108,7 +108,12 @@ class TestLimits:
             """Arrays that `jax.device_put` itself places."""
 
         put = jax.device_put
-        monkeypatch.setattr(jax, "device_put", lambda *given, **named: waits(put(*given, **named)))
+
+        def throttled(*given, **named):
+            time.sleep(5 * SLOW)
+            return put(*given, **named)
+
+        monkeypatch.setattr(jax, "device_put", throttled)
         batches = [np.zeros((BATCH, 4), np.float32).view(Rows) for _ in range(ROWS)]
         loader = DataLoader.from_generator().set_batch_generator(lambda: iter(batches))
         found = looped(loader)
@@ -163,6 +168,18 @@ class TestLimits:
         }
         found = looped(Pipeline(plans[how]()).batch(BATCH).load())
         assert (found.limit, found.function) == ("source", "slow_numbers")
+
+    def test_a_far_file_of_which_is_kept_what_was_fetched(self):
+        kept = set()
+
+        def fetched():
+            for number in range(ROWS):
+                if number not in kept:
+                    kept.add(waits(number))
+                yield number
+
+        found = looped(Pipeline(fetched).map(abs).batch(BATCH).load())
+        assert (found.limit, found.function) == ("source", "fetched")
 
     def test_an_unbalanced_mix(self):
         quick = Pipeline(numbers).epochs()
