@@ -32,7 +32,7 @@ class Report:
     >>> import jreader
     >>> loader = jreader.Pipeline(lambda: range(64)).batch(8).load()
     >>> for feed in loader:
-    ...     time.sleep(0.01)  # a step that takes its time
+    ...     time.sleep(0.1)  # a step that takes its time
     >>> found = jreader.report(loader)
     >>> found.limit, found.function
     ('step', '')
