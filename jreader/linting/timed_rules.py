@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -17,12 +15,11 @@ from jreader.linting.plan_parts import Fed, nodes, peeked
 from jreader.readers import described, leaves, same_structure
 from jreader.transforms import map_readers
 from jreader.workers import map_samples, xmap_readers
+from jreader.workers.interpreter_lock import holding
 
 _TOGETHER = 64  # samples that are mapped one by one, and at once
 _ROUNDS = 3
 _FASTER = 3.0  # how many times, for a function to be worth writing for batches
-_SECONDS = 0.05  # that a function is watched
-_FREE = 0.1  # of that time others have to run, or it counts as holding the lock
 
 
 def scalar_map(fed: Fed) -> Iterator[Finding]:
@@ -96,70 +93,13 @@ def held_lock(fed: Fed) -> Iterator[Finding]:
             )
         else:
             continue
-        free = _free_share(fn, peeked(op.reader, _TOGETHER))
-        if free is None or free >= _FREE:
+        watched = holding(fn, [(sample,) for sample in peeked(op.reader, _TOGETHER)])
+        if watched is None or not watched.holds_lock:
             continue
         yield Finding(
             "held-lock",
-            f"{described(fn)} holds the interpreter's lock for {1 - free:.0%} of its time, so "
-            f"{threads} threads do no more than one.",
+            f"{described(fn)} holds the interpreter's lock for {1 - watched.free:.0%} of its time, "
+            f"so {threads} threads do hardly more than one.",
             f"Use processes, as in {instead.format(threads)}.",
             op.made_at,
         )
-
-
-def _free_share(fn: Callable[[Any], Any], samples: Sequence[Any]) -> float | None:
-    """The share of the time of a function in which other threads may run Python.
-
-    The lock is asked back only every few milliseconds, and here not at all. So a thread beside the
-    function gets it where the function lets go of it by itself, and nowhere else. How often it runs
-    beside a sleeping thread tells how busy the machine is.
-    """
-    if not samples or not getattr(sys, "_is_gil_enabled", lambda: True)():
-        return None
-
-    def called() -> None:
-        ends = time.perf_counter() + _SECONDS
-        while time.perf_counter() < ends:
-            for sample in samples:
-                fn(sample)
-                if time.perf_counter() >= ends:
-                    break
-
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(_NEVER)
-    try:
-        most = _ran_beside(lambda: time.sleep(_SECONDS))
-        return min(_ran_beside(called) / most, 1.0) if most else None
-    except Exception:  # of the function: a pass tells it, with the sample
-        return None
-    finally:
-        sys.setswitchinterval(usual)
-
-
-def _ran_beside(call: Callable[[], None]) -> float:
-    """The share of the time of a call in which a thread beside it runs."""
-    ran, over = 0.0, threading.Event()
-
-    def watch() -> None:
-        nonlocal ran
-        before = time.perf_counter()
-        while not over.is_set():
-            time.sleep(0)  # gives the lock away
-            now = time.perf_counter()
-            ran += now - before if now - before < _GONE else 0.0
-            before = now
-
-    beside = threading.Thread(target=watch, name="jreader lint", daemon=True)
-    beside.start()
-    try:
-        ran, began = 0.0, time.perf_counter()
-        call()
-        return ran / (time.perf_counter() - began)
-    finally:
-        over.set()
-        beside.join()
-
-
-_NEVER = 1000.0  # seconds
-_GONE = 1e-3  # seconds between two looks, of a thread that could not run

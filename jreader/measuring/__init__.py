@@ -4,7 +4,6 @@ reporting: `report(loader)` and `Report`: the verdict, the advice and the table 
 verdicts: Which stage limits the epoch, of times that were counted and measured.
 advice: What to change, and by how much, so that the stage limits no more.
 probing: A few feeds are read in a pass of its own, in which each stage is timed.
-interpreter_lock: Whether a function holds the interpreter's lock, and whether it waits.
 bars: The table of a report as HTML, for notebooks.
 """
 

@@ -25,7 +25,6 @@ from jreader.counters import Counters
 from jreader.loaders.cursors import beginning
 from jreader.loaders.loading import Loading
 from jreader.loaders.shared import Shared
-from jreader.measuring.interpreter_lock import share_of_a_core
 from jreader.readers import Node, Pass, Reader, described, indexed
 from jreader.readers.nodes import inputs
 from jreader.readers.rewriting import rewritten
@@ -33,6 +32,7 @@ from jreader.readers.seeds import seeded
 from jreader.readers.starting import watching
 from jreader.transforms import cache, filter, flat_map, map_readers, shuffle  # noqa: A004  # the op
 from jreader.workers import buffered, fetch_batches, map_samples, xmap_readers
+from jreader.workers.interpreter_lock import share_of_a_core
 
 _FUNCTIONS: dict[type, tuple[str, str]] = {
     map_readers: ("func", "map"),

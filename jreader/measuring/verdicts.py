@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from jreader.loaders.stats import Stats
-from jreader.measuring.interpreter_lock import Holding, holding
 from jreader.measuring.probing import Probe, Probed
+from jreader.workers.interpreter_lock import Holding, holding
 
 Name: TypeAlias = Literal[
     "source", "map", "map_batches", "collate", "transfer", "on_device", "capacity", "step"

@@ -1,0 +1,118 @@
+"""Whether a function holds the interpreter's lock, and whether it waits.
+
+Threads help a function that waits, or computes in C without the lock. To find that out, a second
+thread looks at the clock again and again while the function is called on this one, and gives the
+lock away after each look. Nobody asks for the lock back meanwhile (the switch interval is endless),
+so that thread goes on where the function lets go of the lock by itself, and nowhere else. How often
+it does beside a sleeping thread tells how busy the machine is. The function is only ever called on
+one thread at a time, since it may not stand more.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_NEVER = 1000.0  # seconds: the switch interval meanwhile
+_SECONDS = 0.05  # that a function is watched
+_GONE = 0.001  # seconds between two looks, of a thread that could not run
+_FREE = 0.2  # of its time others have to run, or a function counts as holding the lock
+
+
+@dataclass(frozen=True)
+class Holding:
+    """How a function behaves beside others.
+
+    Attributes:
+        free: The share of its time in which other threads may run Python.
+        computes: The share of its time in which it computes; the rest it waits.
+    """
+
+    free: float
+    computes: float
+
+    @property
+    def holds_lock(self) -> bool:
+        """Whether other threads wait for the interpreter while it runs."""
+        return self.free < _FREE
+
+
+def holding(function: Callable[..., Any], samples: Sequence[tuple[Any, ...]]) -> Holding | None:
+    """Watches a function of samples; None where it raised an error, or there is no sample.
+
+    >>> import time
+    >>> def waits(_sample):
+    ...     time.sleep(0.002)
+    >>> def counts(_sample):
+    ...     return sum(number for number in range(20_000))
+    >>> holding(waits, [(0,)]).holds_lock, holding(counts, [(0,)]).holds_lock
+    (False, True)
+
+    Args:
+        function: A function; it is called again and again, on this thread.
+        samples: The arguments of calls.
+    """
+    if not samples:
+        return None
+
+    def called() -> None:
+        ends = time.perf_counter() + _SECONDS
+        while time.perf_counter() < ends:
+            for sample in samples:
+                function(*sample)
+                if time.perf_counter() >= ends:
+                    break
+
+    locked = getattr(sys, "_is_gil_enabled", lambda: True)()
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_NEVER)
+    try:
+        most, _ = _beside(lambda: time.sleep(_SECONDS))
+        free, computes = _beside(called)
+    except Exception:  # of the function: a pass tells it, with the sample
+        return None
+    finally:
+        sys.setswitchinterval(before)
+    free = min(free / most, 1.0) if locked and most else 1.0
+    return Holding(free, min(1.0, computes / share_of_a_core()))
+
+
+def _beside(call: Callable[[], None]) -> tuple[float, float]:
+    """In which shares of the time of a call a thread beside it runs, and the call computes."""
+    ran, over = 0.0, threading.Event()
+
+    def watch() -> None:
+        nonlocal ran
+        before = time.perf_counter()
+        while not over.is_set():
+            time.sleep(0)  # gives the lock away
+            now = time.perf_counter()
+            ran += now - before if now - before < _GONE else 0.0
+            before = now
+
+    beside = threading.Thread(target=watch, name="jreader looks for the lock", daemon=True)
+    beside.start()
+    try:
+        ran, began, worked = 0.0, time.perf_counter(), time.thread_time()
+        call()
+        took = time.perf_counter() - began
+        return ran / took, (time.thread_time() - worked) / took
+    finally:
+        over.set()
+        beside.join()
+
+
+def share_of_a_core() -> float:
+    """How much of a core this thread gets at present: what computes gets no more of it.
+
+    >>> 0 < share_of_a_core() <= 1
+    True
+    """
+    began, worked = time.perf_counter(), time.thread_time()
+    while (wall := time.perf_counter() - began) < _SECONDS:
+        pass
+    return min(1.0, max((time.thread_time() - worked) / wall, 0.01))
