@@ -4,8 +4,9 @@ Threads help a function that waits, or computes in C without the lock. To find t
 thread looks at the clock again and again while the function is called on this one, and gives the
 lock away after each look. Nobody asks for the lock back meanwhile (the switch interval is endless),
 so that thread goes on where the function lets go of the lock by itself, and nowhere else. How often
-it does beside a sleeping thread tells how busy the machine is. The function is only ever called on
-one thread at a time, since it may not stand more.
+it does beside a sleeping thread tells how busy the machine is: both take turns, until the thread
+has run for long enough beside the sleeping one. The function is only ever called on one thread at a
+time, since it may not stand more.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 _NEVER = 1000.0  # seconds: the switch interval meanwhile
-_SECONDS = 0.05  # that a function is watched
+_TURN = 0.01  # seconds that a function is watched before this thread sleeps as long
+_SECONDS = 0.05  # that the other thread has to run beside a sleeping one
+_LONGEST = 2.0  # seconds, however little it has run by then
 _GONE = 0.001  # seconds between two looks, of a thread that could not run
-_FREE = 0.2  # of its time others have to run, or a function counts as holding the lock
+_FREE = 0.1  # of its time others have to run, or a function counts as holding the lock
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ def holding(function: Callable[..., Any], samples: Sequence[tuple[Any, ...]]) ->
         return None
 
     def called() -> None:
-        ends = time.perf_counter() + _SECONDS
+        ends = time.perf_counter() + _TURN
         while time.perf_counter() < ends:
             for sample in samples:
                 function(*sample)
@@ -68,21 +72,29 @@ def holding(function: Callable[..., Any], samples: Sequence[tuple[Any, ...]]) ->
                     break
 
     locked = getattr(sys, "_is_gil_enabled", lambda: True)()
-    before = sys.getswitchinterval()
+    before, late = sys.getswitchinterval(), time.perf_counter() + _LONGEST
+    ran = most = took = worked = 0.0
     sys.setswitchinterval(_NEVER)
     try:
-        most, _ = _beside(lambda: time.sleep(_SECONDS))
-        free, computes = _beside(called)
+        while most < _SECONDS and time.perf_counter() < late:
+            spent, beside = _beside(called)
+            most += _beside(partial(time.sleep, spent.wall))[1]
+            ran, took, worked = ran + beside, took + spent.wall, worked + spent.computed
     except Exception:  # of the function: a pass tells it, with the sample
         return None
     finally:
         sys.setswitchinterval(before)
-    free = min(free / most, 1.0) if locked and most else 1.0
-    return Holding(free, min(1.0, computes / share_of_a_core()))
+    free = min(ran / most, 1.0) if locked and most else 1.0
+    return Holding(free, min(1.0, worked / took / share_of_a_core()))
 
 
-def _beside(call: Callable[[], None]) -> tuple[float, float]:
-    """In which shares of the time of a call a thread beside it runs, and the call computes."""
+class _Spent(NamedTuple):
+    wall: float
+    computed: float
+
+
+def _beside(call: Callable[[], None]) -> tuple[_Spent, float]:
+    """The seconds of a call, and how many of these a thread beside it ran."""
     ran, over = 0.0, threading.Event()
 
     def watch() -> None:
@@ -99,8 +111,7 @@ def _beside(call: Callable[[], None]) -> tuple[float, float]:
     try:
         ran, began, worked = 0.0, time.perf_counter(), time.thread_time()
         call()
-        took = time.perf_counter() - began
-        return ran / took, (time.thread_time() - worked) / took
+        return _Spent(time.perf_counter() - began, time.thread_time() - worked), ran
     finally:
         over.set()
         beside.join()
