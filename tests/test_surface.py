@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import importlib
 import inspect
@@ -83,6 +84,16 @@ class TestNames:
         room = jreader._LATER[name]
         if room not in ("jreader.datasets", "jreader.images", "jreader.errors"):
             assert name in importlib.import_module(room).__all__
+
+    def test_type_checkers_find_each_name_in_the_same_room(self):
+        tree = ast.parse(Path(jreader.__file__).read_text())
+        (block,) = (part for part in tree.body if isinstance(part, ast.If))
+        rooms = {
+            name.name: f"jreader.{name.name}" if part.module == "jreader" else part.module
+            for part in block.body
+            for name in part.names
+        }
+        assert rooms == jreader._LATER
 
 
 class TestDocstrings:
