@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
 from importlib.util import find_spec
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from widths import few
@@ -23,12 +25,14 @@ def test_the_python_blocks_of_a_page_run_one_after_another(page, tmp_path, monke
         pytest.importorskip(name)
     monkeypatch.chdir(tmp_path)
     room = {"__name__": page.stem}
-    for number, text in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)):
-        used = re.findall(r"^(?:from|import) (\w+)", text, re.MULTILINE)
-        if not all(map(find_spec, used)):  # an extra, which is not installed
-            continue
-        place = f"{page.name}, block {number}"
-        exec(compile(text, place, "exec", dont_inherit=True), room)
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    with mock.patch.dict(os.environ):  # which a page may change
+        for number, text in enumerate(blocks):
+            used = re.findall(r"^(?:from|import) (\w+)", text, re.MULTILINE)
+            if not all(map(find_spec, used)):  # an extra, which is not installed
+                continue
+            place = f"{page.name}, block {number}"
+            exec(compile(text, place, "exec", dont_inherit=True), room)
     room.clear()  # its functions hold it, and it holds loaders, whose workers would stay
     gc.collect()
 

@@ -83,7 +83,9 @@ NAMED = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.* left none of the samples")
+@pytest.mark.filterwarnings(
+    "ignore:.* left none of the samples", "ignore:a plain function iterates"
+)
 class TestPrinting:
     """What is printed can be typed, where its functions and readers are known by their names."""
 
