@@ -220,12 +220,13 @@ class _Meter:
 
     def watched(self, reader: Reader[Any], up: Pass[Any]) -> Pass[Any]:
         """The pass over a source, timed; that over an op which reads others as it is."""
+        key: Any = id(reader)
         if isinstance(reader, Node):
             if not isinstance(reader, cache) and any(True for _ in inputs(reader)):
                 return up
             key, name, where = (type(reader), reader.made_at), type(reader).__name__, reader.made_at
         else:
-            key, name, where = id(reader), described(reader), written_at(reader)  # type: ignore[assignment]
+            name, where = described(reader), written_at(reader)
         node = reader if isinstance(reader, Node) else None
         if key not in self.probes:
             self.probes[key] = Probe("source", name, where, node, filling=self.filling)

@@ -62,7 +62,7 @@ def stages_of(stats: Stats, probed: Probed | None) -> list[Measured]:
     counted = {
         stage.name: 1e-9 * stage.time_ns / stage.items for stage in stats.stages if stage.items
     }
-    last = stats.stages[-2].name  # "transfer" or "on_device"
+    last: Any = stats.stages[-2].name  # "transfer" or "on_device"
     place, collate = counted.get(last, 0.0), counted.get("collate", 0.0)
     stages: list[Measured] = []
     if probed is None:
@@ -74,7 +74,7 @@ def stages_of(stats: Stats, probed: Probed | None) -> list[Measured]:
         place, collate = 1e-9 * probed.place, 1e-9 * probed.collate
     stages += [
         Measured("collate", "", "", collate, collate),
-        Measured(last, "", "", place, place),  # type: ignore[arg-type]
+        Measured(last, "", "", place, place),
     ]
     step = counted_step(stats)
     return [*stages, Measured("step", "", "", step, step)]
