@@ -46,10 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     bench.add_argument("--seconds", type=_seconds, default=1.0, help="for each stage (default: 1)")
     _add_demo(commands)
     options = parser.parse_args(arguments)
-    if options.command == "demo":
-        _run_demo(options)
-        return 0
-    return _run(options)
+    return _run_demo(options) if options.command == "demo" else _run(options)
 
 
 def _command(commands: Any, name: str, does: str) -> argparse.ArgumentParser:
@@ -72,7 +69,7 @@ def _run(options: argparse.Namespace) -> int:
                 found = True
                 print(line, flush=True)
     except CommandFailed as error:
-        return _failed(options, f"{error}", 1)
+        return _failed(options, error, 1)
     except KeyboardInterrupt:
         return _failed(options, "interrupted", 130)
     except BrokenPipeError:  # of `| head`
@@ -85,9 +82,9 @@ def _run(options: argparse.Namespace) -> int:
     return int(found and options.command == "check")
 
 
-def _failed(options: argparse.Namespace, why: str, code: int) -> int:
-    said = " ".join(why.split())
-    print(f"jreader {options.command}: {options.target}: {said}", file=sys.stderr)
+def _failed(options: argparse.Namespace, why: object, code: int) -> int:
+    asked = options.command if options.command == "demo" else f"{options.command}: {options.target}"
+    print(f"jreader {asked}:", *f"{why}".split(), file=sys.stderr)
     return code
 
 
@@ -112,13 +109,13 @@ def _add_demo(commands: Any) -> None:
         help="train a small classifier of handwritten digits, data-parallel on every device",
         description=(
             "Trains the tutorials' MNIST classifier (784-200-200-10) data-parallel on every local "
-            "device, and prints loss, test accuracy, and the share of time that the training step "
-            "waited for data. The batch is global, so results do not depend on the devices."
+            "device, and prints loss, test accuracy, samples a second, and the share of time that "
+            "the step waited for data. The batch is global, so results do not depend on devices."
         ),
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     demo.add_argument("--devices", type=_positive, help="number of devices to emulate on the CPU")
-    demo.add_argument("--jit", action="store_true", help="use jit with a sharding instead of pmap")
+    demo.add_argument("--pmap", action="store_true", help="use pmap instead of jit with a sharding")
     demo.add_argument(
         "--data",
         choices=["mnist", "digits"],
@@ -157,7 +154,8 @@ def _positive(text: str) -> int:
     return number
 
 
-def _run_demo(options: argparse.Namespace) -> None:
+def _run_demo(options: argparse.Namespace) -> int:
+    """Trains; what a user can mend is one line of standard error."""
     if options.devices:  # before jax is imported
         # with fewer threads than devices, XLA's emulated collectives deadlock on small machines
         os.environ.setdefault("NPROC", str(max(32, 4 * options.devices)))
@@ -166,7 +164,13 @@ def _run_demo(options: argparse.Namespace) -> None:
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}".strip()
     from jreader import demo  # noqa: PLC0415  # it imports jax, whose devices are settled now
 
-    demo.run(options.data, options.jit, options.epochs, options.batch, options.seed)
+    try:
+        demo.run(options.data, options.pmap, options.epochs, options.batch, options.seed)
+    except demo.DemoFailed as error:
+        return _failed(options, error, 1)
+    except KeyboardInterrupt:
+        return _failed(options, "interrupted", 130)
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Trains a small classifier of handwritten digits on all local devices: `jreader demo`.
 
-The same pipeline feeds pmap and jit. The batch is global, so samples, losses and accuracy do not
+The same pipeline feeds jit and pmap. The batch is global, so samples, losses and accuracy do not
 depend on the number of devices.
 """
 
@@ -32,39 +32,58 @@ SIZES = [784, 200, 200, 10]
 FEED_LIST = [data("image", [None, 784], "float32"), data("label", [None, 1], "int64")]
 
 
-def run(name: str | None, jit: bool, epochs: int | None, batch: int, seed: int) -> None:
-    """Trains the classifier, and prints loss and test accuracy after each epoch.
+class DemoFailed(Exception):
+    """What the demo says on one line before it ends with 1."""
+
+
+def run(name: str | None, pmap: bool, epochs: int | None, batch: int, seed: int) -> None:
+    """Trains the classifier, and prints a line after each epoch.
+
+    It tells the mean loss, the test accuracy, and of all steps but the first, which compiles and
+    waits for the pipeline to start, the samples a second and the share of time spent waiting.
 
     Args:
         name: "mnist" or "digits"; None for MNIST if its files are on this machine, else the digits.
-        jit: Whether to use jit and a sharding instead of pmap.
+        pmap: Whether to use pmap instead of jit and a sharding.
         epochs: The number of epochs; None for 3 with MNIST, 20 with the digits.
         batch: Samples per step, over all devices together.
         seed: The seed of the initial parameters and of the order.
 
     Raises:
-        SystemExit: The batch does not divide evenly over the devices.
+        DemoFailed: What the user can mend: scikit-learn, which has the digits, is not installed;
+            MNIST could not be downloaded; the batch is more than the training digits, or does not
+            divide evenly over the devices.
     """
-    devices = jax.local_devices()
-    print(f"{len(devices)} x {devices[0].device_kind}, {'jit' if jit else 'pmap'}")
-    source = _source(name)
-    where: dict[str, Any] = {"sharding": Mesh(np.array(devices), ("data",))}
-    where = where if jit else {"pmap": devices}
-    train = Pipeline(source.train()).shuffle(seed=seed).batch(batch)
-    test = Pipeline(source.test()).batch(batch)
     try:
-        trained = train.load(FEED_LIST, capacity=4, **where)
-        tested = test.load(FEED_LIST, capacity=4, drop_last=False, **where)
+        _train(name, pmap, epochs, batch, seed)
     except BatchNotDivisible as error:
-        raise SystemExit(f"jreader demo: {error} (--batch)") from None
-    step, count = _programs(jit)
+        raise DemoFailed(f"{error} (--batch)") from error
+    except (ImportError, FileNotFoundError) as error:
+        raise DemoFailed(error) from error
+
+
+def _train(name: str | None, pmap: bool, epochs: int | None, batch: int, seed: int) -> None:
+    devices = jax.local_devices()
+    print(f"{len(devices)} x {devices[0].device_kind}, {'pmap' if pmap else 'jit'}")
+    source = _source(name)
+    samples = Pipeline(source.train())
+    if batch > len(samples):
+        raise DemoFailed(f"a batch of {batch} is more than the {len(samples)} digits (--batch)")
+    where: dict[str, Any] = (
+        {"pmap": devices} if pmap else {"sharding": Mesh(np.array(devices), ("data",))}
+    )
+    train = samples.shuffle(seed=seed).batch(batch, drop_last=True)
+    test = Pipeline(source.test()).batch(batch)
+    trained = train.load(FEED_LIST, capacity=4, **where)
+    tested = test.load(FEED_LIST, capacity=4, drop_last=False, **where)
+    step, count = _programs(pmap)
     state: State = trained.replicate(initial(seed))
     for epoch in range(epochs or (3 if source is mnist else 20)):
-        state, loss, waited = _epoch(step, state, trained)
+        state, loss, speed, waiting = _epoch(step, state, trained, batch)
         right = _accuracy(count, state, tested)
         print(
             f"epoch {epoch + 1:2}: loss {loss:.4f}, test accuracy {right:.2%}, "
-            f"waited for data {waited:.0%} of the time"
+            f"{speed:,.0f} samples/s, waited for data {waiting:.0%} of the time"
         )
 
 
@@ -77,14 +96,19 @@ def _source(name: str | None) -> ModuleType:
     return digits
 
 
-def _epoch(step: Any, state: State, loader: DataLoader) -> tuple[State, float, float]:
-    """Trains one epoch; returns the state, the mean loss, and the share of time spent waiting."""
-    began, total = time.perf_counter(), 0.0
+def _epoch(
+    step: Any, state: State, loader: DataLoader, batch: int
+) -> tuple[State, float, float, float]:
+    """Trains one epoch; returns the state, the mean loss, samples a second and share of waiting."""
+    began = waited = total = 0.0
     with iter(loader) as feeds:
         for number, feed in enumerate(feeds, 1):
             state, loss = step(state, feed)
             total += (float(loss) - total) / number
-        return state, total, feeds.waited / (time.perf_counter() - began)
+            if number == 1:
+                began, waited = time.perf_counter(), feeds.waited
+        took = time.perf_counter() - began
+        return state, total, (number - 1) * batch / took, (feeds.waited - waited) / took
 
 
 def _accuracy(count: Any, state: State, loader: DataLoader) -> float:
@@ -93,9 +117,9 @@ def _accuracy(count: Any, state: State, loader: DataLoader) -> float:
     return float(right / rows)
 
 
-def _programs(jit: bool) -> tuple[Any, Any]:
+def _programs(pmap: bool) -> tuple[Any, Any]:
     """The training step and the counter of right answers, compiled for all devices."""
-    if jit:
+    if not pmap:
         return jax.jit(_step(lambda value: value)), jax.jit(_count(lambda value: value))
 
     def mean(value: Any) -> Any:

@@ -51,7 +51,12 @@ def test_the_rooms_are_those_that_there_are():
         "--epochs 2",
         *(
             pytest.param(each, marks=pytest.mark.slow)
-            for each in ("", "--epochs 8", "--epochs 8 --devices 8", "--epochs 8 --devices 8 --jit")
+            for each in (
+                "",
+                "--epochs 8",
+                "--epochs 8 --devices 8",
+                "--epochs 8 --devices 8 --pmap",
+            )
         ),
     ],
 )

@@ -389,3 +389,52 @@ class TestProcesses:
         assert process.wait(PATIENCE) == 1
         assert process.stderr.read() == ""
         process.stderr.close()
+
+
+class TestDemo:
+    """What a user can mend is one line, and an exit code of 1."""
+
+    @pytest.mark.parametrize(
+        ("options", "says"),
+        [
+            ("--data digits --batch 2000", "a batch of 2000 is more than the 1438"),
+            ("--data mnist", "Connect to the network"),
+        ],
+    )
+    def test_what_cannot_be_trained_on(self, options, says, folder, told, monkeypatch):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+        monkeypatch.setenv("JREADER_MNIST_MIRROR", "http://127.0.0.1:9")  # nobody listens
+        code, _, errors = told("demo", *options.split())
+        assert code == 1
+        (line,) = errors
+        assert line.startswith("jreader demo: ")
+        assert says in line
+
+    def test_without_scikit_learn_it_says_what_to_install(self, told, monkeypatch):
+        monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+        code, _, errors = told("demo", "--data", "digits")
+        assert code == 1
+        assert "python -m pip install 'jreader[demo]'" in "\n".join(errors)
+        assert len(errors) == 1
+
+    @pytest.mark.slow
+    def test_ctrl_c_is_one_line(self):
+        command = [
+            sys.executable,
+            "-u",
+            "-m",
+            "jreader",
+            "demo",
+            "--data",
+            "digits",
+            "--epochs",
+            "999",
+        ]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            while not process.stdout.readline().startswith("epoch  1"):
+                assert process.poll() is None
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, err) == (130, "jreader demo: interrupted\n")
