@@ -33,7 +33,8 @@ SMALLER = {
         "WIDTH, LAYERS, HEADS, VOCABULARY = 128, 5, 4, 256": (
             "WIDTH, LAYERS, HEADS, VOCABULARY = 64, 2, 4, 256"
         )
-    }
+    },
+    "07_images": {"train(loader, 30)": "train(loader, 3)"},
 }
 
 
