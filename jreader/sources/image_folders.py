@@ -16,7 +16,7 @@ from jreader.sources.columns import Table
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.byte_ranges import open_file
 
-_CALL = "image_folder(path, skip)"
+_CALL = "image_folder(path, skip, with_paths)"
 _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 
@@ -46,12 +46,15 @@ class image_folder(Table[dict[str, Any]]):
         path: The folder. Its folders are the classes, with the images in them, also in folders of
             their own.
         skip: Suffixes of files that are no images, such as `(".txt", ".json")`, to leave out.
+        with_paths: Whether samples have a field `path` too, the name of the file: the note under an
+            error of a function of samples, such as one that decodes them, shows it.
 
     Attributes:
         classes: The names of the classes, by label.
 
     Raises:
-        TypeError: The path is neither a str nor a path, or `skip` holds no suffixes.
+        TypeError: The path is neither a str nor a path, `skip` holds no suffixes, or `with_paths`
+            is no bool.
         FileNotFoundError: The folder does not exist, or has no folders.
         ValueError: Raised when the first pass begins, if a file has a suffix of no image and none
             to skip, a class has no image, or an image is in no class.
@@ -60,8 +63,16 @@ class image_folder(Table[dict[str, Any]]):
 
     path: str
     skip: tuple[str, ...] = ()
+    with_paths: bool | None = None  # None for False: cursors of plans without it stay as they were
+    cursor_adds = ("with_paths",)
 
-    def __init__(self, path: str | os.PathLike[str], skip: str | Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        skip: str | Sequence[str] = (),
+        *,
+        with_paths: bool = False,
+    ) -> None:
         """Checks that the folder has folders; lists no files."""
         name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
         if not isinstance(name, str):
@@ -72,7 +83,10 @@ class image_folder(Table[dict[str, Any]]):
                 raise TypeError(
                     f"{_CALL} needs suffixes of names to skip, such as ('.txt',), not {suffix!r}."
                 )
+        if not isinstance(with_paths, bool):
+            raise TypeError(f"{_CALL} needs True or False for with_paths, not {with_paths!r}.")
         object.__setattr__(self, "path", name)
+        object.__setattr__(self, "with_paths", with_paths or None)
         object.__setattr__(self, "skip", suffixes)
         if not Path(name).is_dir():
             why = "is no folder" if Path(name).exists() else "does not exist"
@@ -110,22 +124,24 @@ class image_folder(Table[dict[str, Any]]):
                 )
             labels.append(np.full(len(found), label))
             names += found
-        return _Images(names, np.concatenate(labels))
+        return _Images(names, np.concatenate(labels), with_paths=self.with_paths is True)
 
     def __repr__(self) -> str:
         """The call that makes this reader."""
         skip = f", skip={self.skip!r}" if self.skip else ""
-        return f"image_folder({self.path!r}{skip})"
+        with_paths = ", with_paths=True" if self.with_paths else ""
+        return f"image_folder({self.path!r}{skip}{with_paths})"
 
 
 class _Images:
     """The samples as a column that reads files when it is asked for them."""
 
-    def __init__(self, names: Sequence[str], labels: Array) -> None:
+    def __init__(self, names: Sequence[str], labels: Array, *, with_paths: bool) -> None:
         encoded = list(map(os.fsencode, names))
         self.names = b"".join(encoded)  # a str each would cost three times as much
         self.ends = np.cumsum([0, *map(len, encoded)])
         self.labels = labels
+        self.with_paths = with_paths
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -143,7 +159,8 @@ class _Images:
             file = open_file(path)
             if not file.size:
                 raise damaged(path, "an image", "it is empty")
-            yield {"image": file.read(0, file.size), "label": label}
+            sample = {"image": file.read(0, file.size), "label": label}
+            yield {"path": path, **sample} if self.with_paths else sample
 
     def where(self, rows: Array) -> list[tuple[str, int]]:
         """The file of each row, and the byte at which it begins."""

@@ -98,6 +98,27 @@ def test_an_image_that_is_empty_or_gone_is_an_error_behind_the_good_ones(tmp_pat
     assert last["image"] == b"a/3.png"
 
 
+def test_the_note_under_an_error_names_the_file_where_samples_have_their_paths(tmp_path):
+    folder = write_images(tmp_path, "a/1.jpg", "b/2.jpg", "b/3.jpg")
+
+    def decode(sample):
+        if sample["image"] == b"b/2.jpg":
+            raise ValueError("damaged")
+        return sample["label"]
+
+    reader = image_folder(folder, with_paths=True)
+    assert [sample["path"] for sample in reader()] == [
+        str(folder / name) for name in ("a/1.jpg", "b/2.jpg", "b/3.jpg")
+    ]
+    assert "with_paths=True" in repr(reader)
+    for threads in (0, 2):
+        with pytest.raises(ValueError, match="damaged") as caught:
+            list(Pipeline(reader).shuffle(seed=0).map(decode, threads=threads))
+        assert str(folder / "b/2.jpg") in caught.value.__notes__[0]
+    with pytest.raises(TypeError, match="with_paths, not 'yes'"):
+        image_folder(folder, with_paths="yes")
+
+
 def test_what_is_no_folder_of_classes_is_an_error_where_it_is_written(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere', which does not exist"):
         image_folder(tmp_path / "nowhere")
