@@ -14,14 +14,26 @@ from widths import few
 
 ROOT = Path(__file__).parents[1]
 NEEDS = {"images": ("simplejpeg", "PIL")}
-PAGES = sorted((ROOT / "docs").glob("*.md"))
-COSTLY = ("far", "images", "ops", "text")  # seconds each
-QUICK = [page for page in PAGES if page.stem not in COSTLY]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+COSTLY = (
+    "far",
+    "images",
+    "ops",
+    "text",
+    "how_to",
+    "coming_from",
+)  # pages and folders: seconds each
+QUICK = [page for page in PAGES if {page.stem, page.parent.name}.isdisjoint(COSTLY)]
 
 
-@pytest.mark.parametrize("page", few(PAGES, QUICK), ids=lambda page: page.stem)
+def name_of(page):
+    return str(page.relative_to(DOCS).with_suffix(""))
+
+
+@pytest.mark.parametrize("page", few(PAGES, QUICK), ids=name_of)
 def test_the_python_blocks_of_a_page_run_one_after_another(page, tmp_path, monkeypatch):
-    for name in NEEDS.get(page.stem, ()):
+    for name in NEEDS.get(name_of(page), ()):
         pytest.importorskip(name)
     monkeypatch.chdir(tmp_path)
     room = {"__name__": page.stem}
@@ -37,12 +49,34 @@ def test_the_python_blocks_of_a_page_run_one_after_another(page, tmp_path, monke
     gc.collect()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_the_links_of_a_page_lead_to_files(page):
     for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
         assert (page.parent / link).exists(), link
 
 
-def test_the_readme_lists_every_page():
-    readme = (ROOT / "README.md").read_text()
-    assert [page.name for page in PAGES if f"(docs/{page.name})" not in readme] == []
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_the_places_that_a_page_links_to_are_headings(page):
+    for link, place in re.findall(r"\]\((?!https?:)([^)#]*\.md|)#([^)]+)", page.read_text()):
+        there = (page.parent / link if link else page).read_text()
+        headings = re.findall(r"^#+ (.*)", there, re.MULTILINE)
+        assert place in {
+            re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for text in headings
+        }
+
+
+def test_one_page_lists_every_page():
+    listed = (DOCS / "pages.md").read_text()
+    here = {"pages", "index", "README"}
+    names = [name_of(page) for page in PAGES if name_of(page) not in here]
+    assert [name for name in names if f"({name}.md)" not in listed] == []
+
+
+def test_the_rooms_are_those_that_there_are():
+    rooms = re.findall(
+        r"```\n(jreader/\n.*?)```", (DOCS / "contributing.md").read_text(), re.DOTALL
+    )
+    listed = set(re.findall(r"^  ([a-z_]+)(?:\.py|/)", rooms[0], re.MULTILINE))
+    package = ROOT / "jreader"
+    there = {path.stem for path in package.iterdir() if not path.name.startswith(("_", "py.typed"))}
+    assert listed == there
