@@ -18,10 +18,10 @@ _PAGE = """<!doctype html>
 <title>{title}</title>
 <style>
 :root {{ color-scheme: light dark; }}
-body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2em; }}
-td {{ padding: 0.1em 1.5em 0.1em 0; vertical-align: top; }}
+body {{ font: clamp(13px, 3.6vw, 15px)/1.5 system-ui, sans-serif; margin: 2em min(2em, 4vw); }}
+td {{ padding: 0.1em min(1.5em, 2vw) 0.1em 0; vertical-align: top; }}
 </style>
-<h1 style="font-size: 1.2em">{title}</h1>
+<h1 style="font-size: 1.2em; overflow-wrap: anywhere">{title}</h1>
 {table}
 </html>
 """

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
-_WIDEST = 24  # em
-
 
 class Bar(NamedTuple):
     """One line.
@@ -44,36 +42,39 @@ def bars(text: str, lines: Sequence[Bar], depths: Sequence[int], note: str = "")
 
 
 def _row(line: Bar, most: float) -> str:
-    shade = 0.9 if line.marked else 0.4
+    shade = 0.9 if line.marked else 0.55
     weight = "bold" if line.marked else "normal"
-    wide = max(0.1, _WIDEST * line.value / most)
+    wide = max(0.5, 100 * line.value / most)
     bar = (
-        f'<div style="width:{wide:.2f}em;height:0.8em;background:currentColor;opacity:{shade}">'
+        f'<div style="width:{wide:.1f}%;height:0.8em;background:currentColor;opacity:{shade}">'
         f"</div>"
     )
+    return _cells(line.title, f"{line.value:.3f} ms", bar, line.note, weight)
+
+
+def _cells(title: str, value: str, picture: str, note: str, weight: str = "normal") -> str:
+    """A line of the table; what is wide breaks, also inside a word."""
     return (
-        f'<tr><td style="text-align:left;font-weight:{weight}">{escape(line.title)}</td>'
-        f'<td style="text-align:right">{line.value:.3f} ms</td>'
-        f'<td style="text-align:left">{bar}</td>'
-        f'<td style="text-align:left;opacity:0.7">{escape(line.note)}</td></tr>'
+        f'<tr><td style="text-align:left;font-weight:{weight}">'
+        f'<div style="min-width:7em;overflow-wrap:anywhere">{escape(title)}</div></td>'
+        f'<td style="text-align:right;white-space:nowrap">{escape(value)}</td>'
+        f'<td style="width:35%"><div style="text-align:left;min-width:3em">{picture}</div></td>'
+        f'<td style="text-align:left;opacity:0.7">{escape(note)}</td></tr>'
     )
 
 
 def _queue(depths: Sequence[int]) -> str:
-    """How many feeds waited, look after look, as columns of one picture."""
-    most, wide = max([*depths, 1]), _WIDEST / len(depths)
+    """How many feeds waited, look after look, as columns of one picture, over a line."""
+    most, looks = max([*depths, 1]), len(depths)
     columns = "".join(
-        f'<rect x="{number * wide:.3f}" y="{2 - 2 * depth / most:.3f}" width="{wide:.3f}" '
-        f'height="{2 * depth / most:.3f}" fill="currentColor" opacity="0.6"/>'
+        f'<rect x="{number}" y="{most - depth}" width="1" height="{depth}" fill="currentColor" '
+        f'opacity="0.6"/>'
         for number, depth in enumerate(depths)
         if depth
     )
-    size = f'width="{_WIDEST}em" height="2em" viewBox="0 0 {_WIDEST} 2"'
-    empty = depths.count(0) / len(depths)
-    return (
-        f'<tr><td style="text-align:left">feeds ready</td>'
-        f'<td style="text-align:right">0 to {most}</td>'
-        f'<td style="text-align:left"><svg {size} preserveAspectRatio="none">{columns}</svg></td>'
-        f'<td style="text-align:left;opacity:0.7">none in {empty:.0%} of {len(depths)} looks'
-        f"</td></tr>"
+    size = f'width="100%" height="2em" viewBox="0 0 {looks} {most}" preserveAspectRatio="none"'
+    line = 'style="display:block;border-bottom:1px solid currentColor"'
+    return _cells(
+        *("feeds ready", f"0 to {most}", f"<svg {size} {line}>{columns}</svg>"),
+        f"none in {depths.count(0) / looks:.0%} of {looks} looks",
     )

@@ -22,7 +22,7 @@ from jreader.readers.declarations import check_fields, declared, declared_names
 from jreader.readers.messages import described
 from jreader.readers.overrides import stands_for
 from jreader.readers.passes import Pass, Position
-from jreader.readers.plan_tables import Line, table, under
+from jreader.readers.plan_tables import Line, shortened, table, under
 
 if TYPE_CHECKING:
     from jreader.readers.planes import Plane
@@ -176,7 +176,7 @@ class Node(Generic[T]):
         """The lines of a table of the plan: an op each, in the order that samples pass through."""
         ups = list(inputs(self))
         call = f"{type(self).__name__}({', '.join(self.written(*ups))})" if ups else repr(self)
-        return under([drawn(up) for up in ups], Line(call, _known(self)))
+        return under([drawn(up) for up in ups], Line(shortened(call), _known(self)))
 
     def written(self, *but: object) -> Iterator[str]:
         """The arguments but for some, as in a call: functions without names, others with them."""

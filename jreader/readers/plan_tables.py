@@ -10,6 +10,10 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
+_RAILS = "┌├│└↓· "
+_LEAST = 12  # characters of an op on one line
+_SHORT = 17  # characters, as in 1,281,167 samples
+
 
 class Line(NamedTuple):
     """One op of a plan.
@@ -44,6 +48,18 @@ def under(branches: Sequence[Sequence[Line]], line: Line) -> list[Line]:
     return [*lines, line._replace(text=f"└ {line.text}" if branches else line.text)]
 
 
+def shortened(text: str, most: int = 240) -> str:
+    """A text without its middle where it is long: the names of a thousand files, say.
+
+    >>> shortened("npy(" + "'part.npy', " * 100 + ")", most=40)
+    "npy('part.npy', 'part.npy', … rt.npy', )"
+    """
+    if len(text) <= most:
+        return text
+    end = most // 4
+    return f"{text[: most - end - 3]} … {text[-end:]}"
+
+
 def table(lines: Sequence[Line]) -> str:
     """The lines as an HTML table.
 
@@ -51,11 +67,31 @@ def table(lines: Sequence[Line]) -> str:
     1
     """
     rows = "".join(
-        f'<tr><td style="text-align:left"><samp>{escape(line.text)}</samp></td>'
-        + "".join(
-            f'<td style="text-align:left;opacity:0.7">{escape(note)}</td>' for note in line.notes
-        )
+        f"<tr>{_cell(_op(line.text))}"
+        + "".join(_cell(escape(note), f"opacity:0.7{_together(note)}") for note in line.notes)
         + "</tr>"
         for line in lines
     )
     return f'<table style="color:inherit"><tbody>{rows}</tbody></table>'
+
+
+def _cell(inside: str, style: str = "") -> str:
+    """A cell; pages of notebooks align those to the right, and to the middle."""
+    return f'<td style="text-align:left;vertical-align:top;{style}">{inside}</td>'
+
+
+def _op(text: str) -> str:
+    """An op beside its rails, so that what is wide breaks without them, also inside a word."""
+    op = text.lstrip(_RAILS)
+    rails = text[: len(text) - len(op)]
+    least = f"min-width:{min(len(op), _LEAST)}ch"
+    return (
+        f'<samp style="display:flex"><span style="white-space:pre">{rails}</span>'
+        f'<span style="white-space:pre-wrap;overflow-wrap:anywhere;{least}">{escape(op)}</span>'
+        f"</samp>"
+    )
+
+
+def _together(note: str) -> str:
+    """What keeps a short note on one line; without it, a wide op leaves a word a line."""
+    return ";white-space:nowrap" if len(note) <= _SHORT else ""
