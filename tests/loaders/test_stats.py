@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from jreader import DataLoader, Pipeline, arrays
-from jreader.counters import KEPT, QUICK
+from jreader.counters import KEPT, QUICK, SKIPS, Counters, Work, counting, working
+from jreader.loaders.stats import stats_of
 
 
 def rows(samples=64, **options):
@@ -41,6 +42,14 @@ def test_every_feed_is_timed_where_they_are_slow():
     list(loader)
     found = stages(loader)
     assert [found[name].items for name in ("read", "map_batches", "transfer")] == [8, 8, 8]
+
+
+def test_feeds_that_are_timed_stand_for_all():
+    loader = rows(samples=8 * 100)
+    list(loader)
+    found = stages(loader)
+    assert 100 <= found["read"].items <= 100 + SKIPS
+    assert found["collate"].items == found["read"].items
 
 
 def test_a_loader_that_no_loop_has_asked_has_counted_nothing():
@@ -132,3 +141,107 @@ def test_a_resident_loader_counts_what_it_gathers():
     loader = rows(resident=True)
     list(loader)
     assert stages(loader)["on_device"].items >= 1
+
+
+def said(*works, on_device=False, equal=True, feed_bytes=None, **rings):
+    """What is said of rings that are filled by hand."""
+    counters = Counters()
+    for name, counted in rings.items():
+        getattr(counters, name).extend(counted)
+    counters.works.extend(works)
+    counters.feed_bytes = feed_bytes
+    return stats_of(counters, on_device=on_device, capacity=3, equal=equal)
+
+
+def test_waits_and_steps_are_together_the_time_from_one_coming_to_the_next():
+    stats = said(steps=[None, (0, 10), (25, 29), (40, 60), None, (1000, 1001), (1004, 1010)])
+    assert stats.waits_ns == (4, 20, 6)
+    assert stats.steps_ns == (15, 11, 3)
+    assert stats.waiting == 30 / 59
+    assert {stage.name: stage for stage in stats.stages}["step"].time_ns == 29
+
+
+def test_a_feed_that_is_timed_stands_for_those_that_are_not():
+    assembled = [(100, 103, 108, 1), (200, 210, 250, 8)]
+    stats = said(assembled=assembled, placed=[7, 9], feed_bytes=16)
+    found = {stage.name: stage for stage in stats.stages}
+    assert (found["read"].time_ns, found["read"].items) == (3 + 8 * 10, 9)
+    assert (found["collate"].time_ns, found["collate"].items) == (5 + 8 * 40, 9)
+    assert (found["transfer"].time_ns, found["transfer"].items) == (16, 2)
+    assert (found["collate"].bytes, found["transfer"].bytes) == (9 * 16, 2 * 16)
+
+
+def test_bytes_are_unknown_where_feeds_differ_or_none_was_read():
+    for stats in (said(placed=[7], equal=False, feed_bytes=16), said(placed=[7])):
+        assert {stage.bytes for stage in stats.stages} == {None}
+
+
+def test_an_op_has_its_tasks_and_a_queue_where_it_has_workers():
+    told = ("scale", "train.py:4")
+    alone = Work("map_batches", *told, "", 1, [(5, 1), (7, 1)], [])
+    beside = Work("map_samples", *told, "threads", 2, [(50, 4), (70, 6)], [0, 2, 0, 1])
+    stats = said(alone, beside, depths=[0, 1, 3])
+    stages = {stage.name: stage for stage in stats.stages}
+    assert [*stages] == ["read", "map_batches", "map", "collate", "transfer", "step"]
+    assert (stages["map_batches"].time_ns, stages["map_batches"].items) == (12, 2)
+    assert (stages["map"].time_ns, stages["map"].items, stages["map"].workers) == (120, 10, 2)
+    capacity, queue = stats.queues
+    assert (capacity.room, capacity.depths, capacity.empty) == (3, (0, 1, 3), 1 / 3)
+    assert (queue.name, queue.room, queue.empty) == ("map_samples", None, 0.5)
+    assert (queue.made_at, queue.depths) == ("train.py:4", (0, 2, 0, 1))
+
+
+def test_the_table_has_milliseconds_an_item_and_shares():
+    times = {"steps": [(0, 10), (30, 40)], "assembled": [(0, 4_000_000, 6_000_000, 2)]}
+    lines = str(said(**times, depths=[0, 1], placed=[1_500_000])).splitlines()
+    cells = {line.split()[0]: line.split()[1:] for line in lines}
+    assert cells["read"] == ["4.000", "2", "1"]
+    assert cells["collate"] == ["2.000", "2", "1"]
+    assert cells["transfer"] == ["1.500", "1", "1"]
+    assert "the loop waited for feeds in 33% of its time" in lines
+    assert lines[-1] == "the queue of capacity was empty in 50% of 2 looks"
+
+
+def test_the_next_pass_goes_on_counting_what_the_last_one_has():
+    first = Counters()
+    first.feed_bytes = 16
+    for ring in (first.assembled, first.placed, first.depths, first.steps):
+        ring.append(1)
+    with counting(first):
+        op = working("map_samples", "decode", "train.py:31", "threads", 2)
+        assert working("map_samples", "decode", "train.py:31", "threads", 2) is op
+        assert working("map_samples", "decode", "train.py:32", "threads", 2) is not op
+    op.tasks.append((5, 1))
+    op.depths.append(0)
+    second = first.continued()
+    assert said_by(second) == said_by(first)
+    with counting(second):
+        again = working("map_samples", "decode", "train.py:31", "threads", 2)
+    assert again is not op
+    assert (list(again.tasks), list(again.depths)) == ([(5, 1)], [0])
+    for ring in (second.assembled, second.placed, second.depths, second.steps, again.tasks):
+        ring.append(2)
+    assert said_by(first)[:4] == ([1], [1], [1], [1])
+    assert list(op.tasks) == [(5, 1)]
+
+
+def said_by(counters):
+    """What the rings hold."""
+    rings = (counters.assembled, counters.placed, counters.depths, counters.steps)
+    return (*map(list, rings), counters.feed_bytes, [work[:5] for work in counters.works])
+
+
+def test_an_op_outside_a_loader_counts_for_nobody():
+    counters = Counters()
+    with counting(counters):
+        pass
+    working("map_samples", "decode", "train.py:31").tasks.append((5, 1))
+    assert counters.works == []
+
+
+def test_as_many_ops_are_kept_as_feeds():
+    counters = Counters()
+    with counting(counters):
+        for number in range(2 * KEPT):
+            working("map_samples", "decode", f"train.py:{number}")
+    assert len(counters.works) == KEPT
