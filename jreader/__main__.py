@@ -65,6 +65,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LintWarning)  # which `check` tells
+            warnings.showwarning = _warned
             for line in _lines(options):
                 found = True
                 print(line, flush=True)
@@ -80,6 +81,19 @@ def _run(options: argparse.Namespace) -> int:
     finally:
         sys.path[:] = path  # without the user's folder
     return int(found and options.command == "check")
+
+
+def _warned(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: object = None,
+    line: str | None = None,
+) -> None:
+    """Prints a warning on one line, without the line of code that it is about."""
+    del category, file, line  # which `warnings.showwarning` is given, too
+    print(f"{filename}:{lineno}: {' '.join(str(message).split())}", file=sys.stderr)
 
 
 def _failed(options: argparse.Namespace, why: object, code: int) -> int:

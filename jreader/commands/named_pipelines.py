@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -160,18 +161,31 @@ def reader_of(subject: Any) -> Reader[Any]:
 
 
 def in_one_line(error: BaseException) -> str:
-    """An error with the user's line that raised it, in one line.
+    """An error with the user's line that raised it, and what its notes say, in one line.
 
     >>> in_one_line(ValueError("two  words"))
     'ValueError: two words'
     """
     text = " ".join(str(error).split())
     said = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    room = str(Path(__file__).parents[1])
-    inside = (room, "<frozen", importlib.__file__ or room)
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith(inside)]
-    return f"{said} ({own[-1].filename}:{own[-1].lineno})" if own else said
+    own = [frame for frame in frames if _is_users(frame.filename)]
+    if own:
+        said = f"{said} ({own[-1].filename}:{own[-1].lineno})"
+    notes = [note for note in getattr(error, "__notes__", ()) if "\n" not in note]  # no traceback
+    return "; ".join([said, *notes])
+
+
+_ROOM = str(Path(__file__).parents[1])
+_LIBRARY = sysconfig.get_path("stdlib")
+_INSTALLED = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))  # inside of the former
+
+
+def _is_users(file: str) -> bool:
+    """Whether a file is neither ours nor of Python's library."""
+    if file.startswith((_ROOM, "<frozen")):
+        return False
+    return file.startswith(_INSTALLED) or not file.startswith(_LIBRARY)
 
 
 def _article(kind: str) -> str:

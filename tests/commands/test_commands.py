@@ -19,6 +19,7 @@ import jreader
 from jreader.__main__ import main
 
 MODULE = """
+import jreader
 import numpy as np
 from jreader import DataLoader, Pipeline, arrays
 
@@ -62,6 +63,21 @@ def broken_factory():
 def gone():
     with open("gone.bin", "rb") as file:
         yield file.read()
+
+def mapped():
+    return rows.map(failing, processes=1)
+
+def failing(row):
+    raise KeyError("x")
+
+def none_left():
+    return rows.filter(lambda row: False)
+
+def damaged():
+    return jreader.npy("damaged.npy")
+
+def columns():
+    return jreader.parquet("table.parquet")
 
 def processed():
     return rows.map(shape_of, processes=2)
@@ -143,6 +159,36 @@ class TestWhatGoesWrong:
         code, _, errors = told(command, target)
         assert (code, len(errors)) == (1, 1)
         assert re.search(says, errors[0])
+
+    @pytest.mark.parametrize("command", COMMANDS[1:])
+    def test_a_damaged_file_is_named_without_a_line_of_a_library(self, command, folder, told):
+        (folder / "damaged.npy").write_bytes(bytes(range(200, 256)))
+        code, _, errors = told(command, "feeding:damaged")
+        assert (code, len(errors)) == (1, 1)
+        assert re.search(r"raised DamagedData: .*damaged.npy is truncated.*\.$", errors[0])
+
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_an_extra_that_is_missing_says_what_to_install(
+        self, command, folder, told, monkeypatch
+    ):
+        (folder / "table.parquet").write_bytes(b"PAR1")
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
+        code, _, errors = told(command, "feeding:columns")
+        assert (code, len(errors)) == (1, 1)
+        assert "python -m pip install 'jreader[arrow]'" in errors[0]
+
+    @pytest.mark.slow
+    def test_a_function_that_fails_in_a_process_is_named(self, told):
+        code, _, errors = told("peek", "feeding:mapped")
+        assert (code, len(errors)) == (1, 1)
+        assert re.search(r"KeyError: 'x'; raised by failing\(.*feeding.py:\d+$", errors[0])
+
+    @pytest.mark.filterwarnings("default")
+    def test_a_warning_is_one_line_too(self, told):
+        code, _, errors = told("peek", "feeding:none_left")
+        assert (code, len(errors)) == (1, 2)
+        assert re.match(r".*feeding.py:\d+: filter\(.* left none of the samples", errors[0])
+        assert "yields nothing" in errors[1]
 
     @pytest.mark.parametrize(
         ("text", "says"),
