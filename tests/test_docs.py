@@ -15,7 +15,10 @@ from widths import few
 ROOT = Path(__file__).parents[1]
 NEEDS = {"images": ("simplejpeg", "PIL")}
 DOCS = ROOT / "docs"
-PAGES = sorted(DOCS.rglob("*.md"))
+WRITTEN_FOR_THE_SITE = {"notebooks", "reference"}  # by its build, if there was one here
+PAGES = [
+    page for page in sorted(DOCS.rglob("*.md")) if page.parent.name not in WRITTEN_FOR_THE_SITE
+]
 COSTLY = (
     "far",
     "images",
