@@ -13,7 +13,11 @@ import pytest
 from widths import few
 
 ROOT = Path(__file__).parents[1]
-NEEDS = {"images": ("simplejpeg", "PIL")}
+NEEDS = {
+    "images": ("simplejpeg", "PIL"),
+    "how_to/images_from_files": ("simplejpeg", "PIL"),
+    "how_to/stop_and_resume": ("orbax",),
+}
 DOCS = ROOT / "docs"
 WRITTEN_FOR_THE_SITE = {"notebooks", "reference"}  # by its build, if there was one here
 PAGES = [
