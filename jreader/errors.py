@@ -96,10 +96,19 @@ def place_of_caller() -> str:
         frame = frame.f_back
     if frame is None:
         return "an unknown place:0"
-    notebook = frame.f_globals.get("get_ipython")  # where files have names that nobody has seen
+    return place_of_code(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
+
+
+def place_of_code(file: str, line: int, module: dict[str, Any]) -> str:
+    """The file and line of code of a module (its globals), or the cell of a notebook and the line.
+
+    >>> place_of_code("train.py", 7, {})
+    'train.py:7'
+    """
+    notebook = module.get("get_ipython")  # where files have names that nobody has seen
     name_of = getattr(getattr(notebook and notebook(), "compile", None), "format_code_name", None)
-    cell = name_of and name_of(frame.f_code.co_filename)
-    return f"{' '.join(cell) if cell else frame.f_code.co_filename}:{frame.f_lineno}"
+    cell = name_of and name_of(file)
+    return f"{' '.join(cell) if cell else file}:{line}"
 
 
 def warn(text: str, made_at: str = "", kind: type[Warning] = UserWarning) -> None:

@@ -29,7 +29,8 @@ def advice_for(limit: Measured, stages: Sequence[Measured], capacity: int, compu
             "so fill it before the run, or keep it from run to run with .cache(path)"
         )
     if limit.name == "map":
-        return _of_map(limit, goal)
+        step = max((each.seconds for each in stages if each.name == "step"), default=0.0)
+        return _of_map(limit, goal, max(step, 1e-6))
     if limit.name == "source":
         return _of_source(computes)
     return {
@@ -59,11 +60,14 @@ def advice_for(limit: Measured, stages: Sequence[Measured], capacity: int, compu
     }[limit.name]
 
 
-def _of_map(limit: Measured, goal: float) -> str:
+def _of_map(limit: Measured, goal: float, step: float) -> str:
     cores = os.cpu_count() or 1
     holds = limit.holding is not None and limit.holding.holds_lock
     waits = limit.holding is not None and limit.holding.computes < 0.5
-    most = _MOST if waits and not holds else cores
+    if waits and not holds:  # threads that wait cost little: enough for when all else is quick
+        goal, most = step, _MOST
+    else:
+        most = cores
     wanted = min(max(2, ceil(limit.alone / goal)), max(most, 2))
     has = limit.workers if limit.by else 0
     cheaper = "make it cheaper, keep what it makes with .cache(path), or give it more cores"

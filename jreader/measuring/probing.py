@@ -22,6 +22,7 @@ import jax
 
 from jreader.batches import map_batches
 from jreader.counters import Counters
+from jreader.errors import place_of_code
 from jreader.loaders.cursors import beginning
 from jreader.loaders.loading import Loading
 from jreader.loaders.shared import Shared
@@ -283,13 +284,14 @@ def _workers(node: Node[Any]) -> tuple[str, int]:
 
 
 def written_at(function: Any) -> str:
-    """The file and line of a function of Python; "" of any other.
+    """The file, or cell, and line of a function of Python; "" of any other.
 
     >>> written_at(len), written_at(written_at).rpartition("/")[2].rpartition(":")[0]
     ('', 'probing.py')
     """
     with suppress(AttributeError):
         inner = getattr(function, "func", function)  # of a partial
-        code = getattr(inner, "__func__", inner).__code__
-        return f"{code.co_filename}:{code.co_firstlineno}"
+        plain = getattr(inner, "__func__", inner)
+        code = plain.__code__
+        return place_of_code(code.co_filename, code.co_firstlineno, plain.__globals__)
     return ""

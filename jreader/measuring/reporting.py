@@ -91,6 +91,8 @@ class Report:
         ]
         return "\n".join([*lines, *([self.note] if self.note else [])])
 
+    __repr__ = __str__  # what a prompt shows
+
     def _is(self, stage: Measured) -> bool:
         return (stage.function, stage.where) == (self.function, self.where)
 
