@@ -97,7 +97,7 @@ if _TYPE_CHECKING:
         xmap_readers,
     )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _ROOMS = {
     "batches": "batch bucket map_batches padded_batch rebatch stack unbatch window",
