@@ -17,6 +17,7 @@ from jreader import errors
 from jreader.batches.lane_batches import Ends, LaneBatches, check_divides
 from jreader.batches.stacked import stack
 from jreader.counters import QUICK, SKIPS, working
+from jreader.profiling import annotated, profiler
 from jreader.readers import (
     Columns,
     Node,
@@ -168,19 +169,22 @@ class map_batches(Node[Sequence[Any]]):
         """Begins a pass; its position is that of `reader`."""
         up, mapped = start(self.reader, at), self._mapped
         tasks = working("map_batches", described(self.fn), self.made_at).tasks
-        clock = time.perf_counter_ns
+        clock, label = time.perf_counter_ns, f"map_batches {described(self.fn)}"
 
         def deal() -> Iterator[Sequence[Any]]:
             alone_for = 0
             for samples in up.items:
                 held = [samples]
                 del samples  # as in `Pass.mapped`
-                if alone_for:
+                if alone_for and not profiler.active:
                     alone_for -= 1
                     held.append(mapped(held.pop()))
                 else:
                     began = clock()
-                    held.append(mapped(held.pop()))
+                    if profiler.active:
+                        held.append(annotated(label, mapped, held.pop()))
+                    else:
+                        held.append(mapped(held.pop()))
                     spent = clock() - began
                     tasks.append((spent, 1))
                     alone_for = SKIPS if spent < QUICK else 0

@@ -24,6 +24,7 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding
 
+from jreader.profiling import annotated, profiler
 from jreader.readers import branches, leaves, rebuilt
 
 if TYPE_CHECKING:
@@ -55,14 +56,19 @@ class _Way(NamedTuple):
     indices: list[Any] | None
 
 
-def putter(placement: Placement, then: Callable[..., Any] | None) -> Callable[..., Any]:
+def putter(  # noqa: C901  # each function is one more call a feed
+    placement: Placement, then: Callable[..., Any] | None
+) -> Callable[..., Any]:
     """The function that `Placement.putter` gives; it is called once for each feed."""
     target, wide, default = placement.target, placement.x64, placement.default
     several = target is not None and jax.process_count() > 1
     quick = _batched_device_put is not None and target != "host" and not several
     learned: dict[Hashable, list[_Way]] = {}
+    label = ("transfer", "on_device")[then is not None]
 
-    def put(feed: Any, *numbers: Any) -> Any:
+    def put(feed: Any, *numbers: Any, annotates: bool = True) -> Any:
+        if profiler.active and annotates:
+            return annotated(label, put, feed, *numbers, annotates=False)
         usual = quick and _x64.value == wide and _guard.value in _OPEN
         if not usual or (target is None and _default_device.value is not default):
             return _put_in_modes(placement, then, feed, numbers)

@@ -20,6 +20,7 @@ from jreader.loaders.remainders import Remainder
 from jreader.loaders.shared import Shared
 from jreader.loaders.source import Opened, Source
 from jreader.orders import STREAM_VERSION
+from jreader.profiling import profiler
 from jreader.readers import (
     Columns,
     Cursor,
@@ -160,9 +161,15 @@ class _Epoch:
         clock = time.perf_counter_ns
         began = stacked = clock()
         read = untimed = skips_clock = 0
+        span = profiler.begin("read") if profiler.active else None
         for group in self._groups():
+            if span:
+                profiler.end(span)
+                span = None
             if began:
                 read = clock()
+            if profiler.active:
+                span = profiler.begin("collate")
             usual = type(group) is Columns and group.made_of is None
             if usual and len(group.arrays[0]) == assembler.usual:
                 made = [named(group)]
@@ -170,6 +177,9 @@ class _Epoch:
                 made = [assembler.feed([group] if alone else group)]
                 if self.counters.feed_bytes is None and made[0] is not None:
                     self._look(made[0])
+            if span:
+                profiler.end(span)
+                span = None
             if opened.unchecked:
                 opened.check_sizes(self.source, self.cursor["samples"], assembler.fed)
             if made[0] is None and self.lanes:
@@ -206,6 +216,11 @@ class _Epoch:
                 untimed, began = untimed - 1, 0
             else:
                 began = clock()
+            if profiler.active:
+                span = profiler.begin("read")
+        if span:
+            profiler.end(span)
+            span = None
         self._ended()
 
     def _look(self, feed: Any) -> None:

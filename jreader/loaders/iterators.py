@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from jax.profiler import StepTraceAnnotation, TraceAnnotation
+
 from jreader.counters import Counters
 from jreader.errors import check_number
 from jreader.loaders.cursors import RunPosition, sealed
@@ -13,7 +15,11 @@ from jreader.loaders.host_feeds import SKIPPED, check_fed, next_epoch
 from jreader.loaders.loading import Loading
 from jreader.loaders.seeking import found, too_few
 from jreader.loaders.shared import Shared
+from jreader.profiling import profiler
 from jreader.readers import Cursor, Pass, described
+
+_records = TraceAnnotation.is_enabled
+profiler.annotation = TraceAnnotation
 
 
 class FeedIterator(Iterator[Any]):
@@ -32,6 +38,9 @@ class FeedIterator(Iterator[Any]):
 
     Attributes:
         waited: The seconds that the loop has waited for feeds.
+        annotates_steps: Whether each step is a `StepTraceAnnotation` while a profiler records, from
+            one `next(feeds)` to the next one; the last one of an epoch finds its end. Set it to
+            False where your own encloses `next(feeds)`, since steps of a trace must not overlap.
     """
 
     def __init__(
@@ -56,7 +65,9 @@ class FeedIterator(Iterator[Any]):
             endless: Whether the next epoch follows each one.
             counters: The counters of the loader; None for some of its own.
         """
-        self.waited = 0.0
+        self.waited, self.annotates_steps = 0.0, True
+        self._step: Any = None
+        self._wait: Any = None
         self._counters = counters or Counters()
         self._counters.steps.append(None)
         self._loading, self._shared, self._position = loading, shared, position
@@ -102,6 +113,8 @@ class FeedIterator(Iterator[Any]):
     def __next__(self) -> Any:
         """The next feed."""
         came = time.perf_counter_ns()
+        if _records() or profiler.active:
+            self._annotate()
         while here := self._pass:
             try:
                 feed = next(here.items)
@@ -120,8 +133,32 @@ class FeedIterator(Iterator[Any]):
             left = time.perf_counter_ns()
             self.waited += 1e-9 * (left - came)
             self._counters.steps.append((came, left))
+            if self._wait:
+                self._end_wait()
             return feed
         raise StopIteration
+
+    def _annotate(self) -> None:
+        """Ends the step that a profiler records, and begins the next one, with its wait."""
+        self._end_step()
+        profiler.active = _records()
+        if not (profiler.active and self._pass):
+            return
+        if self.annotates_steps:
+            self._step = StepTraceAnnotation("jreader step", step_num=self.step)
+            self._step.__enter__()
+        self._wait = profiler.begin("wait")
+
+    def _end_wait(self) -> None:
+        wait, self._wait = self._wait, None
+        if wait:
+            profiler.end(wait)
+
+    def _end_step(self) -> None:
+        self._end_wait()
+        step, self._step = self._step, None
+        if step:
+            profiler.end(step)
 
     def _warmed(self) -> None:
         """Waits until steps are compiled, so that the loop does not compile them too."""
@@ -208,6 +245,7 @@ class FeedIterator(Iterator[Any]):
 
     def close(self) -> None:
         """Stops the thread and drops the prefetched feeds; there are no more feeds."""
+        self._end_step()
         if self._pass:
             here, self._pass = self._pass, None
             here.close()

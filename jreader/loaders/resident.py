@@ -20,6 +20,7 @@ from jreader.loaders.host_feeds import SKIPPED, Trail, steps_left_out
 from jreader.loaders.left_out import warn_if_same
 from jreader.loaders.on_device import Layout, Stages, words
 from jreader.loaders.shared import Shared
+from jreader.profiling import profiler
 from jreader.readers import Cursor, Pass, Reader
 
 
@@ -95,8 +96,12 @@ class Resident:
         jitted, data = self._jitted[stages], self.data
 
         def placed(_feed: None, first: int, epoch: int) -> Any:
+            span = profiler.begin("on_device") if profiler.active else None
             with self.placement.modes():
-                return jitted(data, *jax.device_put((np.uint32(epoch), np.int32(first))))
+                feed = jitted(data, *jax.device_put((np.uint32(epoch), np.int32(first))))
+            if span:
+                profiler.end(span)
+            return feed
 
         return placed
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from jreader.errors import noted
+from jreader.profiling import annotated, profiler
 
 if TYPE_CHECKING:
     from jreader.readers.nodes import Node
@@ -62,10 +63,11 @@ def explain(error: Exception, node: Node[Any], fn: object, sample: object) -> No
 
 def explained(node: Node[Any], fn: Callable[[Any], T]) -> Callable[[Any], T]:
     """A user's function of a sample, whose errors say where they were raised (see `explain`)."""
+    label = f"map {described(fn)}"
 
     def called(sample: Any) -> T:
         try:
-            return fn(sample)
+            return annotated(label, fn, sample) if profiler.active else fn(sample)
         except Exception as error:
             explain(error, node, fn, sample)
             raise

@@ -8,12 +8,14 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from jreader import errors
+from jreader.profiling import annotated, profiler
 from jreader.readers import (
     Node,
     Pass,
     Position,
     Reader,
     checked_position,
+    described,
     explain,
     length,
     lookup_of,
@@ -70,20 +72,20 @@ class map_readers(Node[T]):
         return Pass(self._starmapped(rows), lambda: positions(ups), lambda: close(ups))
 
     def _mapped(self, samples: Iterator[Any]) -> Iterator[T]:
-        func = self.func
+        func, label = self.func, f"map {described(self.func)}"
         for sample in samples:
             try:
-                result = func(sample)
+                result = annotated(label, func, sample) if profiler.active else func(sample)
             except Exception as error:
                 explain(error, self, func, sample)
                 raise
             yield result
 
     def _starmapped(self, rows: Iterator[tuple[Any, ...]]) -> Iterator[T]:
-        func = self.func
+        func, label = self.func, f"map {described(self.func)}"
         for row in rows:
             try:
-                result = func(*row)
+                result = annotated(label, func, *row) if profiler.active else func(*row)
             except Exception as error:
                 explain(error, self, func, row)
                 raise

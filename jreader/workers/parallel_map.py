@@ -15,6 +15,7 @@ from jreader import errors
 from jreader._worker.shared_memory import MAX_BYTES_AHEAD
 from jreader.counters import working
 from jreader.orders import as_seed
+from jreader.profiling import annotated, profiler
 from jreader.readers import (
     Node,
     Pass,
@@ -224,16 +225,18 @@ class map_samples(Node[T]):
         """The function of a sample as it is called here; an error is explained, or a `Failure`."""
         fn = self._function()
 
+        label = f"map {described(self.fn)}"
+
         def mapped(sample: Any) -> T:
             try:
-                return fn(sample)
+                return annotated(label, fn, sample) if profiler.active else fn(sample)
             except Exception as error:
                 self._explain(error, sample)
                 raise
 
         def attempted(sample: Any) -> T | Failure:
             try:
-                return fn(sample)
+                return annotated(label, fn, sample) if profiler.active else fn(sample)
             except Exception as error:
                 return Failure(error, sample)
 

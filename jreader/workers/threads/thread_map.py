@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from jreader.counters import working
 from jreader.errors import noted
+from jreader.profiling import profiler
 from jreader.readers import Node, Pass, Position, described
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
 from jreader.workers.limits import Limits
@@ -245,7 +246,7 @@ class ThreadMap(Generic[S, T]):
     def _do_chunk(self) -> bool:
         """Draws a chunk and maps it; false once there is nothing more to do."""
         slots = self.take_slots()
-        with self.drawing:
+        with self.drawing, profiler.during("read"):
             if self.stopped:
                 return False
             began = time.perf_counter()
