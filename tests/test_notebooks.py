@@ -34,6 +34,7 @@ SMALLER = {
             "WIDTH, LAYERS, HEADS, VOCABULARY = 64, 2, 4, 256"
         )
     },
+    "06_why_is_it_slow": {"(starving, 12)": "(starving, 6)", "(cached, 48)": "(cached, 24)"},
     "07_images": {"train(loader, 30)": "train(loader, 3)"},
 }
 
