@@ -25,7 +25,7 @@ exclude_patterns = ["README.md", "**.ipynb_checkpoints"]
 root_doc = "index"
 nitpicky = True
 # types of signatures: those of others have no pages here, and neither have type variables
-nitpick_ignore_regex = [("py:.*", ".*")]
+nitpick_ignore_regex = [("py:.*", r"(?!jreader\.[A-Za-z]+$).*")]
 
 myst_heading_anchors = 4
 nb_execution_mode = "off"  # they are saved as they ran, and the tests run them
@@ -41,7 +41,8 @@ highlight_language = "default"  # blocks that do not name theirs
 
 html_theme = "furo"
 html_title = "jreader"
-html_static_path = ["pictures"]
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {"navigation_with_keys": True}
