@@ -31,7 +31,10 @@ ROOMS = {
 }
 """The rooms of public names, in the order of the menu; one that is not here comes last."""
 
-ERRORS = "errors"
+CHANGELOG = Path(__file__).parents[1] / "CHANGELOG.md"
+NOT_YET = "# Changelog\n\nNothing was released yet.\n"
+
+ERRORS = "exceptions"
 """The stem of the page that has all exceptions: too small for a page each."""
 
 
@@ -41,6 +44,7 @@ def write(folder: Path) -> None:
     pages = {stem(name): page(name) for name in jreader.__all__ if not raised(name)}
     pages[ERRORS] = errors()
     pages["index"] = index()
+    pages["changelog"] = CHANGELOG.read_text() if CHANGELOG.exists() else NOT_YET
     for name, text in pages.items():
         renew(folder / f"{name}.md", text)
     for path in folder.glob("*.md"):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from jreader import errors
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "warnings.md").read_text()
 SOURCES = {
@@ -29,9 +31,9 @@ def said(text):
     return "".join(part.value if isinstance(part, ast.Constant) else "..." for part in parts)
 
 
-def table(title):
+def table(title, page=PAGE):
     """The first column of the table of a section."""
-    section = PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    section = page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (`.+?) \|", section, re.MULTILINE)
     return [fragment for row in rows for fragment in re.findall(r"`(.+?)`", row)]
 
@@ -39,12 +41,19 @@ def table(title):
 WARNED = {  # the linter's are in docs/linting.md: tests/linting/test_planted_faults.py
     place: text for place, text in calls("warn") if not place.startswith("jreader/linting/")
 }
+ERRORS = (ROOT / "docs" / "errors.md").read_text()
+TABLES = [
+    *("Building a plan", "Samples and batches", "Devices and epochs"),
+    *("Stopping and resuming", "Files", "Threads and processes"),
+]
+RAISED = [fragment for title in TABLES for fragment in table(title, ERRORS)]
 TOLD, REFUSED = table("Every warning"), table("Errors that need an explanation")
 
 
 def test_there_are_some():
     assert len(WARNED) >= len(TOLD) >= 10
     assert len(REFUSED) >= 8
+    assert len(RAISED) >= 40
 
 
 @pytest.mark.parametrize("place", WARNED)
@@ -57,10 +66,19 @@ def test_what_the_page_says_of_warnings_is_said(fragment):
     assert [place for place, text in WARNED.items() if fragment in text]
 
 
-@pytest.mark.parametrize("fragment", REFUSED)
-def test_what_the_page_says_of_refusals_is_said(fragment):
-    joined = re.sub(r'"\s*f?"', "", " ".join(SOURCES.values()))  # texts that go over lines
-    assert fragment in joined
+JOINED = re.sub(r'"\s*f?"', "", " ".join(SOURCES.values()))  # texts that go over lines
+
+
+@pytest.mark.parametrize("fragment", REFUSED + RAISED)
+def test_what_the_pages_say_of_refusals_and_errors_is_said(fragment):
+    assert fragment in JOINED
+
+
+def test_the_page_of_errors_has_every_exception():
+    listed = table("What is raised", ERRORS)
+    raised = {name for name, kind in vars(errors).items() if isinstance(kind, type)}
+    ours = {name for name in raised if issubclass(getattr(errors, name), Exception)}
+    assert {*listed} >= ours - {"LintWarning"}
 
 
 def test_warnings_go_one_way():
