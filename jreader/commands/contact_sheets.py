@@ -12,6 +12,7 @@ from jreader.commands.named_pipelines import CommandFailed
 
 _SIDE = 128  # pixels of one picture
 _GAP = 4
+_GROUND = (58, 66, 90)  # no grey, which pictures are made of
 _LEAST = 8  # pixels a side, or it is no picture
 _BEGINNINGS = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"RIFF", b"BM")
 
@@ -44,12 +45,15 @@ def sheet(leaves: list[Any], path: str, most: int) -> str:
     pictures = pictures[:most]
     columns = ceil(sqrt(len(pictures)))
     step, rows = _SIDE + _GAP, ceil(len(pictures) / columns)
-    whole = Image.new("RGB", (columns * step + _GAP, rows * step + _GAP), (128, 128, 128))
+    whole = Image.new("RGB", (columns * step + _GAP, rows * step + _GAP), _GROUND)
     for number, picture in enumerate(pictures):
         scale = _SIDE / max(picture.size)
         width, height = (max(1, round(side * scale)) for side in picture.size)
         row, column = divmod(number, columns)
-        shown = picture.convert("RGB").resize((width, height))
+        how = (
+            Image.Resampling.NEAREST if scale > 1 else Image.Resampling.LANCZOS
+        )  # pixels stay seen
+        shown = picture.convert("RGB").resize((width, height), how)
         whole.paste(shown, (_GAP + column * step, _GAP + row * step))
     whole.save(path, "PNG")
     return f"{path} has {len(pictures)} pictures"
@@ -71,12 +75,14 @@ def _is_picture(array: np.ndarray[Any, Any]) -> bool:
 
 
 def _pixels(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Its values as bytes: bytes as they are, others from the least to the greatest."""
+    """Its values as bytes: bytes as they are, others from the least finite one to the greatest."""
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
     if array.dtype == np.uint8:
         return np.ascontiguousarray(array)
-    values = np.nan_to_num(array.astype(np.float64))
-    low, high = values.min(), values.max()
+    values = array.astype(np.float64)
+    finite = values[np.isfinite(values)]
+    low, high = (finite.min(), finite.max()) if finite.size else (0.0, 0.0)
+    values = np.nan_to_num(values, nan=low, posinf=high, neginf=low)
     scaled = (values - low) / (high - low) if high > low else np.zeros_like(values)
     return np.ascontiguousarray((scaled * 255).round().astype(np.uint8))
