@@ -94,8 +94,8 @@ def generator_object(fed: Fed) -> Iterator[Finding]:
                 "generator-object",
                 f"{described(reader)} returns the same {kind} in every call, which is empty from "
                 f"the second epoch on.",
-                "Give the generator function itself, f and not lambda: f_called; or make the "
-                "iterator in the call, lambda: f(path).",
+                "Give the generator function itself, f, or make the iterator anew in each call: "
+                "lambda: f(path).",
                 made_at or place_of_caller(),
             )
 

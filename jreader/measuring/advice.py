@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from math import ceil
+from typing import NamedTuple
 
 from jreader.measuring.verdicts import Measured
 
@@ -12,8 +13,22 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 _MOST = 16  # threads of a function that waits
 
 
-def advice_for(limit: Measured, stages: Sequence[Measured], capacity: int, computes: float) -> str:
-    """What to type, in words that follow a semicolon.
+class Advice(NamedTuple):
+    """What to change.
+
+    Attributes:
+        words: In words, which follow a semicolon.
+        arguments: The arguments to type, with their numbers; {} where the advice is another.
+    """
+
+    words: str
+    arguments: dict[str, int]
+
+
+def advice_for(
+    limit: Measured, stages: Sequence[Measured], capacity: int, computes: float
+) -> Advice:
+    """What to change, so that the stage limits no more.
 
     Args:
         limit: The stage that limits.
@@ -21,27 +36,39 @@ def advice_for(limit: Measured, stages: Sequence[Measured], capacity: int, compu
         capacity: How many feeds the loader prefetches.
         computes: In which share of the time the plan was read this program computed.
     """
-    others = [each.seconds for each in stages if each is not limit]
-    goal = max([*others, 1e-6])  # what the epoch takes once this stage is quicker
+    others = [each for each in stages if each is not limit]
+    # what a feed takes once this stage runs beside the others: these follow one another
+    one_thread = sum(each.seconds for each in others if not each.by and each.name != "step")
+    beside = [each.seconds for each in others if each.by or each.name == "step"]
+    goal = max([one_thread, *beside, 1e-6])
     if limit.filling:
-        return (
+        return Advice(
             "it is below a cache that is still being filled: the next epoch reads from the cache, "
-            "so fill it before the run, or keep it from run to run with .cache(path)"
+            "so fill it before the run, or keep it from run to run with .cache(path)",
+            {},
         )
     if limit.name == "map":
         step = max((each.seconds for each in stages if each.name == "step"), default=0.0)
         return _of_map(limit, goal, max(step, 1e-6))
     if limit.name == "source":
-        return _of_source(computes)
-    return {
+        return _of_source(limit, goal, computes)
+    if limit.name == "capacity":
+        wanted = 4 * capacity or 2
+        why = (
+            "they are quick enough, but come unevenly"
+            if capacity
+            else "nothing is ready when the loop comes"
+        )
+        return Advice(f"{why}: type load(capacity={wanted})", {"capacity": wanted})
+    words = {
         "map_batches": (
-            "it is called for batch after batch on one thread: type .map(fn, threads=2) before "
-            ".batch(n) for a function of samples, or load().on_device(fn) for one that jax can "
-            "trace"
+            "it is called for one batch after another on one thread: if it can work on one sample "
+            "at a time, type .map(fn, threads=2) before .batch(n); if jax can trace it, "
+            "load().on_device(fn)"
         ),
         "collate": (
-            "samples are stacked one by one: let the source give arrays (jreader.arrays, npy, "
-            "tokens), whose batches are gathered as a whole, or smaller samples"
+            "samples are stacked one by one: use a source of arrays (jreader.arrays, npy, "
+            "tokens), whose batches are gathered as a whole, or make the samples smaller"
         ),
         "transfer": (
             "send fewer bytes: leave images as uint8 and make them float32 on the devices, with "
@@ -51,16 +78,12 @@ def advice_for(limit: Measured, stages: Sequence[Measured], capacity: int, compu
             "the devices work on the feed before the step can: make the function cheaper, or do "
             "part of it on the host, in .map(fn, threads=n)"
         ),
-        "capacity": (
-            "nothing is ready when the loop comes: type load(capacity=2)"
-            if not capacity
-            else f"the data are quick enough, but come unevenly: type load(capacity={4 * capacity})"
-        ),
-        "step": "no change of the data will make the epoch quicker",
+        "step": "no change to the data will make the epoch quicker",
     }[limit.name]
+    return Advice(words, {})
 
 
-def _of_map(limit: Measured, goal: float, step: float) -> str:
+def _of_map(limit: Measured, goal: float, step: float) -> Advice:
     cores = os.cpu_count() or 1
     holds = limit.holding is not None and limit.holding.holds_lock
     waits = limit.holding is not None and limit.holding.computes < 0.5
@@ -70,31 +93,63 @@ def _of_map(limit: Measured, goal: float, step: float) -> str:
         most = cores
     wanted = min(max(2, ceil(limit.alone / goal)), max(most, 2))
     has = limit.workers if limit.by else 0
+    if limit.sends:
+        return _of_sending(holds, wanted)
     cheaper = "make it cheaper, keep what it makes with .cache(path), or give it more cores"
-    if holds:
-        if limit.by in ("processes", "executor") and has >= wanted:
-            return f"{has} workers are what this machine has: {cheaper}"
-        instead = " instead of threads" if limit.by == "threads" else ""
-        return f"`processes={wanted}`{instead} would help, since it holds the interpreter's lock"
-    if has >= wanted:
-        return f"its {has} {limit.by} are all that would help: {cheaper}"
-    kind = limit.by if limit.by in ("threads", "processes") else "threads"
-    why = "since it waits most of the time" if waits else "since it leaves the interpreter's lock"
-    more = _NUMBERS[wanted - has] if wanted - has < len(_NUMBERS) else str(wanted - has)
-    asked = f"{more} more {kind}" if has else f"{more} {kind}"
-    return f"{asked} would do, {why}: `{kind}={wanted}`"
-
-
-def _of_source(computes: float) -> str:
-    if computes < 0.5:
-        return (
-            "it waits most of the time (a disk, a network): read several parts at once, as in "
-            "jreader.read(parts, lanes) or .map(read_one, threads=8) over their names; far "
-            "files are kept on the disk by a jreader.Store"
+    kind = "processes" if holds or limit.by == "processes" else "threads"
+    if has >= wanted and (not holds or limit.by in ("processes", "executor")):
+        are = limit.by if limit.by in ("threads", "processes") else "workers"
+        return Advice(f"its {has} {are} are as many as would help: {cheaper}", {})
+    why = (
+        "since it holds the interpreter's lock"
+        if holds
+        else "since it waits most of the time"
+        if waits
+        else "since it leaves the interpreter's lock"
+    )
+    if limit.op in ("filter", "flat_map"):
+        return Advice(
+            f"{limit.op} calls it on one thread: do that work in .map(fn, {kind}={wanted}) before "
+            f"it, {why}",
+            {kind: wanted},
         )
-    return (
+    if holds:
+        instead = " instead of threads" if limit.by == "threads" else ""
+        return Advice(f"`processes={wanted}`{instead} would help, {why}", {"processes": wanted})
+    if limit.op == "xmap_readers":
+        kind = "process_num"  # of threads, in spite of its name
+    more = _NUMBERS[wanted - has] if wanted - has < len(_NUMBERS) else str(wanted - has)
+    noun = "threads" if kind == "process_num" else kind
+    asked = f"{more} more {noun}" if has else f"{more} {noun}"
+    return Advice(f"{asked} would do, {why}: `{kind}={wanted}`", {kind: wanted})
+
+
+def _of_sending(holds: bool, wanted: int) -> Advice:
+    words = "its samples travel from process to process, which takes longer than making them"
+    if holds:
+        return Advice(f"{words}: return fewer bytes, as uint8 say", {})
+    return Advice(
+        f"{words}: type `threads={wanted}` instead of processes, since it leaves the "
+        "interpreter's lock",
+        {"threads": wanted},
+    )
+
+
+def _of_source(limit: Measured, goal: float, computes: float) -> Advice:
+    if computes < 0.5:
+        wanted = min(max(2, ceil(limit.alone / goal)), _MOST)
+        return Advice(
+            "it waits most of the time (for a disk, or a network): yield names and read them in "
+            f".map(read_one, threads={wanted}), or read several parts at once, as in "
+            "jreader.read(parts, lanes); a jreader.Store keeps far files on the disk",
+            {"threads": wanted},
+        )
+    wanted = max(os.cpu_count() or 1, 2)
+    return Advice(
         "it computes on one thread: yield names or rows there and do the work in .map(fn, "
-        "processes=2), or read in other processes, as in multiprocess_reader([part, part])"
+        f"processes={wanted}), or read in other processes, as in "
+        "multiprocess_reader([part, part])",
+        {"processes": wanted},
     )
 
 
@@ -107,12 +162,12 @@ def written(stage: Measured) -> str:
     if stage.name == "step":
         return "the step"
     if stage.name == "capacity":
-        return f"load(capacity={stage.workers})"
+        return f"the look-ahead (capacity={stage.workers})"
     what = {
         "map": "map",
         "map_batches": "map_batches",
         "source": "source",
-        "collate": "collation of batches",
+        "collate": "stacking of batches (collate)",
         "transfer": "transfer to the devices",
         "on_device": "work on the devices (on_device)",
     }[stage.name]

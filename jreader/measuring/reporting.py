@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from jreader.errors import check_number, check_seconds
 from jreader.loaders import DataLoader
@@ -49,6 +49,8 @@ class Report:
         stages: What each stage takes for a feed, in the order that samples pass through them.
         stats: What was counted (`loader.stats()`).
         note: Why the plan was not read again; "" if it was.
+        arguments: The arguments that the advice asks for, such as {"threads": 16} of a map, or
+            {"capacity": 8} of `load`; {} where it asks for another change.
     """
 
     limit: Name
@@ -59,6 +61,7 @@ class Report:
     stages: tuple[Measured, ...]
     stats: Stats
     note: str = ""
+    arguments: dict[str, int] = field(default_factory=dict)
     _named: str = ""
 
     @property
@@ -70,6 +73,8 @@ class Report:
                 f"for them; {self.advice}."
             )
         waits = f"{self.waiting:.0%} of each step waits for it"
+        if self.limit == "capacity":
+            waits = f"{self.waiting:.0%} of each step waits for data"
         if self.waiting < 0.1:
             waits = "the step itself waits for it on the devices"
         named = self._named[0].upper() + self._named[1:] if self._named else self.limit
@@ -190,10 +195,11 @@ def report(loader: DataLoader, *, feeds: int = 8, seconds: float = 2.0) -> Repor
     limit = limit_of(stats, stages, capacity)
     wait, step = counted_wait(stats), counted_step(stats)
     computes = probed.computes if probed else 1.0
+    advice = advice_for(limit, stages, capacity, computes)
+    waiting = wait / max(wait + step, 1e-12)
     return Report(
-        *(limit.name, limit.function, limit.where, wait / max(wait + step, 1e-12)),
-        *(advice_for(limit, stages, capacity, computes), tuple(stages), stats, note),
-        written(limit),
+        *(limit.name, limit.function, limit.where, waiting, advice.words, tuple(stages)),
+        *(stats, note, advice.arguments, written(limit)),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from jreader.loaders.stats import Stats
@@ -24,6 +24,7 @@ Name: TypeAlias = Literal[
 WAITS = 0.1
 """The share of waiting below which the step limits."""
 _ALIKE = 0.8  # of the step: data that take less would be there in time, if they came evenly
+_SENT = 2.0  # times what all stages take: the rest is spent between processes
 _UNEXPLAINED = (
     0.8  # of what a loop read: what is not seen again when read anew, waits for its source
 )
@@ -44,6 +45,8 @@ class Measured:
         holding: Whether its function holds the interpreter's lock, and whether it waits; None where
             that was not measured.
         filling: Whether it is below a cache that is not whole yet.
+        op: The op that calls the function, such as "filter"; "" for a stage of the loader.
+        sends: Whether sending its samples from process to process takes longer than making them.
     """
 
     name: Name
@@ -55,6 +58,8 @@ class Measured:
     workers: int = 1
     holding: Holding | None = None
     filling: bool = False
+    op: str = ""
+    sends: bool = False
 
 
 def stages_of(stats: Stats, probed: Probed | None) -> list[Measured]:
@@ -126,6 +131,7 @@ def _measured(probe: Probe, alone: float, found: Holding | None) -> Measured:
         workers=workers,
         holding=found,
         filling=probe.filling,
+        op=type(probe.op).__name__ if probe.op is not None else "",
     )
 
 
@@ -165,6 +171,9 @@ def limit_of(stats: Stats, stages: Sequence[Measured], capacity: int) -> Measure
     works = [stage for stage in stages if stage.by]
     alone = sum(stage.seconds for stage in data if not stage.by)
     takes = max([alone, *(stage.seconds for stage in works)])
+    sending = [stage for stage in works if stage.by == "processes"]
+    if sending and wait + away > _SENT * max(takes, away):
+        return replace(max(sending, key=lambda stage: stage.seconds), sends=True)
     counted = sum(
         1e-9 * stage.time_ns / stage.items
         for stage in stats.stages

@@ -102,12 +102,31 @@ class TestLimits:
         found = looped(loader, steps=30)
         assert (found.limit, found.function) == ("map", "counts")
         assert "`processes=2` instead of threads" in found.advice
+        assert found.arguments == {"processes": 2}
 
     @measured
     def test_threads_that_are_too_few(self):
         found = looped(Pipeline(numbers).map(waits, threads=2).batch(BATCH).load(), steps=40)
         assert (found.limit, found.function) == ("map", "waits")
         assert "more threads would do" in found.advice
+        assert 2 < found.arguments["threads"] <= 16
+
+    @measured
+    def test_a_slow_filter_which_has_no_threads(self):
+        found = looped(Pipeline(numbers).filter(waits).batch(BATCH).load())
+        assert (found.limit, found.function) == ("map", "waits")
+        assert "do that work in .map(fn, threads=" in found.advice
+
+    @measured
+    def test_two_equal_slow_maps_either_of_which_limits(self):
+        found = looped(Pipeline(numbers).map(waits).map(waits).batch(BATCH).load())
+        assert (found.limit, found.function) == ("map", "waits")
+        assert list(found.arguments) == ["threads"]
+
+    @measured
+    def test_a_slow_source_behind_the_window_of_a_shuffle(self):
+        found = looped(Pipeline(slow_numbers).shuffle(16, seed=0).batch(BATCH).load())
+        assert (found.limit, found.function) == ("source", "slow_numbers")
 
     @measured
     def test_a_slow_function_of_batches(self):
@@ -177,6 +196,8 @@ class TestLimits:
         found = looped(loader, lambda _feed: time.sleep(3 * BATCH * SLOW), steps=40)
         assert found.limit == "capacity"
         assert "load(capacity=4)" in found.advice
+        assert found.arguments == {"capacity": 4}
+        assert found.verdict.startswith("The look-ahead (capacity=1) limits the epoch")
 
     @measured
     def test_a_cold_cache(self):
