@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
 
+from jreader.tunables import Tunables
+
 KEPT = 256
 """How many feeds are remembered."""
 QUICK = 500_000
@@ -57,11 +59,13 @@ class Counters:
         depths: How many feeds the look-ahead had drawn, whenever the loop came for one.
         works: The ops that count for themselves.
         feed_bytes: The bytes of the first feed on the host; None before it.
+        tunables: What may be turned while passes run; None where nothing may.
     """
 
-    __slots__ = ("assembled", "depths", "feed_bytes", "placed", "steps", "works")
+    __slots__ = ("assembled", "depths", "feed_bytes", "placed", "steps", "tunables", "works")
 
-    def __init__(self) -> None:
+    def __init__(self, tunables: Tunables | None = None) -> None:
+        self.tunables = tunables
         self.steps: deque[tuple[int, int] | None] = deque(maxlen=KEPT)
         self.assembled: deque[tuple[int, int, int, int]] = deque(maxlen=KEPT)
         self.placed: deque[int] = deque(maxlen=KEPT)
@@ -71,7 +75,7 @@ class Counters:
 
     def continued(self) -> Counters:
         """Counters for the next pass, which remember this one, and leave it its own."""
-        copy = Counters()
+        copy = Counters(self.tunables)
         copy.feed_bytes = self.feed_bytes
         for name in ("assembled", "depths", "placed", "steps"):
             getattr(copy, name).extend(getattr(self, name).copy())
@@ -79,6 +83,19 @@ class Counters:
             work._replace(tasks=work.tasks.copy(), depths=work.depths.copy()) for work in self.works
         )
         return copy
+
+    def has(self, work: Work, workers: int) -> Work:
+        """The same rings, of an op that has so many workers from now on."""
+        now = work._replace(workers=workers)
+        for place, each in enumerate(self.works):
+            if each.tasks is work.tasks:
+                self.works[place] = now
+        return now
+
+
+def counters_of_pass() -> Counters | None:
+    """The counters of the pass that is being begun."""
+    return _counters.get()
 
 
 @contextmanager
@@ -103,8 +120,9 @@ def working(op: str, function: str, made_at: str, by: str = "", workers: int = 1
     """
     counters = _counters.get()
     told = (op, function, made_at, by, workers)
+    same = 4 if counters and counters.tunables else 5  # the number of workers may have been turned
     for work in counters.works if counters else ():
-        if work[: len(told)] == told:
+        if work[:same] == told[:same]:
             return work
     work = Work(*told, deque(maxlen=KEPT), deque(maxlen=KEPT))
     if counters and len(counters.works) < KEPT:

@@ -15,6 +15,7 @@ from jreader.loaders.host_feeds import SKIPPED, check_fed, next_epoch
 from jreader.loaders.loading import Loading
 from jreader.loaders.seeking import found, too_few
 from jreader.loaders.shared import Shared
+from jreader.loaders.tuning import Tuner
 from jreader.profiling import profiler
 from jreader.readers import Cursor, Pass, described
 
@@ -53,6 +54,7 @@ class FeedIterator(Iterator[Any]):
         until: int | None = None,
         endless: bool = False,
         counters: Counters | None = None,
+        tuner: Tuner | None = None,
     ) -> None:
         """Begins at a position; the first feed is that of step `start`.
 
@@ -64,12 +66,16 @@ class FeedIterator(Iterator[Any]):
             until: The number of the step to stop before; None for no such step.
             endless: Whether the next epoch follows each one.
             counters: The counters of the loader; None for some of its own.
+            tuner: What moves threads and capacity while feeds are handed over; None for nothing.
         """
         self.waited, self.annotates_steps = 0.0, True
         self._step: Any = None
         self._wait: Any = None
         self._counters = counters or Counters()
         self._counters.steps.append(None)
+        self._tuner = tuner
+        if tuner:
+            tuner.begin(self._counters)
         self._loading, self._shared, self._position = loading, shared, position
         self._start, self._until, self._endless = start, until, endless
         self._first = position.cursor
@@ -135,6 +141,8 @@ class FeedIterator(Iterator[Any]):
             self._counters.steps.append((came, left))
             if self._wait:
                 self._end_wait()
+            if self._tuner:
+                self._tuner.fed(self._counters, came, left)
             return feed
         raise StopIteration
 

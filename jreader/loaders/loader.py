@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Self
 from weakref import WeakSet
@@ -41,6 +41,7 @@ from jreader.loaders.shapes import Warming, shapes_of
 from jreader.loaders.shared import Shared
 from jreader.loaders.source import Source
 from jreader.loaders.stats import Stats, stats_of
+from jreader.loaders.tuning import Tuned, Tuner, tuning
 from jreader.readers import Cursor, Reader
 from jreader.readers.plan_tables import Line, table
 
@@ -99,6 +100,7 @@ class DataLoader:
         sampler: Any = None,
         prefetch_factor: int | None = None,
         capacity: int = CAPACITY,
+        tune: bool | Mapping[str, int] = False,
         **elsewhere: Any,
     ) -> None:
         """A loader over a data set.
@@ -146,6 +148,8 @@ class DataLoader:
                 they take little time.
             capacity: How many feeds to prefetch to the devices; 0 prefetches none. Paddle's
                 `reader_buffer_size` is the same, and its `use_buffer_reader=False` means 0.
+            tune: Whether to move `capacity`, and the threads of maps in the data, while the loop
+                runs, as in `Pipeline.load`; `num_workers` stay as they are.
             **elsewhere: Other arguments of PyTorch and Paddle, with values that change nothing here
                 (`pin_memory=False`).
 
@@ -161,7 +165,8 @@ class DataLoader:
         said = drop_last
         if last is None and said is None and getattr(batch_sampler, "drop_last", False):
             said = True
-        self._begin(Options(feed_list, capacity, remainder=Remainder.checked(said, last)))
+        remainder, ceilings = Remainder.checked(said, last), tuning(tune, capacity)
+        self._begin(Options(feed_list, capacity, remainder=remainder, tune=ceilings))
         batched = batch_size is not None or batch_sampler is not None
         fetch = Collation(dataset, batched, collate_fn, feed_list, return_list)
         drops = bool(drop_last)
@@ -203,6 +208,7 @@ class DataLoader:
         last: Last | None = None,
         steps_per_epoch: int | None = None,
         peer_timeout: float = TIMEOUT,
+        tune: bool | Mapping[str, int] = False,
     ) -> DataLoader:
         """A loader as in Paddle, whose source `set_sample_generator` or one of its kind sets.
 
@@ -235,9 +241,10 @@ class DataLoader:
                 with `firstn(reader, n)` it begins again in each epoch.
             peer_timeout: The seconds to wait for other processes of `jax.distributed`, where each
                 reads a stream; 0 for no limit.
+            tune: Whether to move threads and `capacity` while the loop runs, as in `Pipeline.load`.
 
         Raises:
-            TypeError: `feed_list` or `capacity` is of the wrong kind.
+            TypeError: `feed_list`, `capacity` or `tune` is of the wrong kind.
             ValueError: Two fields have one name, `capacity` is negative, `last` is none of its four
                 values or contradicts `drop_last`, or `use_multiprocess` is True.
         """
@@ -255,6 +262,7 @@ class DataLoader:
             bool(return_list),
             Remainder.checked(drop_last, last, steps_per_epoch),
             errors.check_seconds("peer_timeout of a loader", peer_timeout),
+            tune=tuning(tune, capacity),
         )
         loader = object.__new__(cls)
         loader._begin(options, iterable=bool(iterable))
@@ -444,7 +452,10 @@ class DataLoader:
 
     def _load(self, loading: Loading | None) -> None:
         """Sets what is loaded, and begins a new run."""
-        self._loading, self._shared, self._counters = loading, Shared(), Counters()
+        tune = self._options.tune
+        self._tuner = Tuner(tune) if tune else None
+        counters = Counters(self._tuner.tunables if self._tuner else None)
+        self._loading, self._shared, self._counters = loading, Shared(), counters
         self._passes: WeakSet[FeedIterator] = WeakSet()
         self._position = RunPosition(self._resumed or beginning(0))
         self._latest: RunPosition | None = None  # that of the latest iter(loader)
@@ -661,6 +672,7 @@ class DataLoader:
             until=until,
             endless=endless,
             counters=self._counters,
+            tuner=self._tuner,
         )
         self._passes.add(feeds)
         return feeds
@@ -780,9 +792,25 @@ class DataLoader:
         return stats_of(
             self._counters,
             on_device=bool(self._options.stages.stages) or bool(loading and loading.resident),
-            capacity=self._options.capacity,
+            capacity=self.tuned.capacity if self.tuned else self._options.capacity,
             equal=not (loading and loading.source.batching.buckets),
         )
+
+    @property
+    def tuned(self) -> Tuned | None:
+        """The threads and the capacity that `tune=True` has come to; None without it.
+
+        >>> from jreader import Pipeline, arrays
+        >>> plan = Pipeline(arrays([1.0, 2.0, 3.0, 4.0])).map(abs, threads=2).batch(2)
+        >>> loader = plan.load(tune=True)
+        >>> for feed in loader:  # too few feeds to see a gain
+        ...     pass
+        >>> loader.tuned.capacity, [(each.function, each.threads) for each in loader.tuned.maps]
+        (2, [('abs', 2)])
+
+        As text it is what to type, to have the same without `tune`.
+        """
+        return self._tuner.tuned(self._options.capacity) if self._tuner else None
 
     def warm(self, step: Callable[..., Any], *state: Any) -> None:
         """Compiles a jitted `step(*state, feed)` for all `shapes()`, while the first feed is read.

@@ -33,6 +33,7 @@ from jreader.loaders.remainders import Remainder
 from jreader.loaders.resident import Resident
 from jreader.loaders.shared import Shared
 from jreader.loaders.source import Source
+from jreader.loaders.tuning import Ceilings
 from jreader.readers import (
     Cursor,
     Pass,
@@ -65,6 +66,7 @@ class Options:
         stages: The functions of feeds that run on the devices.
         chunk: How many steps make one feed; None for feeds without an axis of steps.
         made_at: The file and line that made the loader.
+        tune: What threads and capacity may grow to while the loop runs; None to leave them alone.
     """
 
     feed_list: FeedList | None = None
@@ -76,6 +78,7 @@ class Options:
     stages: Stages = field(default_factory=Stages)
     chunk: int | None = None
     made_at: str = ""
+    tune: Ceilings | None = None
 
 
 @dataclass(frozen=True)
@@ -428,7 +431,10 @@ class Loading:
         """The feeds of a pass on the devices, prefetched."""
         capacity = self.options.capacity
         if self.options.double_buffer and capacity:
-            return lookahead(host, capacity, finish, counters=counters)
+            tunable, tunables = None, counters.tunables
+            if tunables is not None and not self.placement.spans:
+                tunable = tunables.of("capacity", "", self.options.made_at, capacity)
+            return lookahead(host, capacity, finish, counters=counters, tunable=tunable)
 
         def counted(feed: Any) -> Any:
             began = time.perf_counter_ns()

@@ -656,6 +656,7 @@ class Pipeline(WithLengths[T]):
         steps_per_epoch: int | None = None,
         peer_timeout: float = 300,
         resident: bool = False,
+        tune: bool | Mapping[str, int] = False,
     ) -> DataLoader:
         """A loader that puts these batches on devices, ahead of the step.
 
@@ -664,6 +665,9 @@ class Pipeline(WithLengths[T]):
         >>> loader = Pipeline(arrays(x=np.arange(10.0))).batch(5).load()
         >>> [feed["x"].shape for feed in loader], len(loader)
         ([(5,), (5,)], 2)
+        >>> plan = Pipeline(arrays([1, 4, 9])).map(np.sqrt, threads=2).batch(3)
+        >>> [feed.tolist() for feed in plan.load(tune=True)]  # threads and capacity find themselves
+        [[1.0, 2.0, 3.0]]
 
         Args:
             feed_list: The fields: a list of `data`, or a mapping from names to indices or keys of a
@@ -686,10 +690,15 @@ class Pipeline(WithLengths[T]):
                 reads a stream; 0 for no limit.
             resident: Whether to put all data on the devices once, and to gather feeds there, as
                 `as_function` does: for data that fit, on devices that are far from the host.
+            tune: Whether to move the threads of maps with `threads=2` or more, and `capacity`,
+                while the loop runs, to what makes feeds come quickest; the stream stays the same. A
+                dict has ceilings: `tune={"threads": 32, "capacity": 16, "bytes": 2**30}` are those
+                of True. `loader.tuned` tells what it came to.
 
         Raises:
             BatchNotDivisible: The batch cannot be split evenly over the devices.
-            ValueError: `drop_last` or `last` contradicts `drop_last=False` of `batch`.
+            ValueError: `drop_last` or `last` contradicts `drop_last=False` of `batch`, or
+                `capacity=0` leaves nothing to `tune`.
             FeedMismatch: The samples are not in batches, do not fit the feed_list, or a short batch
                 is not the last one (while iterating).
             ShortEpoch: An epoch has fewer steps than `last` or `steps_per_epoch` allows.
@@ -708,6 +717,7 @@ class Pipeline(WithLengths[T]):
             steps_per_epoch=steps_per_epoch,
             peer_timeout=peer_timeout,
             resident=resident,
+            tune=tune,
         )
 
 

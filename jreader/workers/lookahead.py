@@ -25,6 +25,7 @@ from typing import Any, Generic, TypeVar
 from jreader.counters import SKIPS, Counters
 from jreader.readers import Pass, Position
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
+from jreader.tunables import Tunable
 from jreader.workers.threads import stoppable_pass
 
 T = TypeVar("T")
@@ -42,6 +43,7 @@ def lookahead(
     finish: Callable[[S], T],
     name: str = "loader",
     counters: Counters | None = None,
+    tunable: Tunable | None = None,
 ) -> Pass[T]:
     """`finish` of the items of `up`, at most `capacity` of them drawn before they are asked for.
 
@@ -55,10 +57,13 @@ def lookahead(
         finish: A function of an item; several threads call it at once.
         name: What the threads are called.
         counters: What counts how long `finish` takes, and how many items wait; None for nothing.
+        tunable: What may change the capacity while the pass runs; None for nothing.
     """
     if capacity == 0:
         return up.mapped(finish)
     state = _Lookahead(up, capacity, finish, name, counters or Counters())
+    if tunable:
+        tunable.join(state, capacity)
     latest = [up.position()]
     position = partial(getitem, latest, 0)  # no function of Python, since it is asked at every item
     return stoppable_pass(_handed_over(state, latest), position, state.stop)
@@ -184,6 +189,20 @@ class _Lookahead(Generic[S, T]):
         self.room = self.capacity if self.away > _PAYS else 0
         if self.room and not self.over:
             self._call_in(1)
+
+    def tune(self, value: int) -> None:
+        """Keeps so many items ready from now on; more, until the consumer has taken them."""
+        if self.fork_guard.forked:
+            return
+        with self.lock:
+            self.capacity = value
+            self.room = value if self.room else 0
+            if len(self.drawn) < self.room and not self.over:
+                self._call_in(1)
+
+    def held_bytes(self) -> float:
+        """What its items weigh, if all weigh as much as the first feed."""
+        return self.capacity * (self.counters.feed_bytes or 0)
 
     def _raise(self, error: BaseException) -> None:
         try:

@@ -165,7 +165,10 @@ class map_samples(Node[T]):
         if threads := max(self.threads, self.timeout > 0):
             limits = self._limits(threads)
             up = up.watched(self, limits.window + 1)
-            here = map_on_threads(self, up, mapped, limits, function=described(self.fn))
+            # one thread may be meant: a function that bears no other call beside its own
+            tuned = self._limits if threads > 1 else None
+            name = described(self.fn)
+            here = map_on_threads(self, up, mapped, limits, function=name, limits_of=tuned)
         else:
             here = up.mapped(mapped)
         return here if self.on_error == "raise" else self._without_failures(here)

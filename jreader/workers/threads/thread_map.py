@@ -6,16 +6,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from itertools import count, islice
 from math import inf
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from jreader.counters import working
+from jreader.counters import counters_of_pass, working
 from jreader.errors import noted
 from jreader.profiling import profiler
 from jreader.readers import Node, Pass, Position, described
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
+from jreader.tunables import Tunable
 from jreader.workers.limits import Limits
 from jreader.workers.memory_estimates import ESTIMATE_EVERY, estimated_bytes, raised_average
 from jreader.workers.threads.closing import stoppable_pass
@@ -34,6 +36,7 @@ def map_on_threads(
     *,
     function: str = "",
     ordered: bool = True,
+    limits_of: Callable[[int], Limits] | None = None,
 ) -> Pass[T]:
     """`fn` of the items of a pass, made on threads that begin with the first item asked for.
 
@@ -45,12 +48,15 @@ def map_on_threads(
         function: The name of the user's function, for the counters; "" where there is none.
         ordered: Whether the results keep the order of the items; otherwise they come as they get
             ready, and may be waited for without a limit.
+        limits_of: The limits of any number of threads, where a loader may tune that; else None.
 
     Raises:
         TimeoutError: A result was waited for longer than `limits.timeout` (while iterating).
     """
     position = up.position()
     state = ThreadMap(type(node).__name__, node.made_at, up, fn, limits, function)
+    if limits_of:
+        state.tuned(limits_of)
 
     def deal() -> Generator[T, None, None]:
         nonlocal position
@@ -135,6 +141,43 @@ class ThreadMap(Generic[S, T]):
         self.working = 0
         self.fork_guard = ForkGuard()
         self.in_work: dict[int, S] = {}  # kept where there is a clock: an error names what is late
+        self.begun = False
+        self.tunable: Tunable | None = None
+        self.limits_of: Callable[[int], Limits] | None = None
+        self.counters = counters_of_pass()
+
+    def tuned(self, limits_of: Callable[[int], Limits]) -> None:
+        """Has a loader turn the number of threads, if it is one that tunes."""
+        tunables = self.counters.tunables if self.counters else None
+        if tunables is None:
+            return
+        self.limits_of, has = limits_of, self.limits.workers
+        widest = None if self.limits.max_bytes < inf else self.limits.window
+        self.tunable = tunables.of("threads", self.work.function, self.made_at, has, widest)
+        self.tunable.join(self, has)
+
+    def tune(self, value: int) -> None:
+        """Has so many threads from now on: those that are too many leave when they come by."""
+        limits_of = self.limits_of
+        if self.fork_guard.forked or limits_of is None:
+            return
+        with self.counting:
+            self.limits = limits = limits_of(value)
+            if self.counters:
+                self.work = self.counters.has(self.work, value)
+            more = 0
+            if self.begun and not self.stopped:
+                more = max(0, value - self.working)
+                self.working += more
+                for left in [each for each in self.threads if each.ident and not each.is_alive()]:
+                    self.threads.remove(left)
+        self._widen(limits.window_of(self.chunksize, self.item_bytes))
+        with suppress(RuntimeError):  # the system has no more of them: those at work go on
+            self._start(more)
+
+    def held_bytes(self) -> float:
+        """What may be ahead, as its results weigh."""
+        return self.window * self.item_bytes
 
     def begin(self) -> None:
         """Starts the threads."""
@@ -144,14 +187,19 @@ class ThreadMap(Generic[S, T]):
             if self.closed:
                 return
             # all of them at once: the last one that leaves must be one
-            self.working = self.limits.workers
-        for begun in range(self.limits.workers):
+            self.working, self.begun = self.limits.workers, True
+            many = self.working
+        self._start(many)
+
+    def _start(self, many: int) -> None:
+        """Starts threads, which count as working already."""
+        for begun in range(many):
             thread = threading.Thread(target=self._work, name=f"jreader {self.op}", daemon=True)
             self.threads.append(thread)
             try:
                 thread.start()
             except Exception:  # not an interrupt: that leaves `start` when the thread is at work
-                self._leave(self.limits.workers - begun)
+                self._leave(many - begun)
                 raise
 
     def in_order(self) -> Iterator[_DoneChunk]:
@@ -237,11 +285,22 @@ class ThreadMap(Generic[S, T]):
             self.up.close()
 
     def _work(self) -> None:
+        surplus = False
         try:
-            while self._do_chunk():
+            while not (surplus := self._is_surplus()) and self._do_chunk():
                 pass
         finally:
-            self._leave()
+            if not surplus:
+                self._leave()
+
+    def _is_surplus(self) -> bool:
+        """Whether this thread is one too many, and leaves; never the last one."""
+        if self.working <= self.limits.workers:
+            return False
+        with self.counting:
+            surplus = self.working > self.limits.workers
+            self.working -= surplus
+        return surplus
 
     def _do_chunk(self) -> bool:
         """Draws a chunk and maps it; false once there is nothing more to do."""
@@ -280,7 +339,7 @@ class ThreadMap(Generic[S, T]):
             drawn_at = time.perf_counter()
             item_bytes = self._map(number, drawn, positions)
             done_at = time.perf_counter()
-            self.work.tasks.append((round(1e9 * (done_at - drawn_at)), len(drawn)))
+            self._count(done_at - drawn_at, len(drawn))
             self._learn((done_at - began) / len(drawn), item_bytes)
         return True
 
@@ -300,13 +359,20 @@ class ThreadMap(Generic[S, T]):
         self.done.put(_DoneChunk(number, items, positions))
         return item_bytes
 
+    def _count(self, seconds: float, items: int) -> None:
+        self.work.tasks.append((round(1e9 * seconds), items))
+        if self.tunable:
+            self.tunable.spent += seconds  # without a lock: a chunk that is lost is one of many
+
     def _learn(self, seconds: float, item_bytes: float) -> None:
         """Sizes chunks and window by what an item took, and what its result weighs."""
         item_bytes = self.item_bytes = max(1.0, raised_average(self.item_bytes, item_bytes))
         if not self.limits.timeout:  # else an error is to name the one item that is late
             wanted = min(2 * self.chunksize, _WORTH / seconds)
             self.chunksize = self.limits.chunksize_of(wanted, item_bytes)
-        window = self.limits.window_of(self.chunksize, item_bytes)
+        self._widen(self.limits.window_of(self.chunksize, item_bytes))
+
+    def _widen(self, window: int) -> None:
         with self.slots:
             self.free_slots += window - self.window
             self.window = window

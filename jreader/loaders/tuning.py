@@ -1,0 +1,343 @@
+"""`load(tune=True)`: threads of maps and the capacity, moved while the loop runs.
+
+The stream is the same for any of them, so what is left to judge by is the time from feed to feed.
+A `Tuner` climbs: it measures some feeds, makes one move (twice the threads of the maps that are
+busy, or half of them; twice the capacity where the queue is now full, now empty), measures again,
+and goes back unless feeds came clearly quicker. A small gain has to show twice. Where nothing
+helps it rests, longer each time; where the loop does not wait it makes no move at all.
+
+It runs on the thread of the loop, between two feeds, and has no thread of its own: a pass may be
+closed at any moment. Several processes tune each for themselves.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from jreader import errors
+from jreader.counters import Counters
+from jreader.readers import described
+from jreader.tunables import Tunable, Tunables
+
+_MEASURED = 0.4  # seconds of feeds that are compared
+_SETTLES = 0.15  # seconds after a move that are not: what was ahead before it is handed over
+_FEEDS = 8  # feeds, where they take longer than that
+_GAIN = 0.04  # a move is kept for so much less time, of that from feed to feed
+_CLEAR = 0.2  # and without a second look for so much
+_WAITS = 0.02  # the share of waiting below which there is nothing to gain
+_BUSY = 0.7  # the share of the time in which the threads of a map that limits are at work
+_OTHER = 0.25  # feeds that take so much more or less time are of another loop
+_REST = 4.0  # seconds of the first rest
+_LONGEST = 300.0  # and of the last ones
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """What `tune` may take.
+
+    Attributes:
+        threads: How many threads, of all tuned maps together.
+        capacity: How many feeds to prefetch.
+        bytes: What samples and feeds may weigh that are ahead of the loop.
+    """
+
+    threads: int = 32
+    capacity: int = 16
+    bytes: int = 1 << 30
+
+    @staticmethod
+    def checked(tune: Any) -> Ceilings | None:
+        """The ceilings that `tune` asks for; None where nothing is tuned.
+
+        >>> Ceilings.checked({"threads": 8})
+        Ceilings(threads=8, capacity=16, bytes=1073741824)
+        >>> Ceilings.checked({"memory": 8})
+        Traceback (most recent call last):
+        TypeError: tune of load takes ceilings by the names "threads", "capacity" and "bytes", not \
+'memory': type tune=True, or tune={"threads": 16}.
+
+        Raises:
+            TypeError: `tune` is neither a bool nor a dict of ceilings.
+            ValueError: A ceiling is below 1.
+        """
+        if not isinstance(tune, Mapping):
+            if not isinstance(tune, bool):
+                raise TypeError(
+                    f"tune of load needs True, False or a dict of ceilings, not {described(tune)}: "
+                    f'type tune=True, or tune={{"threads": 16}}.'
+                )
+            return Ceilings() if tune else None
+        for name in tune:
+            if name not in ("threads", "capacity", "bytes"):
+                raise TypeError(
+                    f'tune of load takes ceilings by the names "threads", "capacity" and "bytes", '
+                    f'not {name!r}: type tune=True, or tune={{"threads": 16}}.'
+                )
+        return Ceilings(
+            **{
+                name: errors.check_number(f"tune={{{name!r}: ...}} of load", most, 1)
+                for name, most in tune.items()
+            }
+        )
+
+
+def tuning(tune: bool | Mapping[str, int], capacity: int) -> Ceilings | None:
+    """The ceilings of the argument `tune` beside a capacity; None where nothing is tuned.
+
+    Raises:
+        TypeError: `tune` is neither a bool nor a dict of ceilings.
+        ValueError: A ceiling is below 1, or there is no capacity to tune.
+    """
+    ceilings = Ceilings.checked(tune)
+    if ceilings and not capacity:
+        raise ValueError(
+            "load(tune=True) moves the number of feeds that are prefetched, and capacity=0 "
+            "prefetches none: leave one of the two out."
+        )
+    return ceilings
+
+
+@dataclass(frozen=True)
+class TunedMap:
+    """The threads of a map that is tuned.
+
+    Attributes:
+        function: The name of its function.
+        made_at: The file and line that made it.
+        threads: How many it has by now.
+    """
+
+    function: str
+    made_at: str
+    threads: int
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a loader with `tune=True` has come to; as text, what to type instead.
+
+    Attributes:
+        capacity: How many feeds it prefetches by now.
+        maps: The maps that it tunes.
+        settled: Whether it found nothing better when it last looked for it.
+    """
+
+    capacity: int
+    maps: tuple[TunedMap, ...]
+    settled: bool
+
+    def __str__(self) -> str:
+        """The arguments to type, a line for each map."""
+        maps = [f".map({each.function}, threads={each.threads})" for each in self.maps]
+        places = [f"  # {_place(each.made_at)}" for each in self.maps]
+        return "\n".join([*map(str.__add__, maps, places), f".load(capacity={self.capacity})"])
+
+
+def _place(made_at: str) -> str:
+    return made_at.replace("\\", "/").rpartition("/")[2]
+
+
+class Seen(NamedTuple):
+    """Some feeds.
+
+    Attributes:
+        each: The seconds from one to the next.
+        waiting: The share of them that the loop waited.
+        busy: For each tunable of threads, the share of the time that they were at work.
+        uneven: Whether the look-ahead was full at times, and empty at others.
+    """
+
+    each: float
+    waiting: float
+    busy: dict[Tunable, float]
+    uneven: bool
+
+
+class Tuner:
+    """Moves what a loader may tune, by the time from feed to feed.
+
+    >>> tuner = Tuner(Ceilings())
+    >>> tuner.tunables.of("capacity", "", "train.py:9", 2).value
+    2
+
+    Attributes:
+        tunables: What the passes of the loader have that may be turned.
+        settled: Whether the last round of moves found nothing better.
+    """
+
+    def __init__(self, ceilings: Ceilings) -> None:
+        self.ceilings, self.tunables, self.settled = ceilings, Tunables(), False
+        self._counters, self._last = Counters(), 0
+        self._looking = threading.Lock()
+        self._climb = self._climbing()
+        self._poor: set[tuple[int, ...]] = set()
+        self._begin(next(self._climb))
+
+    def begin(self, counters: Counters) -> None:
+        """Follows another pass: the time between the two is nobody's."""
+        self._counters, self._last = counters, 0
+
+    def fed(self, counters: Counters, came: int, left: int) -> None:
+        """The loop came for a feed and left with it, in nanoseconds of one clock."""
+        if counters is not self._counters:
+            return  # of a pass that runs beside the one that is followed
+        last, self._last = self._last, left
+        if not last:
+            return
+        self._feeds += 1
+        self._time += left - last
+        self._waited += left - came
+        if self._time >= self._until and self._feeds >= self._least:
+            self._look()
+
+    def _begin(self, seconds: float) -> None:
+        """Measures anew, for so long; without a limit on the number of feeds if it only rests."""
+        self._until, self._least = 1e9 * seconds, 2 if seconds == _SETTLES else _FEEDS
+        self._feeds, self._time, self._waited = 0, 0, 0
+        self._spent = {each: each.spent for each in self.tunables if each.name == "threads"}
+
+    def _look(self) -> None:
+        if not self._looking.acquire(blocking=False):
+            return
+        try:
+            self._begin(self._climb.send(self._seen()))
+        finally:
+            self._looking.release()
+
+    def _seen(self) -> Seen:
+        seconds = 1e-9 * self._time
+        busy = {
+            each: (each.spent - before) / (seconds * self._threads(each))
+            for each, before in self._spent.items()
+        }
+        looks = list(self._counters.depths.copy())[-self._feeds :]
+        full = max((each.value for each in self.tunables if each.name == "capacity"), default=0)
+        some = max(1, len(looks) // 50)
+        uneven = sum(look >= full for look in looks) >= some <= looks.count(0)
+        return Seen(seconds / self._feeds, self._waited / self._time, busy, uneven)
+
+    def _climbing(self) -> Generator[float, Seen, None]:
+        """Measures, moves, and measures again; yields for how many seconds to measure next."""
+        yield _MEASURED  # the first feeds of a loop compile its step
+        base = yield _MEASURED
+        rest = _REST
+        while True:
+            self._poor.clear()
+            settled = False
+            while not settled:
+                settled = True
+                for move in self._moves(base):
+                    better, base = yield from self._tried(move, base)
+                    if better:
+                        settled = False
+                        break
+            self.settled = True
+            left = rest
+            while left > 0:
+                seen = yield min(left, _REST)
+                left -= _REST
+                if abs(seen.each - base.each) > _OTHER * base.each and seen.waiting > _WAITS:
+                    rest = _REST / 2
+                    break
+            rest = min(2 * rest, _LONGEST)
+            base = yield _MEASURED
+
+    def _moves(self, base: Seen) -> list[dict[Tunable, int]]:
+        """What may be worth a try, the most promising first."""
+        if base.waiting < _WAITS:
+            return []
+        busy = [each for each, share in base.busy.items() if share > _BUSY]
+        moves = [{each: 2 * each.value for each in busy}]
+        if len(busy) > 1:
+            moves += [{each: 2 * each.value} for each in busy]
+        if base.uneven:
+            moves += [{each: 2 * each.value} for each in self.tunables if each.name == "capacity"]
+        moves.append({each: max(1, each.value // 2) for each in busy})
+        return moves
+
+    def _tried(
+        self, move: dict[Tunable, int], base: Seen
+    ) -> Generator[float, Seen, tuple[bool, Seen]]:
+        """Makes a move, and takes it back unless feeds come quicker; gives what was seen last."""
+        before = {each: each.value for each in move}
+        there = self._bounded(move)
+        if there is None or there == before or self._setting(there) in self._poor:
+            return False, base
+        self.settled = False
+        _tune(there)
+        yield _SETTLES
+        seen = yield _MEASURED
+        if seen.each < (1 - _CLEAR) * base.each:
+            self._poor.add(self._setting(before))
+            return True, seen
+        _tune(before)
+        yield _SETTLES
+        again = yield _MEASURED
+        if seen.each < (1 - _GAIN) * base.each and seen.each < (1 - _GAIN) * again.each:
+            _tune(there)
+            yield _SETTLES
+            twice = yield _MEASURED
+            if seen.each + twice.each < (1 - _GAIN) * (base.each + again.each):
+                self._poor.add(self._setting(before))
+                return True, twice
+            _tune(before)
+            yield _SETTLES
+        self._poor.add(self._setting(there))
+        return False, again
+
+    def _bounded(self, move: dict[Tunable, int]) -> dict[Tunable, int] | None:
+        """The move, as far as ceilings allow it; None if they allow none of it."""
+        most = self.ceilings
+        there: dict[Tunable, int] = {}
+        for each, wanted in move.items():
+            value = wanted
+            if wanted > each.value:
+                ceiling = most.capacity if each.name == "capacity" else self._free(each)
+                value = max(each.value, min(wanted, ceiling, each.most or wanted))
+            there[each] = value
+        grown = sum(
+            each.held_bytes() * (there.get(each, each.value) / each.value) for each in self.tunables
+        )
+        threads = sum(
+            there.get(each, each.value) * max(1, len(each.running()))
+            for each in self.tunables
+            if each.name == "threads"
+        )
+        up = any(value > each.value for each, value in there.items())
+        more = any(value > each.value and each.name == "threads" for each, value in there.items())
+        if (up and grown > most.bytes) or (more and threads > most.threads):
+            return None
+        return there
+
+    def _free(self, tunable: Tunable) -> int:
+        """How many threads each part of a tunable may have beside all others."""
+        taken = sum(
+            self._threads(each)
+            for each in self.tunables
+            if each.name == "threads" and each is not tunable
+        )
+        return (self.ceilings.threads - taken) // max(1, len(tunable.running()))
+
+    def _threads(self, tunable: Tunable) -> int:
+        return tunable.value * max(1, len(tunable.running()))
+
+    def _setting(self, there: dict[Tunable, int]) -> tuple[int, ...]:
+        return tuple(there.get(each, each.value) for each in self.tunables)
+
+    def tuned(self, capacity: int) -> Tuned:
+        """What it has come to; `capacity` is what it began with."""
+        maps = []
+        for each in self.tunables:
+            if each.name == "threads":
+                maps.append(TunedMap(each.function, each.made_at, each.value))
+            else:
+                capacity = each.value
+        return Tuned(capacity, tuple(maps), self.settled)
+
+
+def _tune(there: Mapping[Tunable, int]) -> None:
+    for each, value in there.items():
+        each.tune(value)
