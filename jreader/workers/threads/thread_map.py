@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import suppress
 from itertools import count, islice
 from math import inf
 from queue import Empty, SimpleQueue
@@ -172,8 +171,11 @@ class ThreadMap(Generic[S, T]):
                 for left in [each for each in self.threads if each.ident and not each.is_alive()]:
                     self.threads.remove(left)
         self._widen(limits.window_of(self.chunksize, self.item_bytes))
-        with suppress(RuntimeError):  # the system has no more of them: those at work go on
+        try:
             self._start(more)
+        except RuntimeError:  # the system has no more of them: those at work go on
+            for late in [each for each in self.threads if not each.ident]:
+                self.threads.remove(late)  # nobody could join it
 
     def held_bytes(self) -> float:
         """What may be ahead, as its results weigh."""
