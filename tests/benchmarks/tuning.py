@@ -1,4 +1,4 @@
-"""`load(tune=True)` beside the best setting by hand, found by a sweep; and its cost beside no tuning.
+"""`load(tune=True)` beside the best setting of a sweep by hand; its cost where nothing is gained.
 
     python -m tests.benchmarks.tuning [seconds to tune] [rounds]
 
