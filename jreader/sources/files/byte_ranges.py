@@ -128,6 +128,10 @@ class _LocalFile:
     def __repr__(self) -> str:
         return f"{self.path} ({self.size:,} bytes)"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the open file, whose number is another one's in another process."""
+        return {**self.__dict__, "_descriptor": None}
+
     def read(self, offset: int, size: int) -> bytes:
         opened = self._descriptor or self._opened()  # a name keeps it open until the end
         data = os.pread(opened.number, size, offset)

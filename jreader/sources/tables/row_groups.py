@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from jreader.sources.tables.joined_tables import bare, refuse_another, top_of
 from jreader.sources.tables.table_arguments import check_fills
 
 _EXPECTED = "a Parquet file"
+_READERS = 8  # of pyarrow that are kept: as many as threads decode at the same time, as a rule
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class RowGroups:
         part: FilePart | None = None,
     ) -> None:
         self.files, self.names, self.nulls = list(files), names, nulls
+        self._readers = _Readers()
         every = [
             (number, group, first, file.metadata.row_group(group).num_rows)
             for number, file in enumerate(files)
@@ -106,7 +109,7 @@ class RowGroups:
             return self.blank(self.files[0])
         number, group, first = self.groups[block]
         file = self.files[number]
-        return self._of(_decoded(file, group), file, first)
+        return self._of(_decoded(file, group, self._readers), file, first)
 
     def coming(self, blocks: Sequence[int], *, first: bool) -> None:
         """Has the store of far files know which row groups come next, in that order."""
@@ -190,24 +193,58 @@ def _ranges(file: _File, group: int) -> list[tuple[int, int]]:
     return ranges
 
 
-def _decoded(file: _File, group: int) -> Any:
+class _Readers:
+    """pyarrow's readers of files here that are idle: to make one costs a tenth of a row group."""
+
+    def __init__(self) -> None:
+        self._idle = deque[tuple[_File, FileObject, Any]](maxlen=_READERS)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Without those that are open."""
+        return _Readers, ()
+
+    def take(self, file: _File) -> tuple[FileObject, Any] | None:
+        """One of this file, for the thread that asks."""
+        for _ in range(len(self._idle)):
+            try:
+                kept = self._idle.popleft()
+            except IndexError:  # other threads took the rest
+                break
+            if kept[0] is file:
+                return kept[1:]
+            self._idle.append(kept)
+        return None
+
+    def give(self, file: _File, source: FileObject, reader: Any) -> None:
+        """Takes back one that has not failed; of too many, the oldest is dropped."""
+        self._idle.append((file, source, reader))
+
+
+def _decoded(file: _File, group: int, readers: _Readers) -> Any:
     """The table of a row group."""
     what = f"row group {group}, which begins at byte {_begin(file.metadata, group):,}"
     far = hasattr(file.file, "read_many")  # or pyarrow would ask for one column after another
-    source = FetchedRanges(file.file, _ranges(file, group)) if far else file.file
-    with _reading(FileObject(source), what, file.metadata) as opened:
+    kept = None if far else readers.take(file)
+    ranges = FetchedRanges(file.file, _ranges(file, group)) if far else file.file
+    source, reader = kept or (FileObject(ranges), None)
+    with _reading(source, what, file.metadata, reader) as opened:
         table = opened.read_row_group(group, columns=file.wanted, use_threads=False)
-        return table.select(file.schema.names).combine_chunks()
+        table = table.select(file.schema.names).combine_chunks()
+    if not far:
+        readers.give(file, source, opened)
+    return table
 
 
 @contextmanager
-def _reading(source: FileObject, what: str, metadata: Any = None) -> Iterator[Any]:
-    """Opens a file with pyarrow; what that raises becomes DamagedData."""
+def _reading(
+    source: FileObject, what: str, metadata: Any = None, reader: Any = None
+) -> Iterator[Any]:
+    """A reader of pyarrow, a new one if none is given; what it raises becomes DamagedData."""
     pa = pyarrow()
     from pyarrow.parquet import ParquetFile  # noqa: PLC0415  # an extra
 
     try:
-        yield ParquetFile(
+        yield reader or ParquetFile(
             source, metadata=metadata, pre_buffer=False, page_checksum_verification=True
         )
     except (pa.ArrowException, OSError) as error:

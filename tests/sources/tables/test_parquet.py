@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import cloudpickle
@@ -304,3 +305,20 @@ class TestPlans:
         written(tmp_path, 8, 8)
         plan = Pipeline(parquet(tmp_path)).map(plain, processes=1)
         assert list(plan) == listed(parquet(tmp_path))
+
+
+@pytest.mark.parametrize("kept", [0, 1, 8])
+def test_threads_that_decode_at_the_same_time_share_what_was_opened(tmp_path, monkeypatch, kept):
+    monkeypatch.setattr("jreader.sources.tables.row_groups._READERS", kept)
+    groups = parquet(written(tmp_path, 30, 30)).columns
+    order = np.random.default_rng(0).integers(0, 20, 300).tolist()
+    with ThreadPoolExecutor(6) as executor:
+        firsts = list(executor.map(lambda group: int(groups.decoded(group).tree["n"][0]), order))
+    assert firsts == [3 * group for group in order]
+
+
+def test_a_table_that_was_read_travels_without_what_it_has_open(tmp_path):
+    columns = parquet(written(tmp_path, 5)).columns
+    columns.decoded(0)
+    travelled = pickle.loads(cloudpickle.dumps(columns))
+    assert travelled.decoded(1).tree["n"].tolist() == [3, 4]
