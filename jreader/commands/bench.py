@@ -1,28 +1,34 @@
-"""`jreader bench`: how many samples a second each stage of a plan gives, with all before it."""
+"""`jreader bench`: how many samples a second each stage of a plan gives, with all before it.
+
+The verdict of `jreader.report` comes last: what limits a loop that does nothing with its feeds.
+"""
 
 from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
 from jreader.batches import batch, batching
-from jreader.commands.named_pipelines import CommandFailed, is_loader, reader_of
+from jreader.commands.named_pipelines import CommandFailed, in_one_line, is_loader, reader_of
 from jreader.commands.show import aligned
 from jreader.linting.plan_parts import of_batches, prefixes
+from jreader.pipelines import Pipeline
 from jreader.pipelines.wrapped import Wrapped
 from jreader.readers import Reader, described, leaves, start
 from jreader.readers.nodes import drawn
 
 
 def bench(subject: Any, seconds: float = 1.0) -> Iterator[str]:
-    """Times passes of a plan, from its source alone to the whole: a line for each stage.
+    """Times passes of a plan, from its source alone to the whole: a line for each, and a verdict.
 
     The passes are read one after another, each by itself, so that the differences between them are
     what the stages take; samples are read in the batches that the plan makes of them. A stage that
-    works ahead on threads or processes may take less than nothing.
+    works ahead on threads or processes may take less than nothing. For the verdict, a loop that
+    only waits for its feeds has so many seconds, and then reads some of them again.
 
     Args:
         subject: A reader or a loader.
@@ -46,6 +52,27 @@ def bench(subject: Any, seconds: float = 1.0) -> Iterator[str]:
         rate = _rate(partial(_feeds, subject), seconds, axes=subject.batch_axes)
         rows.append(_row("load", rate, before, batched=True)[0])
     yield from aligned(rows)
+    yield ""
+    yield from _verdict(subject, seconds, has_batches=of_batches(reader_of(subject)))
+
+
+def _verdict(subject: Any, seconds: float, *, has_batches: int) -> Iterator[str]:
+    """What limits a loop whose step takes no time, and what to change."""
+    if not (is_loader(subject) or has_batches):
+        yield "no verdict: it is one of feeds, and there are no batches, as .batch(32) makes them"
+        return
+    from jreader.measuring.idle_loops import report_of_idle_loop  # noqa: PLC0415  # it imports jax
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what is left out of an epoch, say
+            loader = subject if is_loader(subject) else Pipeline(subject).load()
+            found = report_of_idle_loop(loader, seconds)
+    except Exception as error:
+        yield f"no verdict: {in_one_line(error)}"
+        return
+    yield "where the step takes no time (jreader.report):"
+    yield found.verdict
 
 
 class _Rate(NamedTuple):

@@ -19,6 +19,8 @@ import jreader
 from jreader.__main__ import main
 
 MODULE = """
+import time
+
 import jreader
 import numpy as np
 from jreader import DataLoader, Pipeline, arrays
@@ -78,6 +80,19 @@ def damaged():
 
 def columns():
     return jreader.parquet("table.parquet")
+
+def busy(row):
+    time.sleep(0.002)
+    return row
+
+def slow():
+    return rows.map(busy).batch(8)
+
+def slow_loader():
+    return slow().load()
+
+def uneven():
+    return Pipeline(lambda: [[1], [2, 3]]).batch(2)
 
 def processed():
     return rows.map(shape_of, processes=2)
@@ -392,6 +407,7 @@ class TestPeek:
 class TestBench:
     def test_it_has_a_line_for_each_stage(self, told):
         code, lines, _ = told("bench", "feeding:pipeline", "--seconds", "0.01")
+        lines = lines[: lines.index("")]
         assert code == 0
         assert lines[0].split() == ["samples/s", "batches/s", "us/sample", "of", "which", "here"]
         assert [line.split("(")[0] for line in lines[1:]] == ["arrays", "↓ shuffle", "↓ batch"]
@@ -401,11 +417,29 @@ class TestBench:
 
     def test_a_loader_has_one_more(self, told):
         _, lines, _ = told("bench", "feeding:loader", "--seconds", "0.01")
-        assert lines[-1].split()[0] == "load"
+        assert lines[lines.index("") - 1].split()[0] == "load"
 
     def test_a_reader_of_two_samples_is_timed(self, told):
-        code, lines, _ = told("bench", "feeding:spelled")
-        assert (code, len(lines)) == (0, 2)
+        code, lines, _ = told("bench", "feeding:spelled", "--seconds", "0.01")
+        assert (code, lines.index("")) == (0, 2)
+        assert lines[3:] == [
+            "no verdict: it is one of feeds, and there are no batches, as .batch(32) makes them"
+        ]
+
+    @pytest.mark.parametrize("target", ["slow", "slow_loader"])
+    def test_it_ends_with_what_limits_and_what_to_change(self, target, told):
+        code, lines, errors = told("bench", f"feeding:{target}", "--seconds", "0.05")
+        assert (code, errors) == (0, [])
+        first, verdict = lines[lines.index("") + 1 :]
+        assert first == "where the step takes no time (jreader.report):"
+        assert re.match(r"The map `busy` \(feeding.py:\d+\) limits the epoch: ", verdict)
+        assert "waits for it; " in verdict
+        assert "threads=" in verdict or "processes=" in verdict
+
+    def test_what_cannot_be_fed_has_no_verdict(self, told):
+        code, lines, _ = told("bench", "feeding:uneven", "--seconds", "0.01")
+        assert (code, len(lines)) == (0, lines.index("") + 2)
+        assert lines[-1].startswith("no verdict: FeedMismatch: ")
 
 
 class TestProcesses:
