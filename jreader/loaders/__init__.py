@@ -24,6 +24,7 @@ cursors: What a cursor holds, how it is checked, and which plans it fits.
 seeking: The cursor of any step of an indexed plan, found without reading.
 provenance: `loader.samples(step)`: which samples a step sees.
 stats: `loader.stats()`: what the stages took for the last feeds.
+tuning: `load(tune=True)`: threads and capacity, moved while the loop runs.
 as_function: A pipeline as a function of (epoch, step) that jax can trace.
 strided: Columns with overlapping rows, as `as_function` keeps them on a device.
 resident: Loaders whose data lie on the devices, where feeds are gathered.

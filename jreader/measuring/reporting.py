@@ -191,7 +191,7 @@ def report(loader: DataLoader, *, feeds: int = 8, seconds: float = 2.0) -> Repor
         )
     probed, note = _probed(loader, many, longest)
     stages = stages_of(stats, probed)
-    capacity = loader.capacity
+    capacity = loader.tuned.capacity if loader.tuned else loader.capacity
     limit = limit_of(stats, stages, capacity)
     wait, step = counted_wait(stats), counted_step(stats)
     computes = probed.computes if probed else 1.0
