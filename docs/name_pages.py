@@ -62,7 +62,7 @@ def copy(notebooks: Path, folder: Path) -> None:
     """Copies the notebooks, which lie beside the pages, into them."""
     folder.mkdir(exist_ok=True)
     for path in notebooks.glob("*.ipynb"):
-        renew(folder / path.name, path.read_text())
+        renew(folder / path.name, path.read_text().replace("](../docs/", "](../"))
     for path in folder.glob("*.ipynb"):
         if not (notebooks / path.name).exists():
             path.unlink()
