@@ -10,6 +10,7 @@ from typing import NamedTuple
 from jreader.measuring.verdicts import Measured
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_READY = 32  # feeds, whose memory is small beside what they train
 _MOST = 16  # threads of a function that waits
 
 
@@ -26,7 +27,7 @@ class Advice(NamedTuple):
 
 
 def advice_for(
-    limit: Measured, stages: Sequence[Measured], capacity: int, computes: float
+    limit: Measured, stages: Sequence[Measured], capacity: int, computes: float, longest: float
 ) -> Advice:
     """What to change, so that the stage limits no more.
 
@@ -35,6 +36,7 @@ def advice_for(
         stages: All of them.
         capacity: How many feeds the loader prefetches.
         computes: In which share of the time the plan was read this program computed.
+        longest: Seconds that the loop waited for one feed at most.
     """
     others = [each for each in stages if each is not limit]
     # what a feed takes once this stage runs beside the others: these follow one another
@@ -47,19 +49,13 @@ def advice_for(
             "so fill it before the run, or keep it from run to run with .cache(path)",
             {},
         )
+    step = max([1e-6, *(each.seconds for each in stages if each.name == "step")])
     if limit.name == "map":
-        step = max((each.seconds for each in stages if each.name == "step"), default=0.0)
-        return _of_map(limit, goal, max(step, 1e-6))
+        return _of_map(limit, goal, step)
     if limit.name == "source":
         return _of_source(limit, goal, computes)
     if limit.name == "capacity":
-        wanted = 4 * capacity or 2
-        why = (
-            "they are quick enough, but come unevenly"
-            if capacity
-            else "nothing is ready when the loop comes"
-        )
-        return Advice(f"{why}: type load(capacity={wanted})", {"capacity": wanted})
+        return _of_capacity(capacity, longest / step)
     words = {
         "map_batches": (
             "it is called for one batch after another on one thread: if it can work on one sample "
@@ -132,6 +128,19 @@ def _of_sending(holds: bool, wanted: int) -> Advice:
         f"{words}: type `threads={wanted}` instead of processes, since it leaves the "
         "interpreter's lock",
         {"threads": wanted},
+    )
+
+
+def _of_capacity(capacity: int, steps: float) -> Advice:
+    if not capacity:
+        return Advice(
+            "nothing is ready when the loop comes: type load(capacity=2)", {"capacity": 2}
+        )
+    # what is ready lasts for the longest wait, unless that was a single long one
+    wanted = max(4 * capacity, min(capacity + ceil(steps), _READY))
+    return Advice(
+        f"they are quick enough, but come unevenly: type load(capacity={wanted})",
+        {"capacity": wanted},
     )
 
 

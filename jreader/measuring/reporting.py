@@ -195,7 +195,8 @@ def report(loader: DataLoader, *, feeds: int = 8, seconds: float = 2.0) -> Repor
     limit = limit_of(stats, stages, capacity)
     wait, step = counted_wait(stats), counted_step(stats)
     computes = probed.computes if probed else 1.0
-    advice = advice_for(limit, stages, capacity, computes)
+    slowest = 1e-9 * max(stats.waits_ns[1:])  # the first wait is for what is made once
+    advice = advice_for(limit, stages, capacity, computes, slowest)
     waiting = wait / max(wait + step, 1e-12)
     return Report(
         *(limit.name, limit.function, limit.where, waiting, advice.words, tuple(stages)),

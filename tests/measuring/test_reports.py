@@ -195,8 +195,8 @@ class TestLimits:
         loader = Pipeline(uneven).batch(BATCH).load(capacity=1)
         found = looped(loader, lambda _feed: time.sleep(3 * BATCH * SLOW), steps=40)
         assert found.limit == "capacity"
-        assert "load(capacity=4)" in found.advice
-        assert found.arguments == {"capacity": 4}
+        assert "they are quick enough, but come unevenly: type load(capacity=" in found.advice
+        assert 4 <= found.arguments["capacity"] <= 32
         assert found.verdict.startswith("The look-ahead (capacity=1) limits the epoch")
 
     @measured
