@@ -3,8 +3,9 @@
 The stream is the same for any of them, so what is left to judge by is the time from feed to feed.
 A `Tuner` climbs: it measures some feeds, makes one move (twice the threads of the maps that are
 busy, or half of them; twice the capacity where the queue is now full, now empty), measures again,
-and goes back unless feeds came clearly quicker. A small gain has to show twice. Where nothing
-helps it rests, longer each time; where the loop does not wait it makes no move at all.
+and goes back unless feeds came clearly quicker. Other programs make a measurement slower, never
+quicker: so what is not clear is measured twice on both sides, and the quicker ones are compared.
+Where nothing helps it rests, longer each time; where the loop does not wait it makes no move.
 
 It runs on the thread of the loop, between two feeds, and has no thread of its own: a pass may be
 closed at any moment. Several processes tune each for themselves.
@@ -26,9 +27,10 @@ _MEASURED = 0.4  # seconds of feeds that are compared
 _SETTLES = 0.15  # seconds after a move that are not: what was ahead before it is handed over
 _FEEDS = 8  # feeds, where they take longer than that
 _GAIN = 0.04  # a move is kept for so much less time, of that from feed to feed
-_CLEAR = 0.2  # and without a second look for so much
+_CLEAR = 0.2  # and, if it grows something, without a second look for so much
+_WORSE = 0.1  # what shrinks something has no second look if it takes so much longer
 _WAITS = 0.02  # the share of waiting below which there is nothing to gain
-_BUSY = 0.7  # the share of the time in which the threads of a map that limits are at work
+_BUSY = 0.3  # the share of the time in which the threads of a map that may limit are at work
 _OTHER = 0.25  # feeds that take so much more or less time are of another loop
 _REST = 4.0  # seconds of the first rest
 _LONGEST = 300.0  # and of the last ones
@@ -173,7 +175,8 @@ class Tuner:
         self._counters, self._last = Counters(), 0
         self._looking = threading.Lock()
         self._climb = self._climbing()
-        self._poor: set[tuple[int, ...]] = set()
+        self._poor: set[tuple[int, ...]] = set()  # settings that were not better, in this round
+        self._left: set[frozenset[tuple[Tunable, int]]] = set()  # what was left for a better one
         self._begin(next(self._climb))
 
     def begin(self, counters: Counters) -> None:
@@ -235,15 +238,23 @@ class Tuner:
                         settled = False
                         break
             self.settled = True
-            left = rest
-            while left > 0:
-                seen = yield min(left, _REST)
-                left -= _REST
-                if abs(seen.each - base.each) > _OTHER * base.each and seen.waiting > _WAITS:
-                    rest = _REST / 2
-                    break
-            rest = min(2 * rest, _LONGEST)
+            if (yield from self._rested(rest, base.each)):
+                rest = min(2 * rest, _LONGEST)
+            else:
+                rest = _REST
+                self._left.clear()
             base = yield _MEASURED
+
+    def _rested(self, seconds: float, usual: float) -> Generator[float, Seen, bool]:
+        """Makes no move for so long; false as soon as the loop has become another one."""
+        others = 0
+        for _ in range(round(seconds / _REST)):
+            seen = yield _REST
+            other = abs(seen.each - usual) > _OTHER * usual and seen.waiting > _WAITS
+            others = others + 1 if other else 0
+            if others == 2:  # once may be another program
+                return False
+        return True
 
     def _moves(self, base: Seen) -> list[dict[Tunable, int]]:
         """What may be worth a try, the most promising first."""
@@ -264,29 +275,35 @@ class Tuner:
         """Makes a move, and takes it back unless feeds come quicker; gives what was seen last."""
         before = {each: each.value for each in move}
         there = self._bounded(move)
-        if there is None or there == before or self._setting(there) in self._poor:
+        if there is None or there == before:
+            return False, base
+        if self._setting(there) in self._poor or frozenset(there.items()) in self._left:
             return False, base
         self.settled = False
+        grows = sum(there.values()) > sum(before.values())
         _tune(there)
         yield _SETTLES
         seen = yield _MEASURED
-        if seen.each < (1 - _CLEAR) * base.each:
-            self._poor.add(self._setting(before))
-            return True, seen
-        _tune(before)
-        yield _SETTLES
-        again = yield _MEASURED
-        if seen.each < (1 - _GAIN) * base.each and seen.each < (1 - _GAIN) * again.each:
-            _tune(there)
-            yield _SETTLES
-            twice = yield _MEASURED
-            if seen.each + twice.each < (1 - _GAIN) * (base.each + again.each):
-                self._poor.add(self._setting(before))
-                return True, twice
+        better = grows and seen.each < (1 - _CLEAR) * base.each
+        if not better:
             _tune(before)
             yield _SETTLES
+            again = yield _MEASURED
+            base = min(base, again, key=_each)
+            if grows or seen.each < (1 + _WORSE) * base.each:
+                _tune(there)
+                yield _SETTLES
+                twice = yield _MEASURED
+                seen = min(seen, twice, key=_each)
+                better = seen.each < (1 - _GAIN) * base.each
+                if not better:
+                    _tune(before)
+                    yield _SETTLES
+        if better:
+            self._left.add(frozenset(before.items()))
+            return True, seen
         self._poor.add(self._setting(there))
-        return False, again
+        return False, base
 
     def _bounded(self, move: dict[Tunable, int]) -> dict[Tunable, int] | None:
         """The move, as far as ceilings allow it; None if they allow none of it."""
@@ -341,3 +358,7 @@ class Tuner:
 def _tune(there: Mapping[Tunable, int]) -> None:
     for each, value in there.items():
         each.tune(value)
+
+
+def _each(seen: Seen) -> float:
+    return seen.each

@@ -238,13 +238,15 @@ class Loop:
     def values(self):
         return {each.function: each.value for each in self.tuner.tunables}
 
-    def run(self, seconds, noise=0.02):
+    def run(self, seconds, noise=0.02, stalls=0.0):
         end = self.clock + seconds
         while self.clock < end:
             self.feeds += 1
             came = self.clock
             each, busy = self.takes(self.feeds, **self.values)
             wait = max(2e-6, each - self.step) * (1 + noise * self.noise.standard_normal())
+            if self.noise.random() < stalls * (wait + self.step):
+                wait += 0.3  # other programs have the cores
             self.clock += wait
             for tunable in self.tuner.tunables:
                 if tunable.name == "threads":
@@ -310,6 +312,14 @@ def test_noise_alone_makes_no_move_that_lasts():
     loop = Loop(waits(0.03, source=0.01), decode=4)
     loop.run(60, noise=0.3)
     assert 4 <= loop.values["decode"] <= 8
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_other_programs_that_stall_the_loop_mislead_it_not_for_long(seed):
+    loop = Loop(waits(0.16, source=0.005), decode=2)
+    loop.noise = np.random.default_rng(seed)
+    loop.run(60, noise=0.1, stalls=1.0)
+    assert loop.values["decode"] == 32
 
 
 def test_ceilings_are_kept_to():
