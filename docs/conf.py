@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from pathlib import Path
 from typing import Any
+
+from sphinx.pycode import ModuleAnalyzer
+from sphinx.util.inspect import stringify_signature
 
 DOCS = Path(__file__).parent
 sys.path[:0] = [str(DOCS.parent), str(DOCS)]
@@ -13,6 +17,7 @@ sys.path[:0] = [str(DOCS.parent), str(DOCS)]
 import name_pages  # noqa: E402  # found by the line above
 
 import jreader  # noqa: E402  # likewise
+from jreader import Pipeline  # noqa: E402  # likewise
 
 project = "jreader"
 author = "the authors of jreader"
@@ -48,14 +53,31 @@ html_show_sourcelink = False
 html_theme_options = {"navigation_with_keys": True}
 
 
-def notebooks_are_beside_the_pages(_app: Any, name: str, source: list[str]) -> None:
-    """Pages link to ../notebooks, as files of the repository; the site has its own copy of them."""
+def links_lead_to_copies(_app: Any, name: str, source: list[str]) -> None:
+    """Pages and notebooks link to files of the repository, some of which the site has elsewhere."""
     up = "../" * name.count("/")
-    source[0] = re.sub(r"\]\((?:\.\./)+notebooks/", f"]({up}notebooks/", source[0])
+    text = re.sub(r"\]\((?:\.\./)+notebooks/", f"]({up}notebooks/", source[0])
+    text = re.sub(r"\]\((?:\.\./)+CHANGELOG\.md", f"]({up}reference/changelog.md", text)
+    source[0] = re.sub(r"\]\((?:\.\./)?docs/", f"]({up}", text)
+
+
+def signatures_of_ops_are_those_of_their_fields(
+    _app: Any, what: str, _name: str, value: Any, _options: Any, text: str | None, _returns: str
+) -> tuple[str, None] | None:
+    """Sphinx shows how a class is made, and ops are made by a function that takes anything."""
+    if what != "class" or not (text or "").startswith("(*_args"):
+        return None
+    return stringify_signature(
+        inspect.signature(value), show_return_annotation=False, unqualified_typehints=True
+    ), None
 
 
 def setup(app: Any) -> None:
     """Writes what is not committed: a page for each public name, and copies of the notebooks."""
     name_pages.write(DOCS / "reference")
     name_pages.copy(DOCS.parent / "notebooks", DOCS / "notebooks")
-    app.connect("source-read", notebooks_are_beside_the_pages)
+    analyzer = ModuleAnalyzer.for_module(Pipeline.__module__)
+    analyzer.analyze()
+    analyzer.overloads.clear()  # the signature behind them says the same in fewer lines
+    app.connect("autodoc-process-signature", signatures_of_ops_are_those_of_their_fields)
+    app.connect("source-read", links_lead_to_copies)

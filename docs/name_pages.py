@@ -113,13 +113,13 @@ def link(name: str) -> str:
 def page(name: str) -> str:
     """The page of one name: a picture, what it is, its docstring, and other words for it."""
     method = method_of(name)
-    parts = [f"# {name}", op_pictures.page(name), facts(name), directive(name)]
+    parts = [f"# {name}", op_pictures.page(name), members(name), directive(name)]
     if method:
         parts += [
             "## As a method",
             rst(f".. automethod:: jreader.Pipeline.{method}\n   :no-index:"),
         ]
-    parts += [elsewhere.page(name, method)]
+    parts += [facts(name), elsewhere.page(name, method)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -151,16 +151,35 @@ def directive(name: str) -> str:
     if not inspect.isclass(value):
         return rst(f".. autofunction:: {whole}")
     if value in (Pipeline, DataLoader):
-        shown = Pipeline(list) if value is Pipeline else value
-        members = [each for each in dir(shown) if not each.startswith("_") and own(value, each)]
-        return rst(f".. autoclass:: {whole}\n   :members: {', '.join(members)}")
+        return rst(f".. autoclass:: {whole}\n   :members: {', '.join(shown(value))}")
     alone = value is jreader.Pass or (issubclass(value, Node) and value is not Node)
     return rst(f".. autoclass:: {whole}" + ("" if alone else "\n   :members:"))
 
 
-def own(value: type, member: str) -> bool:
-    """Whether a member of a class has a docstring of its own."""
-    return bool(inspect.getdoc(getattr(value, member, None)))
+def shown(value: type) -> list[str]:
+    """The members that users of a class see: those with a docstring."""
+    listed = dir(Pipeline(list) if value is Pipeline else value)
+    public = (each for each in listed if not each.startswith("_"))
+    return [each for each in public if inspect.getdoc(getattr(value, each, None))]
+
+
+def members(name: str) -> str:
+    """A table of what a pipeline or a loader can do, before it is told at length."""
+    value = getattr(jreader, name)
+    if value not in (Pipeline, DataLoader):
+        return ""
+    first = {each: inspect.getdoc(getattr(value, each)).partition("\n")[0] for each in shown(value)}
+    rows = [
+        f"| {{py:{kind(value, each)}}}`{each} <jreader.{name}.{each}>` | {line} |"
+        for each, line in first.items()
+    ]
+    return table(rows)
+
+
+def kind(value: type, member: str) -> str:
+    """What Sphinx calls a member of a class."""
+    found = inspect.getattr_static(value, member)
+    return "meth" if callable(found) or isinstance(found, classmethod) else "attr"
 
 
 def facts(name: str) -> str:
@@ -184,7 +203,7 @@ def facts(name: str) -> str:
     if value.from_reader in kept:
         rows.append(f"| gives the samples it reads | {kept[value.from_reader]} |")
     rows.append("| laws | [those of every op](../guarantees.md), on random plans |")
-    return table(rows)
+    return "## What it keeps\n\n" + table(rows)
 
 
 def errors() -> str:
