@@ -6,8 +6,9 @@ import os
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,8 +137,18 @@ class Store:
             self._files.touch(name)
         return data
 
-    def fetch(self, file: StoredFile, numbers: Sequence[int]) -> dict[int, bytes]:
+    def fetch(
+        self,
+        file: StoredFile,
+        numbers: Sequence[int],
+        keep: Callable[[Callable[[], None]], None],
+    ) -> dict[int, bytes]:
         """Blocks that are not kept, each fetched once, whoever asks; they are kept if they may.
+
+        Args:
+            file: The file.
+            numbers: Those of the blocks.
+            keep: Calls what keeps a block, or does not where nobody wants it any more.
 
         Raises:
             DamagedData: The file has changed.
@@ -162,7 +173,7 @@ class Store:
                 with self._lock:
                     self.misses += 1
                     self.fetched += len(data)
-                self._keep(file.name_of(number), data)
+                keep(partial(self._keep, file.name_of(number), data))
                 mine[number].set_result(data)
         except BaseException as error:
             for future in mine.values():
@@ -188,6 +199,10 @@ class Store:
             self._take(name, size)
         try:
             self._files.write(name, data)
+            with self._lock:
+                gone = name not in self._sizes  # it gave way to another thread's
+            if gone:
+                self._files.delete(name)
         except OSError as error:
             with self._lock:
                 first, self._broken = not self._broken, True

@@ -6,6 +6,7 @@ import os
 import pickle
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import threading
@@ -24,6 +25,7 @@ from jreader import Store
 from jreader.errors import DamagedData
 from jreader.readers.fingerprints import fingerprint
 from jreader.sources.files import open_file
+from jreader.sources.files.stored_files import _Ahead
 
 pytest.importorskip("fsspec")
 pytestmark = pytest.mark.usefixtures("quick")
@@ -69,6 +71,65 @@ def test_any_range_is_what_the_file_has_there(opened, folder, limit):
         assert not folder.exists() or on_disk(folder) <= limit
 
     law()
+
+
+@pytest.mark.parametrize("limit", [1 << 30, 20_000])
+def test_any_range_is_what_the_file_has_there_where_threads_read_ahead(opened, monkeypatch, limit):
+    monkeypatch.setattr("jreader.sources.files.stored_files._AT_ONCE", 3000)
+    file = opened(limit)
+
+    @examples(30)
+    @given(st.lists(st.tuples(st.integers(0, 100_000), st.integers(0, 20_000)), max_size=8))
+    def law(asked):
+        asked = [(low, min(size, len(CONTENT) - low)) for low, size in asked]
+        expected = [CONTENT[low : low + size] for low, size in asked]
+        assert [file.read(*each) for each in asked] == expected
+        assert list(file.read_many(asked)) == expected
+
+    law()
+    assert on_disk(file.store.folder) <= limit
+
+
+def test_what_was_read_before_a_range_that_fails_comes_first(opened, server, monkeypatch):
+    monkeypatch.setattr("jreader.sources.files.stored_files._AT_ONCE", 3000)
+    server.mood = lambda method, _name: (
+        503 if method == "GET" and "50000-" in server.asked[-1][2] else "good"
+    )
+    read = opened().read_many([(low, 1000) for low in range(41_000, 100_000, 1000)])
+    for low in range(41_000, 50_000, 1000):
+        assert next(read) == CONTENT[low : low + 1000]
+    with pytest.raises(OSError, match=r"bytes 50,000 to 53,000 of .* could not be read"):
+        next(read)
+    ended()
+
+
+def test_a_read_that_ends_early_writes_nothing_more(opened, server, folder, monkeypatch):
+    monkeypatch.setattr("jreader.sources.files.stored_files._AT_ONCE", 1000)
+    read = opened().read_many([(low, 1000) for low in range(0, 100_000, 1000)])
+    assert next(read) == CONTENT[:1000]
+    read.close()
+    shutil.rmtree(folder)  # which fails where a block comes in between
+    ended()
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_what_comes_after_the_stop_is_not_kept(stopped):
+    go_on, kept = threading.Event(), []
+    ahead = _Ahead(lambda keep: [go_on.wait(PATIENCE), keep(lambda: kept.append("a block"))])
+    if stopped:
+        ahead.stop()
+    go_on.set()
+    ended()
+    assert kept == ([] if stopped else ["a block"])
+
+
+def ended():
+    """Waits for the threads that read ahead."""
+    for thread in threading.enumerate():
+        if thread.name == "jreader store":
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
 
 
 def test_a_block_is_fetched_once_by_this_and_later_processes(opened, server):
