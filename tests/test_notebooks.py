@@ -29,6 +29,7 @@ EXECUTE = """
 
 # what a notebook trains for its readers, and the same in small
 SMALLER = {
+    "02_mnist_sync_async": {"train(loader, epochs=3)": "train(loader, epochs=1)"},
     "05_text": {
         "WIDTH, LAYERS, HEADS, VOCABULARY = 128, 5, 4, 256": (
             "WIDTH, LAYERS, HEADS, VOCABULARY = 64, 2, 4, 256"
