@@ -2,8 +2,9 @@
 
 They are always on, so they take no lock: a stage appends to a ring of its own, which is one step of
 the interpreter, and whoever asks copies the rings. A clock reading may cost as much as a hundredth
-of a quick feed (0.7 us, of 60), so of quick feeds only one in eight is timed. Nothing that is
-counted changes the stream. Times are nanoseconds of `time.perf_counter_ns`.
+of a quick feed (0.7 us, of 60), and one that is timed has eight of them. So of feeds that come
+quickly one in eight is timed, then, as long as they do, one in sixteen, and one in 32. Nothing that
+is counted changes the stream. Times are nanoseconds of `time.perf_counter_ns`.
 
 Ops that count for themselves (maps on threads, say) find the counters of the pass that is being
 begun by `working`, since a plan knows nothing of the loader above it.
@@ -22,8 +23,9 @@ from jreader.tunables import Tunables
 KEPT = 256
 """How many feeds are remembered."""
 QUICK = 500_000
-"""Nanoseconds from feed to feed: of those that come quicker, `SKIPS` are left out after each."""
-SKIPS = 7
+"""Nanoseconds from feed to feed: of those that come quicker, some are left out after each."""
+FEWEST, MOST = 7, 31
+"""How many are left out after the first of them, and at last."""
 
 
 class Work(NamedTuple):
@@ -48,6 +50,20 @@ class Work(NamedTuple):
     depths: deque[int]
 
 
+def skips_after(before: int, most: int = MOST) -> int:
+    """How many quick feeds are left out after one that was timed.
+
+    >>> skips = 0
+    >>> [skips := skips_after(skips) for _ in range(4)]
+    [7, 15, 31, 31]
+
+    Args:
+        before: How many were left out before it; 0 after a slow one.
+        most: How many at most.
+    """
+    return min(max(2 * before + 1, FEWEST), most)
+
+
 class Counters:
     """The rings of one loader.
 
@@ -60,9 +76,13 @@ class Counters:
         works: The ops that count for themselves.
         feed_bytes: The bytes of the first feed on the host; None before it.
         tunables: What may be turned while passes run; None where nothing may.
+        most_skips: How many quick feeds are left out, at most, after one that was timed.
     """
 
-    __slots__ = ("assembled", "depths", "feed_bytes", "placed", "steps", "tunables", "works")
+    __slots__ = (
+        *("assembled", "depths", "feed_bytes", "most_skips", "placed", "steps", "tunables"),
+        "works",
+    )
 
     def __init__(self, tunables: Tunables | None = None) -> None:
         self.tunables = tunables
@@ -72,6 +92,7 @@ class Counters:
         self.depths: deque[int] = deque(maxlen=KEPT)
         self.works: list[Work] = []
         self.feed_bytes: int | None = None
+        self.most_skips = MOST
 
     def continued(self) -> Counters:
         """Counters for the next pass, which remember this one, and leave it its own."""

@@ -16,7 +16,7 @@ import numpy as np
 from jreader import errors
 from jreader.batches.lane_batches import Ends, LaneBatches, check_divides
 from jreader.batches.stacked import stack
-from jreader.counters import QUICK, SKIPS, working
+from jreader.counters import QUICK, skips_after, working
 from jreader.profiling import annotated, profiler
 from jreader.readers import (
     Columns,
@@ -172,7 +172,7 @@ class map_batches(Node[Sequence[Any]]):
         clock, label = time.perf_counter_ns, f"map_batches {described(self.fn)}"
 
         def deal() -> Iterator[Sequence[Any]]:
-            alone_for = 0
+            alone_for = skips = 0
             for samples in up.items:
                 held = [samples]
                 del samples  # as in `Pass.mapped`
@@ -187,7 +187,7 @@ class map_batches(Node[Sequence[Any]]):
                         held.append(mapped(held.pop()))
                     spent = clock() - began
                     tasks.append((spent, 1))
-                    alone_for = SKIPS if spent < QUICK else 0
+                    alone_for = skips = skips_after(skips) if spent < QUICK else 0
                 yield held.pop()
 
         return Pass(deal(), up.position, up.close)

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import count, islice, repeat
 from typing import Any
 
-from jreader.counters import QUICK, SKIPS, Counters, counting
+from jreader.counters import QUICK, Counters, counting, skips_after
 from jreader.errors import ReaderError, ShortEpoch
 from jreader.linting import tell_of_fields
 from jreader.loaders.assembling import Assembler, BucketAssembler, FeedShape
@@ -158,18 +158,16 @@ class _Epoch:
         alone, epoch, skips = shape.per_feed == 1, self.cursor["epoch"], steps_left_out(self.cursor)
         named = partial(shape.feeds.from_samples, lists=shape.kind == "samples")
         assembled, placed = self.counters.assembled, self.counters.placed
-        clock = time.perf_counter_ns
+        clock, most = time.perf_counter_ns, self.counters.most_skips
         began = stacked = clock()
         read = untimed = skips_clock = 0
         span = profiler.begin("read") if profiler.active else None
         for group in self._groups():
             if span:
                 profiler.end(span)
-                span = None
+                span = profiler.begin("collate")
             if began:
                 read = clock()
-            if profiler.active:
-                span = profiler.begin("collate")
             usual = type(group) is Columns and group.made_of is None
             if usual and len(group.arrays[0]) == assembler.usual:
                 made = [named(group)]
@@ -203,7 +201,7 @@ class _Epoch:
             if began:
                 before, stacked = stacked, clock()
                 quick = stacked - before < QUICK * (skips_clock + 1)
-                untimed = skips_clock = SKIPS if quick else 0
+                untimed = skips_clock = skips_after(skips_clock, most) if quick else 0
                 assembled.append((began, read, stacked, untimed + 1))
             if finish:
                 made.append(finish(made.pop()))

@@ -73,6 +73,7 @@ class FeedIterator(Iterator[Any]):
         self._wait: Any = None
         self._counters = counters or Counters()
         self._counters.steps.append(None)
+        self._count_step = self._counters.steps.append
         self._tuner = tuner
         if tuner:
             tuner.begin(self._counters)
@@ -138,7 +139,7 @@ class FeedIterator(Iterator[Any]):
                 self._warmed()
             left = time.perf_counter_ns()
             self.waited += 1e-9 * (left - came)
-            self._counters.steps.append((came, left))
+            self._count_step((came, left))
             if self._wait:
                 self._end_wait()
             if self._tuner:

@@ -774,8 +774,8 @@ class DataLoader:
     def stats(self) -> Stats:
         """Returns what each stage took for the last feeds, and how full the queues were.
 
-        Counting is always on; of quick feeds only one in eight is timed. The counters are those of
-        the latest pass, and of passes before it: 256 feeds at most.
+        Counting is always on; of quick feeds one in eight is timed, and one in 32 later on. The
+        counters are those of the latest pass, and of passes before it: 256 feeds at most.
 
         >>> import numpy as np
         >>> from jreader import Pipeline, arrays

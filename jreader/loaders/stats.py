@@ -18,8 +18,8 @@ class StageStats:
             "transfer" or "on_device" (to the devices, with the functions that run there), "step".
         time_ns: Nanoseconds of work, summed over the workers that did it.
         items: How many items that is: feeds; of a "map" samples, of "map_batches" batches. Of
-            feeds that come quickly (in 0.5 ms), one in eight is timed; it stands for all of them in
-            "read" and "collate", and for itself elsewhere.
+            feeds that come quickly (in 0.5 ms), one in eight is timed, and one in 32 later on; it
+            stands for all of them in "read" and "collate", and for itself elsewhere.
         bytes: The bytes of those items; None where they are not known before a feed is read.
         function: The name of the user's function; "" for none.
         made_at: The file and line that made the op; "" for a stage of the loader.

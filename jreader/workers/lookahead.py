@@ -22,7 +22,7 @@ from functools import partial
 from operator import getitem
 from typing import Any, Generic, TypeVar
 
-from jreader.counters import SKIPS, Counters
+from jreader.counters import Counters, skips_after
 from jreader.readers import Pass, Position
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
 from jreader.tunables import Tunable
@@ -76,7 +76,8 @@ def _handed_over(state: _Lookahead[S, T], latest: list[Position]) -> Generator[T
     """
     source, position, lock, clock = state.up.items, state.up.position, state.lock, time.perf_counter
     placed, depths, exact = state.counters.placed, state.counters.depths, time.perf_counter_ns
-    mine, untimed = False, 0  # whether the consumer draws; how many it finishes without a clock
+    mine = False  # whether the consumer draws
+    untimed = skips = 0  # how many more it finishes without a clock; of how many
     held: list[Any] = []  # so that nothing here holds an item that was handed over
     try:
         while True:
@@ -96,7 +97,7 @@ def _handed_over(state: _Lookahead[S, T], latest: list[Position]) -> Generator[T
                 depths.append(0)
                 if began:
                     placed.append(exact() - began)
-                    untimed = SKIPS  # it is quick, or a thread would do it
+                    untimed = skips = skips_after(skips, state.counters.most_skips)
                 else:
                     untimed -= 1
                 with lock:

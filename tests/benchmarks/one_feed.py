@@ -7,7 +7,8 @@ resumption of a generator is one. A steady feed is the mean of sixteen, after tw
 loops beside it are those of the benchmark against peers (`peers/contestants`); here both are in one
 process and take turns, and the median of the ratios counts: above 1 the loader is faster. Waits are
 those of a step that takes 0.2 s, at the beginning of each epoch of a source whose first batch takes
-0.09 s.
+0.09 s. A loop is also beside itself, without counters: what is left of them there are branches, and
+four rings to which something is added, but which keep nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -33,6 +35,7 @@ import jax
 import numpy as np
 
 from jreader import DataLoader, Pipeline, arrays
+from jreader.counters import Counters
 from tests.benchmarks.peers import jobs
 from tests.benchmarks.peers.contestants import by_hand, jreader
 
@@ -174,7 +177,37 @@ BESIDE = {
         jreader.float32,
         "grain.whole_batches",
     ),
+    "float32 on the host: without counters": ("a", jreader.float32, "uncounted.float32"),
+    "uint8 and a stage: without counters": ("a", jreader.uint8, "uncounted.uint8"),
+    "a shuffled stream: without counters": ("c", jreader.stream, "uncounted.stream"),
 }
+
+
+class Uncounted(Counters):
+    """Counters that keep nothing, and read no clock once some feeds have been timed."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most_skips = sys.maxsize
+        for name in ("assembled", "depths", "placed", "steps"):
+            setattr(self, name, deque(maxlen=0))
+
+    def continued(self) -> Uncounted:
+        """They are those of the next pass, too."""
+        return self
+
+
+def uncounted(play: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same loop with a loader that counts nothing."""
+
+    def begun(job: Any) -> Any:
+        epoch = play(job)
+        epoch.__self__._counters = Uncounted()
+        return epoch
+
+    return begun
 
 
 def beside(turns: int, seconds: float, size: float) -> None:
@@ -182,7 +215,7 @@ def beside(turns: int, seconds: float, size: float) -> None:
     print("| our rate over that of | median | lowest | highest | us a batch, ours | the other |")
     print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        jobs.prepare(Path(folder), size, ["a"])
+        jobs.prepare(Path(folder), size, ["a", "c"])
         for name, (case, ours, other) in BESIDE.items():
             module = other.split(".")[0]
             if module == "grain" and not find_spec("grain"):
@@ -216,6 +249,8 @@ def _play(name: str) -> Any:
     module, _, play = name.partition(".")
     if module == "by_hand":
         return getattr(by_hand, play)
+    if module == "uncounted":
+        return uncounted(getattr(jreader, play))
     from tests.benchmarks.peers.contestants import grain  # noqa: PLC0415  # if it can be imported
 
     return getattr(grain, play)
