@@ -289,18 +289,20 @@ class Tuner:
             _tune(before)
             yield _SETTLES
             again = yield _MEASURED
-            base = min(base, again, key=_each)
+            both, base = base.each + again.each, min(base, again, key=_each)
             if grows or seen.each < (1 + _WORSE) * base.each:
                 _tune(there)
                 yield _SETTLES
                 twice = yield _MEASURED
+                better = seen.each + twice.each < both
                 seen = min(seen, twice, key=_each)
-                better = seen.each < (1 - _GAIN) * base.each
+                better = better and seen.each < (1 - _GAIN) * base.each
                 if not better:
                     _tune(before)
                     yield _SETTLES
-        if better:
+        if better and grows:
             self._left.add(frozenset(before.items()))
+        if better:
             return True, seen
         self._poor.add(self._setting(there))
         return False, base
