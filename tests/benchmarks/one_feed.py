@@ -1,14 +1,16 @@
 """What one feed costs: the Python calls that it takes, loops by hand beside it, and waits.
 
-    python -m tests.benchmarks.one_feed [--turns 15] [--seconds 0.3] [--only calls beside waits]
+    python -m tests.benchmarks.one_feed [--turns 15] [--seconds 0.3]
+        [--only calls beside counters waits]
 
 Calls are counted on all threads (`sys.setprofile`), so they are the same on every machine; the
 resumption of a generator is one. A steady feed is the mean of sixteen, after twenty others. The
 loops beside it are those of the benchmark against peers (`peers/contestants`); here both are in one
 process and take turns, and the median of the ratios counts: above 1 the loader is faster. Waits are
 those of a step that takes 0.2 s, at the beginning of each epoch of a source whose first batch takes
-0.09 s. A loop is also beside itself, without counters: what is left of them there are branches, and
-four rings to which something is added, but which keep nothing.
+0.09 s. Counters: the processor time of a feed, in blocks of loops with counters and without that
+take turns; that of the quickest tenth of the blocks. What is left of them
+in the second loop are branches, and rings to which something is added, but which keep nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ import jax
 import numpy as np
 
 from jreader import DataLoader, Pipeline, arrays
-from jreader.counters import Counters
+from jreader.counters import MOST, Counters
 from tests.benchmarks.peers import jobs
 from tests.benchmarks.peers.contestants import by_hand, jreader
 
@@ -177,10 +179,13 @@ BESIDE = {
         jreader.float32,
         "grain.whole_batches",
     ),
-    "float32 on the host: without counters": ("a", jreader.float32, "uncounted.float32"),
-    "uint8 and a stage: without counters": ("a", jreader.uint8, "uncounted.uint8"),
-    "a shuffled stream: without counters": ("c", jreader.stream, "uncounted.stream"),
 }
+COUNTED_LOOPS = {
+    "float32 on the host": ("a", jreader.float32),
+    "uint8 and a stage": ("a", jreader.uint8),
+    "a shuffled stream": ("c", jreader.stream),
+}
+AGAIN, BLOCK = 8, 32  # feeds of one loop: until it is as before the other's turn, and timed
 
 
 class Uncounted(Counters):
@@ -199,15 +204,28 @@ class Uncounted(Counters):
         return self
 
 
-def uncounted(play: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The same loop with a loader that counts nothing."""
-
-    def begun(job: Any) -> Any:
-        epoch = play(job)
-        epoch.__self__._counters = Uncounted()
-        return epoch
-
-    return begun
+def counters(turns: int, size: float) -> None:
+    """Prints what a feed costs with counters, and without."""
+    print("| us of the processor for a feed | with counters | without | more |")
+    print("|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        jobs.prepare(Path(folder), size, ["a", "c"])
+        for name, (case, play) in COUNTED_LOOPS.items():
+            job = jobs.made(case, Path(folder), size, 1.0)
+            loaders = [play(job).__self__ for _ in range(2)]
+            loaders[1]._counters = Uncounted()
+            loops = [loader.steps() for loader in loaders]
+            for loop in loops:
+                deque(islice(loop, 4 * MOST), maxlen=0)
+            times: list[list[float]] = [[], []]
+            for turn in range(8 * turns):
+                for which in (0, 1) if turn % 2 else (1, 0):
+                    deque(islice(loops[which], AGAIN), maxlen=0)
+                    began = time.process_time_ns()
+                    deque(islice(loops[which], BLOCK), maxlen=0)
+                    times[which].append((time.process_time_ns() - began) / BLOCK)
+            ours, bare = (statistics.quantiles(each, n=10)[0] / 1000 for each in times)
+            print(f"| {name} | {ours:.2f} | {bare:.2f} | {ours / bare - 1:+.1%} |", flush=True)
 
 
 def beside(turns: int, seconds: float, size: float) -> None:
@@ -215,7 +233,7 @@ def beside(turns: int, seconds: float, size: float) -> None:
     print("| our rate over that of | median | lowest | highest | us a batch, ours | the other |")
     print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        jobs.prepare(Path(folder), size, ["a", "c"])
+        jobs.prepare(Path(folder), size, ["a"])
         for name, (case, ours, other) in BESIDE.items():
             module = other.split(".")[0]
             if module == "grain" and not find_spec("grain"):
@@ -249,8 +267,6 @@ def _play(name: str) -> Any:
     module, _, play = name.partition(".")
     if module == "by_hand":
         return getattr(by_hand, play)
-    if module == "uncounted":
-        return uncounted(getattr(jreader, play))
     from tests.benchmarks.peers.contestants import grain  # noqa: PLC0415  # if it can be imported
 
     return getattr(grain, play)
@@ -299,12 +315,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.3, help="the longest of a turn")
     parser.add_argument("--size", type=float, default=1.0, help="a factor of the data")
     parser.add_argument("--epochs", type=int, default=5, help="whose beginnings are waited for")
-    parser.add_argument("--only", nargs="*", default=["calls", "beside", "waits"])
+    parser.add_argument("--only", nargs="*", default=["calls", "beside", "counters", "waits"])
     asked = parser.parse_args()
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n")
     tables = {
         "calls": calls,
         "beside": lambda: beside(asked.turns, asked.seconds, asked.size),
+        "counters": lambda: counters(asked.turns, asked.size),
         "waits": lambda: waits(asked.epochs),
     }
     for name in asked.only:
