@@ -95,6 +95,13 @@ class TestNames:
         }
         assert rooms == jreader._LATER
 
+    def test_the_programs_for_type_checkers_use_every_name(self):
+        """So that `.ci/run` sees each of them with the eyes of a user of mypy or pyright."""
+        typed = Path(__file__).parent / "typed"
+        text = "\n".join(path.read_text() for path in typed.glob("*.py"))
+        used = set(re.findall(r"\bjreader\.(\w+)", text)) | {"Pipeline", "DataLoader"}
+        assert set(PUBLIC) - used == set()
+
 
 class TestDocstrings:
     @pytest.mark.parametrize("name", [name for name in PUBLIC if documented(name)])

@@ -61,7 +61,7 @@ class multiprocess_reader(Node[T]):
             `buffered` or `xmap_readers` there.
     """
 
-    readers: tuple[Reader[T], ...]
+    readers: Sequence[Reader[T]]
     use_pipe: bool = True
     queue_size: int = 1000
     cursor_ignores = ("use_pipe", "queue_size")
