@@ -89,8 +89,6 @@ def _of_map(limit: Measured, goal: float, step: float) -> Advice:
         most = cores
     wanted = min(max(2, ceil(limit.alone / goal)), max(most, 2))
     has = limit.workers if limit.by else 0
-    if limit.sends:
-        return _of_sending(holds, wanted)
     cheaper = "make it cheaper, keep what it makes with .cache(path), or give it more cores"
     kind = "processes" if holds or limit.by == "processes" else "threads"
     if has >= wanted and (not holds or limit.by in ("processes", "executor")):
@@ -118,17 +116,6 @@ def _of_map(limit: Measured, goal: float, step: float) -> Advice:
     noun = "threads" if kind == "process_num" else kind
     asked = f"{more} more {noun}" if has else f"{more} {noun}"
     return Advice(f"{asked} would do, {why}: `{kind}={wanted}`", {kind: wanted})
-
-
-def _of_sending(holds: bool, wanted: int) -> Advice:
-    words = "its samples travel from process to process, which takes longer than making them"
-    if holds:
-        return Advice(f"{words}: return fewer bytes, as uint8 say", {})
-    return Advice(
-        f"{words}: type `threads={wanted}` instead of processes, since it leaves the "
-        "interpreter's lock",
-        {"threads": wanted},
-    )
 
 
 def _of_capacity(capacity: int, steps: float) -> Advice:

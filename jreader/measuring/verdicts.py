@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from jreader.loaders.stats import Stats
@@ -24,7 +24,6 @@ Name: TypeAlias = Literal[
 WAITS = 0.1
 """The share of waiting below which the step limits."""
 _ALIKE = 0.8  # of the step: data that take less would be there in time, if they came evenly
-_SENT = 2.0  # times what all stages take: the rest is spent between processes
 _UNEXPLAINED = (
     0.8  # of what a loop read: what is not seen again when read anew, waits for its source
 )
@@ -46,7 +45,6 @@ class Measured:
             that was not measured.
         filling: Whether it is below a cache that is not whole yet.
         op: The op that calls the function, such as "filter"; "" for a stage of the loader.
-        sends: Whether sending its samples from process to process takes longer than making them.
     """
 
     name: Name
@@ -59,7 +57,6 @@ class Measured:
     holding: Holding | None = None
     filling: bool = False
     op: str = ""
-    sends: bool = False
 
 
 def stages_of(stats: Stats, probed: Probed | None) -> list[Measured]:
@@ -171,9 +168,6 @@ def limit_of(stats: Stats, stages: Sequence[Measured], capacity: int) -> Measure
     works = [stage for stage in stages if stage.by]
     alone = sum(stage.seconds for stage in data if not stage.by)
     takes = max([alone, *(stage.seconds for stage in works)])
-    sending = [stage for stage in works if stage.by == "processes"]
-    if sending and wait + away > _SENT * max(takes, away):
-        return replace(max(sending, key=lambda stage: stage.seconds), sends=True)
     measured: dict[str, float] = {stage.name: stage.seconds for stage in data}
     counted = 0.0
     for stage in stats.stages:
