@@ -80,12 +80,19 @@ def numbers():
     yield from range(48)
 
 
+def drawn():
+    for number in range(48):
+        with TraceAnnotation("drawing"):
+            drawing = number
+        yield drawing
+
+
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory):
     """Six steps each: of a plain loop, of one whose maps run on threads, of one of the user's."""
     folder = tmp_path_factory.mktemp("trace")
     plain = Pipeline(map_readers(alone, numbers)).batch(8).load(capacity=0)
-    rows = Pipeline(numbers).map(decode, threads=2).batch(8).map_batches(scale)
+    rows = Pipeline(drawn).map(decode, threads=2).batch(8).map_batches(scale)
     threaded = rows.load().on_device(lambda feed: feed + 1)
     own = Pipeline(numbers).batch(8).load(capacity=0)
     list(plain), list(threaded), list(own)  # what is compiled is
@@ -142,8 +149,12 @@ def test_a_map_on_threads_is_on_those_threads(trace):
     assert sum(trace.under(name, "jreader map decode") for name in decoding) == 48
     (loop,) = {each.thread for each in trace.of("jreader wait")}
     assert loop not in {each.thread for each in trace.of("jreader map decode")}
-    reads = {each.thread for each in trace.of("jreader read")}
-    assert reads >= {each.thread for each in trace.of("jreader map decode")}
+
+
+def test_what_threads_of_a_map_read_is_on_those_threads(trace):
+    assert trace.under("drawing", "jreader read") == 48
+    mapping = {each.thread for each in trace.of("jreader map decode")}
+    assert {each.thread for each in trace.of("drawing")} <= mapping
 
 
 def test_a_map_of_batches_is_inside_the_reading(trace):
