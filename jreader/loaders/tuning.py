@@ -2,7 +2,7 @@
 
 The stream is the same for any of them, so what is left to judge by is the time from feed to feed.
 A `Tuner` climbs: it measures some feeds, makes one move (twice the threads of the maps that are
-busy, or half of them; twice the capacity where the queue is now full, now empty), measures again,
+busy, or half of them; twice the capacity where the queue is not always empty), measures again,
 and goes back unless feeds came clearly quicker. Other programs make a measurement slower, never
 quicker: so what is not clear is measured twice on both sides, and the quicker ones are compared.
 Where nothing helps it rests, longer each time; where the loop does not wait it makes no move.
@@ -149,7 +149,7 @@ class Seen(NamedTuple):
         each: The seconds from one to the next.
         waiting: The share of them that the loop waited.
         busy: For each tunable of threads, the share of the time that they were at work.
-        uneven: Whether the look-ahead was full at times, and empty at others.
+        uneven: Whether the look-ahead was empty at times, and not at others.
     """
 
     each: float
@@ -217,9 +217,8 @@ class Tuner:
             for each, before in self._spent.items()
         }
         looks = list(self._counters.depths.copy())[-self._feeds :]
-        full = max((each.value for each in self.tunables if each.name == "capacity"), default=0)
         some = max(1, len(looks) // 50)
-        uneven = sum(look >= full for look in looks) >= some <= looks.count(0)
+        uneven = len(looks) - looks.count(0) >= some <= looks.count(0)
         return Seen(seconds / self._feeds, self._waited / self._time, busy, uneven)
 
     def _climbing(self) -> Generator[float, Seen, None]:
