@@ -33,9 +33,19 @@ SMALLER = {
     "05_text": {
         "WIDTH, LAYERS, HEADS, VOCABULARY = 128, 5, 4, 256": (
             "WIDTH, LAYERS, HEADS, VOCABULARY = 64, 2, 4, 256"
-        )
+        ),
+        "window_loader.steps(40)": "window_loader.steps(10)",
+        "packed_loader.steps(50)": "packed_loader.steps(20)",
+        "islice(feeds, 40)": "islice(feeds, 10)",
+        "checkpoints.restore(40,": "checkpoints.restore(10,",
+        "packed_loader.steps(50, at=": "packed_loader.steps(20, at=",
     },
-    "06_why_is_it_slow": {"(starving, 12)": "(starving, 6)", "(cached, 48)": "(cached, 24)"},
+    "06_why_is_it_slow": {
+        "train(starving, 12)": "train(starving, 6)",
+        "train(fetching, 24)": "train(fetching, 12)",
+        "train(decoding, 24)": "train(decoding, 12)",
+        "train(cached, 48)": "train(cached, 24)",
+    },
     "07_images": {"train(loader, 30)": "train(loader, 3)"},
 }
 

@@ -58,9 +58,8 @@ def test_the_twelve_line_program_has_twelve_lines():
             pytest.param(each, marks=pytest.mark.slow)
             for each in (
                 "",
-                "--epochs 8",
-                "--epochs 8 --devices 8",
-                "--epochs 8 --devices 8 --pmap",
+                "--epochs 2 --devices 8",
+                "--epochs 2 --devices 8 --pmap",
             )
         ),
     ],

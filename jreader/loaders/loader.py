@@ -77,7 +77,7 @@ class DataLoader:
     num_workers, timeout, worker_init_fn = Given(), Given(), Given()
     peer_timeout = Given()
     persistent_workers, prefetch_factor, capacity = Given(), Given(), Given()
-    places, feed_list, return_list, last = Given(), Given(), Given(), Given()
+    places, feed_list, return_list, last, tune = Given(), Given(), Given(), Given(), Given()
 
     def __init__(
         self,

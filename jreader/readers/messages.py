@@ -19,8 +19,8 @@ T = TypeVar("T")
 def described(value: object, most: int = 80) -> str:
     """A value in few words: arrays as shapes, functions as names, long texts cut.
 
-    >>> described(np.zeros((3, 4))), described(len), described("ab" * 100, most=10)
-    ('float64[3, 4]', 'len', "'abab...")
+    >>> described(np.zeros((3, 4))), described(len), described("/data/train/cats/0017.jpg", most=20)
+    ('float64[3, 4]', 'len', "'/data/t...17.jpg'")
     """
     if hasattr(value, "made_at"):  # an op: all of its plan
         return repr(value)
@@ -35,7 +35,10 @@ def described(value: object, most: int = 80) -> str:
     if callable(value) and hasattr(value, "__qualname__"):
         return str(value.__name__) if hasattr(value, "__name__") else str(value.__qualname__)
     text = repr(value)
-    return text if len(text) <= most else f"{text[: most - 5]}..."
+    if len(text) > most:
+        end = (most - 5) // 2 if isinstance(value, str) else 0  # that of a path says the most
+        text = f"{text[: most - 5 - end]}...{text[len(text) - end :]}"
+    return text
 
 
 def explain(error: Exception, node: Node[Any], fn: object, sample: object) -> None:

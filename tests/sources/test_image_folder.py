@@ -114,7 +114,7 @@ def test_the_note_under_an_error_names_the_file_where_samples_have_their_paths(t
     for threads in (0, 2):
         with pytest.raises(ValueError, match="damaged") as caught:
             list(Pipeline(reader).shuffle(seed=0).map(decode, threads=threads))
-        assert str(folder / "b/2.jpg") in caught.value.__notes__[0]
+        assert "b/2.jpg'" in caught.value.__notes__[0]  # the end of a long path is not cut
     with pytest.raises(TypeError, match="with_paths, not 'yes'"):
         image_folder(folder, with_paths="yes")
 

@@ -213,6 +213,7 @@ class TestAttributes:
             "return_list": False,
             "seed": 3,
             "capacity": 2,
+            "tune": False,
         }
         assert {name: getattr(loader, name) for name in given} == given
         assert repr(loader.sampler) == "RandomSampler(data_source=range(0, 9), seed=3)"
