@@ -8,9 +8,10 @@ loop got, never that of what was prefetched.
 
 Which file to open, in the order in which a feed is made:
 
-loader: `DataLoader`: its arguments, its methods, and where its latest pass is.
+loader: `DataLoader`: its arguments and its methods.
 arguments: The arguments that a loader keeps, and those of PyTorch and Paddle without meaning here.
 map_style: `DataLoader(dataset)`: samplers, workers and feeds of collated samples.
+run: Where a loader is: its passes, the position of the latest one, and the next epoch.
 loading: What a loader loads, as one frozen value: source, options, placement; it opens a pass.
 source: The batches of an epoch, from any position on.
 remainders: The samples at the end of an epoch that fill no step: dropped, padded or wrapped.

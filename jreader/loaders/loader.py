@@ -1,47 +1,33 @@
-"""`DataLoader`: the ways to make a loader, and the state of a run."""
+"""`DataLoader`: its doors. What it loads is a `Loading`, and where it is in that, a `Run`."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Self
-from weakref import WeakSet
 
 from jreader import errors
 from jreader.batches import batch, batching
-from jreader.counters import Counters
 from jreader.datasets.batch_samplers import BatchSampler
 from jreader.devices import where_written
 from jreader.feeds import FeedList, Feeds
 from jreader.feeds.collations import Collation
 from jreader.linting import Fed, tell_of_plan
 from jreader.loaders.arguments import CAPACITY, Given, ahead, check_order, names_given
-from jreader.loaders.cursors import (
-    RunPosition,
-    beginning,
-    check_plan,
-    checked,
-    kept_lines,
-    sealed,
-    skipping,
-)
-from jreader.loaders.host_feeds import next_epoch
 from jreader.loaders.html import picture
 from jreader.loaders.iterators import FeedIterator
 from jreader.loaders.loading import Loading, Options
 from jreader.loaders.map_style import in_processes, indices, sampler_of
 from jreader.loaders.multihost.agreement import TIMEOUT
 from jreader.loaders.on_device import Randomness, Stage, Stages
-from jreader.loaders.provenance import Samples, samples_of
+from jreader.loaders.provenance import Samples
 from jreader.loaders.remainders import Last, Remainder
 from jreader.loaders.resident import Resident
-from jreader.loaders.seeking import found
+from jreader.loaders.run import Run
 from jreader.loaders.shapes import Warming, shapes_of
-from jreader.loaders.shared import Shared
 from jreader.loaders.source import Source
 from jreader.loaders.stats import Stats, stats_of
-from jreader.loaders.tuning import Tuned, Tuner, tuning
+from jreader.loaders.tuning import Tuned, tuning
 from jreader.readers import Cursor, Reader
 from jreader.readers.plan_tables import Line, table
 
@@ -67,9 +53,6 @@ class DataLoader:
 
     The arguments can be read (`loader.batch_size`), but not set: passes that have begun would not
     notice.
-
-    Attributes:
-        next_epoch: The number of the epoch that the next `iter(loader)` begins, which adds 1 to it.
     """
 
     dataset, batch_size, shuffle, drop_last = Given(), Given(), Given(), Given()
@@ -294,10 +277,10 @@ class DataLoader:
         )
         loader._set(source)  # noqa: SLF001  # its own class
         if resident:
-            loading = loader._loaded  # noqa: SLF001  # likewise
+            loading = loader._run.loaded  # noqa: SLF001  # likewise
             loading.check()
             there = Resident(loading.batches(), feed_list, loading.shape)
-            loader._loading = replace(loading, resident=there)  # noqa: SLF001  # likewise
+            loader._load(replace(loading, resident=there))  # noqa: SLF001  # likewise
         return loader
 
     def set_sample_generator(
@@ -393,7 +376,8 @@ class DataLoader:
             ValueError: `rng` has another value, or the feeds stay on the host.
         """
         stage = Stage(fn, rng, seed)
-        if self._loading and self._loading.placement.target == "host":
+        loading = self._run.loading
+        if loading and loading.placement.target == "host":
             raise ValueError(
                 "on_device(fn) needs feeds on a device, and these stay on the host: load without "
                 'sharding="host", or map them with map_batches(fn).'
@@ -419,7 +403,7 @@ class DataLoader:
             ValueError: `k` is less than 1, or the loader is resident.
         """
         steps = errors.check_number("loader.chunk(k)", k, 1)
-        if self._loading and self._loading.resident:
+        if self._run.loading and self._run.loading.resident:
             raise ValueError(
                 "chunk(k) is for streamed feeds, and this loader is resident: scan over "
                 "jreader.as_function(pipeline), or load without resident=True."
@@ -439,9 +423,8 @@ class DataLoader:
             "peer_timeout": options.timeout,
             "places": None,
         }
-        self._resumed: Cursor | None = None
-        self._load(None)
-        self.next_epoch = 0
+        self._run = Run(None, options.tune)
+        self._started: FeedIterator | None = None
 
     def _set(self, source: Source) -> Self:
         source = replace(source, places=where_written(source.places))
@@ -452,25 +435,24 @@ class DataLoader:
 
     def _load(self, loading: Loading | None) -> None:
         """Sets what is loaded, and begins a new run."""
-        tune = self._options.tune
-        self._tuner = Tuner(tune) if tune else None
-        counters = Counters(self._tuner.tunables if self._tuner else None)
-        self._loading, self._shared, self._counters = loading, Shared(), counters
-        self._passes: WeakSet[FeedIterator] = WeakSet()
-        self._position = RunPosition(self._resumed or beginning(0))
-        self._latest: RunPosition | None = None  # that of the latest iter(loader)
-        self._started: FeedIterator | None = None
+        self._run, self._started = self._run.of(loading), None
 
-    def _with(self, **changed: Any) -> DataLoader:
+    def _with(self, **changed: Any) -> Self:
         """A copy of this loader with other options, and with passes of its own."""
-        loader, options = copy.copy(self), replace(self._options, **changed)
-        vars(loader)["_options"] = options
-        loader._load(self._loading and replace(self._loading, options=options))  # noqa: SLF001  # its own class
+        loader = object.__new__(type(self))
+        vars(loader).update(vars(self))
+        loader._options = replace(self._options, **changed)
+        loading = self._run.loading
+        loader._load(loading and replace(loading, options=loader._options))
         return loader
+
+    def __copy__(self) -> Self:
+        """A loader of the same, with passes of its own."""
+        return self._with()
 
     def _fed(self) -> Fed:
         """What the linter asks of a loader."""
-        loading = self._loaded
+        loading = self._run.loaded
         return Fed(
             loading.source.batches,
             loading.shape.axes,
@@ -481,17 +463,24 @@ class DataLoader:
         )
 
     def _first_on_host(self) -> Any:
-        first = self._loaded.first(self._next())
-        return first[0] if self._loaded.numbered else first
+        loading = self._run.loaded
+        first = loading.first(self._run.next_cursor())
+        return first[0] if loading.numbered else first
 
     @property
-    def _loaded(self) -> Loading:
-        if self._loading is None:
-            raise RuntimeError(
-                "this loader has no source: call set_sample_generator(reader, batch_size), "
-                "set_sample_list_generator(reader) or set_batch_generator(reader) first"
-            )
-        return self._loading
+    def next_epoch(self) -> int:
+        """The number of the epoch that the next `iter(loader)` begins; it can be set.
+
+        >>> from jreader import Pipeline, arrays
+        >>> loader = Pipeline(arrays([0, 1, 2, 3])).batch(2).load()
+        >>> loader.next_epoch, iter(loader).epoch, loader.next_epoch
+        (0, 0, 1)
+        """
+        return self._run.next_epoch
+
+    @next_epoch.setter
+    def next_epoch(self, epoch: int) -> None:
+        self._run.next_epoch = epoch
 
     def __call__(self) -> FeedIterator:
         """The next epoch, as `iter(loader)` gives it."""
@@ -504,24 +493,7 @@ class DataLoader:
                 "this loader is not iterable (iterable=False): call start(), then next() until "
                 "EOFException, then reset(); or make it with iterable=True"
             )
-        return self._next_pass()
-
-    def _next_pass(self) -> FeedIterator:
-        cursor, self._resumed = self._resumed or self._next(), None
-        self.next_epoch = cursor["epoch"] + 1
-        if cursor["plan"]["ops"]:
-            check_plan(cursor["plan"], self._loaded.plan(), grows=self._loaded.grows)
-        feeds = self._pass(self._skipping(cursor))
-        self._latest = self._position
-        return feeds
-
-    def _next(self) -> Cursor:
-        """The cursor of the next epoch; if epochs continue a stream, where the last pass is."""
-        cursor, remainder = beginning(self.next_epoch), self._loaded.remainder
-        if self._latest is None or not self.next_epoch or not remainder.continues:
-            return cursor
-        after = next_epoch(self._latest.cursor, remainder)
-        return {**cursor, "position": after["position"], "digest": after["digest"]}
+        return self._run.next_pass()
 
     def epoch(
         self,
@@ -554,15 +526,7 @@ class DataLoader:
                 `start` steps.
             NotResumable: The cursor is of another pipeline or release.
         """
-        number = errors.check_number("loader.epoch(epoch)", epoch)
-        begun = errors.check_number("start of loader.epoch(epoch)", start)
-        cursor = self._first(number, at, begun)
-        if cursor["epoch"] != number:
-            raise ValueError(
-                f"the cursor is of epoch {cursor['epoch']}, not {number}: use "
-                f"loader.epoch({cursor['epoch']}, at=cursor), or loader.steps(at=cursor)"
-            )
-        return self._pass(self._skipping(cursor, skip_steps), begun)
+        return self._run.epoch(epoch, at, start, skip_steps)
 
     def steps(
         self,
@@ -602,10 +566,7 @@ class DataLoader:
             NotResumable: The cursor is of another pipeline or release.
             ReaderError: An epoch has no feed (while iterating).
         """
-        until = None if n is None else errors.check_number("loader.steps(n)", n)
-        begun = errors.check_number("start of loader.steps(n)", start)
-        cursor = self._first(0, at, begun)
-        return self._pass(self._skipping(cursor, skip_steps), begun, until, endless=True)
+        return self._run.steps(n, at, start, skip_steps)
 
     def samples(self, step: int, epoch: int | None = None) -> Samples:
         """Returns which samples a past or future step of an indexed plan sees; it reads nothing.
@@ -626,56 +587,7 @@ class DataLoader:
             ValueError: The epoch has no such step; it is not under way, and its order is drawn
                 anew; or the data have another length than when it began.
         """
-        number = errors.check_number("loader.samples(step)", step)
-        loading, cursor, began = self._loaded, self._position.cursor, self._position.began
-        known = kept_lines(cursor["plan"])
-        if epoch is None and known and known != kept_lines(loading.plan()):
-            raise ValueError(
-                f"the data have grown or shrunk since epoch {cursor['epoch']} began, and its order "
-                f"is that of the data as they were: ask for a later epoch, as in "
-                f"loader.samples({number}, epoch={cursor['epoch'] + 1})."
-            )
-        loading.check()
-        if epoch is not None:
-            began = beginning(errors.check_number("epoch of loader.samples(step)", epoch))
-        return samples_of(loading, began, cursor, number, other=epoch is not None)
-
-    def _skipping(self, cursor: Cursor, steps: range | None = None) -> Cursor:
-        """The cursor with `steps` left out, too.
-
-        Raises:
-            NotResumable: It leaves out steps of another size, which would be other samples here.
-        """
-        if steps is None and not cursor["skipped"]:
-            return cursor
-        return skipping(cursor, steps, self._loaded.step_size())
-
-    def _first(self, epoch: int, at: Cursor | None, start: int) -> Cursor:
-        """The cursor that a pass begins at."""
-        if at is not None and start:
-            raise ValueError(
-                f"a pass begins at a cursor or at a step: give at=cursor or start={start}, not both"
-            )
-        return beginning(epoch) if at is None else self._checked(at)
-
-    def _pass(
-        self, cursor: Cursor, start: int = 0, until: int | None = None, *, endless: bool = False
-    ) -> FeedIterator:
-        loading = self._loaded
-        if start and (there := found(loading, cursor["epoch"], start, endless=endless)):
-            cursor = {**there, "skipped": cursor["skipped"]}
-        self._position = RunPosition({**cursor, "plan": loading.plan(cursor)})
-        self._counters = self._counters.continued()
-        feeds = FeedIterator(
-            *(loading, self._shared, self._position),
-            start=start,
-            until=until,
-            endless=endless,
-            counters=self._counters,
-            tuner=self._tuner,
-        )
-        self._passes.add(feeds)
-        return feeds
+        return self._run.samples(step, epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the cursor of the latest pass, a dict that JSON and orbax can store.
@@ -692,10 +604,7 @@ class DataLoader:
         Raises:
             NotResumable: The pass has no position that can be stored.
         """
-        cursor = self._position.cursor
-        if not cursor["plan"]["ops"] and self._loading:  # no pass has begun: the plan as it is now
-            cursor = {**cursor, "plan": self._loading.plan()}
-        return dict(sealed(cursor))
+        return dict(self._run.cursor())
 
     def load_state_dict(self, state: Cursor) -> None:
         """Makes the next `iter(loader)` go on from a cursor, as `state_dict` returns it.
@@ -713,17 +622,7 @@ class DataLoader:
             ValueError: The cursor is damaged.
             NotResumable: The cursor is of another pipeline or release.
         """
-        cursor = self._checked(state) if self._loading else checked(state)
-        if self._loading:  # with the present plan, so that nobody is warned twice of a changed one
-            cursor = self._skipping({**cursor, "plan": self._loading.plan(cursor)})
-        self._resumed, self._position = cursor, RunPosition(cursor)
-        self.next_epoch = cursor["epoch"]
-
-    def _checked(self, cursor: Cursor) -> Cursor:
-        """The cursor, once it is known to be one of this loader."""
-        whole = checked(cursor)
-        check_plan(whole["plan"], self._loaded.plan(), grows=self._loaded.grows)
-        return whole
+        self._run.resume(state)
 
     def peek(self) -> Any:
         """Returns the first feed of the next epoch without beginning it; no pass moves.
@@ -736,8 +635,8 @@ class DataLoader:
         Raises:
             ValueError: The epoch has no full batch.
         """
-        loading = self._loaded
-        return loading.finish(loading.shape)(loading.first(self._next()))
+        loading = self._run.loaded
+        return loading.finish(loading.shape)(loading.first(self._run.next_cursor()))
 
     @property
     def element_spec(self) -> Any:
@@ -747,7 +646,7 @@ class DataLoader:
         >>> Pipeline(arrays(x=[0.5, 1.5, 2.5])).batch(2).load().element_spec["x"]
         ShapeDtypeStruct(shape=(2,), dtype=float32)
         """
-        return self._loaded.element_spec(self._next())
+        return self._run.loaded.element_spec(self._run.next_cursor())
 
     def shapes(self) -> list[Any]:
         """Returns the shapes, dtypes and shardings of all feeds of the next epoch, each once.
@@ -769,7 +668,7 @@ class DataLoader:
             TypeError: Batches are padded to their longest row, and lengths are not known.
             ValueError: The source gives no batch.
         """
-        return shapes_of(self._loaded, self._next())
+        return shapes_of(self._run.loaded, self._run.next_cursor())
 
     def stats(self) -> Stats:
         """Returns what each stage took for the last feeds, and how full the queues were.
@@ -788,9 +687,9 @@ class DataLoader:
         >>> 0 < stats.waiting < 1, all(stage.items for stage in stats.stages)
         (True, True)
         """
-        loading = self._loading
+        loading = self._run.loading
         return stats_of(
-            self._counters,
+            self._run.counters,
             on_device=bool(self._options.stages.stages) or bool(loading and loading.resident),
             capacity=self.tuned.capacity if self.tuned else self._options.capacity,
             equal=not (loading and loading.source.batching.buckets),
@@ -810,7 +709,8 @@ class DataLoader:
 
         As text it is what to type, to have the same without `tune`.
         """
-        return self._tuner.tuned(self._options.capacity) if self._tuner else None
+        tuner = self._run.tuner
+        return tuner.tuned(self._options.capacity) if tuner else None
 
     def warm(self, step: Callable[..., Any], *state: Any) -> None:
         """Compiles a jitted `step(*state, feed)` for all `shapes()`, while the first feed is read.
@@ -841,7 +741,7 @@ class DataLoader:
             TypeError: The step is not jitted, or the shapes are not known.
             ValueError: The source gives no batch.
         """
-        self._shared.warming.append(Warming(step, state, self.shapes()))
+        self._run.shared.warming.append(Warming(step, state, self.shapes()))
 
     def replicate(self, tree: Any, axis_name: str = "data") -> Any:
         """Copies a tree of arrays (parameters, say) to all devices of the feeds.
@@ -861,7 +761,7 @@ class DataLoader:
             axis_name: The `axis_name` of your pmap, which needs `in_axes=(None, 0)` and
                 `out_axes=None`. If it is another name, the second step is compiled again.
         """
-        return self._loaded.shape.placement.replicated(tree, axis_name)
+        return self._run.loaded.shape.placement.replicated(tree, axis_name)
 
     @property
     def batch_axes(self) -> int:
@@ -872,7 +772,7 @@ class DataLoader:
         >>> loader.batch_axes, loader.chunk(2).batch_axes
         (1, 2)
         """
-        return self._loaded.shape.axes
+        return self._run.loaded.shape.axes
 
     def _repr_html_(self) -> str:
         """A table of the plan, the fields and their devices, for a notebook."""
@@ -880,11 +780,12 @@ class DataLoader:
 
     def _drawn(self) -> list[Line]:
         """The lines of that table."""
-        return picture(self._loading, self._options.capacity)
+        return picture(self._run.loading, self._options.capacity)
 
     def __repr__(self) -> str:
         """The reader of its batches, and its capacity."""
-        reads = repr(self._loading.source.batches) if self._loading else "no source"
+        loading = self._run.loading
+        reads = repr(loading.source.batches) if loading else "no source"
         return f"{type(self).__name__}({reads}, capacity={self._options.capacity})"
 
     def __bool__(self) -> bool:
@@ -897,7 +798,7 @@ class DataLoader:
         Raises:
             TypeError: It is unknown before the source is read.
         """
-        known = self._loaded.count()
+        known = self._run.loaded.count()
         if known is None:
             raise TypeError(
                 f"the length of {self!r} is not known before it is read: its reader has none. "
@@ -912,9 +813,7 @@ class DataLoader:
 
     def __exit__(self, *_error: object) -> None:
         """Closes the passes that are still open."""
-        for feeds in list(self._passes):
-            feeds.close()
-        self._shared.kept.close()
+        self._run.close()
         self._started = None
 
     def start(self) -> None:
@@ -938,7 +837,7 @@ class DataLoader:
         self._not_iterable("start")
         if self._started:
             raise RuntimeError("this loader was started already: call reset() before start()")
-        self._started = self._next_pass()
+        self._started = self._run.next_pass()
 
     def next(self) -> Any:
         """The next feed of a loader with `iterable=False`.

@@ -213,7 +213,7 @@ def counters(turns: int, size: float) -> None:
         for name, (case, play) in COUNTED_LOOPS.items():
             job = jobs.made(case, Path(folder), size, 1.0)
             loaders = [play(job).__self__ for _ in range(2)]
-            loaders[1]._counters = Uncounted()
+            loaders[1]._run.counters = Uncounted()
             loops = [loader.steps() for loader in loaders]
             for loop in loops:
                 deque(islice(loop, 4 * MOST), maxlen=0)

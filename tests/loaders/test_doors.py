@@ -1,5 +1,7 @@
 """Both doors and both kinds of step give one stream, one training, one compilation."""
 
+import copy
+
 import jax
 import numpy as np
 import pytest
@@ -209,6 +211,12 @@ class TestWhatIsKnown:
         seen = told(loader.peek())
         assert (feeds.cursor, loader.next_epoch) == (before, 1)
         assert seen == stream(loader.epoch(1))[0] == told(next(iter(loader)))
+
+    def test_a_copy_has_passes_of_its_own(self):
+        loader = digits(96).batch(16).load()
+        other = copy.copy(loader)
+        assert [len(list(loader)), loader.next_epoch, other.next_epoch] == [6, 1, 0]
+        assert told(next(iter(other))) == told(loader.peek())
 
     def test_there_is_nothing_to_peek_at_in_an_empty_loader(self):
         with pytest.raises(ValueError, match="no full batch"):

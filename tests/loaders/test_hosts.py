@@ -42,7 +42,7 @@ def feeds_of(pipeline, share, cursor=None, drop_last=True, chunk=None):
     """What one of the hosts makes, and its cursors."""
     loader = pipeline.load(sharding="host", drop_last=drop_last)
     loader = loader.chunk(chunk) if chunk else loader
-    loading = loader._loading
+    loading = loader._run.loaded
     cursor = {**(cursor or beginning(0)), "plan": loading.plan()}
     source = replace(loading.source, batches=loading.batches(cursor))
     host = host_feeds(source, replace(loading.shape, share=share), cursor)

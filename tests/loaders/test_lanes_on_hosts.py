@@ -52,7 +52,7 @@ class Host:
 
     def __init__(self, pipeline, share, cursor, last):
         self.share = share
-        loading = pipeline.load(sharding="host", last=last)._loading
+        loading = pipeline.load(sharding="host", last=last)._run.loaded
         cursor = {**cursor, "plan": loading.plan()}
         source = replace(loading.source, batches=loading.batches(cursor))
         self.lanes = lanes_read(share, source.batching.lanes)

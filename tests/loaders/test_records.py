@@ -236,7 +236,7 @@ class TestSkippedSteps:
     def test_they_are_not_placed(self):
         placed = []
         loader = indexed(capacity=0)
-        begun = loader._loading.placement
+        begun = loader._run.loaded.placement
         assert begun.target is None
         noted = indexed(capacity=0).on_device(lambda feed: jax.debug.callback(placed.append, 1))
         list(noted.epoch(0, skip_steps=range(2, 12)))

@@ -45,7 +45,7 @@ def moved(loader, feeds, values):
     """The feeds of a pass, with everything that may be tuned moved between any two of them."""
     values = cycle(values)
     for feed in feeds:
-        for each in loader._tuner.tunables:
+        for each in loader._run.tuner.tunables:
             each.tune(next(values))
         yield feed
 
@@ -109,11 +109,11 @@ def test_a_pass_that_is_closed_after_a_move_leaves_no_threads(value):
     loader = plan(10**6).load(tune=True)
     feeds = iter(loader)
     next(feeds)
-    for each in loader._tuner.tunables:
+    for each in loader._run.tuner.tunables:
         each.tune(value)
     feeds.close()
     assert no_thread_is_left()
-    for each in loader._tuner.tunables:
+    for each in loader._run.tuner.tunables:
         each.tune(5)  # of a pass that is over: there is nothing to begin
     assert all("map_samples" not in each.name for each in threading.enumerate())
 
@@ -126,7 +126,7 @@ def test_a_pass_may_be_closed_while_another_thread_moves_it():
 
         def move(loader=loader, over=over):
             for value in cycle([9, 1, 4, 2]):
-                for each in loader._tuner.tunables:
+                for each in loader._run.tuner.tunables:
                     each.tune(value)
                 if over.is_set():
                     return
@@ -158,7 +158,7 @@ def test_threads_come_and_leave_as_they_are_told():
     consumer = threading.Thread(target=lambda: drawn.append(next(feeds).tolist()))
     consumer.start()
     assert begun.wait(PATIENCE)
-    (threads,) = [each for each in loader._tuner.tunables if each.name == "threads"]
+    (threads,) = [each for each in loader._run.tuner.tunables if each.name == "threads"]
     threads.tune(7)
     consumer.join(PATIENCE)
     threads.tune(1)
@@ -169,7 +169,7 @@ def test_threads_come_and_leave_as_they_are_told():
 def test_later_epochs_begin_with_what_was_found():
     loader = plan().load(tune=True)
     list(loader)
-    for each in loader._tuner.tunables:
+    for each in loader._run.tuner.tunables:
         each.tune(6)
     list(loader)
     assert loader.tuned.capacity == 6
@@ -189,7 +189,7 @@ def test_only_maps_that_were_given_several_threads_are_moved():
 def test_a_window_that_was_given_is_kept_to():
     loader = Pipeline(numbers(40)).map(doubled, threads=2, window=3).batch(4).load(tune=True)
     list(loader)
-    (threads,) = [each for each in loader._tuner.tunables if each.name == "threads"]
+    (threads,) = [each for each in loader._run.tuner.tunables if each.name == "threads"]
     assert threads.most == 3
 
 
