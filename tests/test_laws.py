@@ -108,6 +108,7 @@ def test_a_position_is_a_place(recipe):
 
 
 @given(plans)
+@examples(150)  # as the law above, and each begins up to 15 passes
 def test_a_position_of_endless_epochs_is_a_place(recipe):
     endless = Recipe(epochs, {"n": None}, (recipe,))
     resumes(endless, limit=30, step=7)

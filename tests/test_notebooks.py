@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -69,11 +70,11 @@ def shown(notebook):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_notebook_runs_from_top_to_bottom_in_a_fresh_kernel(name, python, tmp_path):
-    # without the devices that the tests emulate: a reader of the notebook has none either; and
-    # notebooks train, so what they compile is worth optimizing
+    # without the devices that the tests emulate: a reader of the notebook has none either
     path = str(FOLDER / f"{name}.ipynb")
     script = EXECUTE.format(path=path, smaller=SMALLER.get(name, {}))
-    python(script, cwd=tmp_path, XLA_FLAGS="", MPLBACKEND="", JAX_DISABLE_MOST_OPTIMIZATIONS="0")
+    flags = re.sub(r"--xla_force\S+", "", os.environ["XLA_FLAGS"])
+    python(script, cwd=tmp_path, XLA_FLAGS=flags, MPLBACKEND="")
     assert [path.name for path in tmp_path.iterdir()] == ["executed.ipynb"]
     executed = nbformat.read(tmp_path / "executed.ipynb", as_version=4)
     assert not [output for output in outputs(executed) if output.output_type == "error"]

@@ -117,7 +117,7 @@ def rests(recipe, layout, other, last):
     return len(expected)
 
 
-@examples(120)  # each begins up to 50 passes
+@examples(80)  # each begins up to 50 passes
 @given(recipes(), layouts, layouts, layouts)
 def test_the_rest_follows_in_any_layout(recipe, layout, other, last):
     with warnings.catch_warnings():
