@@ -10,92 +10,11 @@ spells them out from left to right, and a `DataLoader` that puts batches on devi
 
 Importing it imports no more: rooms are imported when one of their names is first used. So a worker
 process starts in the time of numpy, and none imports jax, which only what feeds devices needs.
+Type checkers and editors, which run nothing, read the same names in `__init__.pyi`.
 """
 
 from importlib import import_module as _import_module
-from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
-
-if _TYPE_CHECKING:
-    from jreader import datasets, images
-    from jreader.batches import (
-        batch,
-        bucket,
-        map_batches,
-        padded_batch,
-        rebatch,
-        stack,
-        unbatch,
-        window,
-    )
-    from jreader.datasets import Dataset, IterableDataset
-    from jreader.errors import (
-        BatchNotDivisible,
-        ComposeNotAligned,
-        DamagedData,
-        EOFException,
-        FeedMismatch,
-        LintWarning,
-        MissingSample,
-        NotResumable,
-        ReaderError,
-        ShortEpoch,
-        WorkerDied,
-    )
-    from jreader.feeds import data
-    from jreader.linting import lint
-    from jreader.loaders import DataLoader, PyReader, as_function, graceful_stop, train
-    from jreader.measuring import Report, report
-    from jreader.orders import permutation
-    from jreader.pipelines import ArraySpec, Pipeline, files
-    from jreader.readers import Columns, Cursor, Node, Pass, Reader, at_epoch, epochs, start
-    from jreader.sinks import write
-    from jreader.sources import (
-        Store,
-        arrayrecord,
-        arrays,
-        arrow,
-        csv,
-        huggingface,
-        idx,
-        image_folder,
-        jsonl,
-        mnist_json,
-        npy,
-        npz,
-        parquet,
-        ragged,
-        source,
-        tar,
-        text,
-        tfrecord,
-        tokens,
-    )
-    from jreader.transforms import (
-        cache,
-        chain,
-        compose,
-        filter,  # noqa: A004  # the field's word
-        firstn,
-        flat_map,
-        interleave,
-        map_readers,
-        mix,
-        pack,
-        read,
-        shard,
-        shuffle,
-        skip,
-        windows,
-    )
-    from jreader.workers import (
-        Processes,
-        buffered,
-        get_worker_info,
-        map_samples,
-        multiprocess_reader,
-        xmap_readers,
-    )
 
 __version__ = "0.2.0"
 
@@ -125,7 +44,11 @@ _ROOMS = {
     ),
     "workers": "Processes buffered get_worker_info map_samples multiprocess_reader xmap_readers",
 }  # of the public names: each is imported when one of its names is first used
-_LATER = {name: f"jreader.{room}" for room, names in _ROOMS.items() for name in names.split()}
+_LATER = dict(
+    sorted((name, f"jreader.{room}") for room, names in _ROOMS.items() for name in names.split())
+)
+
+__all__ = list(_LATER)
 
 
 def __getattr__(name: str) -> _Any:
@@ -141,92 +64,3 @@ def __getattr__(name: str) -> _Any:
 def __dir__() -> list[str]:
     """The public names, those that are loaded later included."""
     return [*__all__, "__version__"]
-
-
-__all__ = [
-    "ArraySpec",
-    "BatchNotDivisible",
-    "Columns",
-    "ComposeNotAligned",
-    "Cursor",
-    "DamagedData",
-    "DataLoader",
-    "Dataset",
-    "EOFException",
-    "FeedMismatch",
-    "IterableDataset",
-    "LintWarning",
-    "MissingSample",
-    "Node",
-    "NotResumable",
-    "Pass",
-    "Pipeline",
-    "Processes",
-    "PyReader",
-    "Reader",
-    "ReaderError",
-    "Report",
-    "ShortEpoch",
-    "Store",
-    "WorkerDied",
-    "arrayrecord",
-    "arrays",
-    "arrow",
-    "as_function",
-    "at_epoch",
-    "batch",
-    "bucket",
-    "buffered",
-    "cache",
-    "chain",
-    "compose",
-    "csv",
-    "data",
-    "datasets",
-    "epochs",
-    "files",
-    "filter",
-    "firstn",
-    "flat_map",
-    "get_worker_info",
-    "graceful_stop",
-    "huggingface",
-    "idx",
-    "image_folder",
-    "images",
-    "interleave",
-    "jsonl",
-    "lint",
-    "map_batches",
-    "map_readers",
-    "map_samples",
-    "mix",
-    "mnist_json",
-    "multiprocess_reader",
-    "npy",
-    "npz",
-    "pack",
-    "padded_batch",
-    "parquet",
-    "permutation",
-    "ragged",
-    "read",
-    "rebatch",
-    "report",
-    "shard",
-    "shuffle",
-    "skip",
-    "source",
-    "stack",
-    "start",
-    "tar",
-    "text",
-    "tfrecord",
-    "tokens",
-    "train",
-    "unbatch",
-    "window",
-    "windows",
-    "write",
-    "xmap_readers",
-]

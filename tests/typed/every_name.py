@@ -154,3 +154,7 @@ def told() -> str:
 
 class every(jreader.Node[int]):
     """An op of the user's own."""
+
+
+def misspelt() -> None:
+    _ = jreader.shufle  # type: ignore[attr-defined]  # mypy says where it is no error
