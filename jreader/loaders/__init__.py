@@ -12,11 +12,12 @@ loader: `DataLoader`: its arguments and its methods.
 arguments: The arguments that a loader keeps, and those of PyTorch and Paddle without meaning here.
 map_style: `DataLoader(dataset)`: samplers, workers and feeds of collated samples.
 run: Where a loader is: its passes, the position of the latest one, and the next epoch.
-loading: What a loader loads, as one frozen value: source, options, placement; it opens a pass.
+loading: What a loader loads, as one frozen value: source, options, placement.
 source: The batches of an epoch, from any position on.
 remainders: The samples at the end of an epoch that fill no step: dropped, padded or wrapped.
 assembling: One feed on the host out of one or several batches: stacked, split, padded.
 host_feeds: The host feeds of an epoch, or of epoch after epoch, with the position after each.
+device_feeds: The feeds of a pass on the devices: placed ahead of the loop, and agreed on by hosts.
 left_out: What an epoch leaves out at its end, and the warnings of it.
 shared: What the passes of one loader share.
 on_device: Functions of feeds that run jitted on the devices, with random keys.

@@ -11,6 +11,7 @@ from jax.profiler import StepTraceAnnotation, TraceAnnotation
 from jreader.counters import Counters
 from jreader.errors import check_number
 from jreader.loaders.cursors import RunPosition, sealed
+from jreader.loaders.device_feeds import device_feeds
 from jreader.loaders.host_feeds import SKIPPED, check_fed, next_epoch
 from jreader.loaders.loading import Loading
 from jreader.loaders.seeking import found, too_few
@@ -107,7 +108,8 @@ class FeedIterator(Iterator[Any]):
         return f"FeedIterator({reads}, epoch={self.epoch}, step={self.step})"
 
     def _enter(self) -> None:
-        self._pass = self._loading.open(
+        self._pass = device_feeds(
+            self._loading,
             self._position.cursor,
             self._shared,
             self._start,

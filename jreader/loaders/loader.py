@@ -14,6 +14,7 @@ from jreader.feeds import FeedList, Feeds
 from jreader.feeds.collations import Collation
 from jreader.linting import Fed, tell_of_plan
 from jreader.loaders.arguments import CAPACITY, Given, ahead, check_order, names_given
+from jreader.loaders.device_feeds import finisher, first_item, spec_of
 from jreader.loaders.html import picture
 from jreader.loaders.iterators import FeedIterator
 from jreader.loaders.loading import Loading, Options
@@ -464,7 +465,7 @@ class DataLoader:
 
     def _first_on_host(self) -> Any:
         loading = self._run.loaded
-        first = loading.first(self._run.next_cursor())
+        first = first_item(loading, self._run.next_cursor())
         return first[0] if loading.numbered else first
 
     @property
@@ -636,7 +637,7 @@ class DataLoader:
             ValueError: The epoch has no full batch.
         """
         loading = self._run.loaded
-        return loading.finish(loading.shape)(loading.first(self._run.next_cursor()))
+        return finisher(loading, loading.shape)(first_item(loading, self._run.next_cursor()))
 
     @property
     def element_spec(self) -> Any:
@@ -646,7 +647,8 @@ class DataLoader:
         >>> Pipeline(arrays(x=[0.5, 1.5, 2.5])).batch(2).load().element_spec["x"]
         ShapeDtypeStruct(shape=(2,), dtype=float32)
         """
-        return self._run.loaded.element_spec(self._run.next_cursor())
+        loading = self._run.loaded
+        return spec_of(loading, first_item(loading, self._run.next_cursor()))
 
     def shapes(self) -> list[Any]:
         """Returns the shapes, dtypes and shardings of all feeds of the next epoch, each once.

@@ -1,55 +1,41 @@
 """`Loading`: what a loader loads, as one frozen value: the source, the options, the placement.
 
-It is resolved once, when the loader gets its source. `open(cursor)` begins a pass of it. What all
-passes of a loader share is in `shared.Shared`.
+It is resolved once, when the loader gets its source. `device_feeds.py` begins passes over it. What
+all passes of a loader share is in `shared.Shared`.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-import jax
-
 from jreader.batches import Batching, bucket
 from jreader.batches.padded_batches import varied
-from jreader.counters import Counters
-from jreader.devices import Placement, Share, placeable
-from jreader.errors import BatchNotDivisible, NotResumable, warn
+from jreader.devices import Placement, Share
+from jreader.errors import BatchNotDivisible, warn
 from jreader.feeds import FeedList, Feeds
 from jreader.loaders.assembling import FeedShape
-from jreader.loaders.cursors import EpochPosition, Progress
+from jreader.loaders.cursors import EpochPosition
 from jreader.loaders.going_on import going_on, told
-from jreader.loaders.host_feeds import SKIPPED, epoch_after_epoch, host_feeds
-from jreader.loaders.multihost.agreement import TIMEOUT, Agreement
-from jreader.loaders.multihost.board import Board
-from jreader.loaders.multihost.lane_places import LanesHere, lanes_read
+from jreader.loaders.multihost.agreement import TIMEOUT
 from jreader.loaders.multihost.shards import dealt_to
 from jreader.loaders.on_device import Stages
 from jreader.loaders.remainders import Remainder
 from jreader.loaders.resident import Resident
-from jreader.loaders.shared import Shared
 from jreader.loaders.source import Source
 from jreader.loaders.tuning import Ceilings
 from jreader.readers import (
     Cursor,
-    Pass,
     Plan,
     Reader,
     described,
     fingerprint,
-    itself,
-    leaves,
     length,
-    rebuilt,
 )
 from jreader.readers.growing import grows
-from jreader.readers.seeds import waits
 from jreader.transforms import exactly
-from jreader.workers import lookahead
 
 
 @dataclass(frozen=True)
@@ -315,209 +301,7 @@ class Loading:
         if (side_by_side := self.per_feed // (options.chunk or 1)) > 1:
             yield f"{side_by_side} places, a batch each"
 
-    def open(
-        self,
-        cursor: Cursor,
-        shared: Shared,
-        first: int = 0,
-        until: int | None = None,
-        *,
-        endless: bool = False,
-        counters: Counters | None = None,
-    ) -> Pass[Any]:
-        """Begins a pass over feeds on the devices, from a cursor on, with its look-ahead.
-
-        Args:
-            cursor: The cursor to begin at.
-            shared: What the passes of the loader share.
-            first: The number of the first step to give; steps before it are read, and `SKIPPED`
-                stands for each.
-            until: The number of the step to stop before; None for the end.
-            endless: Whether later epochs follow in the same pass. On several processes they do
-                not, since the processes agree on each epoch.
-            counters: The counters of the loader; None for some that nobody reads.
-
-        Raises:
-            ValueError: Several processes would each draw an order of their own.
-        """
-        shape, counters = self.shape, counters or Counters()
-        if shape.placement.spans and waits(self.source.batches):
-            raise ValueError(
-                f"{self.source.batches!r} draws a new order for each pass, and each process would "
-                f"draw another one: give its shuffles and random maps a seed, the same on all "
-                f"processes."
-            )
-        finish, capacity, spans = self.finish(shape), self.options.capacity, shape.placement.spans
-        at_once = finish if not capacity and not spans else None
-
-        def epoch(cursor: Cursor) -> Pass[Any]:
-            return self._epoch(shape, cursor, shared, first, until, at_once, counters)
-
-        if endless and not spans:
-            host = epoch_after_epoch(epoch, cursor, self.remainder, until)
-        else:
-            host = epoch(cursor)
-        if at_once:
-            return host
-        if not spans:
-            return self._ahead(host, finish, counters)
-        if shared.board is None:
-            shared.board = Board(shape.placement.processes, self.options.made_at)
-        feeds = f"feeds of {self.per_feed} batches of {self.source.rows} samples"
-        began = Progress(*host.position()).began
-        about = (feeds, f"{shape.remainder}")
-        lanes = self._lanes_here(shape, began)
-        agreement = Agreement(shared.board, began, self.options.timeout, about, lanes)
-        if self.resident or self.batching(cursor).indexed:
-            return agreement.heeding(self._ahead(host, finish, counters), streamed=False)
-        told = agreement.telling(host, max(capacity, 1))
-        return agreement.heeding(self._ahead(told, finish, counters))
-
-    def _lanes_here(self, shape: FeedShape, cursor: Cursor) -> LanesHere | None:
-        """The lanes that this process reads; None if it reads all, or there are none."""
-        if not shape.lanes or shape.share is None:
-            return None
-        last, steps = self.remainder.last, self.remainder.steps
-        ends: dict[str | None, Any] = {"drop": "first", "error": "together"}
-        left = None if steps is None else steps - EpochPosition.steps_of(cursor)
-        numbers = lanes_read(shape.share, self.batching().lanes)
-        return LanesHere(numbers, ends.get(last, "last"), left)
-
-    def _epoch(
-        self,
-        shape: FeedShape,
-        cursor: Cursor,
-        shared: Shared,
-        first: int,
-        until: int | None,
-        finish: Callable[[Any], Any] | None,
-        counters: Counters,
-    ) -> Pass[Any]:
-        """The host feeds of what is left of an epoch, or `finish` of each."""
-        try:
-            if not cursor["samples"]:  # data sets may have grown since the last epoch
-                cursor = {**cursor, "plan": self.plan(cursor)}
-                self.check()
-            if self.resident:
-                self._check_same(cursor)
-                return self.resident.steps(cursor, shared, first, until, finish)
-            source = self.of_epoch(cursor)
-            return host_feeds(
-                *(source, shape, cursor, shared, first, until, finish),
-                numbered=self.numbered,
-                counters=counters,
-            )
-        except StopIteration as stopped:  # it would look like the end of the run
-            raise RuntimeError(
-                f"raised StopIteration when epoch {cursor['epoch']} was begun"
-            ) from stopped
-
-    def _check_same(self, cursor: Cursor) -> None:
-        """Checks that a cursor of a resident loader goes on with the plan that is on the devices.
-
-        Raises:
-            NotResumable: Weights of a mixture are not what they were.
-        """
-        if told(self.plan(cursor)) != told(self.plan()):
-            raise NotResumable(
-                f"this cursor is of other weights than {described(self.source.batches)} has, and "
-                f"load(resident=True) keeps one order on the devices: resume with the weights it "
-                f"had, or leave resident=True out."
-            )
-
-    def _ahead(
-        self, host: Pass[Any], finish: Callable[[Any], Any], counters: Counters
-    ) -> Pass[Any]:
-        """The feeds of a pass on the devices, prefetched."""
-        capacity = self.options.capacity
-        if self.options.double_buffer and capacity:
-            tunable, tunables = None, counters.tunables
-            if tunables is not None and not self.placement.spans:
-                tunable = tunables.of("capacity", "", self.options.made_at, capacity)
-            return lookahead(host, capacity, finish, counters=counters, tunable=tunable)
-
-        def counted(feed: Any) -> Any:
-            began = time.perf_counter_ns()
-            placed = finish(feed)
-            counters.placed.append(time.perf_counter_ns() - began)
-            return placed
-
-        return (lookahead(host, capacity, itself) if capacity else host).mapped(counted)
-
     @property
     def numbered(self) -> bool:
-        """Whether `finish` needs the epoch and the number of the first row, to draw or gather."""
+        """Whether a feed needs its epoch and the number of its first row, to draw or to gather."""
         return self.resident is not None or self.options.stages.random
-
-    def finish(self, shape: FeedShape) -> Callable[[Any], Any]:
-        """A function that puts a host feed on the devices and calls the stages there.
-
-        It takes a host feed, or, if `numbered`, (host feed, number of its first row, epoch), and
-        returns `SKIPPED` for a `SKIPPED` feed.
-        """
-        if shape.shares:
-            return self._finish_by_rows(shape)
-        stages = self.options.stages
-        if self.resident:
-            made: Callable[..., Any] = self.resident.placing(stages)
-        elif not stages.stages:
-            return shape.placed.putter()
-        else:
-            made = stages.on(shape.placed, shape.layout)
-        if self.numbered:
-            return lambda item: SKIPPED if item[0] is SKIPPED else made(*item)
-        return lambda feed: SKIPPED if feed is SKIPPED else made(feed)
-
-    def _finish_by_rows(self, shape: FeedShape) -> Callable[[Any], Any]:
-        """The same where processes have some rows of each batch: a bucket has its own number."""
-        ways = {
-            len(share): self.finish(replace(shape, share=share, shares=()))
-            for share in shape.shares
-        }
-
-        def finished(item: Any) -> Any:
-            feed = item[0] if self.numbered else item
-            return SKIPPED if feed is SKIPPED else ways[len(leaves(feed)[0])](item)
-
-        return finished
-
-    def first(self, cursor: Cursor) -> Any:
-        """The first host feed from a cursor on, as `finish` takes it.
-
-        Raises:
-            ValueError: The epoch has no feed.
-        """
-        shape = self.shape
-        host = host_feeds(self.of_epoch(), shape, cursor, numbered=self.numbered)
-        try:
-            for item in host.items:
-                return item
-        finally:
-            host.close()
-        raise ValueError("the source of this loader gives no full batch: there is no feed to see")
-
-    def element_spec(self, cursor: Cursor) -> Any:
-        """The tree of `jax.ShapeDtypeStruct` of the first feed from a cursor on."""
-        return self.spec(self.first(cursor))
-
-    def spec(self, item: Any) -> Any:
-        """The tree of `jax.ShapeDtypeStruct` of a host feed, as `finish` takes it."""
-        shape = self.shape
-        if self.options.stages.stages:
-            return jax.tree.map(_spec, self.finish(shape)(item))
-        feed = item[0] if self.numbered else item
-        placed = shape.of(feed).placed
-        specs = [
-            jax.ShapeDtypeStruct(
-                placed.shape(array.shape), placed.canonical(array.dtype), sharding=sharding
-            )
-            if placeable(array)
-            else array
-            for array, sharding in zip(leaves(feed), placed.shardings(feed), strict=True)
-        ]
-        return rebuilt(feed, iter(specs))
-
-
-def _spec(array: jax.Array) -> jax.ShapeDtypeStruct:
-    sharding = array.sharding if len(array.sharding.device_set) > 1 else None
-    return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding)

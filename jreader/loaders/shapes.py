@@ -26,6 +26,7 @@ from jreader.batches.padded_batches import padded_batch
 from jreader.batches.padding import blank, example, ragged_fields
 from jreader.errors import noted
 from jreader.loaders.assembling import Assembler, BucketAssembler
+from jreader.loaders.device_feeds import first_item, spec_of
 from jreader.loaders.loading import Loading
 from jreader.loaders.multihost.shards import part_of
 from jreader.readers import Columns, Cursor, at_epoch, branches, described, indexed, start
@@ -41,7 +42,7 @@ def shapes_of(loading: Loading, cursor: Cursor) -> list[Any]:
         TypeError: Lengths are not known, and any may come.
         ValueError: The source gives no batch.
     """
-    specs = [loading.spec(item) for item in _items(loading, cursor)]
+    specs = [spec_of(loading, item) for item in _items(loading, cursor)]
     every = {str(jax.tree.map(_key, spec)): spec for spec in specs}
     return list(every.values())
 
@@ -52,7 +53,7 @@ def _key(leaf: Any) -> tuple[Any, ...]:
 
 
 def _items(loading: Loading, cursor: Cursor) -> Iterator[Any]:
-    """An example of a host feed of each shape, as `Loading.finish` takes it."""
+    """An example of a host feed of each shape, as `finisher` takes it."""
     found, shape = loading.batching(), loading.shape
     if found.buckets is not None:
         batches = _of_buckets(found, keeps=shape.remainder.last == "keep")
@@ -74,7 +75,7 @@ def _items(loading: Loading, cursor: Cursor) -> Iterator[Any]:
 
 def _of_one_shape(loading: Loading, found: Batching, cursor: Cursor) -> Iterator[Any]:
     """The first feed, and the last one where that may be smaller."""
-    first = loading.first(cursor)
+    first = first_item(loading, cursor)
     yield first
     samples, size = found.samples, found.size
     if samples is None or not size or loading.remainder.last != "keep" or found.functions:

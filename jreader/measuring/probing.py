@@ -24,6 +24,7 @@ from jreader.batches import map_batches
 from jreader.counters import Counters
 from jreader.errors import place_of_code
 from jreader.loaders.cursors import beginning
+from jreader.loaders.device_feeds import device_feeds
 from jreader.loaders.loading import Loading
 from jreader.loaders.shared import Shared
 from jreader.readers import Node, Pass, Reader, described, indexed
@@ -119,8 +120,8 @@ def probe(loading: Loading, epoch: int, feeds: int, seconds: float) -> Probed | 
     late = time.perf_counter() + seconds
     with warnings.catch_warnings(), watching(meter.watched):
         warnings.simplefilter("ignore")  # the loop's own pass warns
-        here = alone.open(
-            beginning(0 if loading.remainder.continues else epoch), shared, counters=counters
+        here = device_feeds(
+            alone, beginning(0 if loading.remainder.continues else epoch), shared, counters=counters
         )
         began = time.perf_counter(), time.thread_time()
         try:
