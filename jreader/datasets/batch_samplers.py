@@ -68,7 +68,6 @@ class BatchSampler(batch[int]):
         drop_last: bool = False,
         seed: Any = None,
     ) -> None:
-        """Checks that there is either a data set or a sampler."""
         if isinstance(sampler, int):  # torch's order: sampler, batch_size, drop_last
             dataset, sampler, batch_size = None, dataset, sampler
             shuffle, drop_last = False, drop_last or shuffle

@@ -42,7 +42,6 @@ class ConcatDataset(Dataset[T]):
     datasets: tuple[Any, ...]
 
     def __init__(self, datasets: Iterable[Any]) -> None:
-        """Checks that all of them have indices."""
         object.__setattr__(self, "datasets", with_indices("ConcatDataset(datasets)", datasets))
 
     def __getitem__(self, index: SupportsIndex) -> T:
@@ -99,7 +98,6 @@ class ChainDataset(IterableDataset[T]):
     datasets: tuple[Any, ...]
 
     def __init__(self, datasets: Iterable[Any]) -> None:
-        """Checks that all of them are streams."""
         given = tuple(datasets)
         for dataset in given:
             check_dataset("ChainDataset(datasets)", dataset)
@@ -151,7 +149,6 @@ class ComposeDataset(Dataset[tuple[Any, ...]]):
     datasets: tuple[Any, ...]
 
     def __init__(self, datasets: Iterable[Any]) -> None:
-        """Checks that all have indices, and the same length."""
         given = with_indices("ComposeDataset(datasets)", datasets)
         _one_length("ComposeDataset(datasets)", given)
         object.__setattr__(self, "datasets", given)
@@ -197,7 +194,6 @@ class StackDataset(Dataset[Any]):
     names: tuple[str, ...]
 
     def __init__(self, /, *datasets: Any, **named: Any) -> None:
-        """Checks that all have indices, and the same length."""
         if datasets and named:
             raise TypeError(
                 "StackDataset(...) takes positional or named data sets, not both: type "

@@ -122,7 +122,6 @@ class TensorDataset(Dataset[tuple[Any, ...]]):
     tensors: tuple[np.ndarray[Any, Any], ...]
 
     def __init__(self, *arrays: Any, tensors: Sequence[Any] | None = None) -> None:
-        """Checks that there are arrays, and that all have the same number of rows."""
         if tensors is None:
             listed = len(arrays) == 1 and isinstance(arrays[0], (list, tuple))
             tensors = arrays[0] if listed else arrays

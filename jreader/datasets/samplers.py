@@ -67,7 +67,6 @@ class Sampler(Node[T]):
     """
 
     def __init__(self, data_source: Any = None) -> None:
-        """Keeps the data set, for subclasses that call `super().__init__(data_source)`."""
         self.data_source = data_source
 
     def order(self) -> Callable[[IntArray], IntArray]:

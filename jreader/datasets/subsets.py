@@ -45,7 +45,6 @@ class Subset(Dataset[T]):
     indices: NDArray[np.intp]
 
     def __init__(self, dataset: Any, indices: Sequence[int] | NDArray[np.integer[Any]]) -> None:
-        """Checks that the data set has a sample at every index."""
         (given,) = with_indices("Subset(dataset, indices)", [dataset])
         chosen = int_array("Subset(dataset, indices)", indices)
         for index in chosen[(chosen < -len(given)) | (chosen >= len(given))]:

@@ -42,7 +42,6 @@ class data:
     def __init__(
         self, name: str, shape: Sequence[int | None] = (None,), dtype: DTypeLike = "float32"
     ) -> None:
-        """Checks name, shape and dtype."""
         if not isinstance(name, str):
             raise TypeError(f"data(name) needs the name of a field (a str), not {name!r}")
         if not name:

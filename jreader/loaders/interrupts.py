@@ -41,7 +41,6 @@ class graceful_stop:
     """
 
     def __init__(self) -> None:
-        """Changes nothing yet."""
         self._before: dict[int, Any] = {}
         self._came: int | None = None
         self._several = self._agreed = False

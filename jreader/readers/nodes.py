@@ -78,12 +78,13 @@ class Node(Generic[T]):
     unread: bool = False  # whether to ask for its length would read a file
     made_at: str
 
-    def __new__(cls, /, *_args: Any, **kwargs: Any) -> Self:
-        """Remembers the user's line, so that errors can name it."""
+    # An editor shows the docstring of `__new__` or `__init__` for a call, if there is one, instead
+    # of that of the op: so they have none (tests/test_hovering.py).
+    def __new__(cls, /, *_args: Any, **kwargs: Any) -> Self:  # noqa: D102
         if kwargs:
             check_keywords(cls.__name__, cls.__init__, kwargs)
         self = super().__new__(cls)
-        object.__setattr__(self, "made_at", place_of_caller())
+        object.__setattr__(self, "made_at", place_of_caller())  # errors name the user's line
         return self
 
     def __post_init__(self) -> None:

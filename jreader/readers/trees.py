@@ -178,7 +178,6 @@ class Columns(Sequence[T], Generic[T]):
     __slots__ = ("arrays", "columns", "full", "made_of")
 
     def __init__(self, columns: Any, made_of: int | None = None, full: int | None = None) -> None:
-        """Takes the tree of stacked arrays as it is."""
         arrays = leaves(columns)
         try:
             lengths = set(map(len, arrays))

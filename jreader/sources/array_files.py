@@ -101,7 +101,6 @@ class npy(_ArrayFiles):
     """How many files each column has, if one has several."""
 
     def __init__(self, *paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> None:
-        """Checks that every path names a file."""
         groups = [files_named(_NPY, path, (".npy",), far=False) for path in paths]
         files = check_paths(_NPY, tuple(file for group in groups for file in group))
         object.__setattr__(self, "paths", files)
@@ -178,7 +177,6 @@ class npz(FileNode[Any], Table[Any]):
     read_whole = True
 
     def __init__(self, path: str | os.PathLike[str], *names: str) -> None:
-        """Checks that the path names a file, and that the names are strings."""
         (path,) = check_paths("npz(path, *names)", (path,))
         for name in names:
             if not isinstance(name, str):

@@ -76,7 +76,6 @@ class arrayrecord(FileNode[bytes], Table[bytes]):
     paths: tuple[str, ...]
 
     def __init__(self, paths: Paths) -> None:
-        """Finds the files; opens none."""
         array_record()
         suffixes = (".arrayrecord", ".array_record")
         object.__setattr__(self, "paths", files_named(_CALL, paths, suffixes, far=False))

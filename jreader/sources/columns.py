@@ -101,7 +101,6 @@ class arrays(Table[Any]):
     columns: Any
 
     def __init__(self, /, *columns: Any, **named: Any) -> None:
-        """Checks that there are columns, and that all have the same number of rows."""
         if bool(columns) == bool(named):
             seen = "both" if columns else "neither"
             raise TypeError(
@@ -172,7 +171,6 @@ class ragged(Table[Array]):
     columns: Any
 
     def __init__(self, values: Any, offsets: Any) -> None:
-        """Checks the offsets; they are looked at once, all of them."""
         try:
             every, at = np.asanyarray(values), np.asanyarray(offsets)
         except ValueError:  # a list of rows that differ in length

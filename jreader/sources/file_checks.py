@@ -72,7 +72,6 @@ class FilesNode(FileNode[T]):
     paths: tuple[str, ...]
 
     def __init__(self, *paths: str | os.PathLike[str]) -> None:
-        """Checks that every path names a file."""
         object.__setattr__(self, "paths", check_paths(f"{type(self).__name__}(*paths)", paths))
 
     def __repr__(self) -> str:

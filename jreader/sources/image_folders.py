@@ -73,7 +73,6 @@ class image_folder(Table[dict[str, Any]]):
         *,
         with_paths: bool = False,
     ) -> None:
-        """Checks that the folder has folders; lists no files."""
         name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
         if not isinstance(name, str):
             raise TypeError(f"{_CALL} needs a str or a path, not {path!r}.")

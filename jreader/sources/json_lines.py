@@ -81,7 +81,6 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
         *paths: str | os.PathLike[str] | FilePart | Sequence[str | os.PathLike[str]],
         store: Store | None = None,
     ) -> None:
-        """Finds the files; opens none."""
         given, part = part_in(paths)
         object.__setattr__(self, "part", part)
         several = [

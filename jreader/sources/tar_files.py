@@ -76,7 +76,6 @@ class tar(RecordFiles[dict[str, Any]]):
     part: Which | None = None
 
     def __init__(self, paths: Paths, *, store: Store | None = None) -> None:
-        """Finds the files; opens none."""
         paths, part = part_in(paths)
         object.__setattr__(self, "part", part)
         object.__setattr__(self, "paths", files_named(_CALL, paths, (".tar",)))

@@ -41,7 +41,6 @@ class TextFiles(FilesNode[T]):
     cursor_adds = ("part",)
 
     def __init__(self, *paths: str | os.PathLike[str] | FilePart) -> None:
-        """Checks that every path names a file."""
         given, part = part_in(paths)
         FilesNode.__init__(self, *((given,) if part else given))
         object.__setattr__(self, "part", part)
@@ -127,7 +126,6 @@ class text(TextFiles[str]):
     encoding: str = "utf-8"
 
     def __init__(self, *paths: str | os.PathLike[str] | FilePart, encoding: str = "utf-8") -> None:
-        """Checks that the paths name files, and that lines of the encoding end in one byte."""
         super().__init__(*paths)
         try:
             newline = b"\n".decode(encoding)

@@ -92,7 +92,6 @@ class tfrecord(RecordFiles[Any]):
         *,
         store: Store | None = None,
     ) -> None:
-        """Finds the files; opens none."""
         _crc32c()
         paths, part = part_in(paths)
         object.__setattr__(self, "part", part)

@@ -108,7 +108,6 @@ class tokens(FileNode[Array], Table[Array]):
         dtype: Any = "uint16",
         eos: int | None = None,
     ) -> None:
-        """Finds the files; opens none."""
         try:
             kind = np.dtype(dtype)
         except TypeError:

@@ -53,7 +53,6 @@ class compose(Node[tuple[Any, ...]]):
     joins_lanes = True
 
     def __init__(self, *readers: Reader[Any], check_alignment: bool = True) -> None:
-        """Raises TypeError if a reader cannot be called."""
         _take(self, readers)
         object.__setattr__(self, "check_alignment", bool(check_alignment))
 
@@ -123,7 +122,6 @@ class chain(Node[T]):
     joins_lanes = True
 
     def __init__(self, *readers: Reader[T]) -> None:
-        """Raises TypeError if a reader cannot be called."""
         _take(self, readers)
 
     def start(self, at: Position) -> Pass[T]:
@@ -180,7 +178,6 @@ class interleave(Node[T]):
     joins_lanes = True
 
     def __init__(self, *readers: Reader[T]) -> None:
-        """Raises TypeError if a reader cannot be called."""
         _take(self, readers)
 
     def start(self, at: Position) -> Pass[T]:

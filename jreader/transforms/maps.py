@@ -53,7 +53,6 @@ class map_readers(Node[T]):
     in_cursor = "never"
 
     def __init__(self, func: Callable[..., T], *readers: Reader[Any]) -> None:
-        """Raises TypeError if an argument cannot be called, or there is no reader."""
         errors.check_function("map_readers(func, *readers)", func)
         if not readers:
             raise TypeError("map_readers(func, *readers) needs at least one reader after func.")

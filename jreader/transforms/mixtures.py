@@ -124,7 +124,6 @@ class mix(Node[T]):
         at: Mapping[int, Mapping[str, Any] | Sequence[Any]] | None = None,
         source: str | None = None,
     ) -> None:
-        """Checks the arguments, and makes whole numbers of the weights."""
         names, several = named_readers(readers)
         if temperature is not None and weights is not None:
             raise TypeError("mix takes weights or temperature, not both: leave one of them out.")

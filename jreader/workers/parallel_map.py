@@ -119,10 +119,6 @@ class map_samples(Node[T]):
         on_error: Literal["raise", "skip"] = "raise",
         max_errors: int = 100,
     ) -> None:
-        """Raises if `fn` cannot be called, two say who does the work, or nothing draws from a seed.
-
-        The seed is that of an op below: a map that draws nothing must not count as a seeded op.
-        """
         call = "map_samples(fn, reader)"
         errors.check_function(call, fn)
         errors.check_reader(call, reader)
@@ -134,6 +130,7 @@ class map_samples(Node[T]):
         if on_error not in ("raise", "skip"):
             raise ValueError(f'on_error of {call} is "raise" or "skip", not {on_error!r}.')
         key = None if seed is None else as_seed(seed, call)
+        # The op below has the seed: a map that draws nothing must not count as a seeded op.
         given = {
             "fn": fn,
             "reader": keyed(reader, key) if rng else reader,

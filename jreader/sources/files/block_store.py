@@ -76,7 +76,6 @@ class Store:
         *,
         block: int | str = _BLOCK,
     ) -> None:
-        """Checks the sizes; reads and writes nothing."""
         if not isinstance(folder, (str, os.PathLike)):
             raise TypeError(
                 f"Store(folder, limit) needs a folder, a str or a path, not {folder!r}."

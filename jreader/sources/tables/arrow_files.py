@@ -68,7 +68,6 @@ class arrow(FileNode[Any], Table[Any]):
         columns: Sequence[str] | str | None = None,
         nulls: Mapping[str, Any] | None = None,
     ) -> None:
-        """Finds the files; opens none."""
         pyarrow()
         object.__setattr__(
             self, "paths", files_named(_CALL, paths, (".arrow", ".feather"), far=False)

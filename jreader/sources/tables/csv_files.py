@@ -99,7 +99,6 @@ class csv(FileNode[Any], Table[Any]):
         header: bool | Sequence[str] = True,
         store: Store | None = None,
     ) -> None:
-        """Finds the files; opens none."""
         pyarrow()
         object.__setattr__(self, "paths", files_named(_CALL, paths, (".csv", ".csv.gz")))
         object.__setattr__(self, "names", checked_names(_CALL, columns))

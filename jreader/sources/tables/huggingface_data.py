@@ -63,7 +63,6 @@ class huggingface(Table[Any]):
         columns: Sequence[str] | str | None = None,
         nulls: Mapping[str, Any] | None = None,
     ) -> None:
-        """Checks that it is a data set with a table of Arrow."""
         pyarrow()
         object.__setattr__(self, "dataset", _checked(dataset))
         object.__setattr__(self, "names", checked_names(_CALL, columns))

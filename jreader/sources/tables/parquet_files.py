@@ -84,7 +84,6 @@ class parquet(FileNode[Any], Table[Any]):
         *,
         store: Store | None = None,
     ) -> None:
-        """Finds the files; opens none."""
         pyarrow()
         paths, part = part_in(paths)
         object.__setattr__(self, "part", part)

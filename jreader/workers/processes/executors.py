@@ -43,7 +43,6 @@ class Processes(Executor):
     """
 
     def __init__(self, workers: int, init: Callable[[int], object] | None = None) -> None:
-        """Refuses what is no number, and no function."""
         self.workers = errors.check_number("Processes(workers)", workers, 1)
         if init is not None and not callable(init):
             raise TypeError(f"init of Processes(workers, init) needs a function, not {init!r}.")

@@ -1,0 +1,132 @@
+"""What an editor shows for a name: the arguments that a call takes, and what it is for."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import jreader
+from jreader import DataLoader, Pipeline, PyReader
+from tests.helpers.language_server import LanguageServer, installed
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not installed(), reason="the language server needs `pyright[nodejs]`"),
+]
+
+PROGRAM = (Path(__file__).parent / "typed" / "every_name.py").read_text()
+"""A program that uses every name; the methods are named after its last line."""
+
+ANY_ARGUMENTS = [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]
+
+METHODS = {
+    f"{kind.__name__}.{name}": getattr(kind, name)
+    for kind in (Pipeline, DataLoader)
+    for name in dir(kind)
+    if not name.startswith("_") and inspect.isroutine(getattr(kind, name))
+}
+
+
+@pytest.fixture(scope="module")
+def hover() -> Iterator[Callable[[str], str]]:
+    """Shows what an editor shows for `jreader.NAME`, or for a method, `Pipeline.NAME`."""
+    methods = "".join(f"jreader.{name}\n" for name in METHODS)
+    program = f"{PROGRAM}\n{methods}"
+    with LanguageServer(program) as server:
+
+        def shown(name: str) -> str:
+            called = re.search(rf"\bjreader\.{re.escape(name)}\b", program)
+            assert called, f"every_name.py does not name {name}"
+            line = program[: called.start()].count("\n")
+            column = called.end() - 1 - (program.rfind("\n", 0, called.end()) + 1)
+            return server.hover(line, column)
+
+        yield shown
+
+
+def code_of(shown: str) -> str:
+    """The signatures in what an editor shows: the first block of code."""
+    found = re.search(r"```python\n(.*?)```", shown, re.DOTALL)
+    return found.group(1) if found else ""
+
+
+def parameters(shown: str, name: str) -> list[str]:
+    """The names of the arguments, of all overloads; without `self`."""
+    names: list[str] = []
+    for text in re.split(rf"\b{name}(?=\()", code_of(shown))[1:]:
+        for argument in arguments(text.replace(f"**P@{name}", "*args, **kwargs")):
+            found = re.match(r"\**(\w+)", argument)
+            if found and found.group(1) not in [*names, "self", "cls"]:
+                names.append(found.group(1))
+    return names
+
+
+def arguments(text: str) -> list[str]:
+    """What stands between the commas of the first brackets of a text."""
+    found, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([{") - (letter in ")]}")
+        if depth == 0:
+            break
+        if letter == "," and depth == 1:
+            found.append("")
+        elif depth > 1 or letter != "(":
+            found[-1] += letter
+    return [each.strip() for each in found]
+
+
+def expected(value: Any) -> list[str]:
+    """The names of the arguments; none for `*args, **kwargs`, which pyright shows as `...`."""
+    found = inspect.signature(value).parameters.values()
+    if [each.kind for each in found] == ANY_ARGUMENTS:
+        return []
+    return [each.name for each in found if each.name not in ("self", "cls")]
+
+
+def plain(text: str) -> str:
+    """The words of a text: editors escape some characters of Markdown."""
+    return re.sub(r"[^a-z0-9]+", " ", text.lower()).strip()
+
+
+def first_sentence(value: Any) -> str:
+    """What it is for: only a loader's `__init__` says that itself, with what it takes."""
+    told = value.__init__ if value in (DataLoader, PyReader) else value
+    return plain((inspect.getdoc(told) or "").partition("\n")[0])
+
+
+CALLED = [
+    name
+    for name in jreader.__all__
+    if name != "Reader" and f"jreader.{name}(" in PROGRAM and callable(getattr(jreader, name))
+]
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_a_call_shows_the_arguments_of_its_name(hover, name):
+    shown = hover(name)
+    assert parameters(shown, name) == expected(getattr(jreader, name)), shown
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_shows_its_arguments(hover, name):
+    shown = hover(name)
+    assert parameters(shown, name.partition(".")[2]) == expected(METHODS[name]), shown
+
+
+@pytest.mark.parametrize("name", [name for name in jreader.__all__ if name != "Reader"])
+def test_a_name_shows_what_it_is_for(hover, name):
+    if f"jreader.{name}" not in PROGRAM:
+        pytest.skip("every_name.py has it without the package")
+    shown = hover(name)
+    assert first_sentence(getattr(jreader, name)) in plain(shown), shown
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_shows_what_it_is_for(hover, name):
+    shown = hover(name)
+    assert first_sentence(METHODS[name]) in plain(shown), shown
