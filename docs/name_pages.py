@@ -31,6 +31,23 @@ ROOMS = {
 }
 """The rooms of public names, in the order of the menu; one that is not here comes last."""
 
+LAWS = {
+    "batch": "Batches lose nothing",
+    "buffered": "Prefetching is bounded",
+    "cache": "A cache keeps",
+    "chain": "The usual algebra holds",
+    "epochs": "Epochs differ",
+    "firstn": "Prefetching is bounded",
+    "map_readers": "The usual algebra holds",
+    "map_samples": "Workers are invisible",
+    "multiprocess_reader": "Workers are invisible",
+    "shard": "Shards partition",
+    "shuffle": "Shuffles permute",
+    "unbatch": "Batches lose nothing",
+    "xmap_readers": "Workers are invisible",
+}
+"""The law of docs/guarantees.md that is about an op, beside those that hold for every op."""
+
 CHANGELOG = Path(__file__).parents[1] / "CHANGELOG.md"
 NOT_YET = "# Changelog\n\nNothing was released yet.\n"
 
@@ -202,7 +219,9 @@ def facts(name: str) -> str:
     kept = {"all": "all of them, as they are", "some": "some of them, as they are"}
     if value.from_reader in kept:
         rows.append(f"| gives the samples it reads | {kept[value.from_reader]} |")
-    rows.append("| laws | [those of every op](../guarantees.md), on random plans |")
+    own = f"{LAWS[name]}; and " if name in LAWS else ""
+    every = "[those of every op](../guarantees.md#the-laws-in-words), on random plans"
+    rows.append(f"| laws | {own}{every} |")
     return "## What it keeps\n\n" + table(rows)
 
 

@@ -50,7 +50,7 @@ class FeedMismatch(ReaderError, ValueError):
 
 
 class MissingSample(ReaderError, IndexError):
-    """A data set has no sample of that index: it shrank, or the sampler is of another data set."""
+    """A data set has no sample at an index: it shrank, or the sampler belongs to another one."""
 
 
 class BatchNotDivisible(ReaderError, ValueError):
@@ -70,7 +70,7 @@ class EOFException(Exception):
 
 
 class LintWarning(UserWarning):
-    """A plan has something that was hardly meant; the message begins with a name, to filter by."""
+    """A plan has a probable mistake; the message begins with the name of the rule, to filter by."""
 
 
 def noted(error: BaseException, note: str) -> None:

@@ -20,6 +20,7 @@ import pytest
 
 import jreader
 from jreader import DataLoader, Pipeline, hints
+from jreader.pipelines.wrapped import METHODS
 
 PUBLIC = sorted(jreader.__all__)
 WITH_JAX = (
@@ -113,6 +114,13 @@ class TestDocstrings:
     @pytest.mark.parametrize("name", [name for name in PUBLIC if needs_an_example(name)])
     def test_it_has_an_example(self, name):
         assert ">>> " in inspect.getdoc(documented(name))
+
+    @pytest.mark.parametrize("kind", METHODS, ids=lambda kind: kind.__name__)
+    def test_an_op_says_what_it_costs(self, kind):
+        (cost,) = re.findall(
+            r"^Cost: (.*?)(?:\n\n|\Z)", inspect.getdoc(kind), re.MULTILINE | re.DOTALL
+        )
+        assert re.search(r"[Rr]esum", cost), "and what it costs to go on from a position"
 
     @pytest.mark.parametrize("name", METHODS_OF_A_LOADER)
     def test_a_method_of_a_loader_has_an_example(self, name):

@@ -74,25 +74,29 @@ class bucket(Node[Columns[T]]):
     [[2, 3, 4, 0], [6, 7, 8, 9]]
     [[10, 11, 12, 0]]
 
-    Of ragged columns, the lengths are known, so a number of bounds is enough: those that pad least
-    are computed, exactly, when the op is made.
+    The lengths of ragged columns are known in advance, so the number of bounds is enough: the op
+    then computes the bounds that need the least padding.
 
     >>> from jreader import ragged
     >>> ragged_documents = ragged([1, 2, 3, 4, 5, 6, 7, 8, 9], [0, 1, 3, 4, 9])
     >>> bucket(ragged_documents, 2, batch_size=1, seed=0).bounds
     (2, 5)
 
-    What a batch is, `padded_batch` says: the fields, padded, and a mask for each of them.
+    A batch has the form that `padded_batch` describes: the padded fields, and a mask for each of
+    them.
 
     If the lengths are known before a sample is read (ragged columns, not shuffled before), samples
     are shuffled inside their buckets, and the batches of all buckets are mixed, in each epoch anew:
-    by seed, epoch and index alone, so that any batch is found at once, on any host. Otherwise
-    batches come as they fill up; at most `batch_size` samples, less one, wait in each bucket. To
-    resume, the samples since the oldest one that waits are read again.
+    by seed, epoch and index alone, so that any batch is found at once, on any host. Otherwise each
+    batch comes when its bucket is full.
 
     The last samples of each bucket may fill no batch. Short batches come among the others where
     lengths are known, and at the end of a stream; `load` leaves them out, or pads them with rows of
     zeros, under its `mask`, so that there are no other shapes.
+
+    Cost: where lengths are known, any batch is found at once, and resuming is immediate. Over a
+    stream, at most `batch_size` - 1 samples wait in each bucket, and resuming reads all samples
+    again from the oldest one that waits.
 
     Args:
         reader: Any reader of arrays, or lists, that differ in length, alone or as fields.
@@ -117,8 +121,8 @@ class bucket(Node[Columns[T]]):
         multiple_of: What all bounds are multiples of, as 8 or 128 for matrix units.
 
     Raises:
-        TypeError: `bounds` is no list of lengths and no number, neither or both of `batch_size` and
-            `tokens` are given, or no field differs in length.
+        TypeError: `bounds` is neither a list of lengths nor a number, neither or both of
+            `batch_size` and `tokens` are given, or no field differs in length.
         ValueError: The bounds do not rise, or are to be chosen and lengths are not known; or a
             batch has no room for a row of the last one; a sample is longer than that; or it is not
             clear which fields to pad.

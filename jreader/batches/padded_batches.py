@@ -33,6 +33,9 @@ class padded_batch(batch[T]):
     documents become `tokens` and `tokens_mask`. Tuples get their masks as last items; named tuples
     and dataclasses become dicts of their fields. Several padded fields have a length each.
 
+    Cost: one batch is in memory, and its rows are copied once into padded arrays. Resuming costs
+    what it costs in `reader`.
+
     Args:
         reader: Any reader of arrays, or lists, that differ in length, alone or as fields.
         batch_size: Samples per batch.

@@ -54,6 +54,9 @@ class batch(Node[Sequence[T]]):
     >>> [samples.columns.tolist() for samples in batch(shuffle(digits, seed=1), 3)()]
     [[2, 3, 1], [4, 0]]
 
+    Cost: one batch is in memory. Over an indexed reader, it gathers each column once for each
+    batch. Resuming costs what it costs in `reader`.
+
     Args:
         reader: Any reader.
         batch_size: Samples per batch.
@@ -146,6 +149,9 @@ class map_batches(Node[Sequence[Any]]):
     >>> texts = batch(lambda: [[1], [2, 3], [4, 5, 6]], 2)
     >>> [samples.columns.tolist() for samples in map_batches(pad, texts, stacked=False)()]
     [[[1, 0, 0], [2, 3, 0]], [[4, 5, 6]]]
+
+    Cost: it calls `fn` once for each batch; samples that are not stacked yet are copied into arrays
+    before. Resuming costs what it costs in `reader`.
 
     Args:
         fn: Returns a tree of arrays of equal length.

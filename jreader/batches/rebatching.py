@@ -53,11 +53,13 @@ class unbatch(Node[T]):
 
     Over `batch` of an indexed reader it is indexed as well, and no batch is made.
 
+    Cost: one batch is in memory. Resuming reads the current batch again.
+
     Args:
         reader: A reader of batches.
 
     Raises:
-        FeedMismatch: An item of `reader` is no batch, or its arrays differ in length (while
+        FeedMismatch: An item of `reader` is not a batch, or its arrays differ in length (while
             iterating).
     """
 
@@ -180,7 +182,7 @@ def rebatch(reader: Reader[Any], batch_size: int, drop_last: bool | None = None)
         drop_last: Whether to leave out a last batch with fewer samples, as in `batch`.
 
     Raises:
-        FeedMismatch: An item of `reader` is no batch (while iterating).
+        FeedMismatch: An item of `reader` is not a batch (while iterating).
     """
     call = "rebatch(reader, batch_size, drop_last)"
     check_reader(call, reader)

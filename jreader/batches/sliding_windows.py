@@ -52,10 +52,13 @@ class window(Node[Any]):
     >>> next(batch(shuffle(every, seed=0), 2)()).columns.tolist()
     [[262, 263, 264, 265], [223, 224, 225, 226]]
 
-    `stride` is what tf.data's `window` calls `shift`. There, every place at which a window begins
-    gives one, so that with a small shift several at the end are incomplete; here at most one is,
-    and only if it has a sample that no other window has. To cut the tokens of documents, there is
+    `stride` is what tf.data's `window` calls `shift`. There, a window begins at every multiple of
+    the shift, so with a small shift several at the end are incomplete. Here at most one is, and
+    only if it has a sample that no other window has. To cut the tokens of documents, there is
     `windows`.
+
+    Cost: over an indexed reader, one gather for each window, and resuming is immediate. Over a
+    stream, it keeps `size` samples in memory, and resuming reads the latest window again.
 
     Args:
         reader: Any reader of samples that can be stacked.

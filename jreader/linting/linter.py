@@ -43,9 +43,10 @@ _TIMED = (timed_rules.scalar_map, timed_rules.held_lock)
 
 
 def lint(subject: Any, *, measure: bool = False, ignore: Collection[str] = ()) -> list[Finding]:
-    """The findings of a plan, or of a loader: what was hardly meant, and what to type instead.
+    """Finds probable mistakes in a plan or a loader, and says what to type instead.
 
-    The first sample is read, and the lengths of all where batches follow from them; no pass moves.
+    It reads the first sample, and the lengths of all samples where batches depend on them. Passes
+    that are open stay where they are.
 
     >>> import numpy as np
     >>> from jreader import Pipeline, arrays

@@ -229,8 +229,8 @@ class DataLoader:
 
         Raises:
             TypeError: `feed_list`, `capacity` or `tune` is of the wrong kind.
-            ValueError: Two fields have one name, `capacity` is negative, `last` is none of its four
-                values or contradicts `drop_last`, or `use_multiprocess` is True.
+            ValueError: Two fields have one name, `capacity` is negative, `last` is not one of its
+                four values or contradicts `drop_last`, or `use_multiprocess` is True.
         """
         if errors.check_flag("use_multiprocess of from_generator", use_multiprocess):
             raise ValueError(
@@ -298,7 +298,7 @@ class DataLoader:
             reader: Yields samples: tuples or lists of fields in the order of the `feed_list`, or
                 dicts of fields by name.
             batch_size: Samples per batch (B); on D places a feed has D batches.
-            drop_last: Whether to leave out a last batch with fewer samples; it means nothing if
+            drop_last: Whether to leave out a last batch with fewer samples; it has no effect if
                 `from_generator` got `last="pad"`, "wrap" or "error".
             places: The devices: None for the default one, or a device (feeds of [B, ...]); a list
                 of D devices ([D, B, ...], as pmap takes it); or a Sharding of the global array.
@@ -660,8 +660,9 @@ class DataLoader:
         >>> [feed["tokens"].shape for feed in loader.shapes()]
         [(2, 2), (1, 4)]
 
-        Buckets have the same shapes in every epoch. Where lengths are known no sample is read;
-        otherwise the first one, which shows the dtypes, and all shapes that may come are there.
+        Buckets have the same shapes in every epoch. Where lengths are known, it reads no sample.
+        Otherwise it reads the first one, which shows the dtypes, and lists all shapes that may
+        come.
 
         Returns:
             A list of trees of `jax.ShapeDtypeStruct`, as `element_spec` is one.
@@ -709,7 +710,7 @@ class DataLoader:
         >>> loader.tuned.capacity, [(each.function, each.threads) for each in loader.tuned.maps]
         (2, [('abs', 2)])
 
-        As text it is what to type, to have the same without `tune`.
+        Its text is what to type to get the same without `tune`.
         """
         tuner = self._run.tuner
         return tuner.tuned(self._options.capacity) if tuner else None

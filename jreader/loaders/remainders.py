@@ -77,7 +77,7 @@ class Remainder:
 
         Raises:
             TypeError: `drop_last` is neither a bool nor None.
-            ValueError: `last` is none of its four values, `drop_last` contradicts it, or
+            ValueError: `last` is not one of its four values, `drop_last` contradicts it, or
                 `steps_per_epoch` is less than 1.
         """
         if last is not None and last not in get_args(Last):

@@ -24,7 +24,7 @@ _LEAST = 4  # feeds of a loop: the first one is that for which all is made
 
 @dataclass(frozen=True)
 class Report:
-    """What limits the epoch of a loader: a verdict, an advice, and the times behind them.
+    """What limits the epoch of a loader: a verdict, advice, and the times behind them.
 
     `str(report)` is all of it as text; a notebook shows it with bars.
 
@@ -154,17 +154,17 @@ def report(loader: DataLoader, *, feeds: int = 8, seconds: float = 2.0) -> Repor
     The loop's counters (`loader.stats()`) say whether it waits. If it does, the plan is read once
     more, in a pass of its own of the next epoch, with neither workers nor look-ahead: there each
     stage is timed alone, and the functions of maps are watched, as to whether they hold the
-    interpreter's lock. The pass of the loop is not touched, and goes on with its next feed. But the
-    source is opened again, and functions are called, so ask where that is nothing: not while a
-    source that can be read only once is being read. Such a source, and several processes that feed
-    one array, are judged by the counters alone; `report.note` says so. Ask while nothing else runs:
-    the interpreter's switch interval is longer for a tenth of a second.
+    interpreter's lock. The pass of the loop is not touched, and goes on with its next feed. This
+    opens the source and calls your functions once more, so do not ask while the loop reads a source
+    that can be read only once. Such a source, and several processes that feed one array, are judged
+    by the counters alone; `report.note` says so. Ask while nothing else runs: the interpreter's
+    switch interval is longer for a tenth of a second.
 
-    A loop that never waits for its step (it looks at no loss) runs ahead of the devices, as far as
-    jax lets it: give it some hundred steps, or wait for each.
+    A loop that never waits for its step (it looks at no loss, say) runs ahead of the devices, as
+    far as jax lets it: run a few hundred steps before you ask, or wait for each of them.
 
-    The way of thinking is that of Plumber (Kuchnik et al., MLSys 2022): the rate of each stage
-    alone, and what the epoch would take without it.
+    The method is that of Plumber (Kuchnik et al., MLSys 2022): the rate of each stage alone, and
+    what the epoch would take without it.
 
     Args:
         loader: A loader that a loop has asked for at least 4 feeds.
@@ -172,7 +172,7 @@ def report(loader: DataLoader, *, feeds: int = 8, seconds: float = 2.0) -> Repor
         seconds: After that time no further feed is read again.
 
     Raises:
-        TypeError: `loader` is no loader.
+        TypeError: `loader` is not a loader.
         ValueError: No loop has asked it for enough feeds, or a number is too small.
     """
     if not isinstance(loader, DataLoader):

@@ -45,7 +45,8 @@ def permutation(indices: Indices, n: int, key: Key) -> Indices:
         key broadcast to: indices (1, n) and words (m, 1) give m permutations, (m, n).
 
     Raises:
-        TypeError: `n` is not an int, `indices` is no array of integers, or `key` is no `Key`.
+        TypeError: `n` is not an int, `indices` is not an array of integers, or `key` is not a
+            `Key`.
         ValueError: `n` is negative, or too large for jax or for the dtype of the indices.
         IndexError: On the host, an index is outside of range(n).
     """

@@ -110,8 +110,8 @@ class WithLengths(Wrapped[T]):
             multiple_of: What all bounds are multiples of, as 8 or 128 for matrix units.
 
         Raises:
-            TypeError: `bounds` is no list of lengths and no number, neither or both of `batch_size`
-                and `tokens` are given, or no field differs in length.
+            TypeError: `bounds` is neither a list of lengths nor a number, neither or both of
+                `batch_size` and `tokens` are given, or no field differs in length.
             ValueError: The bounds do not rise, or are to be chosen and lengths are not known; or a
                 batch has no room for a row of the last one; a sample is longer than that; or it is
                 not clear which fields to pad.
@@ -175,7 +175,7 @@ class WithLengths(Wrapped[T]):
         Raises:
             ValueError: `size` or `window` is below 1, or `split` or `longer` is not one of the
                 words.
-            FeedMismatch: A document is longer than a row, fields differ in length, samples are no
+            FeedMismatch: A document is longer than a row, fields differ in length, samples are not
                 documents, none has a token, or the padding does not fit (when rows are asked for).
         """
         return self._after(transforms.pack(self, size, split, longer, fields, pad, window, seed))
@@ -204,7 +204,7 @@ class WithLengths(Wrapped[T]):
 
         Args:
             size: How many tokens a window has.
-            stride: How many tokens lie between the begins of two windows; None for `size`, so that
+            stride: How many tokens lie between the starts of two windows; None for `size`, so that
                 each token is in one window.
             across: Whether windows go on from one document into the next.
         """

@@ -178,9 +178,9 @@ class Pipeline(WithLengths[T]):
         ['one', 'two', 'three']
 
         Args:
-            fn: Takes a sample, and returns an iterable of samples, or a reader; for equal samples
-                an equal one, or a pass cannot be resumed inside it. Each epoch shuffles a plan that
-                it returns anew.
+            fn: Takes a sample, and returns an iterable of samples, or a reader. For equal samples
+                it has to return equal ones, or a pass cannot be resumed inside them. If it returns
+                a plan with a shuffle, each epoch shuffles that anew.
         """
         return Pipeline(transforms.flat_map(fn, self))
 
@@ -336,15 +336,15 @@ class Pipeline(WithLengths[T]):
 
         Args:
             *readers: Any readers.
-            weights: The share of each, of this one first: numbers above 0, which need not sum to
-                anything. None for equal shares.
+            weights: The share of each, of this one first: numbers above 0, which need not sum to 1.
+                None for equal shares.
             temperature: Instead of `weights`: shares in proportion to `len(reader) ** (1 /
                 temperature)`.
             seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws
                 anew for each pass, which can be resumed all the same.
-            stop: When it ends. "first": at the turn of a reader that has no sample left. "all": at
-                that of the last one that has none left, while those that ended before begin again
-                with their next epoch. "repeat": never.
+            stop: When it ends. "first": at the turn of a reader that has no sample left. "all":
+                when every reader has ended once; those that end earlier begin again with their next
+                epoch. "repeat": never.
             at: Other weights from some sample of the epoch on, as {10_000: [1, 1]}.
             source: The name of a field that is added to samples that are dicts: the number of the
                 reader that it came from, from 0.
@@ -382,7 +382,7 @@ class Pipeline(WithLengths[T]):
             path: A folder, which is made if it is not there; None for memory.
 
         Raises:
-            TypeError: The path is no path.
+            TypeError: The path is neither a str nor a path.
             ValueError: It is a file, or a folder of other files; or, with a path, a shuffle before
                 it has no seed.
         """
@@ -482,7 +482,7 @@ class Pipeline(WithLengths[T]):
         ['a', 'b', 'c']
 
         Raises:
-            FeedMismatch: An item is no batch: neither a sequence of samples nor a tree of arrays
+            FeedMismatch: An item is not a batch: neither a sequence of samples nor a tree of arrays
                 with a row for each sample (while iterating).
         """
         return Pipeline(batches.unbatch(self))
@@ -498,7 +498,7 @@ class Pipeline(WithLengths[T]):
             drop_last: Whether to leave out a last batch with fewer samples, as in `batch`.
 
         Raises:
-            FeedMismatch: An item is no batch (while iterating).
+            FeedMismatch: An item is not a batch (while iterating).
         """
         return self.unbatch().batch(batch_size, drop_last)
 

@@ -14,14 +14,14 @@ from jreader.readers import Columns, Reader, length, map_tree, origin
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """The shape and dtype of an array that need not be there.
+    """The shape and dtype of an array, without its values.
 
     >>> ArraySpec((None, 28, 28), np.dtype("uint8"))
     ArraySpec(shape=(None, 28, 28), dtype=uint8)
 
     Attributes:
         shape: The length of each axis; None for one that varies.
-        dtype: What NumPy makes of the values.
+        dtype: The NumPy dtype of the values.
     """
 
     shape: tuple[int | None, ...]

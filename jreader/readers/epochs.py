@@ -26,7 +26,8 @@ T = TypeVar("T")
 def at_epoch(reader: Reader[T], epoch: Any) -> Reader[T]:
     """The same plan in the order of another epoch; a plan as it was written is in epoch 0.
 
-    Epochs fold: epoch 2 of a plan in epoch 1 is another one than epochs 1, 2 and 3 of the plan.
+    Epochs nest: epoch 2 of a plan that is in epoch 1 differs from epochs 1, 2 and 3 of the plan
+    itself.
 
     >>> from jreader import shuffle
     >>> reader = shuffle(lambda: "abcdef", buf_size=6, seed=1)
@@ -71,6 +72,9 @@ class epochs(Node[T]):
     >>> passes = "".join(twice())
     >>> sorted(passes[:4]) == sorted(passes[4:]) == list("abcd"), passes[:4] == passes[4:]
     (True, False)
+
+    Cost: it keeps no samples from one epoch to the next. Resuming goes to the epoch at once,
+    without reading those before it.
 
     Args:
         reader: Any reader. Epoch `e` is `at_epoch(reader, e)`.

@@ -36,18 +36,18 @@ _PLAIN = (np.ndarray, list, tuple, dict, set, frozenset)
 
 
 class Cursor(TypedDict):
-    """How far a training run has got: a small dict that JSON keeps exactly.
+    """The place of a training run, as a small dict that JSON keeps exactly.
 
     Attributes:
         epoch: The epoch that is running, or begins.
         step: How many feeds were handed over, with the skipped ones.
-        samples: How many samples of the epoch come before.
+        samples: How many samples of the epoch lie before this place.
         position: The position of the source.
         digest: A hash of the indices that were handed over, in their order (`loaders/cursors.py`).
         skipped: The steps that are left out, as [first, end, samples of a step].
         plan: The fingerprint of the plan.
         format: The version of this dict.
-        stream_version: That of the orders (`orders.STREAM_VERSION`).
+        stream_version: The version of the random orders (`orders.STREAM_VERSION`).
         check: A hash of the rest, so that a cursor that was changed is recognised (`sealed`).
     """
 

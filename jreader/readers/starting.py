@@ -23,7 +23,7 @@ T = TypeVar("T")
 def start(reader: Reader[T], at: Position = None) -> Pass[T]:
     """A pass over `reader`, from the beginning or from a position of an earlier pass.
 
-    A plain function keeps no position: it is read again from its beginning, up to there.
+    A plain function keeps no position: it is read again from its beginning up to the position.
 
     >>> from jreader import shuffle
     >>> reader = shuffle(lambda: "abcdef", buf_size=3, seed=7)

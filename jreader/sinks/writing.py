@@ -66,8 +66,8 @@ def write(
     (['five-00000-of-00002.npy', 'five-00001-of-00002.npy'], [0, 1, 2, 3, 4])
 
     The folder is there as a whole or not at all: shards are written to a hidden folder beside it,
-    which is renamed when all samples are on the disk. What a killed run left there, the next one
-    that writes to this folder removes.
+    which is renamed when all samples are on the disk. The next run that writes to this folder
+    removes what a killed run left there.
 
     An indexed reader is read by all threads, each at a shard of its own; a stream by one at a time,
     while the others encode, and each holds 64 MB of it or one sample. The files are the same.
@@ -85,8 +85,8 @@ def write(
 
     Args:
         reader: Any reader of samples, not of batches.
-        path: A folder that is new or empty. Files are called as it is, `NAME-00000-of-00012.tar`;
-            those of "npy" as fields are, if there are some.
+        path: A folder that is new or empty. Files are named after it, `NAME-00000-of-00012.tar`;
+            those of "npy" after the fields, if there are some.
         format: "arrayrecord", "npy", "parquet" or "tar".
         shards: How many shards, which then differ by one sample at most; for readers that know
             their length.

@@ -285,7 +285,7 @@ class mnist_json(FileNode[tuple[Array, np.int64]], Table[tuple[Array, np.int64]]
 
     Raises:
         FileNotFoundError: The file does not exist.
-        ValueError: `mode` is none of the three.
+        ValueError: `mode` is not one of the three.
         DamagedData: Raised when a pass begins, if the file is truncated or has another form.
     """
 

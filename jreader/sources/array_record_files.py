@@ -54,9 +54,9 @@ class arrayrecord(FileNode[bytes], Table[bytes]):
     ...     list(arrayrecord(f"{folder}/*.arrayrecord")())
     [b'zero', b'one', b'two']
 
-    What records mean, a function says: `Pipeline(arrayrecord(paths)).map(parse)`. Files whose
-    records are read in any order are best written with `group_size:1`: of a larger group, all
-    records are unpacked for one.
+    Map a function that decodes the records: `Pipeline(arrayrecord(paths)).map(parse)`. Files whose
+    records are read in any order are best written with `group_size:1`: to read one record of a
+    larger group, all records of it are unpacked.
 
     Args:
         paths: A file, a folder (its `.arrayrecord` and `.array_record` files), a pattern such as

@@ -53,8 +53,8 @@ class image_folder(Table[dict[str, Any]]):
         classes: The names of the classes, by label.
 
     Raises:
-        TypeError: The path is neither a str nor a path, `skip` holds no suffixes, or `with_paths`
-            is no bool.
+        TypeError: The path is neither a str nor a path, `skip` is not a collection of suffixes, or
+            `with_paths` is not a bool.
         FileNotFoundError: The folder does not exist, or has no folders.
         ValueError: Raised when the first pass begins, if a file has a suffix of no image and none
             to skip, a class has no image, or an image is in no class.

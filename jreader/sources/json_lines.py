@@ -57,7 +57,7 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
 
     If one of the files is packed (its name ends in `.gz`), nothing can be found by number: lines
     are streamed. A pass can still be resumed at any line, but unpacks the file up to there; and
-    `shuffle` needs a size. Unpack files of which you want more.
+    `shuffle` needs a size. Unpack the files if you need more than that.
 
     Args:
         *paths: At least one file in UTF-8, or a folder (its `.jsonl` files), or a pattern such as
@@ -66,7 +66,7 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
         store: What keeps blocks of files that lie elsewhere (`Store`).
 
     Raises:
-        TypeError: A path is neither a str nor a path, or the store is none.
+        TypeError: A path is neither a str nor a path, or the store is not a `Store`.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
         ValueError: A file is packed, and one is elsewhere.
         DamagedData: Raised during a pass, where a line is not JSON, or if a gzip file is truncated,

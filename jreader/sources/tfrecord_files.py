@@ -72,10 +72,10 @@ class tfrecord(RecordFiles[Any]):
 
     Raises:
         ModuleNotFoundError: `google-crc32c` is not installed (the extra `tfrecord`).
-        TypeError: A path is neither a str nor a path, or `features` is no dict of those.
+        TypeError: A path is neither a str nor a path, or `features` is not a dict of those.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
-        DamagedData: Raised during a pass, after the records before: a record is truncated, or not
-            that of its CRC, or no Example; a file is empty or packed, or has changed.
+        DamagedData: Raised during a pass, after the records before: a record is truncated, does not
+            match its CRC, or is not an Example; a file is empty or packed, or has changed.
         ValueError: Raised during a pass, if an Example has not the features that were asked for.
     """
 

@@ -62,7 +62,7 @@ class tokens(FileNode[Array], Table[Array]):
 
     It reads flat files as nanoGPT writes them, those of llm.c (which have a header), the `.bin` and
     `.idx` of Megatron, and `.npy`. Each sample is a document, an array of its tokens (a read-only
-    view of the file). Where documents begin and end, the `.idx` says, or the token `eos`; without
+    view of the file). The `.idx`, or the token `eos`, says where documents begin and end; without
     both, each file is one document.
 
     >>> from tempfile import TemporaryDirectory
@@ -91,8 +91,8 @@ class tokens(FileNode[Array], Table[Array]):
 
     Raises:
         TypeError: A path is neither a str nor a path, or `eos` is not a whole number.
-        ValueError: The dtype is no integer type, or `eos` is none of its values; or, when the
-            documents are first asked for, a file says that it has another dtype.
+        ValueError: The dtype is not an integer type, or `eos` is not one of its values; or, when
+            the documents are first asked for, a file says that it has another dtype.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
         DamagedData: When a pass begins: a file is empty, truncated, of another format, does not fit
             its `.idx`, or has changed since it was first read.

@@ -57,15 +57,15 @@ class cache(Node[T]):
     >>> list(reader()), list(reader()), reads
     (['a', 'b', 'c'], ['a', 'b', 'c'], ['read'])
 
-    With a path, the first pass writes samples to the folder while it hands them over. A pass that
-    is broken off, by an error or a kill, is gone on with where it was written to: the samples
-    before are not read again. Once all are written, a plan that is made with that path finds
+    With a path, the first pass writes samples to the folder while it hands them over. If an error
+    or a kill ends that pass early, the next one goes on where the writing stopped: samples that
+    were written are not read again. Once all are written, a plan that is made with that path finds
     samples by their index; it is shuffled as a whole, and begins anywhere at once. A folder belongs
     to one plan. What is kept are columns, mapped from `.npy` files: arrays of one shape; arrays
     that differ in their first axis, as ragged columns; texts and bytes; other objects pickled, so
     read only folders that you trust. Arrays come back read-only, and Python's numbers as NumPy's,
-    in all passes. One process writes; others that read at the same time take the rest from
-    `reader` themselves.
+    in all passes. One process writes; others that read at the same time take the rest from `reader`
+    themselves.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -73,13 +73,18 @@ class cache(Node[T]):
     ...     words, cache(lambda: "abc", folder).length()
     (['a', 'b', 'c'], 3)
 
+    Cost: all samples are in memory; or, with a path, on the disk, mapped into memory where they are
+    read. In a new process, a cache in memory reads `reader` again; a cache in a folder that is
+    complete resumes at once.
+
     Args:
         reader: Any reader that ends. With a path, it has the same samples in every pass: give its
             shuffles a seed.
         path: A folder, which is made if it is not there; None for memory.
 
     Raises:
-        TypeError: The path is no path; or, while iterating, a sample cannot be pickled.
+        TypeError: The path is neither a str nor a path; or, while iterating, a sample cannot be
+            pickled.
         ValueError: The path is a file, or a folder of other files; `reader` draws anew in each
             pass; or, when a pass begins, the cache is of another plan: the message has the line.
         DamagedData: Files of the cache were changed (when a pass begins).

@@ -39,6 +39,8 @@ class compose(Node[tuple[Any, ...]]):
     >>> list(compose(lambda: [(1, 2), (3, 4)], lambda: "ab")())
     [(1, 2, 'a'), (3, 4, 'b')]
 
+    Cost: all readers are open at once, and one row is in memory. Resuming resumes each of them.
+
     Args:
         *readers: Any readers.
         check_alignment: Whether to raise an error after the last full row if readers have unequal
@@ -114,6 +116,9 @@ class chain(Node[T]):
     >>> list(chain(lambda: "ab", lambda: "c")())
     ['a', 'b', 'c']
 
+    Cost: one reader is open at a time, and it keeps no samples. Resuming opens only the reader that
+    the position is in, and those after it.
+
     Args:
         *readers: Any readers.
     """
@@ -169,6 +174,8 @@ class interleave(Node[T]):
 
     >>> list(interleave(lambda: "abc", lambda: "x", lambda: [1, 2])())
     ['a', 'x', 1, 'b', 2, 'c']
+
+    Cost: all readers are open at once, and it keeps no samples. Resuming resumes each of them.
 
     Args:
         *readers: Any readers.

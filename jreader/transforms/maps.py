@@ -40,6 +40,9 @@ class map_readers(Node[T]):
     >>> list(map_readers(lambda a, b: a + b, lambda: [1, 2, 3], lambda: [10, 20])())
     [11, 22]
 
+    Cost: it calls `func` once for each sample, on the thread that iterates, and keeps nothing.
+    Resuming costs what it costs in the readers; `func` is not called for earlier samples.
+
     Args:
         func: Takes one sample of each reader, and returns one sample.
         *readers: At least one reader.
@@ -109,6 +112,9 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
     >>> list(filter(lambda n: n % 2, lambda: range(6))())
     [1, 3, 5]
 
+    Cost: it calls `fn` once for each sample of `reader`, and keeps nothing. The length is not known
+    before a pass, and samples are not found by index. Resuming costs what it costs in `reader`.
+
     Args:
         fn: Takes a sample, and returns whether to keep it.
         reader: Any reader.
@@ -150,10 +156,14 @@ class flat_map(Node[S]):
     >>> list(flat_map(str.split, lambda: ["one two", "", "three"])())
     ['one', 'two', 'three']
 
+    Cost: it calls `fn` once for each sample of `reader`, and has one iterable open at a time.
+    Resuming calls `fn` for the current sample again and reads its iterable up to the position, or
+    goes there at once in an indexed reader.
+
     Args:
-        fn: Takes a sample, and returns an iterable of samples, or a reader; for equal samples an
-            equal one, or a pass cannot be resumed inside it. Each epoch shuffles a plan that it
-            returns anew.
+        fn: Takes a sample, and returns an iterable of samples, or a reader. For equal samples it
+            has to return equal ones, or a pass cannot be resumed inside them. If it returns a plan
+            with a shuffle, each epoch shuffles that anew.
         reader: Any reader.
     """
 

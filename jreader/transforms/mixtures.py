@@ -76,18 +76,21 @@ class mix(Node[T]):
     Over indexed readers it is indexed: of any length, it can be shuffled, sharded, resumed and
     loaded by several hosts without being read.
 
+    Cost: all readers are open at once, and it keeps no samples. The order of the turns is computed,
+    so resuming goes to the turn at once, and resumes each reader.
+
     Args:
         readers: A dict of readers by name, or a list of readers; at least one.
         weights: The share of each: a dict by name, or a list of numbers above 0, which need not sum
-            to anything. None for equal shares.
+            to 1. None for equal shares.
         temperature: Instead of `weights`: shares in proportion to `len(reader) ** (1 /
             temperature)`. 1 gives each reader the share that it has of all samples; higher ones
             give small readers more.
         seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws
             anew for each pass, which can be resumed all the same.
-        stop: When it ends. "first": at the turn of a reader that has no sample left. "all": at that
-            of the last one that has none left, while those that ended before begin again with
-            their next epoch. "repeat": never.
+        stop: When it ends. "first": at the turn of a reader that has no sample left. "all": when
+            every reader has ended once; those that end earlier begin again with their next epoch.
+            "repeat": never.
         at: Other weights from some sample of the epoch on, as {10_000: {"web": 1, "code": 1}}.
             Every reader goes on where it is.
         source: The name of a field that is added to samples that are dicts: the number of the

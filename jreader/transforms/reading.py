@@ -38,6 +38,9 @@ class read(flat_map[S], Lanes):
     After the end of a lane, `batch` goes on with the rows of the others, unless it has
     `drop_last=True`; `load(last=...)` says what a loader does.
 
+    Cost: one file of each lane is open at a time. Resuming calls `fn` again for the current file of
+    each lane and reads it up to the position, or goes there at once in an indexed reader.
+
     Args:
         fn: Takes a file (a sample of the pipeline), and yields its samples, as a generator function
             does, or returns a reader of them, as `jsonl` does. For equal files it has to yield

@@ -49,9 +49,14 @@ class shuffle(Node[T]):
     Files that are read in blocks (Parquet's row groups, say) would decode a block for nearly every
     sample of a global order. `shuffle(reader, seed=7, blocks=64)` deals blocks in random order, and
     samples in random order within each group of 64 of these blocks: each block is decoded once an
-    epoch, 64 and a few are in memory, and the place is still one number. That is the block shuffle
-    of Levanter (https://github.com/stanford-crfm/levanter). Before it, `chain`, `firstn`, `skip`
-    and `compose` with what lies in the same blocks, or in none, leave samples in their blocks.
+    epoch, 64 and a few are in memory, and a position is still one number. That is the block shuffle
+    of Levanter (https://github.com/stanford-crfm/levanter). `chain`, `firstn` and `skip` may come
+    before it, and so may `compose` with what lies in the same blocks, or in none: they leave
+    samples in their blocks.
+
+    Cost: over an indexed reader, it computes each index: it needs no memory for a window of any
+    size, and resuming is immediate. Over a stream, it keeps one window of samples in memory, and
+    resuming reads that window again.
 
     Args:
         reader: Any reader.

@@ -34,6 +34,8 @@ class firstn(Node[T]):
     >>> list(firstn(lambda: "abcdef", 2)())
     ['a', 'b']
 
+    Cost: it keeps no samples and does not read ahead. Resuming costs what it costs in `reader`.
+
     Args:
         reader: Any reader, also one without an end.
         n: How many samples; fewer if the reader ends before.
@@ -78,6 +80,9 @@ class skip(Node[T]):
     >>> list(skip(lambda: "abcdef", 4)())
     ['e', 'f']
 
+    Cost: an indexed reader goes to sample `n` at once; a stream reads the first `n` samples and
+    drops them. Resuming costs what it costs in `reader`.
+
     Args:
         reader: Any reader.
         n: How many samples to leave out.
@@ -119,6 +124,9 @@ class shard(Node[T]):
 
     >>> [list(shard(lambda: "abcde", 2, index)()) for index in range(2)]
     [['a', 'c', 'e'], ['b', 'd']]
+
+    Cost: of an indexed reader, only this part is read. Of a stream, every shard reads all samples,
+    and drops those of the others. Resuming costs what it costs in `reader`.
 
     Args:
         reader: Any reader; the same samples in the same order for every shard.

@@ -70,11 +70,15 @@ class windows(Node[Any]):
     cut first and shuffle then. Over other plans, and over streams, documents are read in order, and
     a position is that of the document in which the next window begins, and where in it.
 
+    Cost: where window `i` is found by arithmetic, resuming is immediate. Over a stream, only the
+    documents of one window are in memory, and resuming reads on from the document in which the next
+    window begins.
+
     Args:
         reader: A reader of documents: arrays whose first axis is that of the tokens, lists of
             numbers, or trees of these, of one length in each document. Windows are such trees.
         size: How many tokens a window has.
-        stride: How many tokens lie between the begins of two windows; None for `size`, so that each
+        stride: How many tokens lie between the starts of two windows; None for `size`, so that each
             token is in one window.
         across: Whether windows go on from one document into the next.
 

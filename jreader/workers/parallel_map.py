@@ -63,6 +63,9 @@ class map_samples(Node[T]):
     >>> list(noisy()) == list(noisy())
     True
 
+    Cost: the workers, and up to `window` samples and results in memory. Resuming costs what it
+    costs in `reader`, and calls `fn` again for samples that were in work but not handed over.
+
     Args:
         fn: Takes a sample, and returns one. Several threads or processes call it at once.
         reader: Any reader; it is read by one thread at a time.

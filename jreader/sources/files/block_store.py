@@ -28,7 +28,7 @@ _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 class Store:
     r"""A folder of this machine that keeps what was fetched of far files, up to a limit.
 
-    It is given to readers of files as `store=`:
+    Give it to readers of files as `store=`:
 
     >>> from tempfile import TemporaryDirectory
     >>> import fsspec
@@ -41,16 +41,16 @@ class Store:
     ...     list(rows()), list(rows()), store.fetched
     ([1, 2, 3], [1, 2, 3], 6)
 
-    Files are fetched and kept in blocks. A file that has changed has other blocks. Where the limit
-    is reached, the block whose next use is farthest away gives way, as far as it is known what
-    comes (Parquet's row groups, of which a pass tells); else the one that was not used for longest,
-    and most blocks are left out, so that those that are kept are still there in the next epoch.
+    Files are fetched and kept in blocks. A file that has changed has other blocks. At the limit,
+    the store drops the block whose next use is farthest away, where a pass tells what it will read
+    (Parquet's row groups). Otherwise it drops the block that was not used for longest, and does not
+    keep most of the new ones, so that those that it has are still there in the next epoch.
 
     Processes may share a folder: each sees what others keep, and no kill leaves a wrong byte or a
-    lock. They look at one another's blocks only from time to time, so that together they may go
-    beyond the limit, by 1 GB each or a sixteenth of it. A block is checked against its checksum
-    before its first use. Files of the folder that are no blocks stay. If the disk is full, or
-    cannot be written, that is said once, and the run goes on without keeping more.
+    lock. Each looks for the blocks of the others only from time to time, so together they may
+    exceed the limit, each by 1 GB or a sixteenth of it. A block is checked against its checksum
+    before its first use. Other files in the folder stay. If the disk is full, or cannot be written,
+    a warning says so once, and the run goes on without keeping more.
 
     Args:
         folder: The folder; it is made when the first block is kept.
@@ -59,13 +59,14 @@ class Store:
             blocks: a smaller one is better then.
 
     Attributes:
-        hits: How many blocks were read that were kept.
+        hits: How many blocks were read from the folder.
         misses: How many were fetched.
         fetched: How many bytes were fetched.
 
     Raises:
-        TypeError: The folder is no path, or a size is neither a number nor a text.
-        ValueError: A size is not understood, a block has no byte, or the limit has no block.
+        TypeError: The folder is neither a str nor a path, or a size is neither a number nor a text.
+        ValueError: A size is not understood, a block is less than a byte, or the limit less than a
+            block.
         NotADirectoryError: The folder is a file.
     """
 

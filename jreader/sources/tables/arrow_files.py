@@ -49,7 +49,7 @@ class arrow(FileNode[Any], Table[Any]):
 
     Raises:
         ModuleNotFoundError: pyarrow is not installed: `python -m pip install 'jreader[arrow]'`.
-        TypeError: A path is neither a str nor a path, or columns are no names.
+        TypeError: A path is neither a str nor a path, or columns are not names.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
         ValueError: A file is elsewhere (`s3://`, say); or, when a pass begins: there is no such
             column, a column has another type in another file, or it has nulls (in compressed files,

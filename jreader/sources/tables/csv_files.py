@@ -36,12 +36,12 @@ class csv(FileNode[Any], Table[Any]):
     (2, ['A, "A" or\nB', 'C'])
     {'label': array([5, 0]), 'x': array([1.5, 2. ])}
 
-    Fields in quotes may hold delimiters, newlines and doubled quotes; lines that are empty are no
-    records. Files are in UTF-8, with a byte order mark or without.
+    Fields in quotes may hold delimiters, newlines and doubled quotes; empty lines are skipped.
+    Files are in UTF-8, with a byte order mark or without.
 
     Columns are of the types that pyarrow finds in them: whole numbers (int64), floats, booleans
-    (true, false), dates and times in the notation of ISO 8601, and text; the least of these that
-    has *all* values of *all* files. `types` says what a column is instead: text such as the
+    (true, false), dates and times in the notation of ISO 8601, and text; the narrowest of these
+    that holds *all* values of *all* files. `types` says what a column is instead: text such as the
     postal code 01067 would be the number 1067.
 
     The first pass decodes everything once to find the types, and where records begin, on several
@@ -69,14 +69,15 @@ class csv(FileNode[Any], Table[Any]):
 
     Raises:
         ModuleNotFoundError: pyarrow is not installed: `python -m pip install 'jreader[arrow]'`.
-        TypeError: A path is neither a str nor a path, or columns, types or header are none.
+        TypeError: A path is neither a str nor a path, or columns, types or header have the wrong
+            form.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
-        ValueError: The delimiter is none; or, when a pass begins: there is no such column, a file
-            has other columns, or there are nulls; or, when it comes to the record: a value is not
-            of the type that was said.
+        ValueError: The delimiter is not one ASCII character; or, when a pass begins: there is no
+            such column, a file has other columns, or there are nulls; or, when it comes to the
+            record: a value is not of the type that was said.
         DamagedData: When a pass begins: a file is of another format, or empty, or has changed since
             it was first read. When it comes to the record: that has too few or too many fields,
-            bytes that are no UTF-8, or a quote that is never closed, or what is packed is damaged.
+            bytes that are not UTF-8, or a quote that is never closed, or what is packed is damaged.
     """
 
     paths: tuple[str, ...]

@@ -25,7 +25,7 @@ _LOOKED_AT = 16  # rows, for hashes
 
 @op
 class huggingface(Table[Any]):
-    """A reader of the rows of a data set of Hugging Face, by the columns that it has in Arrow.
+    """A reader of the rows of a Hugging Face data set, from its Arrow columns.
 
     Nothing is copied or decoded row by row: numbers are gathered from the data set's own memory, or
     its files that are mapped, as those of `arrow` are. Images and other media stay the bytes that
@@ -39,7 +39,7 @@ class huggingface(Table[Any]):
     (huggingface(Dataset[2], columns=['label']), {'label': array([5, 0])})
 
     Args:
-        dataset: A `datasets.Dataset`. Its format is not applied, but that it has only some columns.
+        dataset: A `datasets.Dataset`. Of its format, only the choice of columns is applied.
         columns: The names of the columns to read, in the order that samples are to have; of a
             struct also some fields (`"answer.text"`). None for all columns. A single str gives bare
             values instead of dicts.
@@ -47,8 +47,8 @@ class huggingface(Table[Any]):
             lists. Without it, a null is an error.
 
     Raises:
-        TypeError: It is no such data set: of a `DatasetDict` choose a split; an `IterableDataset`
-            is a reader as it is, `lambda: dataset`.
+        TypeError: It is not a `datasets.Dataset`: choose a split of a `DatasetDict`; for an
+            `IterableDataset`, type `lambda: dataset`.
         ValueError: A function is applied to its rows when they are read (`set_transform`); or, when
             a pass begins, there is no such column, or it has nulls.
     """

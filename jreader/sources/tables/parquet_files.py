@@ -59,7 +59,7 @@ class parquet(FileNode[Any], Table[Any]):
 
     Raises:
         ModuleNotFoundError: pyarrow is not installed: `python -m pip install 'jreader[arrow]'`.
-        TypeError: A path is neither a str nor a path, or columns are no names.
+        TypeError: A path is neither a str nor a path, or columns are not names.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
         ValueError: When a pass begins: there is no such column, a column has another type in
             another file, or has nulls (which only some files tell so early; otherwise the row group

@@ -55,14 +55,19 @@ class pack(Node[dict[str, Any]]):
     [31, 32, 0, 0] [1, 1, 0, 0] [0, 1, 0, 0]
 
     Where the lengths of all documents are known (`ragged`, token files, and what moves their
-    samples), all are packed at once: the number of rows and their fill are known before anything
-    is read, and any row is found by its index. Streams, and what `shuffle` gives, are packed in
+    samples), all are packed at once: the number of rows and their fill are known before anything is
+    read, and any row is found by its index. Streams, and what `shuffle` gives, are packed in
     windows, each as if it were all there is: so pack before you shuffle. Rows come in random order;
-    who shares a row, and the order, differ from epoch to epoch. Empty documents take no place.
+    which documents share a row, and the order of the rows, differ from epoch to epoch. Empty
+    documents take no place.
 
     MaxText calls the fields `inputs`, `inputs_segmentation` and `inputs_position`; Grain adds
     `_segment_ids` and `_positions` to the name of a field; flax takes segment ids for
     `nn.make_attention_mask`. The guide (docs/text.md) makes a mask of them.
+
+    Cost: where lengths are known, it computes the rows once, from the lengths alone, and resuming
+    is immediate. Over a stream, it keeps `window` documents in memory, and resuming reads that
+    window again.
 
     Args:
         reader: Documents: arrays, or lists, of tokens; or dicts of such fields with one value (or
@@ -82,7 +87,7 @@ class pack(Node[dict[str, Any]]):
 
     Raises:
         ValueError: `size` or `window` is below 1, or `split` or `longer` is not one of the words.
-        FeedMismatch: A document is longer than a row, fields differ in length, samples are no
+        FeedMismatch: A document is longer than a row, fields differ in length, samples are not
             documents, none has a token, or the padding does not fit (when rows are asked for).
     """
 

@@ -18,7 +18,7 @@ P = ParamSpec("P")
 
 
 class Processes(Executor):
-    """Worker processes that any function can be given to: an executor of `concurrent.futures`.
+    """An executor of `concurrent.futures` that calls functions in worker processes.
 
     Workers are started when there is something to do, and live as long as a `Processes` of that
     size and `init` exists; all of these share the same workers. Workers import neither the main

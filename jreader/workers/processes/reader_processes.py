@@ -47,6 +47,9 @@ class multiprocess_reader(Node[T]):
     >>> list(multiprocess_reader(readers)())
     [0, 10, 1, 11, 2]
 
+    Cost: one process for each reader, which reads up to `queue_size` samples ahead. Resuming costs
+    what it costs in the readers.
+
     Args:
         readers: At least one reader.
         use_pipe: True: strictly in turn, one sample of each reader that has not ended, and the pass

@@ -39,6 +39,9 @@ class buffered(Node[T]):
     >>> list(buffered(lambda: "abc", size=2)())
     ['a', 'b', 'c']
 
+    Cost: one thread, and up to `size` samples in memory. Resuming costs what it costs in `reader`,
+    and reads samples again that were read ahead but not handed over.
+
     Args:
         reader: Any reader; one pass is read by one thread from beginning to end.
         size: How many samples to read ahead; 0 reads none, and needs no thread.
@@ -79,6 +82,9 @@ class xmap_readers(Node[T]):
 
     >>> list(xmap_readers(str.upper, lambda: "abc", process_num=2, buffer_size=4, order=True)())
     ['A', 'B', 'C']
+
+    Cost: `process_num` threads. Resuming costs what it costs in `reader`, and calls `mapper` again
+    for samples that were in work but not handed over.
 
     Args:
         mapper: Takes a sample, and returns one. Several threads call it at once.
