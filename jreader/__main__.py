@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     show = _command(commands, "show", "print the plan of a pipeline; nothing is read")
     show.add_argument("--html", metavar="FILE", help="write a page for a browser instead")
-    check = _command(commands, "check", "look for what was hardly meant, and exit with 1 if found")
+    check = _command(commands, "check", "look for probable mistakes, and exit with 1 if found")
     check.add_argument("--ignore", action="append", default=[], metavar="NAME", help="of a finding")
     check.add_argument("--no-measure", action="store_true", help="call and time no function")
     peek = _command(commands, "peek", "print the fields of the first samples, batches or feeds")

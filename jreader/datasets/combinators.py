@@ -35,7 +35,7 @@ class ConcatDataset(Dataset[T]):
         datasets: At least one data set; each has `__getitem__` and `__len__`.
 
     Raises:
-        TypeError: One of them is no data set, or is a stream (see `ChainDataset`).
+        TypeError: One of them is not a data set, or is a stream (see `ChainDataset`).
         ValueError: There are none.
     """
 
@@ -92,7 +92,7 @@ class ChainDataset(IterableDataset[T]):
         datasets: Data sets with `__iter__` and without indices.
 
     Raises:
-        TypeError: One of them is no data set, or has indices (see `ConcatDataset`).
+        TypeError: One of them is not a data set, or has indices (see `ConcatDataset`).
     """
 
     datasets: tuple[Any, ...]
@@ -142,7 +142,7 @@ class ComposeDataset(Dataset[tuple[Any, ...]]):
         datasets: At least one data set; each has `__getitem__`, and all have the same length.
 
     Raises:
-        TypeError: One of them is no data set, or is a stream.
+        TypeError: One of them is not a data set, or is a stream.
         ValueError: They differ in length, or there are none.
     """
 
@@ -186,7 +186,7 @@ class StackDataset(Dataset[Any]):
         **named: The same, as keyword arguments: the names are the keys of the samples.
 
     Raises:
-        TypeError: Some are positional and some keyword arguments, or one is no data set.
+        TypeError: Some are positional and some keyword arguments, or one is not a data set.
         ValueError: They differ in length, or there are none.
     """
 

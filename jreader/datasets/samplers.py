@@ -247,7 +247,7 @@ class SubsetRandomSampler(Sampler[int]):
             pass draws a new order.
 
     Raises:
-        TypeError: The indices are no ints.
+        TypeError: The indices are not ints.
     """
 
     indices: Sequence[int] | IntArray

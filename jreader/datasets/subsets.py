@@ -37,7 +37,7 @@ class Subset(Dataset[T]):
         indices: Ints, a list or an array of them; negative ones count from the end.
 
     Raises:
-        TypeError: The indices are no ints, or `dataset` is no data set or a stream.
+        TypeError: The indices are not ints, or `dataset` is a stream or not a data set.
         IndexError: An index lies beyond the data set.
     """
 
@@ -76,7 +76,7 @@ class Subset(Dataset[T]):
 
 
 def random_split(dataset: Any, lengths: Sequence[float], seed: Any = None) -> list[Subset[Any]]:
-    """Splits a data set at random into parts that share no sample.
+    """Splits a data set at random into parts without common samples.
 
     >>> train, test = random_split("abcdefghij", [7, 3], seed=0)
     >>> len(train), sorted([*train, *test]) == list("abcdefghij")
@@ -94,7 +94,7 @@ def random_split(dataset: Any, lengths: Sequence[float], seed: Any = None) -> li
         A `Subset` for each length.
 
     Raises:
-        TypeError: A length is no number.
+        TypeError: A length is not a number.
         ValueError: The lengths do not sum to the number of samples, or the fractions to 1.
     """
     (given,) = with_indices("random_split(dataset, lengths)", [dataset])
@@ -146,7 +146,7 @@ def int_array(call: str, indices: Any) -> NDArray[np.intp]:
     array([0, 1, 2])
 
     Raises:
-        TypeError: They are no ints, or no list of them.
+        TypeError: They are not a list of ints.
     """
     array = np.array(indices if hasattr(indices, "__len__") else list(indices))
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):

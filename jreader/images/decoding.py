@@ -47,7 +47,7 @@ def decode(data: Any, size: Size = None, *, resample: Resample = "linear") -> Ar
 
     Raises:
         ModuleNotFoundError: `python -m pip install 'jreader[images]'` is needed.
-        TypeError: `data` is no bytes, or `size` no whole numbers.
+        TypeError: `data` is not bytes, or `size` not whole numbers.
         ValueError: A size is not positive, `resample` is another word, or the picture has 16 bits
             or floats, which 8 bits cannot hold.
         DamagedData: The bytes are truncated, or no picture.

@@ -67,7 +67,7 @@ def lint(subject: Any, *, measure: bool = False, ignore: Collection[str] = ()) -
         A list of `Finding(name, sentence, fix, made_at)`, each of which prints as one line.
 
     Raises:
-        TypeError: The subject is none of these, or `ignore` is a text.
+        TypeError: The subject is not one of these, or `ignore` is a text.
         ValueError: A name to ignore is that of no rule.
     """
     fed = _fed(subject)

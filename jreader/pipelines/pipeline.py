@@ -533,7 +533,7 @@ class Pipeline(WithLengths[T]):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Pipeline[S]:
-        """`op(self, *args, **kwargs)`, where `op` is none of these methods: one of your own, say.
+        """`op(self, *args, **kwargs)`, for an op without a method here: one of your own, say.
 
         >>> def doubled(reader, times):
         ...     return lambda: (sample for sample in reader() for _ in range(times))

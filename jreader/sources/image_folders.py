@@ -45,7 +45,7 @@ class image_folder(Table[dict[str, Any]]):
     Args:
         path: The folder. Its folders are the classes, with the images in them, also in folders of
             their own.
-        skip: Suffixes of files that are no images, such as `(".txt", ".json")`, to leave out.
+        skip: Suffixes of files that are not images, such as `(".txt", ".json")`, to leave out.
         with_paths: Whether samples have a field `path` too, the name of the file: the note under an
             error of a function of samples, such as one that decodes them, shows it.
 

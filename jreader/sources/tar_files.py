@@ -50,7 +50,7 @@ class tar(RecordFiles[dict[str, Any]]):
     [{'__key__': '1', 'txt': b'one', 'cls': b'7'}, {'__key__': '2', 'txt': b'two'}]
 
     ustar, pax and GNU archives are read, also several end to end. Folders, links, and files whose
-    name begins with a dot are no part of a sample; a name without a dot has the extension `""`.
+    name begins with a dot are left out; a name without a dot has the extension `""`.
 
     The first pass reads the headers, of several archives on several threads; of archives of 16 MB
     or more, where samples begin is kept in the folder `jreader/tar` of `$XDG_CACHE_HOME` or
