@@ -1,13 +1,19 @@
 """The table of a report as HTML: bars as wide as what they stand for.
 
-It has no colours of its own but for shades of the page's, so it is legible on light and dark pages.
+Bars are text, of block characters: pages such as GitHub's drop styles and drawings. It has no
+colours of its own but for shades of the page's, so it is legible on light and dark pages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from itertools import pairwise
+from statistics import fmean
 from typing import NamedTuple
+
+_WIDE = 6  # characters of the longest bar
+_COLUMNS = 8  # of the picture of a queue
 
 
 class Bar(NamedTuple):
@@ -42,39 +48,43 @@ def bars(text: str, lines: Sequence[Bar], depths: Sequence[int], note: str = "")
 
 
 def _row(line: Bar, most: float) -> str:
-    shade = 0.9 if line.marked else 0.55
     weight = "bold" if line.marked else "normal"
-    wide = max(0.5, 100 * line.value / most)
-    bar = (
-        f'<div style="width:{wide:.1f}%;height:0.8em;background:currentColor;opacity:{shade}">'
-        f"</div>"
-    )
-    return _cells(line.title, f"{line.value:.3f} ms", bar, line.note, weight)
+    return _cells(line.title, f"{line.value:.3f} ms", _bar(line.value / most), line.note, weight)
+
+
+def _bar(share: float) -> str:
+    """A bar of that share of the full width, in eighths of a character.
+
+    >>> _bar(1.0), _bar(0.4), _bar(0.0)
+    ('██████', '██▍', '▏')
+    """
+    full, rest = divmod(max(1, round(8 * _WIDE * share)), 8)
+    return "█" * full + ("", *"▏▎▍▌▋▊▉")[rest]
 
 
 def _cells(title: str, value: str, picture: str, note: str, weight: str = "normal") -> str:
     """A line of the table; what is wide breaks, also inside a word."""
     return (
         f'<tr><td style="text-align:left;font-weight:{weight}">'
-        f'<div style="min-width:7em;overflow-wrap:anywhere">{escape(title)}</div></td>'
+        f'<div style="min-width:6em;overflow-wrap:anywhere">{escape(title)}</div></td>'
         f'<td style="text-align:right;white-space:nowrap">{escape(value)}</td>'
-        f'<td style="width:35%"><div style="text-align:left;min-width:3em">{picture}</div></td>'
-        f'<td style="text-align:left;opacity:0.7">{escape(note)}</td></tr>'
+        f'<td style="text-align:left;white-space:nowrap">{picture}</td>'
+        f'<td style="text-align:left;opacity:0.7">'
+        f'<div style="min-width:5em">{escape(note)}</div></td></tr>'
     )
 
 
 def _queue(depths: Sequence[int]) -> str:
-    """How many feeds waited, look after look, as columns of one picture, over a line."""
+    """How many feeds waited, look after look: a column for each, or for several one of their mean.
+
+    >>> "▁▃▅█" in _queue([0, 1, 2, 4])
+    True
+    """
     most, looks = max([*depths, 1]), len(depths)
-    columns = "".join(
-        f'<rect x="{number}" y="{most - depth}" width="1" height="{depth}" fill="currentColor" '
-        f'opacity="0.6"/>'
-        for number, depth in enumerate(depths)
-        if depth
-    )
-    size = f'width="100%" height="2em" viewBox="0 0 {looks} {most}" preserveAspectRatio="none"'
-    line = 'style="display:block;border-bottom:1px solid currentColor"'
+    cuts = [number * looks // min(looks, _COLUMNS) for number in range(min(looks, _COLUMNS) + 1)]
+    means = [fmean(depths[low:high]) for low, high in pairwise(cuts)]
     return _cells(
-        *("feeds ready", f"0 to {most}", f"<svg {size} {line}>{columns}</svg>"),
+        *("feeds ready", f"0 to {most}"),
+        "".join("▁▂▃▄▅▆▇█"[round(7 * mean / most)] for mean in means),
         f"none in {depths.count(0) / looks:.0%} of {looks} looks",
     )
