@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import inspect
 import operator
-import os
 import warnings
 from contextlib import suppress
 from numbers import Real
@@ -27,6 +26,8 @@ from threading import TIMEOUT_MAX
 from typing import Any, SupportsIndex
 
 import numpy as np
+
+from jreader.cores import usable_cores
 
 
 class ReaderError(Exception):
@@ -161,13 +162,14 @@ def check_number(call: str, value: object, least: int = 0) -> int:
 
 
 def tell_of_many(number: int, kind: str, each: int) -> None:
-    """Warns of more threads or processes than this machine can use: more than `each` per core."""
-    cores = os.cpu_count() or 1
+    """Warns of more threads or processes than it can use: more than `each` for each core."""
+    cores = usable_cores()
     most = each * max(cores, 8)
     if number > most:
         warn(
-            f"{number} {kind} on a machine of {cores} cores: more than some {most} only take "
-            f"memory, and time to begin. Give as many as it has cores, or a few for each."
+            f"{number} {kind} on {cores} cores that this program may use: more than some {most} "
+            f"only take memory, and time to begin. Give as many as there are cores, or a few for "
+            f"each."
         )
 
 

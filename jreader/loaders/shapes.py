@@ -12,7 +12,6 @@ up its arguments, if the step donates them.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -24,6 +23,7 @@ import numpy as np
 from jreader.batches import Batching
 from jreader.batches.padded_batches import padded_batch
 from jreader.batches.padding import blank, example, ragged_fields
+from jreader.cores import usable_cores
 from jreader.errors import noted
 from jreader.loaders.assembling import Assembler, BucketAssembler
 from jreader.loaders.device_feeds import first_item, spec_of
@@ -181,7 +181,7 @@ class Warming:
         self._lowered = iter([self._traced(step, state, spec) for spec in specs])
         self._lock = threading.Lock()
         self._error: BaseException | None = None
-        most = min(len(specs), os.cpu_count() or 1)
+        most = min(len(specs), usable_cores())
         self._threads = [
             threading.Thread(target=self._compile, name="jreader warm") for _ in range(most)
         ]

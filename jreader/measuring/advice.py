@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from math import ceil
 from typing import NamedTuple
 
+from jreader.cores import usable_cores
 from jreader.measuring.verdicts import Measured
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -80,7 +80,7 @@ def advice_for(
 
 
 def _of_map(limit: Measured, goal: float, step: float) -> Advice:
-    cores = os.cpu_count() or 1
+    cores = usable_cores()
     holds = limit.holding is not None and limit.holding.holds_lock
     waits = limit.holding is not None and limit.holding.computes < 0.5
     if waits and not holds:  # threads that wait cost little: enough for when all else is quick
@@ -140,7 +140,7 @@ def _of_source(limit: Measured, goal: float, computes: float) -> Advice:
             "jreader.read(parts, lanes); a jreader.Store keeps far files on the disk",
             {"threads": wanted},
         )
-    wanted = max(os.cpu_count() or 1, 2)
+    wanted = max(usable_cores(), 2)
     return Advice(
         "it computes on one thread: yield names or rows there and do the work in .map(fn, "
         f"processes={wanted}), or read in other processes, as in "

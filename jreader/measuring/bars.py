@@ -59,7 +59,8 @@ def _bar(share: float) -> str:
     ('██████', '██▍', '▏')
     """
     full, rest = divmod(max(1, round(8 * _WIDE * share)), 8)
-    return "█" * full + ("", *"▏▎▍▌▋▊▉")[rest]
+    parts: tuple[str, ...] = ("", *"▏▎▍▌▋▊▉")
+    return "█" * full + parts[rest]
 
 
 def _cells(title: str, value: str, picture: str, note: str, weight: str = "normal") -> str:

@@ -8,11 +8,11 @@ were not there.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from jreader.cores import usable_cores
 from jreader.loaders.stats import Stats
 from jreader.measuring.probing import Probe, Probed
 from jreader.workers.interpreter_lock import Holding, holding
@@ -113,7 +113,7 @@ def _measured(probe: Probe, alone: float, found: Holding | None) -> Measured:
     if probe.by == "threads" and found and found.holds_lock:
         side_by_side = 1.0
     elif probe.by and found and found.computes > 0.5:
-        side_by_side = min(workers, os.cpu_count() or 1)
+        side_by_side = min(workers, usable_cores())
     else:
         side_by_side = workers
     seconds = alone / max(1.0, side_by_side)

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from jreader import errors
 from jreader.batches import gives_batches
+from jreader.cores import usable_cores
 from jreader.errors import place_of_caller
 from jreader.progress import Bar
 from jreader.readers import Node, Pass, Reader, described, epochs, length, start
@@ -117,7 +118,7 @@ def write(
     overwrite = errors.check_flag(f"overwrite of {_CALL}", overwrite)
     progress = errors.check_flag(f"progress of {_CALL}", progress)
     _check_ragged(ragged, format)
-    many = min(os.cpu_count() or 1, 8)
+    many = min(usable_cores(), 8)
     if threads is not None:
         many = errors.check_number(f"threads of {_CALL}", threads, 1)
         errors.tell_of_many(many, "threads", each=64)

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import field
 from functools import partial
-from os import cpu_count
 from typing import Any, Literal, TypeVar
 
 from jreader import errors
 from jreader._worker.shared_memory import MAX_BYTES_AHEAD
+from jreader.cores import usable_cores
 from jreader.counters import working
 from jreader.orders import as_seed
 from jreader.profiling import annotated, profiler
@@ -365,4 +365,4 @@ def _workers_of(executor: Any) -> int:
     if client is not None:
         return sum(client.nthreads().values()) or 1
     told = getattr(executor, "workers", None) or getattr(executor, "_max_workers", None)
-    return told if isinstance(told, int) and told > 0 else cpu_count() or 1
+    return told if isinstance(told, int) and told > 0 else usable_cores()

@@ -8,7 +8,6 @@ needs a block that nobody has begun decodes it itself.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from itertools import count
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jreader.cores import usable_cores
 from jreader.errors import ReaderError
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
 from jreader.readers.messages import described
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _OPEN = 4  # blocks that are open at a time where no order says how many it needs
 _AHEAD = 4  # blocks that are decoded before they are needed
-_THREADS = min(os.cpu_count() or 1, _AHEAD)
+_THREADS = min(usable_cores(), _AHEAD)
 
 
 class _Block:

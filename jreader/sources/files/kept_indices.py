@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from jreader.cores import usable_cores
 from jreader.progress import Bar
 from jreader.readers.planes import Array
 from jreader.sources.cache_folders import cache_folder
@@ -133,7 +134,7 @@ def in_threads(fn: Callable[[S], T], tasks: Sequence[S]) -> list[T]:
 
 
 def _threads() -> int:
-    return min(os.cpu_count() or 1, 8)
+    return min(usable_cores(), 8)
 
 
 def _checked(index: Any) -> Array:
