@@ -488,14 +488,16 @@ def test_a_pipeline_writes_itself(tmp_path):
 
 
 WRITING = """
+import signal
 import numpy as np
-from itertools import count
-from jreader import arrays, write
+from jreader import write
 
 def samples():
     for number in range(3000):
         if number % 10 == 0:
             print(number, flush=True)
+        if number == LAST:
+            signal.pause()  # it must not be done before it is killed
         yield {"x.npy": np.full(100, number), "cls": number}
 
 write(samples, FOLDER, FORM, samples_per_shard=100, overwrite=True, progress=False, ENCODE)
@@ -503,10 +505,10 @@ print("done", flush=True)
 """
 
 
-def script(folder, form):
+def script(folder, form, last=None):
     encode = "encode=__import__('pickle').dumps" if form == "arrayrecord" else ""
     given = WRITING.replace("FOLDER", repr(str(folder))).replace("FORM", repr(form))
-    return given.replace("ENCODE", encode)
+    return given.replace("ENCODE", encode).replace("LAST", repr(last))
 
 
 @pytest.mark.slow
@@ -515,8 +517,9 @@ def test_a_program_that_is_killed_at_any_moment_leaves_what_there_was(tmp_path, 
     folder = tmp_path / "x"
     old = contents(quietly(rows(), folder, form)) if before else {}
     for turn in range(5):
-        with program(script(folder, form)) as killed:
-            for _ in range(5 + 60 * turn):  # at another place each time
+        lines = 5 + 60 * turn  # at another place each time
+        with program(script(folder, form, last=10 * lines + 50)) as killed:
+            for _ in range(lines):
                 killed.says()
         there = contents(folder.iterdir()) if folder.exists() else {}
         assert there == old
