@@ -69,8 +69,8 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
         TypeError: A path is neither a str nor a path, or the store is not a `Store`.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
         ValueError: A file is packed, and one is elsewhere.
-        DamagedData: Raised during a pass, where a line is not JSON, or if a gzip file is truncated,
-            or a file has changed.
+        DamagedData: Raised during a pass, where a line is not JSON, or if a gzip file is truncated
+            or its checksum, which stands at its end, does not match, or a file has changed.
     """
 
     kind = "lines"

@@ -120,7 +120,8 @@ class text(TextFiles[str]):
         FileNotFoundError: A file does not exist.
         ValueError: `encoding` is unknown, or its lines do not end in the byte `\n`.
         DamagedData: Raised during a pass, if a line has another encoding, or if a gzip file is
-            truncated.
+            truncated or its checksum does not match. That stands at the end of the file, so lines
+            before it may be wrong then.
     """
 
     encoding: str = "utf-8"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
+import tarfile
 
 import numpy as np
 import pytest
 from samples import everything
+from tfrecords import framed
 
 import jreader
-from jreader import Pipeline, arrays, batch, idx, jsonl, npy, npz, source, text
+from jreader import Pipeline, arrays, batch, idx, jsonl, npy, npz, source, tar, text, tfrecord
 from jreader.errors import DamagedData
 
 ROWS = 40_000  # more than a page of a map
@@ -54,8 +57,25 @@ def jsonl_file(path, rows=ROWS):
     return jsonl(path)
 
 
+def tfrecord_file(path, rows=ROWS):
+    pytest.importorskip("google_crc32c")
+    path.write_bytes(framed(b"1") * rows)
+    return tfrecord(path)
+
+
+def tar_file(path, rows=ROWS):
+    """A header costs as much as a thousand lines, so one sample stands for those."""
+    with tarfile.open(path, "w") as archive:
+        for number in range(rows // 1000):
+            member = tarfile.TarInfo(f"{number:03}.txt")
+            member.size = 1
+            archive.addfile(member, io.BytesIO(b"1"))
+    return tar(path)
+
+
 IN_MEMORY = [npz_file, idx_file_of_floats, packed_idx_file]
 FILES = pytest.mark.parametrize("made", [npy_file, idx_file, text_file, jsonl_file, *IN_MEMORY])
+RECORDS = pytest.mark.parametrize("made", [tfrecord_file, tar_file])
 
 
 def cut(path):
@@ -123,6 +143,22 @@ class TestAnEpochIsRefused:
         cut(tmp_path / "rows")
         with pytest.raises(DamagedData, match="rows had"):
             next(feeds)
+
+    @RECORDS
+    def test_over_records_that_were_replaced_or_cut_or_are_gone(self, made, tmp_path):
+        reader = made(tmp_path / "rows")
+        assert list(reader())
+        replaced(tmp_path / "rows", made, ROWS)
+        with pytest.raises(DamagedData, match=r"rows was replaced by another file"):
+            reader()
+        reader = made(tmp_path / "rows")
+        assert list(reader())
+        cut(tmp_path / "rows")
+        with pytest.raises(DamagedData, match=r"rows had [\d,]+ bytes, and has [\d,]+ now"):
+            reader()
+        (tmp_path / "rows").unlink()
+        with pytest.raises(DamagedData, match=r"rows cannot be found any more"):
+            reader()
 
 
 class TestGoesOn:

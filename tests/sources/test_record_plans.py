@@ -13,7 +13,18 @@ from samples import check_resumes_everywhere, everything
 from tfrecords import write_tfrecord
 from widths import examples
 
-from jreader import Pipeline, arrays, csv, image_folder, jsonl, tar, tfrecord
+from jreader import (
+    Pipeline,
+    arrayrecord,
+    arrays,
+    arrow,
+    csv,
+    image_folder,
+    jsonl,
+    parquet,
+    tar,
+    tfrecord,
+)
 
 COUNT = 9
 
@@ -37,6 +48,35 @@ def tables(folder):
     for part in (range(4), range(4, COUNT)):
         (folder / f"{part[0]}.csv").write_text("\n".join(["n", "", *map(str, part)]))
     return csv(folder), lambda sample: int(sample["n"])
+
+
+def row_groups(folder):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow.parquet import write_table  # noqa: PLC0415  # an extra
+
+    for part in (range(4), range(4, COUNT)):
+        write_table(pa.table({"n": part}), folder / f"{part[0]}.parquet", row_group_size=2)
+    return parquet(folder), lambda sample: int(sample["n"])
+
+
+def record_batches(folder):
+    pa = pytest.importorskip("pyarrow")
+    for part in (range(4), range(4, COUNT)):
+        table = pa.table({"n": part})
+        with pa.ipc.new_file(folder / f"{part[0]}.arrow", table.schema) as out:
+            out.write_table(table, max_chunksize=2)
+    return arrow(folder), lambda sample: int(sample["n"])
+
+
+def array_records(folder):
+    array_record = pytest.importorskip("array_record.python.array_record_module")
+    for part in (range(4), range(4, COUNT)):
+        path = str(folder / f"{part[0]}.arrayrecord")
+        writer = array_record.ArrayRecordWriter(path, "group_size:1")
+        for number in part:
+            writer.write(b"%d" % number)
+        writer.close()
+    return arrayrecord(folder), int
 
 
 def archives(folder):
@@ -66,7 +106,10 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("made", [lines, records, tables, archives, images])
+@pytest.mark.parametrize(
+    "made",
+    [lines, records, tables, archives, images, row_groups, record_batches, array_records],
+)
 @examples(20)
 @given(
     steps=st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 3)), max_size=3),

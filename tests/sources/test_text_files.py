@@ -131,6 +131,19 @@ def test_a_gzip_file_truncated_anywhere_is_named_after_its_good_lines(creator, t
             list(creator(tmp_path / "a.gz")())
 
 
+@pytest.mark.parametrize("creator", [text, jsonl])
+def test_a_bit_changed_in_a_gzip_file_is_an_error_at_its_end_at_the_latest(creator, tmp_path):
+    packed = gzip.compress(b"".join(b"%d\n" % (number**3) for number in range(20_000)))
+    for at in range(
+        10, len(packed), len(packed) // 20
+    ):  # its header, of ten bytes, has no checksum
+        changed = bytearray(packed)
+        changed[at] ^= 1 << at % 8
+        (tmp_path / "a.gz").write_bytes(changed)
+        with pytest.raises(DamagedData, match=r"a\.gz"):
+            list(creator(tmp_path / "a.gz")())
+
+
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 def test_a_place_where_no_line_begins_any_more_is_refused(packed, tmp_path):
     reader = text(*write_lines(tmp_path, [b"ab\ncd"], packed=packed))

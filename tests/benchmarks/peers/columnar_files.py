@@ -244,6 +244,16 @@ def saved_of_jreader(path: Path, _rows: int) -> Epoch:
     return lambda number: (each.columns for each in at_epoch(plan, number)())
 
 
+def saved_in_order_of_jreader(path: Path, _rows: int) -> Epoch:
+    """The same in the order of the files, as the library's own iteration has it."""
+    import datasets
+
+    from jreader import batch, huggingface
+
+    plan = batch(huggingface(datasets.load_from_disk(str(path))), BATCH)
+    return lambda _number: (each.columns for each in plan())
+
+
 def saved_rows_of_huggingface(path: Path, _rows: int) -> Epoch:
     """Row by row, in the format of NumPy, in the order of the files."""
     import datasets
@@ -318,6 +328,7 @@ CASES: dict[str, tuple[Callable[[Path, int], Path], Contestants]] = {
         save,
         {
             "jreader": saved_of_jreader,
+            "jreader, in order": saved_in_order_of_jreader,
             "Hugging Face, rows": saved_rows_of_huggingface,
             "Hugging Face, batches": saved_batches_of_huggingface,
             "Hugging Face, shuffled batches": saved_shuffled_batches_of_huggingface,
