@@ -272,8 +272,9 @@ def _declared(feed_list: Any, canonical: Callable[[DType], DType]) -> Iterator[C
             yield Column(each, key)
         else:
             raise TypeError(
-                f'feed_list needs data("image", [None, 784]) or the mapping {{"image": 0}} for '
-                f"each field, not {each!r}"
+                f'feed_list needs the place of each field, as in {{"image": 0, "label": 1}}, or '
+                f'data("image", [None, 784]), not {each!r}; for samples that are dicts, leave it '
+                f"out"
             )
 
 

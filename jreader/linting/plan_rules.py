@@ -187,7 +187,7 @@ def same_left_out(reader: Reader[Any], samples: int) -> Finding:
         "same-left-out",
         f"each epoch leaves out the same {those}: its last batch is short, and "
         f"{described(reader)} is not shuffled.",
-        "load(drop_last=False) pads it with zeros, under a mask, so that evaluation sees every "
-        "sample once; load(drop_last=True) leaves it out without this warning.",
+        "load(last='pad') pads it with zeros, under a mask, so that evaluation sees every sample "
+        "once; load(last='drop') leaves it out without this warning.",
         getattr(reader, "made_at", ""),
     )

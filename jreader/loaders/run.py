@@ -122,6 +122,13 @@ class Run:
         until = None if n is None else errors.check_number("loader.steps(n)", n)
         begun = errors.check_number("start of loader.steps(n)", start)
         cursor = self._first(0, at, begun)
+        done = max(begun, cursor["step"])
+        if until is not None and done > until:
+            errors.warn(
+                f"loader.steps({until}) ends a run at step {until}, and this one has done {done}, "
+                f"so it gives no feed: steps are counted from the beginning of the run. For "
+                f"{until} more, type loader.steps({done + until}, ...)."
+            )
         return self._pass(self._skipping(cursor, skip_steps), begun, until, endless=True)
 
     def samples(self, step: int, epoch: int | None) -> Samples:

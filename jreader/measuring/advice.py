@@ -11,7 +11,7 @@ from jreader.measuring.verdicts import Measured
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _READY = 32  # feeds, whose memory is small beside what they train
-_MOST = 16  # threads of a function that waits
+_MOST = 32  # threads of a function that waits
 
 
 class Advice(NamedTuple):
@@ -89,7 +89,9 @@ def _of_map(limit: Measured, goal: float, step: float) -> Advice:
         most = cores
     wanted = min(max(2, ceil(limit.alone / goal)), max(most, 2))
     has = limit.workers if limit.by else 0
-    cheaper = "make it cheaper, keep what it makes with .cache(path), or give it more cores"
+    cheaper = "make it cheaper, or keep what it makes with .cache(path)"
+    if not waits:
+        cheaper += ", or give it more cores"
     kind = "processes" if holds or limit.by == "processes" else "threads"
     if has >= wanted and (not holds or limit.by in ("processes", "executor")):
         are = limit.by if limit.by in ("threads", "processes") else "workers"

@@ -190,6 +190,11 @@ def report(loader: DataLoader, *, feeds: int = 8, seconds: float = 2.0) -> Repor
             f"loader: step(feed)`, then ask again."
         )
     probed, note = _probed(loader, many, longest)
+    if probed and loader.tuned:  # threads as they are by now
+        moved = {each.made_at: each.threads for each in loader.tuned.maps}
+        for stage in probed.probes:
+            if stage.by == "threads" and stage.op is not None:
+                stage.workers = moved.get(stage.op.made_at, stage.workers)
     stages = stages_of(stats, probed)
     capacity = loader.tuned.capacity if loader.tuned else loader.capacity
     limit = limit_of(stats, stages, capacity)

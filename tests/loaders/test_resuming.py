@@ -197,3 +197,14 @@ def test_an_infinite_reader_has_one_epoch():
     with pytest.raises(TypeError, match="not known"):
         len(loader)
     assert len(stream(islice(loader, 100))) == 100
+
+
+def test_a_run_that_has_done_more_steps_than_it_is_asked_for_is_told():
+    loader = Pipeline(arrays(np.arange(12))).batch(2).load()
+    feeds = loader.steps(5)
+    assert len(list(feeds)) == 5
+    with pytest.warns(
+        UserWarning, match=r"ends a run at step 3, and this one has done 5, .*steps\(8"
+    ):
+        assert list(loader.steps(3, at=feeds.cursor)) == []
+    assert list(loader.steps(5, at=feeds.cursor)) == []  # a run that is over, begun again

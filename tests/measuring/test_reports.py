@@ -109,9 +109,19 @@ class TestLimits:
         found = looped(Pipeline(numbers).map(waits, threads=2).batch(BATCH).load(), steps=40)
         assert (found.limit, found.function) == ("map", "waits")
         assert "more threads would do" in found.advice
-        assert 2 < found.arguments["threads"] <= 16
+        assert 2 < found.arguments["threads"] <= 32
 
     @measured
+    def test_threads_are_as_many_as_tuning_has_come_to(self):
+        loader = Pipeline(numbers).map(waits, threads=2).batch(BATCH).load(tune=True)
+        for _ in loader.steps(12):
+            pass
+        for each in loader._run.tuner.tunables:
+            each.tune(6)
+        found = jreader.report(loader, feeds=3)
+        assert [stage.workers for stage in found.stages if stage.name == "map"] == [6]
+        assert found.arguments.get("threads", 7) > 6
+
     def test_a_slow_filter_which_has_no_threads(self):
         found = looped(Pipeline(numbers).filter(waits).batch(BATCH).load())
         assert (found.limit, found.function) == ("map", "waits")
