@@ -123,7 +123,7 @@ class Run:
         begun = errors.check_number("start of loader.steps(n)", start)
         cursor = self._first(0, at, begun)
         done = max(begun, cursor["step"])
-        if until is not None and done > until:
+        if until and done > until:
             errors.warn(
                 f"loader.steps({until}) ends a run at step {until}, and this one has done {done}, "
                 f"so it gives no feed: steps are counted from the beginning of the run. For "

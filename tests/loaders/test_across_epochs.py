@@ -112,6 +112,7 @@ def test_an_epoch_that_gives_nothing_ends_the_run_behind_the_feeds_before():
         next(feeds)
 
 
+@pytest.mark.filterwarnings("ignore:.*ends a run at step")
 @pytest.mark.parametrize("resident", [False, True])
 @pytest.mark.parametrize("steps", [0, 3, 4, 5])
 def test_a_run_that_is_resumed_behind_its_last_step_gives_nothing(steps, resident):

@@ -77,7 +77,7 @@ class TestPipelines:
 class TestTheSameSamplesLeftOutOfEveryEpoch:
     """By default, on a plan that is not shuffled: told once, with their number."""
 
-    WORDS = r"each epoch leaves out the same 2 samples: .* is not shuffled. load\(drop_last=False\)"
+    WORDS = r"each epoch leaves out the same 2 samples: .* is not shuffled. load\(last='pad'\)"
 
     @pytest.mark.parametrize("resident", [False, True])
     def test_are_told_of_once(self, resident):
