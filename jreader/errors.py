@@ -19,7 +19,9 @@ from __future__ import annotations
 
 import inspect
 import operator
+import os
 import warnings
+from collections.abc import Mapping
 from contextlib import suppress
 from numbers import Real
 from threading import TIMEOUT_MAX
@@ -218,11 +220,30 @@ def check_reader(call: str, value: object) -> None:
     >>> check_reader("batch(reader, batch_size)", [1, 2])
     Traceback (most recent call last):
     TypeError: batch(reader, batch_size) needs a reader, that is, a function to call without \
-arguments, not a list. Pass `lambda: samples`, or the generator function itself: `f`, not `f()`.
+arguments, not a list. Pass `lambda: samples`, or source(samples), which finds samples by number.
+    >>> check_reader("Pipeline(reader)", np.zeros((2, 3)))
+    Traceback (most recent call last):
+    TypeError: Pipeline(reader) needs a reader, that is, a function to call without arguments, \
+not a ndarray. Type arrays(x), or arrays(x=x) for samples that are dicts.
     """
     if not callable(value):
         raise TypeError(
             f"{call} needs a reader, that is, a function to call without arguments, not a "
-            f"{type(value).__name__}. Pass `lambda: samples`, or the generator function itself: "
-            f"`f`, not `f()`."
+            f"{type(value).__name__}. {_reader_of(value)}"
         )
+
+
+def _reader_of(value: object) -> str:
+    """What to type to make a reader of a value that is none."""
+    whose = type(value).__module__.partition(".")[0]
+    if whose == "datasets":
+        return "Type huggingface(dataset)."
+    if isinstance(value, (str, os.PathLike)):
+        return "Type parquet(path), jsonl(path), tar(path), ... or files(path).read(fn)."
+    if hasattr(value, "__array__"):
+        return "Type arrays(x), or arrays(x=x) for samples that are dicts."
+    if isinstance(value, Mapping):
+        return "Type arrays(**columns) for a dict of arrays."
+    if hasattr(value, "__getitem__") and hasattr(value, "__len__"):
+        return "Pass `lambda: samples`, or source(samples), which finds samples by number."
+    return "Pass `lambda: samples`, or the generator function itself: `f`, not `f()`."

@@ -147,10 +147,22 @@ class TestPlans:
             if valid is ten or isinstance(valid, list):
                 arguments = list(VALID[name])
                 arguments[place] = [ten, wrong] if isinstance(valid, list) else wrong
-                with pytest.raises(
-                    TypeError, match=rf"^{name}\(.* needs a reader.*lambda: samples"
-                ):
+                with pytest.raises(TypeError, match=rf"^{name}\(.* needs a reader.*(Pass|Type) "):
                     op(*arguments)
+
+    @pytest.mark.parametrize(
+        ("data", "typed"),
+        [
+            (np.zeros((2, 3)), r"arrays\(x\)"),
+            ({"x": np.zeros(2)}, r"arrays\(\*\*columns\)"),
+            ([1, 2], r"source\(samples\)"),
+            ("rows.parquet", r"parquet\(path\)"),
+            (type("Dataset", (), {"__module__": "datasets.arrow_dataset"})(), "huggingface"),
+        ],
+    )
+    def test_data_that_are_no_reader_are_told_which_one_reads_them(self, data, typed):
+        with pytest.raises(TypeError, match=rf"needs a reader.*{typed}"):
+            Pipeline(data)
 
     @pytest.mark.parametrize("name", [name for name in VALID if half in VALID[name]])
     def test_what_is_no_function_is_refused_where_it_is_given(self, name):

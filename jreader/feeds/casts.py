@@ -123,7 +123,8 @@ def _no_numbers(array: Array, name: str, why: str) -> FeedMismatch:
         why = "no dtype of a device is wide enough for it"
     return FeedMismatch(
         f"{name} holds {described(held)}{where}: {why}. Map it to numbers first, or leave the "
-        f'field out with a mapping, as in feed_list={{"image": 0}}.'
+        f"field out: by `columns=[...]` of a source of files, or with a mapping to the index or "
+        f'the key of each field that is fed, as in feed_list={{"image": 0}}.'
     )
 
 

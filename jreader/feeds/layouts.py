@@ -17,7 +17,11 @@ from jreader.readers import Columns, described, leaves, map_tree, rebuilt
 from jreader.readers.trees import restores
 
 FeedList: TypeAlias = (
-    Sequence[data] | Mapping[str, int] | Mapping[str, str] | Mapping[data, int] | Mapping[data, str]
+    Sequence[data | str]
+    | Mapping[str, int]
+    | Mapping[str, str]
+    | Mapping[data, int]
+    | Mapping[data, str]
 )
 
 _MOST = 256  # kinds of batches that are remembered at once
@@ -38,6 +42,11 @@ class Feeds:
     >>> feed["image"].tolist(), feed["label"].tolist()
     ([[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]], [[7], [8]])
 
+    Names alone do, too, where dtypes and shapes are to be those of the samples:
+
+    >>> Feeds(["image", "label"]).from_samples([(1.5, 7), (2.5, 8)])
+    {'image': array([1.5, 2.5]), 'label': array([7, 8])}
+
     Tuples, named ones too, are matched by position; dicts and dataclasses by name. A mapping takes
     fields from where it says, as often as it likes, and leaves the others out:
 
@@ -50,7 +59,7 @@ class Feeds:
     {'image': array([1.5, 2.5])}
 
     Args:
-        feed_list: The fields; or a mapping from names, or from `data`, to positions or keys.
+        feed_list: The fields, as `data` or names; or a mapping from them to positions or keys.
         canonical: Gives the dtype that stands for another on the device. It is called on whatever
             thread makes feeds, so what depends on the thread must be settled before.
 
@@ -58,7 +67,7 @@ class Feeds:
         names: The names of the fields in order; None where feeds have the tree of the samples.
 
     Raises:
-        TypeError: The feed_list holds something else than `data`, or keys of the wrong kind.
+        TypeError: The feed_list holds neither names nor `data`, or keys of the wrong kind.
         ValueError: The feed_list is empty, or has a name twice.
     """
 
@@ -239,10 +248,11 @@ class Feeds:
         has = f"has the fields {list(present)}" if by_name else f"has {len(present)} field(s)"
         for column, key in zip(self._columns, keys, strict=True):
             if key not in present:
-                return (
-                    f"{has}, and {key!r}, for {column.name!r}, is missing: yield it too, or change "
-                    f"the feed_list."
-                )
+                cure = "yield it too, or change the feed_list"
+                if by_name and isinstance(key, int) and key < len(present):
+                    named = {column.name: list(present)[key]}
+                    cure = f"name it, as in feed_list={named}, since the samples are dicts"
+                return f"{has}, and {key!r}, for {column.name!r}, is missing: {cure}."
         surplus = [key for key in present if key not in keys]
         if surplus and not isinstance(self.feed_list, Mapping):
             some = {column.name: key for column, key in zip(self._columns, keys, strict=True)}
@@ -264,17 +274,19 @@ def _declared(feed_list: Any, canonical: Callable[[DType], DType]) -> Iterator[C
     elif isinstance(feed_list, Sequence) and not isinstance(feed_list, str):
         pairs = [(each, None) for each in feed_list]
     else:
-        raise TypeError(f"feed_list needs [data(...), ...] or a mapping, not {feed_list!r}")
+        raise TypeError(
+            f"feed_list needs a list of names, [data(...), ...] or a mapping, not {feed_list!r}"
+        )
     for each, key in pairs:
         if isinstance(each, data):
             yield Column(each.name, key, each.shape, canonical(each.dtype))
-        elif isinstance(each, str) and each and key is not None:
+        elif isinstance(each, str) and each:
             yield Column(each, key)
         else:
             raise TypeError(
-                f'feed_list needs the place of each field, as in {{"image": 0, "label": 1}}, or '
-                f'data("image", [None, 784]), not {each!r}; for samples that are dicts, leave it '
-                f"out"
+                f'feed_list needs names of fields, as in ["image", "label"], each with its place, '
+                f'as in {{"image": 0}}, or declared, as in [data("image", [None, 784])], not '
+                f"{each!r}"
             )
 
 

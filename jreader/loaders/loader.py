@@ -117,9 +117,9 @@ class DataLoader:
                 Otherwise it is sent again if it has changed. Either way, the processes live as long
                 as the loader.
             places: The devices, as in `set_sample_generator`.
-            feed_list: The fields: a list of `data`, or a mapping from names to indices or keys of a
-                sample. None for feeds with the tree of the samples: arrays on the device, strings
-                on the host.
+            feed_list: The fields: a list of names or `data`, or a mapping from them to indices or
+                keys of a sample. None for feeds with the tree of the samples: arrays on the
+                device, strings on the host.
             return_list: Whether feeds have lists instead of tuples, and, with a `feed_list`, are
                 lists instead of dicts.
             seed: An int, or a jax key, fixes the order of `shuffle`; None draws anew for each pass,
@@ -202,8 +202,8 @@ class DataLoader:
         [[1, 2], [3, 4]]
 
         Args:
-            feed_list: The fields: a list of `data`, or a mapping from names to indices or keys of a
-                sample. None for feeds with the tree of the samples.
+            feed_list: The fields: a list of names or `data`, or a mapping from them to indices or
+                keys of a sample. None for feeds with the tree of the samples.
             capacity: How many feeds to prefetch to the devices; 0 prefetches none.
             use_double_buffer: Whether to prefetch to the devices. False prefetches on the host, and
                 puts a feed on the devices when the loop asks for it.

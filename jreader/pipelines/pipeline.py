@@ -670,8 +670,8 @@ class Pipeline(WithLengths[T]):
         [[1.0, 2.0, 3.0]]
 
         Args:
-            feed_list: The fields: a list of `data`, or a mapping from names to indices or keys of a
-                sample. None for feeds with the tree of the samples.
+            feed_list: The fields: a list of names or `data`, or a mapping from them to indices or
+                keys of a sample. None for feeds with the tree of the samples.
             capacity: How many feeds to prefetch to the devices; 0 prefetches none.
             sharding: A Sharding, a Mesh (its only axis, or the one called "data" or "batch"), a
                 PartitionSpec over the mesh of `jax.set_mesh`, a Device, or a tree of them for the

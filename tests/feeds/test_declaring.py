@@ -67,8 +67,8 @@ class TestDeclaring:
             ([], ValueError, ["needs a field"]),
             ({}, ValueError, ["needs a field"]),
             (data("x"), TypeError, ["needs", "not data"]),
-            ("image", TypeError, ["needs", "'image'"]),
-            (["image"], TypeError, ["each field", "not 'image'"]),
+            ("image", TypeError, ["a list of names", "'image'"]),
+            (["image", 3], TypeError, ["names of fields", "not 3"]),
             ([data("x"), data("y"), data("x")], ValueError, ["'x' twice"]),
             ({data("x"): 0, "x": 1}, ValueError, ["'x' twice"]),
             ({"x": 0, "y": "label"}, TypeError, ["places only", "keys only"]),
@@ -76,8 +76,9 @@ class TestDeclaring:
             ({"x": 0.5}, TypeError, ["at least 0", "0.5"]),
             ({"x": None}, TypeError, ["at least 0", "None"]),
             ({data("x"): None}, TypeError, ["at least 0", "None"]),
-            ({3: 0}, TypeError, ["each field", "not 3"]),
-            ({"": 0}, TypeError, ["each field", "not ''"]),
+            ({3: 0}, TypeError, ["names of fields", "not 3"]),
+            ({"": 0}, TypeError, ["names of fields", "not ''"]),
+            ([""], TypeError, ["names of fields", "not ''"]),
         ],
     )
     def test_a_feed_list_that_names_no_fields_is_refused_when_built(self, feed_list, error, words):

@@ -91,7 +91,15 @@ class TestMatching:
         batch = (np.zeros(2), np.array(["left", "out"]))
         check_equal(Feeds({"x": 0, "y": 0}).from_arrays(batch), {"x": batch[0], "y": batch[0]})
 
-    @pytest.mark.parametrize("feed_list", [[data("x", [None, 2])], {data("x", [None, 2]): 0}])
+    @pytest.mark.parametrize("sample", [(0.5, 7), {"label": 7, "image": 0.5}])
+    def test_names_alone_take_tuples_by_position_and_dicts_by_name(self, sample):
+        feed = Feeds(["image", "label"]).from_samples([sample, sample])
+        check_equal(feed, {"image": np.array([0.5, 0.5]), "label": np.array([7, 7])})
+        assert list(feed) == ["image", "label"]
+
+    @pytest.mark.parametrize(
+        "feed_list", [[data("x", [None, 2])], {data("x", [None, 2]): 0}, ["x"]]
+    )
     def test_a_bare_array_is_the_only_field(self, feed_list):
         feeds = Feeds(feed_list)
         rows = np.arange(6.0).reshape(3, 2)
@@ -225,7 +233,7 @@ class TestRefusing:
         ("feed_list", "sample", "words"),
         [
             ({"x": 2}, (0, 1), ["2 field", "2, for 'x', is missing"]),
-            ({"x": 0}, {"x": 0}, ["'x'", "0, for 'x', is missing"]),
+            ({"x": 0}, {"y": 0}, ["0, for 'x', is missing", "feed_list={'x': 'y'}, since"]),
             ({"x": "x"}, (0, 1), ["2 field", "'x', for 'x', is missing"]),
         ],
     )

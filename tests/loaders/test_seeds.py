@@ -260,7 +260,7 @@ class TestLoader:
             ({"capacity": -1}, ValueError),
             ({"capacity": 1.5}, TypeError),
             ({"capacity": None}, TypeError),
-            ({"feed_list": ["image"]}, TypeError),
+            ({"feed_list": [0]}, TypeError),
             ({"feed_list": []}, ValueError),
         ],
     )
