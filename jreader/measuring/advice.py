@@ -12,6 +12,7 @@ from jreader.measuring.verdicts import Measured
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _READY = 32  # feeds, whose memory is small beside what they train
 _MOST = 32  # threads of a function that waits
+_SLOWER = 1.5  # in processes than here: then its samples are large
 
 
 class Advice(NamedTuple):
@@ -94,6 +95,13 @@ def _of_map(limit: Measured, goal: float, step: float) -> Advice:
         cheaper += ", or give it more cores"
     kind = "processes" if holds or limit.by == "processes" else "threads"
     if has >= wanted and (not holds or limit.by in ("processes", "executor")):
+        slower = limit.seconds * min(has, cores) / max(limit.alone, 1e-9)
+        if limit.by == "processes" and not holds and slower > _SLOWER:
+            return Advice(
+                f"a call takes {slower:.1f} times as long in processes as in this program: "
+                f"`threads={wanted}` instead, since it leaves the interpreter's lock",
+                {"threads": wanted},
+            )
         are = limit.by if limit.by in ("threads", "processes") else "workers"
         return Advice(f"its {has} {are} are as many as would help: {cheaper}", {})
     why = (

@@ -8,8 +8,8 @@ were not there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from jreader.cores import usable_cores
@@ -71,7 +71,12 @@ def stages_of(stats: Stats, probed: Probed | None) -> list[Measured]:
         read = counted.get("read", 0.0)
         stages.append(Measured("source", "", "", read, read))
     else:
-        stages += _of_plan(counted.get("read", 0.0), probed)
+        in_processes = {
+            stage.made_at: 1e-9 * stage.time_ns / stage.items
+            for stage in stats.stages
+            if stage.items and stage.by == "processes"
+        }
+        stages += _of_plan(counted.get("read", 0.0), in_processes, probed)
         # in the loop they may have waited for the interpreter, which others held
         place, collate = 1e-9 * probed.place, 1e-9 * probed.collate
     stages += [
@@ -82,8 +87,16 @@ def stages_of(stats: Stats, probed: Probed | None) -> list[Measured]:
     return [*stages, Measured("step", "", "", step, step)]
 
 
-def _of_plan(counted: float, probed: Probed) -> list[Measured]:
-    """The stages of a plan; what nobody has timed is the source's."""
+def _of_plan(
+    counted: float, in_processes: Mapping[str, float], probed: Probed
+) -> list[Measured]:
+    """The stages of a plan; what nobody has timed is the source's.
+
+    Args:
+        counted: Seconds a feed that the loop's pass read.
+        in_processes: For the place of each op with processes, seconds of a call in them.
+        probed: What the pass of its own measured.
+    """
     slowest = max((probe.time for probe in probed.probes), default=0)
     stages = []
     for probe in probed.probes:
@@ -91,7 +104,12 @@ def _of_plan(counted: float, probed: Probed) -> list[Measured]:
         found = None
         if probe.function and probe.samples and 5 * probe.time > slowest:
             found = holding(probe.function, list(probe.samples))
-        stages.append(_measured(probe, alone, found))
+        stage = _measured(probe, alone, found)
+        if probe.by == "processes" and probe.op is not None:
+            # large samples are slower to make there, where their memory is new each time
+            each = in_processes.get(probe.op.made_at, 0.0) * probe.calls / probed.feeds
+            stage = replace(stage, seconds=max(stage.seconds, each / probe.workers))
+        stages.append(stage)
     rest = 1e-9 * probed.read - sum(stage.alone for stage in stages)
     threaded = any(stage.by for stage in stages)
     if not threaded and counted - 1e-9 * probed.read > _UNEXPLAINED * counted:

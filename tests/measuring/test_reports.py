@@ -41,6 +41,11 @@ def packs(number):
     return number + 0 * len(zlib.compress(DATA, 6))
 
 
+def large(number):
+    """A function whose samples cost more to hand over than to make."""
+    return np.full(1_500_000, number % 7, np.uint8)
+
+
 def slow_numbers():
     for number in range(ROWS):
         yield waits(number)
@@ -103,6 +108,13 @@ class TestLimits:
         assert (found.limit, found.function) == ("map", "counts")
         assert "`processes=2` instead of threads" in found.advice
         assert found.arguments == {"processes": 2}
+
+    @measured
+    def test_processes_that_make_large_samples_slower_than_threads_would(self):
+        found = looped(Pipeline(numbers).map(large, processes=2).batch(2).load(), steps=40)
+        assert (found.limit, found.function) == ("map", "large")
+        assert "times as long in processes as in this program: `threads=2`" in found.advice
+        assert found.arguments == {"threads": 2}
 
     @measured
     def test_threads_that_are_too_few(self):
