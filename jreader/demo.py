@@ -68,7 +68,9 @@ def _train(name: str | None, pmap: bool, epochs: int | None, batch: int, seed: i
     source = _source(name)
     samples = Pipeline(source.train())
     if batch > len(samples):
-        raise DemoFailed(f"a batch of {batch} is more than the {len(samples)} digits (--batch)")
+        raise DemoFailed(
+            f"a batch of {batch} is more than all {len(samples)} digits: give a smaller --batch"
+        )
     where: dict[str, Any] = (
         {"pmap": devices} if pmap else {"sharding": Mesh(np.array(devices), ("data",))}
     )

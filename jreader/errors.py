@@ -131,12 +131,12 @@ def missing(what: str, index: int, n: int) -> MissingSample:
     """The error for an index of a data set that has only `n` samples.
 
     >>> missing("list", 7, 3)
-    MissingSample('sample 7 of list was asked for, out of 3: a data set may grow or shrink between \
-epochs, not within one, and a sampler has to count the data set that is read.')
+    MissingSample('sample 7 of list was asked for, and there are 3: a data set may grow or shrink \
+between epochs, but not within one, and a sampler has to count the data set that is read.')
     """
     return MissingSample(
-        f"sample {index} of {what} was asked for, out of {n}: a data set may grow or shrink "
-        f"between epochs, not within one, and a sampler has to count the data set that is read."
+        f"sample {index} of {what} was asked for, and there are {n}: a data set may grow or shrink "
+        "between epochs, but not within one, and a sampler has to count the data set that is read."
     )
 
 
@@ -169,9 +169,9 @@ def tell_of_many(number: int, kind: str, each: int) -> None:
     most = each * max(cores, 8)
     if number > most:
         warn(
-            f"{number} {kind} on {cores} cores that this program may use: more than some {most} "
-            f"only take memory, and time to begin. Give as many as there are cores, or a few for "
-            f"each."
+            f"{number} {kind} on {cores} cores that this program may use: more than about {most} "
+            "only take memory, and time to start. Give as many as there are cores, or a few for "
+            "each."
         )
 
 
@@ -194,10 +194,10 @@ def check_seconds(call: str, value: Any) -> float:
     (2.5, 0)
     >>> check_seconds("timeout", -1)
     Traceback (most recent call last):
-    ValueError: timeout needs seconds, 0 or more (0 for any), not -1.
+    ValueError: timeout needs seconds, 0 or more (0 for no limit), not -1.
     """
     if not isinstance(value, Real) or isinstance(value, bool) or not float(value) >= 0:
-        raise ValueError(f"{call} needs seconds, 0 or more (0 for any), not {value!r}.")
+        raise ValueError(f"{call} needs seconds, 0 or more (0 for no limit), not {value!r}.")
     seconds: float = value  # type: ignore[assignment]  # of any kind of number
     return 0 if seconds > TIMEOUT_MAX else seconds
 

@@ -47,7 +47,7 @@ def pickled_from_worker(
         except Exception as error:
             raise TypeError(
                 f"the {what} {described(value)} cannot be sent from a worker process ({error}): "
-                f"map it to arrays, numbers, texts, or containers of them inside the process"
+                "map it to arrays, numbers, strings, or containers of them inside the process"
             ) from error
 
 
@@ -84,8 +84,8 @@ class WorkerPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no typ
         if kind := stateful_kind(obj):
             raise TypeError(
                 f"{captured_as(self.function, obj)} is {kind}, and each worker process would have "
-                f"a copy, and read it from the same place on: make it inside the function, or use "
-                f"threads (threads=n)."
+                "a copy of it, and read on from the same place: create it inside the function, or "
+                "use threads (threads=n)."
             )
         if is_random_generator(obj):
             self.drawing = obj
@@ -139,8 +139,8 @@ def pickled_function(fn: Any, take: Callable[[pickle.PickleBuffer], Any] | None 
     if sender.drawing is not None:
         warn(
             f"{captured_as(fn, sender.drawing)} is a generator of random numbers, and each worker "
-            f"process has a copy, which draws the same ones: write map(fn, rng=True), whose "
-            f"generator belongs to the sample, or make one from the sample's number."
+            "process has a copy, which draws the same numbers: type map(fn, rng=True), which gives "
+            "each sample a generator of its own, or make one from the number of the sample."
         )
     return room.getvalue()
 

@@ -104,7 +104,7 @@ class _ReceivedFunction:
         except (ImportError, AttributeError) as error:
             noted(
                 error,
-                "a worker process imports what a function names: have its module on sys.path, or "
-                "send it along with cloudpickle.register_pickle_by_value(module)",
+                "a worker process imports the modules that a function uses: put the module on "
+                "sys.path, or send it along with cloudpickle.register_pickle_by_value(module)",
             )
             raise

@@ -69,10 +69,10 @@ class BucketOrder:
         if op.longer == "error" and over.any():
             first = int(over.argmax())
             raise ValueError(
-                f"{CALL}: {int(over.sum()):,} of {known:,} samples are longer than the last "
-                f"bound, {op.bounds[-1]}, as sample {first} with {lengths[first]}: type "
-                f"bounds=[..., {int(lengths.max())}], longer='truncate' to cut them, or "
-                f"longer='drop' to leave them out."
+                f"{CALL}: {int(over.sum()):,} of {known:,} samples are longer than the last bound, "
+                f"{op.bounds[-1]}, such as sample {first} with {lengths[first]}: type bounds=[..., "
+                f"{int(lengths.max())}], longer='truncate' to cut them, or longer='drop' to leave "
+                "them out."
             )
         if op.longer == "truncate":
             numbers = np.minimum(numbers, last)

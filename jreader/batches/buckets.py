@@ -153,8 +153,8 @@ class bucket(Node[Columns[T]]):
         if (self.batch_size is None) == (self.tokens is None):
             seen = "neither" if self.batch_size is None else "both"
             raise TypeError(
-                f"{CALL} takes batch_size, samples per batch, or tokens, values per batch with "
-                f"their padding, not {seen}: type bucket({list(self.bounds)}, batch_size=32), or "
+                f"{CALL} takes batch_size (samples per batch) or tokens (values per batch, with "
+                f"the padding), not {seen}: type bucket({list(self.bounds)}, batch_size=32), or "
                 f"tokens={32 * self.bounds[-1]}."
             )
         self._check_rows()
@@ -164,7 +164,7 @@ class bucket(Node[Columns[T]]):
             )
         if self.by is not None and self.fields and self.by not in self.fields:
             raise ValueError(
-                f"by={self.by!r} of {CALL} is a field that is padded, and fields are "
+                f"by={self.by!r} of {CALL} needs a field that is padded, and fields are "
                 f"{list(self.fields)}: name it there too."
             )
         if self.drop_last is not None:
@@ -197,7 +197,7 @@ class bucket(Node[Columns[T]]):
             raise ValueError(
                 f"bounds={number} of {CALL} asks for the {number} bounds that pad least, and the "
                 f"lengths of {described(self.reader)} are not known before it is read: put bucket "
-                f"right behind ragged(values, offsets), before any shuffle or map, or {instead}."
+                f"directly after ragged(values, offsets), before any shuffle or map, or {instead}."
             )
         lengths = self._lengths(plane)
         if not len(lengths):
@@ -212,7 +212,7 @@ class bucket(Node[Columns[T]]):
         if self.batch_size and self.batch_size % each:
             below = self.batch_size // each * each
             raise ValueError(
-                f"{CALL}: batch_size={self.batch_size} is no multiple of divisible_by={each}: "
+                f"{CALL}: batch_size={self.batch_size} is not a multiple of divisible_by={each}: "
                 f"type batch_size={f'{below} or ' if below else ''}{below + each}."
             )
         if self.tokens and not self.rows[-1]:
@@ -358,7 +358,7 @@ class bucket(Node[Columns[T]]):
         names = ragged_fields(self.reader, self.fields) or ()
         if self.by is not None and self.by not in names:
             raise ValueError(
-                f"by={self.by!r} of {CALL} is no field that differs in length: those are "
+                f"by={self.by!r} of {CALL} is not a field that differs in length: those are "
                 f"{list(names)}."
             )
         bare = branches(plane.columns) is None
@@ -382,9 +382,9 @@ class bucket(Node[Columns[T]]):
         done, check = checked_position(at, (0, order.check))
         if check != order.check or done > total:
             raise NotResumable(
-                f"this position is of a bucket(...) of {described(self.reader)} with other "
-                f"lengths, which make other batches: go on with the data that it had, or start at "
-                f"the beginning (at=None)."
+                f"this position belongs to a bucket(...) of {described(self.reader)} with other "
+                "lengths, and so other batches: resume with the data that it had, or start at the "
+                "beginning (at=None)."
             )
         many = max(_AT_ONCE // max(self.rows), 1)
 

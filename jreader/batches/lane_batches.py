@@ -61,9 +61,8 @@ def check_divides(node: Node[Any], size: int, dealt: Lanes) -> None:
     sizes = f"{below} or {below + lanes}" if below else f"{lanes}"
     fewer = max(number for number in range(1, lanes) if size % number == 0)
     raise errors.BatchNotDivisible(
-        f"{type(node).__name__}(..., batch_size={size}) cannot take equally many rows of each of "
-        f"{lanes} lanes, which were dealt by {described(dealt)}: type batch_size={sizes}, or "
-        f"lanes={fewer}."
+        f"{type(node).__name__}(..., batch_size={size}) cannot take the same number of rows from "
+        f"each of {lanes} lanes of {described(dealt)}: type batch_size={sizes}, or lanes={fewer}."
     )
 
 
@@ -107,9 +106,9 @@ class _Lane(Generic[T]):
             more = list(islice(self.up.items, self._many - len(run)))
             if not more:
                 raise errors.ReaderError(
-                    f"{self._reader!r}, one of the lanes of {self._node!r}, has no sample with "
-                    f"which last='wrap' could fill its rows up: give last='pad', or fewer lanes, "
-                    f"so that each has some."
+                    f"{self._reader!r}, one of the lanes of {self._node!r}, has no samples, so "
+                    "last='wrap' cannot fill its rows: give last='pad', or fewer lanes, so that "
+                    "each has some."
                 )
             run += more
         return run
@@ -220,8 +219,8 @@ class LaneBatches(Generic[T]):
                 up.close()
         raise errors.ReaderError(
             f"none of the lanes {self.numbers} of {self._node!r} has a sample, and last='pad' "
-            f"needs one for the shapes of their rows on this process: give fewer lanes, so that "
-            f"each has some."
+            "needs one to know the shapes of the rows on this process: give fewer lanes, so that "
+            "each has some."
         )
 
     def position(self) -> Position:

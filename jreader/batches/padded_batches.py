@@ -68,9 +68,9 @@ class padded_batch(batch[T]):
         if not isinstance(self.to, str):
             if isinstance(self.to, int):
                 raise TypeError(
-                    f"to={self.to!r} of {call} may be a length or a multiple: type to=[{self.to}] "
-                    f"for batches of that length, multiple_of={self.to} for the longest row, "
-                    f"rounded up."
+                    f"to={self.to!r} of {call} could mean a length or a multiple: type "
+                    f"to=[{self.to}] for batches of that length, multiple_of={self.to} for the "
+                    "longest row, rounded up."
                 )
             object.__setattr__(self, "to", checked_lengths(call, "to", self.to))
         elif self.to != "longest":
@@ -83,7 +83,7 @@ class padded_batch(batch[T]):
         if self.longer not in ("error", "truncate"):
             raise ValueError(
                 f"longer of {call} is 'error' or 'truncate', not {self.longer!r}; to leave samples "
-                f"out, type .filter(fn) before."
+                "out, type .filter(fn) before it."
             )
         object.__setattr__(self, "fields", checked_fields(call, self.fields))
 

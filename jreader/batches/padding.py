@@ -64,9 +64,9 @@ class Padding:
         if self.names is not None:
             if lacking := [name for name in self.names if name not in every]:
                 raise ValueError(
-                    f"{self.call}: the samples have no field {lacking[0]!r}, and have "
-                    f"{list(every)}: give fields=[...] with the names of those that differ in "
-                    f"length."
+                    f"{self.call}: the samples have no field {lacking[0]!r}: their fields are "
+                    f"{list(every)}. Give fields=[...] with the names of those that differ in "
+                    "length."
                 )
             return self.names
         there = [name for name, value in every.items() if _is_sequence(value)]
@@ -78,8 +78,8 @@ class Padding:
             )
         if len(there) > 1:
             raise ValueError(
-                f"{self.call}: the fields {there} are lists or arrays, and only what differs in "
-                f"length is to be padded: type fields=[{there[0]!r}], say."
+                f"{self.call}: the fields {there} are lists or arrays, and only those that differ "
+                f"in length are to be padded: name them, for example fields=[{there[0]!r}]."
             )
         return tuple(there)
 
@@ -109,8 +109,8 @@ class Padding:
         masks = {f"{name}_mask": mask for name, mask in masks.items()}
         if taken := masks.keys() & columns.keys():
             raise errors.FeedMismatch(
-                f"{self.call}: a field is named {min(taken)!r}, and so is the mask that it adds: "
-                f"rename the field."
+                f"{self.call}: the samples have a field {min(taken)!r}, and the mask that it adds "
+                "has that name: rename the field."
             )
         return columns | masks
 
@@ -158,8 +158,8 @@ class Padding:
             fits = False
         if not fits or np.ndim(pad):
             raise ValueError(
-                f"{self.call}: pad={pad!r} is no number of the {dtype} of field {name!r}: give "
-                f"another, or widen the field before."
+                f"{self.call}: pad={pad!r} does not fit the dtype of field {name!r}, {dtype}: give "
+                "another value, or cast the field to a wider dtype before."
             )
         return cast
 
@@ -257,7 +257,9 @@ def checked_fields(call: str, names: Any) -> Fields | None:
     if isinstance(names, (str, int)):
         return (names,)
     if not isinstance(names, Sequence) or not names:
-        raise TypeError(f"fields of {call} are names, as fields=['tokens'], not {names!r}.")
+        raise TypeError(
+            f"fields of {call} needs a list of names, such as fields=['tokens'], not {names!r}."
+        )
     return tuple(names)
 
 
@@ -266,7 +268,7 @@ def checked_lengths(call: str, name: str, lengths: Any) -> tuple[int, ...]:
 
     >>> checked_lengths("bucket(reader, bounds)", "bounds", [256, 128])
     Traceback (most recent call last):
-    ValueError: bounds of bucket(reader, bounds) need lengths that rise, not [256, 128]: type \
+    ValueError: bounds of bucket(reader, bounds) needs increasing lengths, not [256, 128]: type \
 bounds=[128, 256].
 
     Raises:
@@ -275,14 +277,17 @@ bounds=[128, 256].
     """
     if not isinstance(lengths, (Sequence, np.ndarray)) or isinstance(lengths, str):
         raise TypeError(
-            f"{name} of {call} need a list of lengths, as {name}=[128, 256, 512], not {lengths!r}."
+            f"{name} of {call} needs a list of lengths, such as {name}=[128, 256, 512], not "
+            f"{lengths!r}."
         )
     numbers = [errors.check_number(f"{name} of {call}", each, 1) for each in lengths]
     if not numbers:
-        raise ValueError(f"{name} of {call} are empty: type {name}=[128, 256, 512], say.")
+        raise ValueError(
+            f"{name} of {call} is empty: type lengths, for example {name}=[128, 256, 512]."
+        )
     if numbers != sorted(set(numbers)):
         raise ValueError(
-            f"{name} of {call} need lengths that rise, not {numbers}: type "
+            f"{name} of {call} needs increasing lengths, not {numbers}: type "
             f"{name}={sorted(set(numbers))}."
         )
     return tuple(numbers)

@@ -144,9 +144,9 @@ class window(Node[Any]):
         """Warns of samples that no window has, unless that was asked for."""
         if left_out > 0 and self.drop_last is None:
             errors.warn(
-                f"{self!r} leaves out {left_out:,} of its last samples, which fill no window of "
-                f"{self.size}: type drop_last=True if that is meant, or drop_last=False for a last "
-                f"window of fewer samples.",
+                f"{self!r} leaves out {left_out:,} of its last samples, which do not fill a "
+                f"window of {self.size}: type drop_last=True if that is intended, or "
+                "drop_last=False for a last window of fewer samples.",
                 self.made_at,
             )
 

@@ -110,8 +110,8 @@ def _column(values: Sequence[Any], name: str) -> Any:
         numbers = (int, float, complex, np.generic, np.ndarray)
         odd = next((at for at, value in enumerate(values) if not isinstance(value, numbers)), 0)
         raise errors.FeedMismatch(
-            f"{name} is {described(values[odd])} in sample {odd} of a batch, which no array holds. "
-            f"Map it to numbers first."
+            f"{name} is {described(values[odd])} in sample {odd} of a batch, which no array can "
+            "hold. Map it to numbers first."
         )
     return array
 

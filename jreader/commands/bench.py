@@ -59,7 +59,7 @@ def bench(subject: Any, seconds: float = 1.0) -> Iterator[str]:
 def _verdict(subject: Any, seconds: float, *, has_batches: int) -> Iterator[str]:
     """What limits a loop whose step takes no time, and what to change."""
     if not (is_loader(subject) or has_batches):
-        yield "no verdict: it is one of feeds, and there are no batches, as .batch(32) makes them"
+        yield "no verdict: only a pipeline of batches has one; end it with .batch(32), for example"
         return
     from jreader.measuring.idle_loops import report_of_idle_loop  # noqa: PLC0415  # it imports jax
 

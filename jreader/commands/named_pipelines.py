@@ -29,8 +29,8 @@ def named(target: str) -> Any:
 
     >>> named("jreader.datasets:digits")
     Traceback (most recent call last):
-    jreader.commands.named_pipelines.CommandFailed: 'digits' of jreader.datasets is no pipeline, \
-reader or loader, and no function that returns one: it is a module.
+    jreader.commands.named_pipelines.CommandFailed: 'digits' of jreader.datasets is not a \
+pipeline, reader or loader, nor a function that returns one: it is a module.
 
     Raises:
         CommandFailed: There is none; the message says why.
@@ -45,7 +45,7 @@ reader or loader, and no function that returns one: it is a module.
         kind = type(value).__name__
         needs = f"the {kind} {described(value)} needs arguments" if callable(value) else ""
         raise CommandFailed(
-            f"{name!r} of {where} is no pipeline, reader or loader, and no function that returns "
+            f"{name!r} of {where} is not a pipeline, reader or loader, nor a function that returns "
             f"one: {needs or f'it is {_article(kind)} {kind}'}."
         )
     return found
@@ -76,7 +76,9 @@ def tokenizer(target: str) -> Callable[[Any], str]:
     value = attribute(target)
     decode = getattr(value, "decode", value)
     if not callable(decode):
-        raise CommandFailed(f"{target} is no function of a list of ints, and has no decode(ints)")
+        raise CommandFailed(
+            f"{target} is not a function of a list of ints, and has no decode(ints)"
+        )
     made: Callable[[Any], str] = decode
     return made
 
@@ -104,7 +106,7 @@ def _of_file(path: Path) -> ModuleType:
     """The module of a file, under its own name, so that worker processes can import it, too."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise CommandFailed(f"{path} is no Python file: its name has to end in .py")
+        raise CommandFailed(f"{path} is not a Python file: its name has to end in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)

@@ -117,7 +117,7 @@ def _path(name: str) -> Path:
         return download(f"{mirror.rstrip('/')}/{name}", _folders(), SUMS[name])
     state = path.stat()
     if (seen := _sum(path, state.st_size, state.st_mtime_ns)) != SUMS[name]:
-        what = "Replace it by the original."
+        what = "Replace it with the original."
         if path.parent == _folders()[-1]:
             path.unlink(missing_ok=True)
             what = "It was removed: run again to download it."

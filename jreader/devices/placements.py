@@ -326,7 +326,7 @@ def _behind(sharding: Sharding) -> Sharding:
     if len(sharding.device_set) == 1:
         return sharding
     raise TypeError(
-        f"chunk(k) needs a NamedSharding, which can be moved behind the axis of steps, not "
+        "chunk(k) adds an axis of steps in front, which only a NamedSharding can describe, not "
         f"{sharding!r}: load with a Mesh, or with NamedSharding(mesh, spec)."
     )
 

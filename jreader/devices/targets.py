@@ -111,7 +111,7 @@ def own(devices: Sequence[Any]) -> tuple[jax.Device, ...]:
     others = [device for device in devices if device.process_index != jax.process_index()]
     if others:
         raise ValueError(
-            f"{others} belong to another process, which alone can feed them: use "
-            f"jax.local_devices(), or a sharding over all of them."
+            f"{others} belong to another process, and only that process can feed them: use "
+            "jax.local_devices(), or a sharding over all of them."
         )
     return tuple(devices)

@@ -39,7 +39,8 @@ cannot hold: map it to a value that fits, or declare a dtype that holds it.
         return _copied(array, dtype)
     if array.dtype.kind == "c" and dtype.kind != "c":
         raise FeedMismatch(
-            f"{name} holds complex numbers, which {dtype} cannot: declare complex64, or map them."
+            f"{name} holds complex numbers, which {dtype} cannot hold: declare complex64, or map "
+            "them to real numbers."
         )
     limits = _whole(dtype)
     bad = _not_whole(array, *limits) if limits else None

@@ -257,8 +257,8 @@ class Feeds:
         if surplus and not isinstance(self.feed_list, Mapping):
             some = {column.name: key for column, key in zip(self._columns, keys, strict=True)}
             return (
-                f"{has}, of which {surplus} are surplus: name them in the feed_list too, or leave "
-                f"them out with a mapping, as in feed_list={some}."
+                f"{has}, of which {surplus} are not in the feed_list: name them there too, or "
+                f"leave them out with a mapping, as in feed_list={some}."
             )
         return None
 
@@ -269,7 +269,10 @@ def _declared(feed_list: Any, canonical: Callable[[DType], DType]) -> Iterator[C
     pairs: list[tuple[Any, int | str | None]]
     if isinstance(feed_list, Mapping):
         if len({isinstance(key, str) for key in feed_list.values()}) > 1:
-            raise TypeError("feed_list needs places only (from tuples) or keys only (from dicts)")
+            raise TypeError(
+                "feed_list needs places only (for samples that are tuples) or keys only (for "
+                "dicts), not both"
+            )
         pairs = [(each, _key(given)) for each, given in feed_list.items()]
     elif isinstance(feed_list, Sequence) and not isinstance(feed_list, str):
         pairs = [(each, None) for each in feed_list]
@@ -385,8 +388,8 @@ def with_mask(feed: Any, mask: Any) -> Any:
     if isinstance(feed, dict):
         if "mask" in feed:
             raise FeedMismatch(
-                "a field is named 'mask', and so is what last='pad' (or drop_last=False) adds: "
-                "rename the field"
+                "the samples have a field 'mask', and the mask that last='pad' (or "
+                "drop_last=False) adds has that name: rename the field"
             )
         return {**feed, "mask": mask}
     if isinstance(feed, list):

@@ -157,8 +157,9 @@ def _of_other(data: Any) -> Array:
         with Image.open(io.BytesIO(data)) as opened:
             if opened.mode.startswith(_DEEP):
                 raise ValueError(  # it is told apart below
-                    f"decode(data) makes 8 bits of a colour, and this {opened.format} has the mode "
-                    f"{opened.mode!r}, with more: read it by PIL.Image.open, and scale its values."
+                    f"decode(data) gives 8 bits a channel, and this {opened.format} has the mode "
+                    f"{opened.mode!r}, which has more: read it with PIL.Image.open, and scale its "
+                    "values."
                 )
             return np.array(opened.convert("RGB"))
     except (OSError, SyntaxError, EOFError) as error:  # what Pillow raises, file by file
@@ -193,5 +194,5 @@ def _absent(error: ModuleNotFoundError) -> ModuleNotFoundError:
 def _damaged(data: Any, kind: str, error: Exception) -> DamagedData:
     return DamagedData(
         f"{len(data):,} bytes that begin with [{bytes(data[:_SHOWN]).hex(' ')}] are truncated, or "
-        f"no {kind}: {error}. Fetch the file again, or leave it out: .map(fn, on_error='skip')."
+        f"not a {kind}: {error}. Fetch the file again, or leave it out: .map(fn, on_error='skip')."
     )

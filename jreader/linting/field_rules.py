@@ -98,8 +98,8 @@ def of_feed(plan: Reader[Any], feed: Any, axes: int, kinds: Kinds) -> Iterator[F
             narrow = wide.replace("64", "32")
             yield Finding(
                 "narrowed",
-                f"{what} is {wide} on the host, and {narrow} on the devices: {_megabytes(leaf)} of "
-                f"each feed are read twice as wide as they are sent, and are cast.",
+                f"{what} is {wide} on the host, and {narrow} on the devices: {_megabytes(leaf)} "
+                "of each feed are read at twice the width, and then cast.",
                 f"Store it as {narrow}, or map it to that where it is made; for 64 bits on the "
                 f'devices, jax.config.update("jax_enable_x64", True).',
                 made_at,
@@ -139,8 +139,8 @@ def caches(fed: Fed) -> Iterator[Finding]:
                 "large-cache",
                 f"cache() keeps {many:,} samples of some {each:,.0f} bytes: "
                 f"{each * many / 2**30:,.1f} GiB, and this machine has {there / 2**30:,.1f}.",
-                "Keep them on disk, as in cache(path), or cache what is smaller: before it is "
-                "decoded, say.",
+                "Keep them on disk, as in cache(path), or cache something smaller, such as "
+                "samples that are not yet decoded.",
                 op.made_at,
             )
 

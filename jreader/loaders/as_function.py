@@ -85,8 +85,8 @@ class BatchAt:
         plane = indexed(self._plan(epoch, seed))
         if plane is None:
             raise ValueError(
-                f"{described(self.reader)} draws anew for each pass: give its shuffles a seed, or "
-                f"type batch_at(data, epoch, step, seed=0)."
+                f"{described(self.reader)} draws new numbers in each pass: give its shuffles a "
+                "seed, or type batch_at(data, epoch, step, seed=0)."
             )
         indices = jnp.asarray(first) + jnp.arange(self.batch_size)
         there = indices < self.samples
@@ -100,8 +100,8 @@ class BatchAt:
                 columns = fn(columns)
             except jax.errors.TracerArrayConversionError as error:
                 error.add_note(
-                    f"map_batches({described(fn)}) computes with NumPy what is traced here: write "
-                    f"it with operators and methods of its arrays, or with jax.numpy"
+                    f"map_batches({described(fn)}) calls NumPy, and jax traces it here: write it "
+                    "with operators and methods of its arrays, or with jax.numpy"
                 )
                 raise
         feed = self.feeds.traced(columns)
@@ -183,8 +183,8 @@ def as_function(
     if plane is None:
         raise TypeError(
             f"{_CALL} needs an indexed reader below .batch(n), one that finds samples by their "
-            f"index, and {described(op.reader)} reads them: begin with jreader.arrays(...), and "
-            f"use .map_batches(fn) behind .batch(n) instead of .map(fn)."
+            f"index, and {described(op.reader)} has to be read in order: begin with "
+            "jreader.arrays(...), and use .map_batches(fn) behind .batch(n) instead of .map(fn)."
         )
     if plane.length >= min(ENDLESS, _LONGEST):
         raise ValueError(

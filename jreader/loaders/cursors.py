@@ -165,9 +165,9 @@ def skipping(cursor: Cursor, steps: Any, size: int) -> Cursor:
         if high > cursor["step"] and before != size:
             raise NotResumable(
                 f"this cursor leaves out the steps from {low} to {high - 1}, of {before} samples "
-                f"each, and here steps have {size}: those would be other samples. Resume with the "
-                f"sizes of that run; or give skip_steps= anew, in steps of this loader (range(0) "
-                f"for none), which takes their place."
+                f"each, and here a step has {size}, so they would be other samples. Resume with "
+                "the sizes of that run; or give skip_steps= again, in steps of this loader "
+                "(range(0) for none), which replaces them."
             )
     return {**cursor, "skipped": known}
 
@@ -195,9 +195,9 @@ def _check_kept(part: Position) -> None:
             _check_kept(inner)
     elif part is not None and not isinstance(part, (bool, int, float, str)):
         raise NotResumable(
-            f"this pass has no cursor: a source gave {part!r} as its position, or as a part of it, "
-            f"which JSON does not keep as it is. Positions are None, numbers, texts, and lists and "
-            f"dicts of them, with texts for keys: type int(...) around a number of NumPy."
+            f"this pass has no cursor: a source gave {part!r} as its position, or a part of it, "
+            "and JSON does not keep that as it is. Positions are None, numbers, strings, and lists "
+            "and dicts of them, with strings as keys: type int(...) around a number of NumPy."
         )
 
 
@@ -214,8 +214,8 @@ def checked(cursor: Any) -> Cursor:
     if lacks:
         seen = f" It lacks {sorted(lacks)}." if isinstance(cursor, dict) else ""
         raise ValueError(
-            f"this is no cursor: {cursor!r}.{seen} Give feeds.cursor or loader.state_dict() of an "
-            f"earlier run, as it was, also after JSON."
+            f"this is not a cursor: {cursor!r}.{seen} Give feeds.cursor or loader.state_dict() of "
+            "an earlier run, unchanged; it may have been through JSON."
         )
     _check_parts(cursor)
     try:
@@ -226,8 +226,8 @@ def checked(cursor: Any) -> Cursor:
         parts = ", ".join(f"{name} {cursor[name]!r}" for name in _SHOWN)
         raise ValueError(
             f"this cursor was changed after it was written: its parts ({parts}, and its plan) do "
-            f"not fit its check, {cursor['check']!r}. Give one cursor, whole, as feeds.cursor or "
-            f"loader.state_dict() gave it, also after JSON."
+            f"not match its check, {cursor['check']!r}. Give one whole cursor, as feeds.cursor or "
+            "loader.state_dict() gave it; it may have been through JSON."
         )
     known: Any = {name: cursor[name] for name in Cursor.__annotations__}
     read: Cursor = known
@@ -335,8 +335,8 @@ def check_plan(written: Plan, plan: Plan, *, grows: bool = False) -> None:
             _, before, now = difference(one, other)
             warn(
                 f"{what} when the cursor was written: {now}, and it was {before} (name and hash; "
-                f"another Python version compiles functions to another hash). The order is the "
-                f"same, the samples may differ."
+                "another Python version compiles functions to another hash). The order is the "
+                "same, but the samples may differ."
             )
             return
 

@@ -60,9 +60,8 @@ def device_feeds(
     capacity, spans = loading.options.capacity, shape.placement.spans
     if spans and waits(loading.source.batches):
         raise ValueError(
-            f"{loading.source.batches!r} draws a new order for each pass, and each process would "
-            f"draw another one: give its shuffles and random maps a seed, the same on all "
-            f"processes."
+            f"{loading.source.batches!r} draws a new order in each pass, and each process would "
+            "draw another one: give its shuffles and random maps a seed, the same on all processes."
         )
     finish = finisher(loading, shape)
     at_once = finish if not capacity and not spans else None
@@ -122,9 +121,9 @@ def _check_same(loading: Loading, cursor: Cursor) -> None:
     """
     if told(loading.plan(cursor)) != told(loading.plan()):
         raise NotResumable(
-            f"this cursor is of other weights than {described(loading.source.batches)} has, and "
-            f"load(resident=True) keeps one order on the devices: resume with the weights it had, "
-            f"or leave resident=True out."
+            "this cursor belongs to other weights than those of "
+            f"{described(loading.source.batches)}, and load(resident=True) keeps one order on the "
+            "devices: resume with the weights it had, or leave resident=True out."
         )
 
 
@@ -215,7 +214,9 @@ def first_item(loading: Loading, cursor: Cursor) -> Any:
             return item
     finally:
         host.close()
-    raise ValueError("the source of this loader gives no full batch: there is no feed to see")
+    raise ValueError(
+        "the source of this loader gives no full batch, so there is no feed to look at"
+    )
 
 
 def spec_of(loading: Loading, item: Any) -> Any:

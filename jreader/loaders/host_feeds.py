@@ -320,8 +320,8 @@ def check_fed(ended: Cursor) -> None:
     """
     if not EpochPosition.steps_of(ended):
         raise ReaderError(
-            f"epoch {ended['epoch']} gave no feed, and steps(...) would go round for ever: "
-            f"check that the data hold at least one full batch, or give drop_last=False"
+            f"epoch {ended['epoch']} gave no feed, so steps(...) would never end: give data for at "
+            "least one full batch, a smaller batch, or last='pad'"
         )
 
 

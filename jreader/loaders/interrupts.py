@@ -82,7 +82,8 @@ class graceful_stop:
         self._came = number
         name = signal.Signals(number).name
         with suppress(OSError):  # print, or a file's own buffer, cannot be entered twice
-            os.write(2, f"\n{name}: this step is finished first; a second one is not.\n".encode())
+            told = f"\n{name}: this step is finished first; a second one stops at once.\n"
+            os.write(2, told.encode())
         if self._several:
             signal.raise_signal(signal.SIGTERM)
 

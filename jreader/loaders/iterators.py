@@ -231,7 +231,7 @@ class FeedIterator(Iterator[Any]):
             if start < first["step"]:
                 raise ValueError(
                     f"feeds.seek({start}) asks for a step before this pass, which began at step "
-                    f"{first['step']}, and its source has to be read: begin a pass with "
+                    f"{first['step']}, and its source cannot be read backwards: begin a pass with "
                     f"loader.steps(start={start})."
                 )
         elif (there := self._found(first["step"])) and _where(there) != _where(first):

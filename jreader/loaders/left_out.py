@@ -50,9 +50,9 @@ class Lost:
             begins = "this epoch is empty: " if empty else f"epoch {cursor['epoch']}: "
             warn(
                 f"{begins}{some if self.batches else 'all'} left out, since they make no whole "
-                f"feed of equal parts. last='pad' (or drop_last=False) fills them up with zeros, "
-                f"under a mask; drop_last=True leaves them out without this warning; and so none "
-                f"are left out, use a smaller batch size or fewer places.",
+                "feed of equal parts. last='pad' (or drop_last=False) fills them up with zeros, "
+                "under a mask; drop_last=True leaves them out without this warning; with a "
+                "smaller batch size or fewer places, none may be left out.",
                 made_at,
             )
         elif remainder.warns_if_same and self.batches and not cursor["samples"]:
@@ -80,10 +80,10 @@ def warn_of_lanes(reader: Reader[Any], epoch: int, steps: int, shared: Shared) -
     when = f"after {steps} steps" if steps else "before its first step: it is empty"
     warn(
         f"epoch {epoch} ended {when}, since a lane had too few samples for its rows, and what the "
-        f"other lanes still had is left out. last='pad' goes on until all have ended, with zeros, "
-        f"under a mask, in the rows of those that have; last='wrap' begins these again; "
-        f"drop_last=True leaves it out without this warning; and less is left out if lanes have "
-        f"about equally many samples: give files of equal sizes, or fewer lanes.",
+        "other lanes still had is left out. last='pad' goes on until all have ended, with zeros, "
+        "under a mask, in the rows of those that have; last='wrap' begins these again; "
+        "drop_last=True leaves it out without this warning; files of equal sizes, or fewer lanes, "
+        "leave out less.",
         getattr(reader, "made_at", ""),
     )
 

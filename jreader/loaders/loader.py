@@ -406,8 +406,8 @@ class DataLoader:
         steps = errors.check_number("loader.chunk(k)", k, 1)
         if self._run.loading and self._run.loading.resident:
             raise ValueError(
-                "chunk(k) is for streamed feeds, and this loader is resident: scan over "
-                "jreader.as_function(pipeline), or load without resident=True."
+                "chunk(k) is for streamed feeds, and this loader is resident: use jax.lax.scan "
+                "with jreader.as_function(pipeline), or load without resident=True."
             )
         return self._with(chunk=steps)
 
@@ -805,8 +805,8 @@ class DataLoader:
         if known is None:
             raise TypeError(
                 f"the length of {self!r} is not known before it is read: its reader has none. "
-                f"Readers as jreader.arrays(...) have a length, and data sets with indices; an "
-                f"IterableDataset has none. Use one with a length, or give steps_per_epoch."
+                "Readers such as jreader.arrays(...), and data sets with indices, have a length; "
+                "an IterableDataset has none. Use one with a length, or give steps_per_epoch."
             )
         return known
 

@@ -114,8 +114,9 @@ class Loading:
             many = "chunk(k)" if self.options.chunk else "a batch for each place"
             raise ValueError(
                 f"{described(self.source.batches)} gives batches of several shapes, and {many} "
-                f"stacks batches of one: leave it out, and split each batch over the devices, as "
-                f".load(sharding=mesh) does; or use .padded_batch(n, to=[length]), or .pack(size)."
+                "needs batches of one shape: leave it out, and split each batch over the devices, "
+                "as .load(sharding=mesh) does; or use .padded_batch(n, to=[length]), or "
+                ".pack(size)."
             )
         sizes = found.buckets.sizes if found.buckets and not found.functions else ((), ())
         for bound, rows in zip(*sizes, strict=True):
@@ -259,9 +260,9 @@ class Loading:
             rows = ", ".join(str(op.rows[number]) for number in never)
             warn(
                 f"the buckets {bounds} have fewer samples than a batch of theirs ({rows}), so no "
-                f"epoch has any of them. load(last='pad') fills their batches up with zeros, under "
-                f"a mask; load(drop_last=True) leaves them out without this warning; and so that "
-                f"they fill a batch, use other bounds, or a smaller one.",
+                "epoch has any of them. load(last='pad') fills their batches up with zeros, under "
+                "a mask; load(drop_last=True) leaves them out without this warning; with other "
+                "bounds, or smaller batches, they may fill one.",
                 op.made_at,
             )
 

@@ -92,8 +92,8 @@ def samples_of(
     if op is None or not found.indexed:
         raise TypeError(
             f"{_CALL} needs an indexed plan, one that finds samples by their index, and "
-            f"{described(batches)} reads them: begin with jreader.arrays(...), npy or source, and "
-            f"map behind .batch(n), with .map_batches(fn)."
+            f"{described(batches)} has to be read in order: begin with jreader.arrays(...), npy or "
+            "source, and map behind .batch(n), with .map_batches(fn)."
         )
     reader: Any = op.reader if found.buckets is None else op
     epoch = began["epoch"]
@@ -101,8 +101,8 @@ def samples_of(
         position = EpochPosition.of(cursor["position"]) if cursor["epoch"] == epoch else None
         if position is None:
             raise ValueError(
-                f"{described(batches)} draws anew for each pass, and epoch {epoch} is not under "
-                f"way: give its shuffles a seed, and every step of every epoch is known."
+                f"{described(batches)} draws new numbers in each pass, and epoch {epoch} is not "
+                "under way: give its shuffles a seed, and every step of every epoch is known."
             )
         reader = seeded(reader, position.batches[0])
     if found.buckets is not None:

@@ -31,8 +31,8 @@ def found(loading: Loading, epoch: int, start: int, *, endless: bool) -> Cursor 
     cursor: Cursor = {**beginning(epoch), "plan": loading.plan()}
     if waits(batches):
         raise ValueError(
-            f"{described(batches)} draws anew for each pass, so step {start} of another run "
-            f"cannot be found: give its shuffles and random maps a seed, or give at=cursor."
+            f"{described(batches)} draws new numbers in each pass, so step {start} of another run "
+            "cannot be found: give its shuffles and random maps a seed, or give at=cursor."
         )
     if (buckets := loading.batching().buckets) is not None:
         return _among_buckets(loading, buckets, cursor, start, endless=endless)
@@ -95,5 +95,5 @@ def too_few(epoch: int, steps: int, start: int) -> ValueError:
     """The error of a `start` beyond the end of an epoch."""
     return ValueError(
         f"epoch {epoch} has {steps} steps, and start={start} lies beyond: steps of an epoch count "
-        f"from 0; loader.steps(start=...) counts on through later ones."
+        "from 0; loader.steps(start=...) goes on counting through the later ones."
     )

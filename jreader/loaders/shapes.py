@@ -129,10 +129,10 @@ def _lengths(
     if plane is None or plane.length >= ENDLESS or not ragged_fields(op.reader, op.fields):
         if op.to == "longest":
             raise TypeError(
-                f"loader.shapes() needs to know the lengths of all samples in their order, and "
-                f"{described(loading.source.batches)} tells them when they are read: give the "
-                f"lengths that batches may have, as .padded_batch(n, to=[128, 256, 512]), or "
-                f".bucket([128, 256, 512], batch_size=n)."
+                "loader.shapes() needs to know the lengths of all samples in their order, and "
+                f"{described(loading.source.batches)} tells them only when it is read: give the "
+                "lengths that batches may have, as .padded_batch(n, to=[128, 256, 512]), or "
+                ".bucket([128, 256, 512], batch_size=n)."
             )
         return {(each, op.batch_size) for each in product(op.to, repeat=len(names))}
     bare = branches(plane.columns) is None
@@ -176,7 +176,7 @@ class Warming:
         if not callable(getattr(step, "lower", None)):
             raise TypeError(
                 f"loader.warm(step, *state) compiles a jitted function, and {described(step)} is "
-                f"none: give the step of your loop, as step = jax.jit(step)."
+                "not one: give the step of your loop, as step = jax.jit(step)."
             )
         self._lowered = iter([self._traced(step, state, spec) for spec in specs])
         self._lock = threading.Lock()

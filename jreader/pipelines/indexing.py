@@ -79,8 +79,8 @@ def _lookup(reader: Reader[T]) -> Callable[[int], T]:
         )
     raise TypeError(
         f"{reader!r}[...] has to be read to find its samples: type .skip(n).peek() for one, "
-        f".skip(n).firstn(m) for some; or begin with arrays(...), npy or source, and filter, "
-        f"flat_map and read streams before they become arrays."
+        ".skip(n).firstn(m) for some; or begin with arrays(...), npy or source, and leave out what "
+        "makes a stream, as filter, flat_map and read do."
     )
 
 

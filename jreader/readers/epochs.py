@@ -124,10 +124,10 @@ class epochs(Node[T]):
             plane = indexed(at_epoch(self.reader, epoch))
             if plane is None or plane.length != each:
                 raise errors.ReaderError(
-                    f"{self.reader!r} had {each} samples when a pass over {self!r} began, and has "
-                    f"now {plane.length if plane else 'none'}: data may grow or shrink between "
-                    f"passes, not within one. Let the loader count epochs: "
-                    f"`for feed in loader`, or loader.steps(n)."
+                    f"{self.reader!r} had {each} samples when a pass over {self!r} began, and now "
+                    f"has {plane.length if plane else 'none'}: data may grow or shrink between "
+                    "passes, not within one. Let the loader count epochs: `for feed in loader`, or "
+                    "loader.steps(n)."
                 )
             return plane.route(indices)
 
@@ -148,8 +148,8 @@ class epochs(Node[T]):
     def _spinning(self, epoch: int) -> errors.ReaderError:
         return errors.ReaderError(
             f"{self.reader!r} gave no sample in epoch {epoch}, and {self!r}, made at "
-            f"{self.made_at}, would go round for ever: give `epochs(reader, n)` an n, or the "
-            f"reader some data."
+            f"{self.made_at}, would never end: give `epochs(reader, n)` an n, or the reader some "
+            "data."
         )
 
     def length(self) -> int | None:

@@ -93,9 +93,9 @@ def checked_position(at: Position, first: Position) -> Any:
     ((0, None), [3, [7, None]])
     >>> checked_position("7", (0, None))
     Traceback (most recent call last):
-    jreader.errors.NotResumable: '7' is not a position of this pipeline, or a part of one: that \
-would be such as (0, None). It was changed, or another pipeline wrote it. Give an earlier \
-position, or cursor, as it was written, or begin anew, without at=.
+    jreader.errors.NotResumable: '7' is not a position of this pipeline, or a part of one, such \
+as (0, None). It was changed, or another pipeline wrote it. Give an earlier position, or cursor, \
+as it was written, or begin anew, without at=.
 
     Args:
         at: A position, of this op or not; None for the beginning.
@@ -125,7 +125,7 @@ def _alike(at: Position, first: Position) -> bool:
 def foreign(at: Position, first: Position) -> NotResumable:
     """The error of what is no position, or part of one; `first` is such a one."""
     return NotResumable(
-        f"{described(at)} is not a position of this pipeline, or a part of one: that would be such "
-        f"as {first!r}. It was changed, or another pipeline wrote it. Give an earlier position, or "
-        f"cursor, as it was written, or begin anew, without at=."
+        f"{described(at)} is not a position of this pipeline, or a part of one, such as {first!r}. "
+        "It was changed, or another pipeline wrote it. Give an earlier position, or cursor, as it "
+        "was written, or begin anew, without at=."
     )

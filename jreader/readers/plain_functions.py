@@ -40,8 +40,8 @@ def opened(reader: Callable[[], Iterable[T]]) -> tuple[Iterator[T], Callable[[],
     except StopIteration as stopped:
         raise RuntimeError(
             f"{described(reader)}{_written_at(reader)} raised StopIteration when it was called for "
-            f"a pass: what it asks by next() has ended. Make that anew in each call, and end a "
-            f"pass by `return`."
+            "a pass: the iterator that it calls next() on has ended. Make a new iterator in each "
+            "call, and end a pass with `return`."
         ) from stopped
     del produced
     kind = type(source)
@@ -54,9 +54,9 @@ def opened(reader: Callable[[], Iterable[T]]) -> tuple[Iterator[T], Callable[[],
         return source, close
     again = ReaderError(
         f"{described(reader)}{_written_at(reader)} returned an iterator that it has returned "
-        f"before (a {kind.__name__}), and what that gave is gone: make a new one in each "
-        f"call. For a generator function f that is Pipeline(f), or lambda: f(...), which calls it "
-        f"anew."
+        f"before (a {kind.__name__}), which gives its samples only once: make a new one in each "
+        "call. For a generator function f, type Pipeline(f), or lambda: f(...), which calls it "
+        "anew."
     )
     if isinstance(source, GeneratorType):
         raise again

@@ -104,8 +104,8 @@ def _overlap(one: Array, other: Array) -> bool:
 def _tell(sample: Any, by: str, made_at: str) -> None:
     copy = "np.copy" if isinstance(sample, np.ndarray) else "copy.deepcopy"
     errors.warn(
-        f"{by} holds several samples at once, but they are one and the same, "
-        f"filled anew each time: all of them become the last one. Give each its own memory: "
+        f"{by} holds several samples at once, but its source writes all of them into the same "
+        "memory, so all of them become the last one. Give each its own memory: "
         f"map_readers({copy}, reader) below it, or .map({copy}); or yield, or return, a copy.",
         made_at,
     )

@@ -45,8 +45,8 @@ def _judged(
     if count() != said:
         warn(
             f"{described(reader)} says that it has {said} samples, and gave {count()} in this "
-            f"pass: len(loader), shuffles of the whole and the steps of an epoch follow what it "
-            f"says. Mend its __len__, or leave it out.",
+            "pass: len(loader), shuffles of the whole and the steps of an epoch follow what it "
+            "says. Correct its __len__, or leave it out.",
             place,
         )
     yield from ()

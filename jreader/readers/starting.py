@@ -62,9 +62,9 @@ def native(reader: Node[T]) -> Iterator[T]:
     if epoch_of_caller() and varies(reader):
         warn(
             f"a plain function iterates {reader!r}, made at {reader.made_at}, by itself, so no "
-            f"epoch reaches it: its shuffles and random maps do the same in every epoch (or, "
-            f"without a seed, what no cursor finds again). Build on it instead of around it, as in "
-            f".map(fn), .filter(fn) or .flat_map(fn); for one order that is meant, .cache() it."
+            "epoch reaches it: its shuffles and random maps do the same in every epoch (or, "
+            "without a seed, something that no cursor finds again). Type .map(fn), .filter(fn) or "
+            ".flat_map(fn) on it instead of the function; if one order is intended, type .cache()."
         )
     return _begun(reader, None, inherited=True).items
 

@@ -125,8 +125,9 @@ def streamed_pieces(cuts: Cuts, samples: Iterable[Any], most: float = PIECE) -> 
     if first != cuts.total or any(True for _ in left):
         seen = f"{first:,}" if first != cuts.total else "more"
         raise ReaderError(
-            f"the reader said that it has {cuts.total:,} samples, by which shards={cuts.shards} "
-            f"were cut, and gave {seen}: type samples_per_shard=n instead, which needs no length."
+            f"the reader said that it has {cuts.total:,} samples, and shards={cuts.shards} were "
+            f"planned for that, but it gave {seen}: type samples_per_shard=n instead, which needs "
+            "no length."
         )
 
 

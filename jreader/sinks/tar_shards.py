@@ -61,9 +61,9 @@ class TarShard:
             key, fields = _members(sample, number)
             if key == self.latest:
                 raise FeedMismatch(
-                    f"sample {number:,} cannot be written as 'tar': its {_KEY!r} is {key!r}, as "
-                    f"that of the sample before it, so they would be read as one. Give each a key "
-                    f"of its own, or leave {_KEY!r} out."
+                    f"sample {number:,} cannot be written as 'tar': its {_KEY!r} is {key!r}, the "
+                    "same as that of the sample before it, so they would be read as one. Give each "
+                    f"a key of its own, or leave {_KEY!r} out."
                 )
             self.latest = key
             for extension, content in fields:

@@ -179,8 +179,8 @@ def _check_samples(reader: Reader[Any]) -> None:
     plane = plane_of(reader)
     if _goes_on(reader) if plane is None else plane.length >= ENDLESS:
         raise ValueError(
-            f"{described(reader)} has no end, so that it would be written for ever: type "
-            f".firstn(n), or .epochs(n)."
+            f"{described(reader)} has no end, so writing it would never end: type .firstn(n), or "
+            ".epochs(n)."
         )
 
 

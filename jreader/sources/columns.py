@@ -189,13 +189,13 @@ def _unfit_offsets(values: Array, offsets: Array) -> Exception | None:
     call = "ragged(values, offsets)"
     if not values.ndim or values.dtype.hasobject:
         return TypeError(
-            f"{call} needs the values of all rows end to end in one array: of a list of rows, give "
-            f"np.concatenate(rows), and as offsets np.cumsum([0, *map(len, rows)])."
+            f"{call} needs the values of all rows end to end in one array: for a list of rows, "
+            "give np.concatenate(rows), and as offsets np.cumsum([0, *map(len, rows)])."
         )
     if offsets.ndim != 1 or not len(offsets) or offsets.dtype.kind not in "iu":
         return TypeError(
-            f"{call} needs as offsets one axis of whole numbers, one more than there are rows, not "
-            f"{described(offsets)}: of lengths, give np.cumsum([0, *lengths])."
+            f"{call} needs offsets with one axis of whole numbers, one more than there are rows, "
+            f"not {described(offsets)}: for lengths, give np.cumsum([0, *lengths])."
         )
     if len(low := offsets[:1][offsets[:1] < 0]):
         return ValueError(f"{call} needs offsets of at least 0, not {low[0]} for row 0.")
@@ -205,8 +205,8 @@ def _unfit_offsets(values: Array, offsets: Array) -> Exception | None:
             row = int(bad.argmax())
             return ValueError(
                 f"{call} needs offsets that do not decrease, and row {first + row} begins at "
-                f"{some[row]} and ends at {some[row + 1]}: of lengths, give np.cumsum([0, "
-                f"*lengths])."
+                f"{some[row]} and ends at {some[row + 1]}: for lengths, give np.cumsum([0, "
+                "*lengths])."
             )
     if offsets[-1] > len(values):
         return ValueError(

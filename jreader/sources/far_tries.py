@@ -134,8 +134,8 @@ def _failure(what: str, tries: int, error: Exception) -> Exception:
     of = f"{tries} {'try' if tries == 1 else 'tries'}"
     if isinstance(error, TimeoutError):
         return TimeoutError(
-            f"{what}: no whole answer came within {_CLOCK:g} s, in the last of {of}. Is the server "
-            f"there, and the network?"
+            f"{what}: no complete answer came within {_CLOCK:g} s, in the last of {of}. Is the "
+            "server there, and the network?"
         )
     said = f"{type(error).__name__}: {error}".rstrip(": .")
     text = f"{what} could not be read in {of}; the last one failed with {said}."

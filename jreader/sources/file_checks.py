@@ -138,8 +138,8 @@ def check_paths(call: str, paths: tuple[Any, ...], *, far: bool = False) -> tupl
     for name, state in zip(elsewhere, far_states(elsewhere, required=False), strict=True):
         if state is None:
             raise FileNotFoundError(
-                f"{call} cannot read {name!r}, which does not exist, or is no file. Check the "
-                f"spelling."
+                f"{call} cannot read {name!r}, which does not exist, or is not a file. Check the "
+                "spelling."
             )
     return tuple(names)
 
@@ -168,8 +168,8 @@ def changed(path: str, how: str) -> DamagedData:
     """The error for a file that has changed since its reader first read it."""
     return DamagedData(
         f"{path} {how}, since this reader read it first: to go on would mix two data sets, or read "
-        f"beyond the end of a mapped file, which ends a program. Leave the files of a run as they "
-        f"are, and write new files beside them; a new reader reads this file as it is now."
+        "beyond the end of a mapped file, which crashes a program. Leave the files of a run as "
+        "they are, and write new files beside them; a new reader reads this file as it is now."
     )
 
 

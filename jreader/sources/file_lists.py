@@ -57,9 +57,9 @@ class files(FileNode[Any], Table[Any]):
             packed = [path for path in self.paths if path.endswith(_PACKED)]
             if packed and parts > 1:
                 raise ValueError(
-                    f"files(paths, parts={parts}) cannot read {packed[0]!r} in parts, since what "
-                    f"is packed has to be unpacked from its beginning: unpack it, or leave parts "
-                    f"out."
+                    f"files(paths, parts={parts}) cannot read {packed[0]!r} in parts, since a "
+                    "compressed file has to be unpacked from its beginning: unpack it, or leave "
+                    "parts out."
                 )
         object.__setattr__(self, "parts", parts)
 

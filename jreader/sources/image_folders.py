@@ -110,8 +110,8 @@ class image_folder(Table[dict[str, Any]]):
         """The images and labels; the names of the files are listed at the first use."""
         if loose := sorted(_loose(self.path)):
             raise ValueError(
-                f"{os.path.join(self.path, loose[0])} is in no class: put it into one of the "  # noqa: PTH118  # as typed
-                f"folders of {self.path}, or elsewhere."
+                f"{os.path.join(self.path, loose[0])} is not in the folder of a class: "  # noqa: PTH118  # as typed
+                f"put it into one of the folders of {self.path}, or elsewhere."
             )
         labels, names = list[Array](), list[str]()
         for label, name in enumerate(self.classes):
@@ -191,8 +191,8 @@ def _files(folder: str, skip: tuple[str, ...]) -> Iterator[str]:
             if not name.lower().endswith(_IMAGES):
                 suffix = Path(name).suffix or name
                 raise ValueError(
-                    f"{os.path.join(root, name)} is no image by its name: to leave such files out, "  # noqa: PTH118  # as typed
-                    f"type image_folder(path, skip=({suffix!r},))."
+                    f"{os.path.join(root, name)} does not have the name of an image: to leave "  # noqa: PTH118  # as typed
+                    f"such files out, type image_folder(path, skip=({suffix!r},))."
                 )
             yield os.path.join(root, name)  # noqa: PTH118  # a Path costs more
 

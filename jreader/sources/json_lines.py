@@ -92,9 +92,9 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
         far, packed = filter(is_far, files), any(path.endswith(".gz") for path in files)
         if packed and (elsewhere := next(far, None)):
             raise ValueError(
-                f"{_CALL} streams all lines where one of the files is packed, and cannot stream "
-                f"{elsewhere!r}, which is elsewhere: copy the files to this machine, or unpack "
-                f"them where they are."
+                f"{_CALL} has to stream all files if one of them is compressed, and cannot stream "
+                f"{elsewhere!r}, which is not on this machine: copy the files to this machine, or "
+                "unpack them where they are."
             )
         object.__setattr__(self, "paths", files)
         object.__setattr__(self, "store", checked_store(_CALL, store))

@@ -256,7 +256,7 @@ def refuse_absent(data: Any, indices: Sequence[Any], error: Exception) -> None:
     True
     >>> refuse_absent("abc", [0, 3], KeyError())  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    jreader.errors.MissingSample: sample 3 of 'abc' was asked for, out of 3: ...
+    jreader.errors.MissingSample: sample 3 of 'abc' was asked for, and there are 3: ...
     """
     n = None if isinstance(error, MissingSample) else length(data)
     if n is None:

@@ -141,8 +141,8 @@ def pickled(leaf: Any) -> bytes:
     except Exception as error:
         raise TypeError(
             f"cache(reader, path) keeps samples in files, and {type(leaf).__qualname__} cannot be "
-            f"pickled ({error}): give samples of arrays, numbers and texts, or cache(reader) "
-            f"without a path, which keeps them in memory."
+            f"pickled ({error}): give samples of arrays, numbers and strings, or cache(reader) "
+            "without a path, which keeps them in memory."
         ) from error
 
 

@@ -157,7 +157,7 @@ def _records(
             raise _wrong(file, offset + begin, data[begin:end], f"has {end - begin} bytes")
         length, crc = _HEAD.unpack_from(data, begin)
         if _masked(crc32c(data[begin : begin + 8])) != crc:
-            said = "has a length that is not that of its CRC"
+            said = "has a length that does not match its CRC"
             raise _wrong(file, offset + begin, data[begin:end], said)
         if length != end - begin - _LEAST:
             most = max(file.size - offset - begin - _LEAST, 0)
@@ -166,7 +166,7 @@ def _records(
             raise _wrong(file, offset + begin, data[begin:end], said)
         record = data[begin + _HEAD.size : end - _TAIL.size]
         if _masked(crc32c(record)) != _TAIL.unpack_from(data, end - _TAIL.size)[0]:
-            said = f"has {length:,} bytes of data that are not those of their CRC"
+            said = f"has {length:,} bytes of data that do not match their CRC"
             raise _wrong(file, offset + begin, data[begin:end], said)
         if features is None:
             yield record

@@ -120,7 +120,7 @@ class tokens(FileNode[Array], Table[Array]):
         if eos is not None:
             eos = check_number(f"eos of {_CALL}", eos)
             if eos > (most := np.iinfo(kind).max):
-                raise ValueError(f"{_CALL}: eos={eos} is no {kind}, which ends at {most}.")
+                raise ValueError(f"{_CALL}: eos={eos} does not fit {kind}, which ends at {most}.")
         several: Any = paths if isinstance(paths, (list, tuple)) else [paths]
         found = [path for each in several for path in _files_of(each)]
         object.__setattr__(self, "paths", check_paths(_CALL, tuple(found)))
@@ -290,7 +290,7 @@ def _idx_layout(path: str, file: Any, kind: np.dtype[Any]) -> tuple[int, int, in
     if version != 1:
         raise damaged(path, _IDX, f"byte 9 says version {version}, not 1")
     if code not in _IDX_DTYPES:
-        raise damaged(path, _IDX, f"byte 17 has {code}, which is no dtype of integers")
+        raise damaged(path, _IDX, f"byte 17 has {code}, which is not an integer dtype")
     if _IDX_DTYPES[code] != kind.name:
         raise _other_dtype(path, kind, _IDX_DTYPES[code])
     if size == _IDX_HEAD + 12 * many:  # fairseq's, where each sequence is a document

@@ -109,8 +109,8 @@ class cache(Node[T]):
         if waits(self.reader):
             raise ValueError(
                 f"cache(reader, path) keeps one order for all programs, and {self.reader!r} draws "
-                f"anew in each pass: give its ops a seed, as in shuffle(seed=0), or cache before "
-                f"them."
+                "new numbers in each pass: give its ops a seed, as in shuffle(seed=0), or cache "
+                "before them."
             )
         held = stored(folder)
         object.__setattr__(self, "whole", held is not None and held.whole and held.rows > 0)
@@ -166,7 +166,7 @@ class cache(Node[T]):
             return None
         held = self._disk.held()
         if not held.whole:
-            raise changed(self._disk.folder, "was whole, and is not any more")
+            raise changed(self._disk.folder, "was complete, and is not any more")
         columns = self._disk.columns()
         for column in leaves(columns):
             check_map(column)

@@ -87,7 +87,7 @@ class compose(Node[tuple[Any, ...]]):
             f"readers of compose, made at {self.made_at}, are not aligned: reader {ended} "
             f"({names[ended]}) ended after row {rows} of this pass, reader {longer} "
             f"({names[longer]}) goes on. Use compose(..., check_alignment=False) to end with the "
-            f"shortest."
+            "shortest."
         )
 
     def length(self) -> int | None:

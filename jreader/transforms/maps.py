@@ -143,8 +143,8 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
             yield sample
         if not kept and sample is not _NONE:
             errors.warn(
-                f"{self!r} left none of the samples of this pass: its function is true for those "
-                f"that are kept.",
+                f"{self!r} left none of the samples of this pass: its function has to be true for "
+                "those to keep.",
                 self.made_at,
             )
 

@@ -87,8 +87,8 @@ def weights_of_lengths(
         name, length = next((*pair,) for pair in zip(called, lengths, strict=True) if not pair[1])
         seen = "no samples" if length == 0 else "no length that is known before it is read"
         raise ValueError(
-            f"temperature of mix makes weights of lengths, and {name!r} has {seen}: give weights= "
-            f"instead, or a source with a length, as jreader.arrays(...) has."
+            f"temperature of mix makes weights from lengths, and {name!r} has {seen}: give "
+            "weights= instead, or a source with a length, as jreader.arrays(...) has."
         )
     if heat == 1:
         return _whole(list(map(Fraction, known)), called, "temperature")
@@ -128,11 +128,13 @@ def _check_names(given: Mapping[str, Any], names: Sequence[str], what: str) -> N
 def _exact(number: Any, name: Any, what: str) -> Fraction:
     of = what if name is None else f"{what} of mix: that of {name!r}"
     if isinstance(number, bool) or not isinstance(number, (Real, np.number)):
-        raise TypeError(f"{of} is {number!r}, and a number above 0 is needed, as 7 or 0.7.")
+        raise TypeError(f"{of} is {number!r}, and a number above 0 is needed, such as 7 or 0.7.")
     item: Any = number.item() if isinstance(number, np.number) else number
     if not (math.isfinite(item) and item > 0):
         instead = "" if name is None else ": leave a source out that is to give no samples"
-        raise ValueError(f"{of} is {item}, and a number above 0 is needed, as 7 or 0.7{instead}.")
+        raise ValueError(
+            f"{of} is {item}, and a number above 0 is needed, such as 7 or 0.7{instead}."
+        )
     return Fraction(repr(item) if isinstance(item, float) else item)
 
 

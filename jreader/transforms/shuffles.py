@@ -85,9 +85,9 @@ class shuffle(Node[T]):
         if self.blocks is not None:
             if self.buf_size is not None:
                 raise ValueError(
-                    f"shuffle(reader, buf_size={self.buf_size}, blocks={self.blocks}) needs one of "
-                    f"both: a window of samples as they come, or blocks=, which are read as a "
-                    f"whole."
+                    f"shuffle(reader, buf_size={self.buf_size}, blocks={self.blocks}) takes only "
+                    "one of the two: buf_size, a window of samples as they come, or blocks, each "
+                    "of which is read as a whole."
                 )
             check_blocks(self.reader, self.blocks)
         elif self.buf_size is None and length(self.reader) is None:

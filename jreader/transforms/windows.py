@@ -149,8 +149,9 @@ class windows(Node[Any]):
         if left:
             errors.warn(
                 f"windows({self.size}, across=False) leaves out {left:,} tokens of {documents:,} "
-                f"documents, which fill no window: type across=True, for windows that go on in the "
-                f"next document, or .pack({self.size}), which keeps all of them, with padding.",
+                "documents, which do not fill a window: type across=True, for windows that go on "
+                f"in the next document, or .pack({self.size}), which keeps all of them, with "
+                "padding.",
                 self.made_at,
             )
 

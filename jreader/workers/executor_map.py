@@ -44,8 +44,8 @@ _TRIES = 3  # of one task, whose worker may be lost
 
 _NOT_SENT = (pickle.PicklingError, TypeError, AttributeError)
 _ADVICE = (
-    ": samples and results are sent as arrays, numbers, texts, or containers of them; files, locks "
-    "and connections are opened inside the function"
+    ": samples and results are sent as arrays, numbers, strings, or containers of them; files, "
+    "locks and connections are opened inside the function"
 )
 
 
@@ -247,10 +247,9 @@ class _ExecutorMap(Generic[S, T]):
             self._raise_refused(chunk, chunk.refused)
         if not done:
             raise TimeoutError(
-                f"{chunk} of this pass, the first made of "
-                f"{described(chunk.samples.items[0])}, were waited for longer than "
-                f"{self.limits.timeout} s in {self.where}: give a longer timeout, or find what "
-                f"they wait for."
+                f"{chunk} of this pass, the first made of {described(chunk.samples.items[0])}, "
+                f"took longer than {self.limits.timeout} s in {self.where}: give a longer timeout, "
+                "or find what they wait for."
             )
         try:
             error = future.exception()
@@ -278,8 +277,9 @@ class _ExecutorMap(Generic[S, T]):
         except Exception as error:
             errors.noted(
                 error,
-                f"raised while what a worker made of {chunk} of this pass, by {self.where}, was "
-                f"read here: its classes have to be here too, and to be made of what they pickle",
+                f"raised while this process unpickled what a worker made of {chunk} of this pass, "
+                f"by {self.where}: its classes have to be here too, and their pickles have to be "
+                "readable",
             )
             raise
         return unpickled

@@ -172,12 +172,12 @@ class MapTask:
         try:
             fn = self.fn or _function(self.function_pickle)
         except Exception as error:
-            noted(error, "raised while a worker read the function: what it imports must be there")
+            noted(error, "raised while a worker unpickled the function: its modules must be there")
             return TaskResult([Failure(error, None)], 0.0)
         try:
             items = samples.unpickled() if isinstance(samples, Pickled) else samples.items
         except Exception as error:
-            noted(error, "raised while a worker read the samples: their classes must be there")
+            noted(error, "raised while a worker unpickled the samples: their classes must be there")
             return TaskResult([Failure(error, None)], 0.0)
         size, left, each = 0.0, len(items), 0.0
         for sample in items:

@@ -343,13 +343,13 @@ def _some(told: list[str]) -> str:
 def _check_workers(threads: int, processes: int, executor: object, concurrency: int) -> None:
     if bool(threads) + bool(processes) + (executor is not None) > 1:
         raise TypeError(
-            "map_samples(fn, reader) is done by threads (threads=n), by processes (processes=n) or "
-            "by an executor (executor=...): give one of them."
+            "map_samples(fn, reader) runs on threads (threads=n), processes (processes=n) or an "
+            "executor (executor=...): give only one of them."
         )
     if concurrency and executor is None:
         raise TypeError(
-            f"concurrency={concurrency!r} of map_samples(fn, reader) tells how many tasks an "
-            f"executor does side by side: give executor= too, or threads=n, or processes=n."
+            f"concurrency={concurrency!r} of map_samples(fn, reader) says how many tasks an "
+            "executor runs at once: give executor= too, or threads=n, or processes=n."
         )
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise TypeError(

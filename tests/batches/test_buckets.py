@@ -261,9 +261,9 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("bounds", "message"),
         [
-            ([], r"empty: type bounds=\[128, 256, 512\]"),
-            ([8, 4], r"rise, not \[8, 4\]: type bounds=\[4, 8\]"),
-            ("8", r"list of lengths, as bounds=\[128"),
+            ([], r"empty: type lengths, for example bounds=\[128, 256, 512\]"),
+            ([8, 4], r"increasing lengths, not \[8, 4\]: type bounds=\[4, 8\]"),
+            ("8", r"list of lengths, such as bounds=\[128"),
             (0, "whole number of at least 1"),
             (True, "whole number of at least 1"),
             ([-1], "whole number of at least 1"),
@@ -289,7 +289,7 @@ class TestErrors:
 
     def test_a_batch_size_that_devices_do_not_divide(self):
         with pytest.raises(
-            ValueError, match=r"no multiple of divisible_by=8: type batch_size=8 or 16"
+            ValueError, match=r"not a multiple of divisible_by=8: type batch_size=8 or 16"
         ):
             bucket(documents(LENGTHS), [8], 12, divisible_by=8)
 

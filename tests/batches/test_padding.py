@@ -165,13 +165,13 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("to", "message"),
         [
-            ([], r"empty: type to=\[128, 256, 512\]"),
-            ([8, 4], r"rise, not \[8, 4\]: type to=\[4, 8\]"),
-            ([4, 4], r"rise, not \[4, 4\]: type to=\[4\]"),
+            ([], r"empty: type lengths, for example to=\[128, 256, 512\]"),
+            ([8, 4], r"increasing lengths, not \[8, 4\]: type to=\[4, 8\]"),
+            ([4, 4], r"increasing lengths, not \[4, 4\]: type to=\[4\]"),
             ([0, 4], "whole number of at least 1"),
             ([1.5], "whole number of at least 1"),
             ("shortest", "'longest' or a list of lengths"),
-            (None, r"list of lengths, as to=\[128"),
+            (None, r"list of lengths, such as to=\[128"),
         ],
     )
     def test_lengths_rise(self, to, message):
@@ -198,19 +198,21 @@ class TestErrors:
         assert {*batch.columns} == {"image", "text", "text_mask"}
 
     def test_a_field_that_is_not_there(self):
-        with pytest.raises(ValueError, match=r"no field 'txt', and have \['text'\]"):
+        with pytest.raises(ValueError, match=r"no field 'txt': their fields are \['text'\]"):
             list(padded_batch(lambda: [{"text": [1]}], 2, fields=["txt"])())
 
     def test_a_field_with_the_name_of_a_mask(self):
         def rows():
             return [{"text": [1], "text_mask": 1}]
 
-        with pytest.raises(FeedMismatch, match="a field is named 'text_mask'"):
+        with pytest.raises(FeedMismatch, match="the samples have a field 'text_mask'"):
             list(padded_batch(rows, 2, fields="text")())
 
     def test_padding_that_the_dtype_does_not_have(self):
         for pad in (-1, 0.5, 70000, "x"):
-            with pytest.raises(ValueError, match="is no number of the uint16 of field 'tokens'"):
+            with pytest.raises(
+                ValueError, match="does not fit the dtype of field 'tokens', uint16"
+            ):
                 list(padded_batch(documents(LENGTHS), 2, pad=pad)())
 
     def test_rows_that_differ_in_more_than_their_length(self):

@@ -147,7 +147,7 @@ class TestWhatGoesWrong:
             ("feeding:pipelin", "feeding has no 'pipelin': it has .*loader, pipeline, rows, small"),
             (
                 "feeding:number",
-                "'number' of feeding is no pipeline, reader or loader, .*it is an i",
+                "'number' of feeding is not a pipeline, reader or loader, .*it is an i",
             ),
             ("feeding:needy", "the function needy needs arguments"),
             (
@@ -423,7 +423,7 @@ class TestBench:
         code, lines, _ = told("bench", "feeding:spelled", "--seconds", "0.01")
         assert (code, lines.index("")) == (0, 2)
         assert lines[3:] == [
-            "no verdict: it is one of feeds, and there are no batches, as .batch(32) makes them"
+            "no verdict: only a pipeline of batches has one; end it with .batch(32), for example"
         ]
 
     @pytest.mark.parametrize("target", ["slow", "slow_loader"])
@@ -495,7 +495,7 @@ class TestDemo:
     @pytest.mark.parametrize(
         ("options", "says"),
         [
-            ("--data digits --batch 2000", "a batch of 2000 is more than the 1438"),
+            ("--data digits --batch 2000", "a batch of 2000 is more than all 1438"),
             ("--data mnist", "Connect to the network"),
         ],
     )

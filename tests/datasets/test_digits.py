@@ -257,7 +257,7 @@ def test_a_damaged_file_of_the_user_is_said_but_not_removed(folders, monkeypatch
     monkeypatch.setenv("JREADER_DATA", str(tmp_path))
     (tmp_path / IMAGES).write_bytes(b"mine")
     for _ in range(2):
-        with pytest.raises(DamagedData, match=r"it has 4 bytes .*Replace it by the original"):
+        with pytest.raises(DamagedData, match=r"it has 4 bytes .*Replace it with the original"):
             mnist.arrays("test")
     assert (tmp_path / IMAGES).read_bytes() == b"mine"
 

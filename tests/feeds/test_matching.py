@@ -144,11 +144,14 @@ class TestRefusing:
         ("samples", "words"),
         [
             ([([0] * 4, 1), ([0] * 4,)], ["sample 1 ", "1 field", "1, for 'label', is missing"]),
-            ([([0] * 4, 1, 2)], ["sample 0 ", "3 field", r"\[2\] are surplus", "'image': 0"]),
+            (
+                [([0] * 4, 1, 2)],
+                ["sample 0 ", "3 field", r"\[2\] are not in the feed_list", "'image': 0"],
+            ),
             ([{"image": [0] * 4}], ["sample 0 ", "for 'label', is missing"]),
             (
                 [{"image": [0] * 4, "label": 1, "id": 2}],
-                ["sample 0 ", r"\['id'\] are surplus", "'label': 'label'"],
+                ["sample 0 ", r"\['id'\] are not in the feed_list", "'label': 'label'"],
             ),
             ([([0] * 4, 1), {"image": [0] * 4, "label": 1}], ["one structure", "sample 1 "]),
             ([np.zeros(4)], ["sample 0 ", "'label', is missing"]),
@@ -226,7 +229,7 @@ class TestRefusing:
     def test_a_list_needs_exactly_as_many_fields_as_the_feed_list(self):
         feeds = Feeds([data("x", [None, 3])])
         assert feeds.from_samples([[[1, 1, 1]], [[2, 2, 2]]], lists=True)["x"].shape == (2, 3)
-        with refused("sample 0", "3 field", "surplus"):
+        with refused("sample 0", "3 field", "not in the feed_list"):
             feeds.from_samples([[1, 1, 1]], lists=True)
 
     @pytest.mark.parametrize(
@@ -245,7 +248,7 @@ class TestRefusing:
         ("batch", "words"),
         [
             ((np.zeros((2, 4)),), ["the batch has 1 field", "'label', is missing"]),
-            ([np.zeros((2, 4))] * 3, ["the batch has 3 field", "surplus"]),
+            ([np.zeros((2, 4))] * 3, ["the batch has 3 field", "not in the feed_list"]),
             ({"image": np.zeros((2, 4))}, ["the batch", "'label', is missing"]),
             ((np.zeros((2, 4)), np.zeros(3)), ["one length", "'image': 2", "'label': 3"]),
             ((np.zeros((2, 4)), 7), ["field 'label'", "no samples"]),

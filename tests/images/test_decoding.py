@@ -81,7 +81,7 @@ def test_a_jpeg_of_grey_or_cmyk_is_rgb(mode):
 def test_16_bits_are_refused_not_cut():
     deep = io.BytesIO()
     Image.fromarray(np.arange(12, dtype=np.uint16).reshape(3, 4) * 5000).save(deep, "PNG")
-    with pytest.raises(ValueError, match="with more: read it by PIL"):
+    with pytest.raises(ValueError, match="which has more: read it with PIL"):
         images.decode(deep.getvalue())
 
 

@@ -144,7 +144,7 @@ def check_short(case, feeds):
     assert sums == SUMS[:feeds]
     assert error == "ShortEpoch"
     assert f"has {feeds} feeds in epoch 0, and process" in message
-    assert "give all the same files" in message
+    assert "give all of them the same files" in message
 
 
 @pytest.mark.slow
@@ -166,7 +166,7 @@ class TestTwoProcesses:
     def test_of_which_one_is_not_heard_of_give_up_after_the_timeout(self, said):
         sums, error, message, took = said[1]["stuck 2"]
         assert (sums, error) == (SUMS[:2], "TimeoutError")
-        assert "process 0 has told of 2 feeds, and of nothing else for 10 s" in message
+        assert "process 0 has reported 2 feeds, and nothing else for 10 s" in message
         assert took >= 10  # `processes` ends what takes too long, here and above
 
     @pytest.mark.parametrize("how", SAME)

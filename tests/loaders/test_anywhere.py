@@ -33,7 +33,8 @@ pytestmark = [
 
 OF_THEMSELVES = (
     "has no samples, and its turn came in mix|has nothing to pack"
-    "|has another shape in some samples|which no array holds"  # of windows over samples of any kind
+    # of windows over samples of any kind
+    "|has another shape in some samples|which no array can hold"
 )
 MOST = 24
 DEVICES = jax.devices()

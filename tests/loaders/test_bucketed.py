@@ -212,9 +212,9 @@ class TestDevices:
             plan(tokens=9 * D).load(sharding=MESH)
 
     def test_several_batches_do_not_make_a_feed(self):
-        with pytest.raises(ValueError, match=r"chunk\(k\) stacks .* to=\[length\]\), or .pack"):
+        with pytest.raises(ValueError, match=r"chunk\(k\) needs .* to=\[length\]\), or .pack"):
             plan().load().chunk(2)
-        with pytest.raises(ValueError, match=r"a batch for each place stacks"):
+        with pytest.raises(ValueError, match=r"a batch for each place needs"):
             DataLoader.from_generator().set_sample_list_generator(plan(), jax.devices())
         with pytest.raises(ValueError, match=r"several shapes"):
             Pipeline(documents([1, 2])).padded_batch(1).load().chunk(2)

@@ -60,7 +60,7 @@ AHEAD = "the batch size, if steps that are left out are still to come"
 def test_the_batch_size_while_steps_that_are_left_out_lie_ahead_is_refused():
     feeds = loaded().epoch(0, skip_steps=range(3, 5))
     next(feeds)
-    with pytest.raises(NotResumable, match="those would be other samples"):
+    with pytest.raises(NotResumable, match="so they would be other samples"):
         Pipeline(arrays(n=FIRST)).batch(8).load().epoch(0, at=feeds.cursor)
 
 

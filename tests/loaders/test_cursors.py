@@ -32,7 +32,7 @@ def without(name):
 
 CHANGED = "was changed after it was written"
 DAMAGED = {
-    "not a dict": (lambda cursor: [cursor], ValueError, "this is no cursor"),
+    "not a dict": (lambda cursor: [cursor], ValueError, "this is not a cursor"),
     "a key is missing": (without("digest"), ValueError, r"lacks \['digest'\]"),
     "no check": (without("check"), ValueError, r"lacks \['check'\]"),
     "a number is a text": (changed(epoch="0"), ValueError, "the epoch of this cursor is damaged"),
@@ -98,12 +98,12 @@ def test_a_cursor_is_of_its_epoch():
 )
 def test_what_is_no_cursor_is_refused_at_every_door(cursor):
     loader = plan().batch(4).load()
-    with pytest.raises(ValueError, match="this is no cursor"):
+    with pytest.raises(ValueError, match="this is not a cursor"):
         loader.load_state_dict(cursor)
     if cursor is not None:
-        with pytest.raises(ValueError, match="this is no cursor"):
+        with pytest.raises(ValueError, match="this is not a cursor"):
             loader.epoch(0, at=cursor)
-        with pytest.raises(ValueError, match="this is no cursor"):
+        with pytest.raises(ValueError, match="this is not a cursor"):
             loader.steps(9, at=cursor)
 
 

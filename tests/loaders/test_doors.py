@@ -230,7 +230,7 @@ class TestFeedsAreChecked:
             ((np.ones(WIDTH), 2**40), "'label' holds 1099511627776 .* int32"),
             ((np.ones(WIDTH + 1), 1), "'image' is declared"),
             ((np.ones(WIDTH),), "'label', is missing"),
-            ((np.ones(WIDTH), 1, 2), "surplus"),
+            ((np.ones(WIDTH), 1, 2), "not in the feed_list"),
             (({"a": 1}, 1), "'image'"),
             (("image", 1), "'image' .* strings"),
             ((np.ones(WIDTH), [1, 2]), "'label'"),

@@ -143,7 +143,7 @@ class TestTheEnd:
             with pytest.warns(UserWarning, match="epoch 0 ended before its first step"):
                 assert list(emptied.load(sharding="host", **options)) == []
         assert len(list(emptied.load(sharding="host", last="pad"))) == 4
-        with pytest.raises(ReaderError, match=r"no sample with which last='wrap' could fill"):
+        with pytest.raises(ReaderError, match=r"no samples, so last='wrap' cannot fill"):
             list(emptied.load(sharding="host", last="wrap"))
 
     def test_uneven_lanes_can_be_an_error(self):

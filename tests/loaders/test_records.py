@@ -258,7 +258,7 @@ class TestSkippedSteps:
             lambda: make(4).chunk(2).steps(at=cursor),
         ):
             with pytest.raises(
-                NotResumable, match=r"from 6 to 7, of 4 .* here steps have [28].*anew"
+                NotResumable, match=r"from 6 to 7, of 4 .* here a step has [28].*again"
             ):
                 begin()
         anew = make(2).epoch(0, at=cursor, skip_steps=range(3, 4))

@@ -166,7 +166,7 @@ class TestWarm:
         assert "loader.warm" in caught.value.__notes__[-1]
 
     def test_a_step_that_is_not_jitted(self):
-        with pytest.raises(TypeError, match=r"is none: .* step = jax.jit\(step\)"):
+        with pytest.raises(TypeError, match=r"is not one: .* step = jax.jit\(step\)"):
             plan().load().warm(lambda feed: feed)
 
     def test_several_steps_are_compiled_for_one_loop(self, compiled):

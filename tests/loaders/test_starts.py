@@ -121,7 +121,7 @@ def test_an_unseeded_pass_goes_forward_in_the_order_that_it_drew(source):
     rest = told_of(loader.steps(at=feeds.cursor), 8)
     feeds.seek(5)
     assert told_of(feeds, 4) == rest[4:]
-    with pytest.raises(ValueError, match="draws anew"):
+    with pytest.raises(ValueError, match="draws new numbers"):
         feeds.seek(2)
 
 
@@ -160,7 +160,7 @@ class TestRefusals:
 
     def test_what_is_drawn_anew_needs_a_seed(self):
         for plan in (Pipeline(arrays(n=np.arange(9))).shuffle(), Pipeline(numbers).shuffle(9)):
-            with pytest.raises(ValueError, match=r"draws anew.*give its shuffles .* a seed"):
+            with pytest.raises(ValueError, match=r"draws new numbers.*give its shuffles .* a seed"):
                 plan.batch(2).load().steps(start=1)
             plan.batch(2).load().steps(start=0)
 

@@ -40,7 +40,7 @@ class TestAPass:
         one, _ = Side(board(0), range(9), timeout=1), Side(board(1), range(9)).ahead(4)
         assert one.takes(4) == [0, 1, 2, 3]
         began = time.monotonic()
-        with pytest.raises(TimeoutError, match=r"at feed 4 of .* process 1 has told of 4 feeds, "):
+        with pytest.raises(TimeoutError, match=r"at feed 4 of .* process 1 has reported 4 feeds, "):
             one.takes(1)
         assert time.monotonic() - began >= 1
 
@@ -116,7 +116,7 @@ class TestAPass:
     def test_that_nobody_else_begins_is_an_error(self, board):
         began = time.monotonic()
         with pytest.raises(
-            TimeoutError, match=r"process 1 has told of none, .* for 0\.1 s: .*out="
+            TimeoutError, match=r"process 1 has reported none, .* for 0\.1 s: .*out="
         ):
             Side(board(0), timeout=0.1).takes()
         assert time.monotonic() - began >= 0.1

@@ -113,8 +113,8 @@ def test_the_error_names_the_reader_its_line_and_what_to_write():
         start(reader)
     assert str(raised.value) == (
         f"reader, written at {__file__}:{line}, returned an iterator that it has returned before "
-        f"(a generator), and what that gave is gone: make a new one in each call. For a generator "
-        f"function f that is Pipeline(f), or lambda: f(...), which calls it anew."
+        f"(a generator), which gives its samples only once: make a new one in each call. For a "
+        f"generator function f, type Pipeline(f), or lambda: f(...), which calls it anew."
     )
 
 

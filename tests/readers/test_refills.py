@@ -142,7 +142,7 @@ def test_batches_of_a_data_set_that_refills_one_array_are_told():
     reader = source(Refilling())
     for order in (reader, shuffle(reader, seed=0), Pipeline(reader).chain(reader)):
         reader.__dict__.pop("columns", None)
-        with pytest.warns(UserWarning, match="one and the same"):
+        with pytest.warns(UserWarning, match="the same memory"):
             next(iter(batch(order, 4)()))
     assert told(batch(source([np.zeros(2)] * 9), 3)) == []
 

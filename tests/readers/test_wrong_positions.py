@@ -253,9 +253,9 @@ def test_what_was_refused_says_what_was_seen_and_what_to_type():
     with pytest.raises(NotResumable) as refused:
         start(at_epoch(shuffle(numbered, 4, 1), 1), [7, "x"])
     assert str(refused.value) == (
-        "[7, 'x'] is not a position of this pipeline, or a part of one: that would be such as "
-        "(None, 0, 0). It was changed, or another pipeline wrote it. Give an earlier position, or "
-        "cursor, as it was written, or begin anew, without at=."
+        "[7, 'x'] is not a position of this pipeline, or a part of one, such as (None, 0, 0). "
+        "It was changed, or another pipeline wrote it. Give an earlier position, or cursor, as it "
+        "was written, or begin anew, without at=."
     )
 
 

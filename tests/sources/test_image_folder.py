@@ -71,13 +71,15 @@ def test_what_is_hidden_or_to_be_skipped_is_left_out(tmp_path):
     reader = image_folder(tmp_path, skip=(".txt", ".json"))
     assert names_of(reader) == [("a/1.png", 0)]
     assert repr(reader) == f"image_folder({str(tmp_path)!r}, skip=('.txt', '.json'))"
-    with pytest.raises(ValueError, match=r"1\.txt is no image by its name.*skip=\('\.txt',\)"):
+    with pytest.raises(
+        ValueError, match=r"1\.txt does not have the name of an image.*skip=\('\.txt',\)"
+    ):
         list(image_folder(tmp_path)())
 
 
 def test_an_image_in_no_class_and_a_class_without_images_are_errors(tmp_path):
     write_images(tmp_path, "a/1.png", "loose.png")
-    with pytest.raises(ValueError, match=r"loose\.png is in no class"):
+    with pytest.raises(ValueError, match=r"loose\.png is not in the folder of a class"):
         list(image_folder(tmp_path)())
     (tmp_path / "loose.png").unlink()
     (tmp_path / "b").mkdir()
@@ -134,7 +136,7 @@ def test_what_is_no_folder_of_classes_is_an_error_where_it_is_written(tmp_path):
 def test_building_it_lists_no_files(tmp_path):
     write_images(tmp_path, "a/odd.txt")
     reader = image_folder(tmp_path)
-    with pytest.raises(ValueError, match="no image"):
+    with pytest.raises(ValueError, match="not have the name of an image"):
         len(reader)
 
 

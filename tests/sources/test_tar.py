@@ -196,7 +196,7 @@ class TestDamage:
         [
             (b"", "it is empty"),
             (gzip.compress(bytes(2048)), r"those of a gzip file.*unpack it \(gunzip\)"),
-            (b"word " * 1000, r"no header of a member stands there.*byte 0"),
+            (b"word " * 1000, r"no member begins there.*byte 0"),
         ],
         ids=["empty", "gzip", "text"],
     )

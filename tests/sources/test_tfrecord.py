@@ -92,7 +92,9 @@ class TestDamage:
         path.write_bytes(content)
         samples, error = ends(tfrecord(path)())
         assert samples == [b"one"]
-        assert f"the record at byte {self.SECOND} has 6 bytes of data that are not" in str(error)
+        assert f"the record at byte {self.SECOND} has 6 bytes of data that do not match" in str(
+            error
+        )
 
     def test_good_records_of_a_shuffle_come_where_they_are_asked_for_alone(self, path):
         content = bytearray(path.read_bytes())
@@ -117,7 +119,9 @@ class TestDamage:
 
     def test_a_file_of_another_format_is_named(self, path):
         path.write_text("word " * 100)
-        with pytest.raises(DamagedData, match="the record at byte 0 has a length that is not"):
+        with pytest.raises(
+            DamagedData, match="the record at byte 0 has a length that does not match"
+        ):
             list(tfrecord(path)())
 
     def test_a_file_that_is_gone_at_the_next_pass_is_an_error(self, path):
@@ -218,7 +222,7 @@ class TestExamples:
             ({"n": bytes}, r"feature 'n' .* is a list of ints, not of bytes: give np.int64"),
             ({"n": np.float32}, r"is a list of ints, not of floats"),
             ({"b": [int]}, r"is a list of bytes, not of ints: give bytes"),
-            ({"n": [np.int8]}, r"has the value 300, which is no int8: give np.int64"),
+            ({"n": [np.int8]}, r"has the value 300, which does not fit int8: give np.int64"),
             ({"n": (int, (3,))}, r"has 2 values, not 3"),
         ],
     )

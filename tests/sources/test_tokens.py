@@ -122,7 +122,7 @@ class TestPaths:
         path = flat(tmp_path / "a.bin")
         with pytest.raises(ValueError, match="integer dtype"):
             tokens(path, dtype="float32")
-        with pytest.raises(ValueError, match="eos=70000 is no uint16"):
+        with pytest.raises(ValueError, match="eos=70000 does not fit uint16"):
             tokens(path, eos=70_000)
         with pytest.raises(TypeError, match="eos of tokens"):
             tokens(path, eos="</s>")

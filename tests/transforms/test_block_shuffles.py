@@ -202,7 +202,7 @@ class TestErrors:
             shuffled(reader, seed=0, blocks=2)
 
     def test_a_window_and_blocks_are_not_both_given(self):
-        with pytest.raises(ValueError, match="needs one of both"):
+        with pytest.raises(ValueError, match="takes only one of the two"):
             shuffled(Blocks([4]).reader(), 3, seed=0, blocks=2)
 
     def test_no_blocks_are_refused(self):

@@ -394,6 +394,6 @@ class TestBeyondTheSeeds:
 
     def test_endless_epochs_of_nothing_are_an_error(self):
         made = epochs(list)
-        with pytest.raises(ReaderError, match=rf"{__file__}:\d+, would go round for ever"):
+        with pytest.raises(ReaderError, match=rf"{__file__}:\d+, would never end"):
             next(made())
         assert list(epochs(list, 1000)()) == []

@@ -91,7 +91,7 @@ class TestErrors:
             sys.path.remove(str(tmp_path))
         with pytest.raises(ModuleNotFoundError, match="only_here") as caught:
             list(map_samples(fn, numbers(), executor=processes, on_error=on_error)())
-        assert "what it imports must be there" in "".join(caught.value.__notes__)
+        assert "its modules must be there" in "".join(caught.value.__notes__)
         assert list(map_samples(abs, numbers(), executor=processes)()) == [*range(20)]
 
     def test_a_result_that_cannot_travel_says_what_to_do(self, processes):

@@ -179,7 +179,7 @@ class TestResults:
 
         with pytest.raises(FileNotFoundError) as caught:
             stream(fn)
-        assert "read here" in "".join(caught.value.__notes__)
+        assert "unpickled" in "".join(caught.value.__notes__)
 
     def test_one_that_cannot_be_sent_names_the_sample(self, stream):
         def fn(sample):

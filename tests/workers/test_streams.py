@@ -158,7 +158,9 @@ class TestWhoDoesTheWork:
         ids=" and ".join,
     )
     def test_is_said_once(self, two):
-        with pytest.raises(TypeError, match=r"\(threads=n\).*\(processes=n\).*give one of them"):
+        with pytest.raises(
+            TypeError, match=r"\(threads=n\).*\(processes=n\).*give only one of them"
+        ):
             map_samples(str, numbers(), **two)
 
     @pytest.mark.parametrize("other", [{}, {"threads": 2}, {"processes": 2}])

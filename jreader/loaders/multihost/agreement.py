@@ -364,8 +364,8 @@ class Agreement:
                 f"and with 'wrap' they begin again."
             )
         return ShortEpoch(
-            f"{seen} Each reads the whole stream, and keeps its rows: give all the same files "
-            f"in the same order, and the same seeds."
+            f"{seen} Each process reads the whole stream, and keeps its rows: give all of them the "
+            "same files in the same order, and the same seeds."
         )
 
     def _compared(self, process: int, told: Told) -> Told:
@@ -383,7 +383,8 @@ class Agreement:
         line, one, other = difference(theirs, self._lines)
         raise ReaderError(
             f"{begins} with another plan, whose line {line} is {one}; here it is {other}. Each "
-            f"feeds its rows of one global batch: give all the same data, ops and seeds."
+            "process feeds its rows of one global batch: give all of them the same data, ops and "
+            "seeds."
         )
 
     def _elsewhere(self, process: int, told: Told) -> ReaderError:
@@ -395,11 +396,11 @@ class Agreement:
 
     def _silent(self, process: int, given: int) -> TimeoutError:
         told = self._heard.get(process)
-        far = f"told of {told.feeds} feeds" if told else "told of none"
+        far = f"reported {told.feeds} feeds" if told else "reported none"
         return TimeoutError(
             f"this process is at feed {given} of a pass, and process {process} has {far}, and "
-            f"of nothing else for {self._timeout:g} s: it hangs, is gone, or does not iterate this "
-            f"loader. If it only takes longer, give the loader a longer peer_timeout=."
+            f"nothing else for {self._timeout:g} s: it hangs, is gone, or does not iterate this "
+            "loader. If it only takes longer, give the loader a longer peer_timeout=."
         )
 
 

@@ -93,8 +93,8 @@ class Board:
         self._store: Any = _client()
         if self._store is None:
             raise RuntimeError(
-                "processes tell one another how far they are through jax.distributed, and it is "
-                "not there: call jax.distributed.initialize() before anything else of jax."
+                "processes tell one another how far they are through jax.distributed, and that is "
+                "not set up: call jax.distributed.initialize() before anything else of jax."
             )
         _heed_the_end(self)
 

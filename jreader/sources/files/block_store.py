@@ -289,7 +289,7 @@ def _size(what: str, given: Any) -> int:
         number = -1
     if not found or number < 0:
         raise ValueError(
-            f"{what} of Store needs a number of bytes, or a text such as '200GB', '1.5TB' or "
+            f"{what} of Store needs a number of bytes, or a string such as '200GB', '1.5TB' or "
             f"'64GiB', not {given!r}."
         )
     return int(number * (1024 if found[3] else 1000) ** _UNITS[found[2].upper()])

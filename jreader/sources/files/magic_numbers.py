@@ -32,8 +32,8 @@ def first_bytes(head: bytes) -> str:
     >>> first_bytes(b"PAR1..."), first_bytes(b"abc")
     ('its first bytes are those of a Parquet file', 'it begins with the bytes [61 62 63]')
     >>> first_bytes(bytes([0x1f, 0x8b, 8]))
-    'its first bytes are those of a gzip file, in which no sample can be found by number: unpack it
-    (gunzip)'
+    'its first bytes are those of a gzip file, in which no sample can be found by its number: unpack
+    it (gunzip)'
     """
     kind = kind_of(head)
     if kind is None:
@@ -42,4 +42,4 @@ def first_bytes(head: bytes) -> str:
     command = _UNPACKED.get(kind.split()[1])
     if command is None:
         return said
-    return f"{said}, in which no sample can be found by number: unpack it ({command})"
+    return f"{said}, in which no sample can be found by its number: unpack it ({command})"

@@ -15,8 +15,8 @@ _ZEROS = bytes(BLOCK)
 _FILES = (b"0", b"\0", b"7")
 _LONG_NAME, _LONG_LINK, _PAX, _PAX_FOR_ALL, _SPARSE = b"L", b"K", b"x", b"g", b"S"
 _NO_END = (
-    "it ends without blocks of zeros, as archives end, so that the last sample may lack a part: if "
-    "it is whole, append 1024 zero bytes"
+    "it does not end in blocks of zeros, as archives do, so the last sample may lack a part: if it "
+    "is complete, append 1024 zero bytes"
 )
 
 
@@ -108,7 +108,7 @@ def _check_sum(block: bytes, at: int) -> None:
     said = _number(block[148:156], at)
     given = sum(block) - sum(block[148:156]) + 8 * 32
     if said != given and said != given - 256 * sum(byte > 127 for byte in block):
-        raise DamagedMember(at, f"no header of a member stands there, or its sum is not {said:,}")
+        raise DamagedMember(at, f"no member begins there, or its checksum is not {said:,}")
 
 
 def _number(field: bytes, at: int) -> int:
@@ -118,7 +118,7 @@ def _number(field: bytes, at: int) -> int:
     try:
         return int(field.partition(b"\0")[0].strip() or b"0", 8)
     except ValueError:
-        raise DamagedMember(at, "no header of a member stands there") from None
+        raise DamagedMember(at, "no member begins there") from None
 
 
 def _name(block: bytes) -> str:

@@ -152,7 +152,7 @@ def _fitted(feature: Feature, kind: str, values: Any, name: str) -> Any:
         cast = values.astype(feature.dtype, copy=False)
         if kind == "ints" and (cast != values).any():
             wrong = values[cast != values][0]
-            said = f"{name} has the value {wrong}, which is no {feature.dtype}"
+            said = f"{name} has the value {wrong}, which does not fit {feature.dtype}"
             raise ValueError(f"{said}: give np.int64.")
         values = cast.reshape(feature.shape) if feature.shape else cast
     return values[0] if feature.shape == () else values

@@ -80,9 +80,9 @@ class Nulls:
             row = self.first + row_of(int(missing.argmax()))
             shown = "0" if pa.types.is_primitive(array.type) else "..."
             raise ValueError(
-                f"column {name!r} of {self.where} is null in row {row:,}, and {array.null_count:,} "
-                f"of {len(array):,} values there are: say what stands for a null, with "
-                f"{self.hint.format(name=name, value=shown)}, or leave the column out."
+                f"column {name!r} of {self.where} is null in row {row:,}, as are "
+                f"{array.null_count:,} of {len(array):,} values there: say what stands for a null, "
+                f"with {self.hint.format(name=name, value=shown)}, or leave the column out."
             )
         value = self.instead[name]
         try:
@@ -98,8 +98,8 @@ class Nulls:
 
 def _unfit(name: str, value: Any, kind: Any) -> TypeError:
     return TypeError(
-        f"nulls={{{name!r}: {value!r}}} is no value of the column, whose values are {kind}: give "
-        f"one of that type (None only for text and other objects)."
+        f"nulls={{{name!r}: {value!r}}} is not a value of the column, whose values are {kind}: "
+        "give one of that type (None only for text and other objects)."
     )
 
 

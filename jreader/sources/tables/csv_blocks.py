@@ -174,13 +174,13 @@ class CsvBlocks:
         else:
             return changed(path, f"could not be read in {where}, and can be read now")
         if fields := _FIELDS.search(said):
-            many = f"it has {fields[2]} fields, and {fields[1]} columns there are"
+            many = f"it has {fields[2]} fields, and there are {fields[1]} columns"
             return damaged(path, EXPECTED, f"{where}: {many}")
         if value := _VALUE.search(said):
             name = file.names[int(value[1])]
             return ValueError(
                 f"column {name!r} of {path} is read as {self.types[name]}, and in {where}, it has "
-                f"an {value[2]}: give the type that all values have, with types={{{name!r}: ...}}; "
-                f"str for any text, bytes for anything."
+                f"the {value[2]}: give the type that all values have, with types={{{name!r}: "
+                "...}; str for any text, bytes for anything."
             )
         return damaged(path, EXPECTED, f"{where}: {said}")

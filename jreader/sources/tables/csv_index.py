@@ -253,7 +253,7 @@ class CsvFile:
         if twice := [name for name in names if names.count(name) > 1]:
             raise ValueError(
                 f"{self.file.path} has several columns of the name {twice[0]!r}, and samples are "
-                f"dicts: take away the first record, and give the names with header=[...]."
+                "dicts: remove the first record, and give the names with header=[...]."
             )
         return names, end
 

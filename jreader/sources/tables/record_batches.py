@@ -125,7 +125,7 @@ def _messages(source: Any, path: str) -> Iterator[tuple[int, Any]]:
             except EOFError:
                 if place == size:
                     raise damaged(
-                        path, _EXPECTED, f"nothing behind byte {size:,} says that it ends there"
+                        path, _EXPECTED, f"nothing after byte {size:,} says that it ends there"
                     ) from None
                 return
         yield place, message

@@ -44,7 +44,7 @@ def checked_nulls(call: str, nulls: Any) -> dict[str, Any] | None:
         return None
     if not isinstance(nulls, Mapping) or not all(isinstance(name, str) for name in nulls):
         raise TypeError(
-            f"{call} needs a dict that says for columns what stands for a null, such as "
+            f"{call} needs a dict of columns and what stands for a null in each, such as "
             f"nulls={{'age': -1}}, not {nulls!r}."
         )
     return dict(nulls)

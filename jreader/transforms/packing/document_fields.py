@@ -137,9 +137,9 @@ def _field(tree: Mapping[str, Any], name: str) -> Array:
     if not values.ndim or values.dtype.kind in "OUST":
         given = f"{name!r}: {described(tree[name])}" if name in tree else f"no {name!r}"
         raise FeedMismatch(
-            f"{_CALL} needs arrays of tokens, and got a document with {given}: make numbers of "
-            f"texts, with .map(tokenize), and leave fields out that have no value for each token, "
-            f"with fields=[...]."
+            f"{_CALL} needs arrays of tokens, and got a document with {given}: turn texts into "
+            "numbers, with .map(tokenize), and leave out fields that do not have one value for "
+            "each token, with fields=[...]."
         )
     return values
 

@@ -166,6 +166,6 @@ def _pad(name: str, pad: Any, dtype: Any) -> Any:
     if not fits:
         raise FeedMismatch(
             f"pack(reader, size, pad={described(pad)}) cannot pad {name!r}, which is {dtype}: give "
-            f"one number that {dtype} has, or pad={{{name!r}: number}} for that field alone."
+            f"one number that fits {dtype}, or pad={{{name!r}: number}} for that field alone."
         )
     return made[()]

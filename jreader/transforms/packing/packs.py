@@ -123,8 +123,8 @@ class pack(Node[dict[str, Any]]):
             named = not isinstance(self.fields, str) and all(map(_is_text, self.fields))
             if not (named and len(self.fields)):
                 raise TypeError(
-                    f"{call} needs as fields a list of names, as fields=['tokens'], not "
-                    f"{self.fields!r}; for all, leave it out."
+                    f"{call} needs as fields a list of names, such as fields=['tokens'], not "
+                    f"{self.fields!r}; leave it out for all."
                 )
             object.__setattr__(self, "fields", tuple(self.fields))
         if self.seed is not None:

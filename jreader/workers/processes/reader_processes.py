@@ -212,8 +212,8 @@ class _Child(Generic[T]):
         except Exception as error:
             errors.noted(
                 error,
-                f"raised while a sample of {self.name}, made at {self.made_at}, was read here: its "
-                f"class has to be here too, and to be made of what it pickles",
+                f"raised while a sample of {self.name}, made at {self.made_at}, was unpickled "
+                "here: its class has to be here too, and its pickle has to be readable",
             )
             raise
         return sample

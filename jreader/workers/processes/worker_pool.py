@@ -278,8 +278,8 @@ class WorkerPool:
         if self.failed_starts >= _STARTS:
             self._give_up(
                 errors.WorkerDied(
-                    f"{self.failed_starts} worker processes {how} before they began: does "
-                    f'`python -c "import jreader"` work here?'
+                    f"{self.failed_starts} worker processes {how} before they started: does "
+                    '`python -c "import jreader"` work here?'
                 )
             )
 

@@ -235,8 +235,8 @@ class ThreadMap(Generic[S, T]):
             pass
         what = f", made of {described(self.in_work[number])}," if number in self.in_work else ""
         raise TimeoutError(
-            f"item {number} of this pass{what} was waited for longer than {timeout} s in "
-            f"{self.op}, made at {self.made_at}: give a longer timeout, or find what it waits for."
+            f"item {number} of this pass{what} took longer than {timeout} s in {self.op}, made at "
+            f"{self.made_at}: give a longer timeout, or find what it waits for."
         )
 
     def as_ready(self) -> Iterator[_DoneChunk]:

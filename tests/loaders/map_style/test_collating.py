@@ -130,7 +130,7 @@ class TestRefusals:
             ([1, "a"], "is 1 in sample 0 of a batch, and 'a' in another"),
             (["a", b"a"], "all to strings"),
             ([{1}, {2}], r"is \{1\} in sample 0"),
-            ([object(), object()], "which no array holds"),
+            ([object(), object()], "which no array can hold"),
             ([(1, 2), 3], "one structure"),
         ],
     )

@@ -149,19 +149,21 @@ class TestWithinAnEpoch:
         next(feeds)
         del rows.rows[1:]
         with pytest.raises(
-            MissingSample, match=r"out of 1: .*between epochs, not within one"
+            MissingSample, match=r"and there are 1: .*between epochs, but not within one"
         ) as told:
             list(feeds)
         assert isinstance(told.value, (IndexError, ReaderError))
 
     def test_an_index_that_never_was_there_is_named(self):
-        with pytest.raises(MissingSample, match=r"sample 7 of Rows\(\) .*out of 3: .*sampler"):
+        with pytest.raises(
+            MissingSample, match=r"sample 7 of Rows\(\) .*and there are 3: .*sampler"
+        ):
             stream(DataLoader(Rows(3), batch_sampler=[[0], [7]]))
 
     @WORKERS
     def test_rows_of_arrays_too(self, workers):
         loader = DataLoader(np.arange(3), batch_sampler=[[0], [1, 7]], num_workers=workers)
-        with pytest.raises(MissingSample, match=r"sample 7 .*out of 3"):
+        with pytest.raises(MissingSample, match=r"sample 7 .*and there are 3"):
             stream(loader)
 
     def test_an_error_of_a_sample_that_is_there_is_its_own(self):
@@ -179,7 +181,7 @@ class TestWithinAnEpoch:
         for _ in range(3):
             next(numbers)
         rows.append(3)
-        with pytest.raises(ReaderError, match=r"3 samples.*now 4"):
+        with pytest.raises(ReaderError, match=r"3 samples.*now has 4"):
             list(numbers)
 
 

@@ -299,7 +299,9 @@ class TestArguments:
 
     @pytest.mark.parametrize("limit", ["", "lots", "-3GB", "1.2.3GB", "5 XB"])
     def test_texts_that_are_no_sizes_are_refused(self, tmp_path, limit):
-        with pytest.raises(ValueError, match=r"needs a number of bytes, or a text such as '200GB'"):
+        with pytest.raises(
+            ValueError, match=r"needs a number of bytes, or a string such as '200GB'"
+        ):
             Store(tmp_path, limit)
 
     @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ class TestNulls:
             )
 
     def test_a_value_of_another_type_is_refused(self):
-        with pytest.raises(TypeError, match="is no value of the column, whose values are int64"):
+        with pytest.raises(TypeError, match="is not a value of the column, whose values are int64"):
             column([1, None], x="zero")
 
 

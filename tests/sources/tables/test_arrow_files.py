@@ -149,7 +149,7 @@ class TestFaults:
         path = write(tmp_path / "a.arrow", numbers(0, 9), "stream")
         whole = path.read_bytes()
         path.write_bytes(whole[:-8])  # without the mark of the end
-        with pytest.raises(DamagedData, match=r"nothing behind byte .* says that it ends there"):
+        with pytest.raises(DamagedData, match=r"nothing after byte .* says that it ends there"):
             listed(arrow(path))
 
     def test_a_batch_that_cannot_be_unpacked_comes_after_the_good_ones(self, tmp_path):

@@ -317,8 +317,8 @@ class TestFaults:
     @pytest.mark.parametrize(
         ("bad", "says"),
         [
-            (b"5", "it has 1 fields, and 2 columns there are"),
-            (b"5,a,b", "it has 3 fields, and 2 columns there are"),
+            (b"5", "it has 1 fields, and there are 2 columns"),
+            (b"5,a,b", "it has 3 fields, and there are 2 columns"),
             (b'5,"a', "a quote is open in it, and never closed"),
             (b"5,\xff", "invalid UTF8 data"),
         ],

@@ -264,7 +264,9 @@ class TestFaults:
 
     def test_nulls_that_are_no_dict(self, tmp_path):
         written(tmp_path, 5)
-        with pytest.raises(TypeError, match="needs a dict that says for columns"):
+        with pytest.raises(
+            TypeError, match="needs a dict of columns and what stands for a null in each"
+        ):
             parquet(tmp_path, nulls=0)
 
 

@@ -117,7 +117,7 @@ class TestDeaths:
                 print(workers.submit(abs, 1).result(), flush=True)
             clean()
         """)
-        assert "worker processes ended with exit code 7 before they began" in lines[0]
+        assert "worker processes ended with exit code 7 before they started" in lines[0]
         assert lines[1] == "1"
 
     def test_out_of_memory_is_an_error_of_the_task(self):
