@@ -87,9 +87,7 @@ def stages_of(stats: Stats, probed: Probed | None) -> list[Measured]:
     return [*stages, Measured("step", "", "", step, step)]
 
 
-def _of_plan(
-    counted: float, in_processes: Mapping[str, float], probed: Probed
-) -> list[Measured]:
+def _of_plan(counted: float, in_processes: Mapping[str, float], probed: Probed) -> list[Measured]:
     """The stages of a plan; what nobody has timed is the source's.
 
     Args:
