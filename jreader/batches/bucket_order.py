@@ -13,7 +13,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from jreader import orders
-from jreader.readers.planes import Array, parted
+from jreader.readers.joined_columns import parted
+from jreader.readers.planes import Array
 
 CALL = "bucket(reader, bounds)"
 

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from jreader.readers.compounds import gathered_by_part, placed_parts
+from jreader.readers.joined_columns import parted
 from jreader.readers.messages import described
-from jreader.readers.planes import Array, Indices, one_by_one, parted
+from jreader.readers.planes import Array, Indices, one_by_one
 
 
 class Chosen:

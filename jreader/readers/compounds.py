@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from jreader.readers.joined_columns import Joined, found
+from jreader.readers.joined_columns import Joined, found, parted, share_starts
 from jreader.readers.messages import described
 from jreader.readers.planes import (
     ENDLESS,
@@ -29,7 +29,6 @@ from jreader.readers.planes import (
     begins,
     flattened,
     one_by_one,
-    parted,
 )
 from jreader.readers.ragged import Ragged, ragged_end_to_end
 from jreader.readers.stacked_rows import STACKED
@@ -125,10 +124,7 @@ class Members:
                 return None
         parts = list(zip(*(leaves(plane.columns) for plane in planes), strict=True))
         columns, shifts = zip(*map(_end_to_end, parts), strict=True)
-        joined = [column for column in columns if isinstance(column, Joined)]
-        for column in joined[1:]:
-            if np.array_equal(column.starts, joined[0].starts):
-                column.seams = joined[0].seams
+        share_starts(columns)
         straight = all(plane.straight for plane in planes) and not any(map(_one, parts))
         return cls(rebuilt(planes[0].columns, iter(columns)), planes, shifts, straight)
 

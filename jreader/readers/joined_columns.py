@@ -1,16 +1,18 @@
-"""Columns end to end, as one column: rows are sorted by part, and gathered part by part.
+"""Columns end to end, as one column: rows of many arrays are gathered by one call of NumPy.
 
-The calls of NumPy cost as much as their work on a batch of small rows. So the rows of many batches
-are sorted at once, and those of small columns are gathered for several batches at once.
+A call for each array costs more than its work on a batch of small rows. So rows are gathered by
+their addresses: all arrays are seen as one, with an item for each byte from the lowest address on,
+and only the items at which rows begin are read. Of 500 record batches of a file, 256 rows of 4
+bytes take 17 us, instead of 90 one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
-from math import inf, prod
+from math import prod
 from operator import getitem
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,124 +20,79 @@ from jreader.staging import Staging
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-
-class Pieces(NamedTuple):
-    """Some rows of joined columns, sorted by part.
-
-    Attributes:
-        many: How many they are.
-        each: (part, where its rows begin in that order, where they end, its rows as it counts
-            them), for each part that has some.
-    """
-
-    many: int
-    each: list[tuple[int, int, int, Array]]
+_FEW = 8  # parts that many more rows are compared with one by one
+_LARGE = 4096  # bytes: rows that cost more to copy twice, by address, than one by one
 
 
-class Cut(NamedTuple):
-    """The rows of a batch of joined columns: sorted by part, maybe with those of its neighbours.
+class Addresses:
+    """Arrays whose rows lie whole in memory, as one: its rows are found by their addresses.
+
+    Args:
+        parts: Arrays of one dtype and shape of rows.
+        size: The bytes of a row.
 
     Attributes:
-        pieces: The rows, by part.
-        back: Where each row of the batch is among them; None if they are the rows in order.
+        items: All memory from the lowest row on, as an item for each byte: the row that would
+            begin there, as bytes.
     """
 
-    pieces: Pieces
-    back: Array | None
+    def __init__(self, parts: Sequence[Array], size: int) -> None:
+        firsts = np.array([part.__array_interface__["data"][0] for part in parts])
+        self._steps = np.array([part.strides[0] for part in parts])
+        lasts = firsts + self._steps * [len(part) - 1 for part in parts]
+        lowest = min(firsts.min(), lasts.min())
+        many = max(firsts.max(), lasts.max()) - lowest + 1
+        self._firsts = firsts - lowest
+        self.items: Array = np.asarray(_Items(parts, int(lowest), int(many), size))
+
+    def __call__(self, which: Array, local: Array) -> Array:
+        """The items of rows `local` of the parts of numbers `which`."""
+        items = self._steps.take(which)
+        items *= local
+        items += self._firsts.take(which)
+        return items
 
 
-class Seams:
-    """Where the parts of joined columns meet; one object for columns with equally long parts.
+class _Items:
+    """Memory as `many` items of `size` bytes, of which each begins a byte after the one before."""
 
-    So rows that are the same for several columns are sorted once.
-    """
-
-    def __init__(self, starts: Sequence[int]) -> None:
-        self.starts = np.array(starts)
-        self._latest: tuple[Array, Cut] | None = None
-
-    def cut(self, rows: Array) -> Cut:
-        """These rows by part."""
-        latest = self._latest
-        if latest is not None and latest[0] is rows:
-            return latest[1]
-        order = rows.argsort()
-        counts = np.diff(rows.take(order).searchsorted(self.starts), append=len(rows))
-        local = rows.take(order) - self.starts.repeat(counts)
-        back = np.empty_like(order)
-        back[order] = np.arange(len(rows))
-        made = Cut(_pieces(counts.tolist(), local), back)
-        self._latest = rows, made
-        return made
-
-    def cuts(self, rows: Array, size: int, together: int) -> Iterator[Cut]:
-        """The rows of each batch of `size` by part; all batches are sorted at once.
-
-        Args:
-            rows: Those of many batches.
-            size: That of a batch.
-            together: How many rows have their pieces in common: a multiple of `size`.
-        """
-        starts, many = self.starts, len(rows)
-        key = np.zeros(many, np.uint16)  # of 16 bits, so that it is sorted by counting
-        for start in starts[1:]:
-            key += rows >= start
-        local = rows - starts.take(key)
-        groups = -(-many // together)
-        group = np.arange(groups).repeat(together)[:many]
-        key += (group * len(starts)).astype(np.uint16)
-        order = key.argsort(kind="stable")
-        local, back = local.take(order), np.empty_like(order)
-        back[order] = np.arange(many) - group * together
-        counts = np.bincount(key, minlength=groups * len(starts)).reshape(groups, -1).tolist()
-        for first, each in zip(range(0, many, together), counts, strict=True):
-            here = slice(first, min(first + together, many))
-            pieces = _pieces(each, local[here])
-            for low in range(here.start, here.stop, size):
-                batch = slice(low, min(low + size, here.stop))
-                if len(pieces.each) > 1:
-                    yield Cut(pieces, back[batch])
-                else:
-                    count = batch.stop - low
-                    only = pieces.each[0][0], 0, count, local[batch]
-                    yield Cut(Pieces(count, [only]), None)
-
-
-def _pieces(counts: list[int], local: Array) -> Pieces:
-    low, each = 0, []
-    for part, count in enumerate(counts):
-        if count:
-            high = low + count
-            each.append((part, low, high, local[low:high]))
-            low = high
-    return Pieces(low, each)
+    def __init__(self, parts: Sequence[Array], address: int, many: int, size: int) -> None:
+        self.parts = parts  # whose memory it is: an array over these items keeps them
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (address, True),
+            "shape": (many,),
+            "strides": (1,),
+            "typestr": f"|V{size}",
+        }
 
 
 class Joined:
-    """Columns end to end, as one column."""
+    """Columns end to end, as one column.
+
+    Attributes:
+        parts: The columns.
+        starts: Where each of them begins; one object for columns whose parts are equally long.
+        addresses: Those of its rows; None if they are large, or do not lie whole in memory.
+    """
 
     def __init__(self, parts: Sequence[Any]) -> None:
         flat = [each for part in parts for each in getattr(part, "parts", (part,))]
-        self.parts, self.seams = flat, Seams([0, *accumulate(map(len, flat[:-1]))])
+        self.parts, self.starts = flat, np.array([0, *accumulate(map(len, flat[:-1]))])
         self.shape = (sum(map(len, flat)), *flat[0].shape[1:])
         self.ndim = len(self.shape)
         self.dtype = flat[0].dtype
         self._axes = axes_as_stored(flat[0])
-        self._stored = [stored_whole(part, self._axes) for part in flat]
+        width = prod(self.shape[1:]) * self.dtype.itemsize
+        whole = 0 < width < _LARGE and all(_rows_are_whole(part, self._axes) for part in flat)
+        self.addresses = Addresses(flat, width) if whole else None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Made anew of its parts: addresses are those of one process."""
+        return Joined, (self.parts,)
 
     def __repr__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
-
-    @property
-    def starts(self) -> Array:
-        """Where each part begins."""
-        return self.seams.starts
-
-    @property
-    def width(self) -> float:
-        """The bytes of a row; inf if rows are not at hand, and none are to be read ahead."""
-        at_hand = all(part is not None for part in self._stored)
-        return prod(self.shape[1:]) * self.dtype.itemsize if at_hand else inf
 
     def __len__(self) -> int:
         return int(self.starts[-1]) + len(self.parts[-1])
@@ -159,50 +116,39 @@ class Joined:
         which, local = self.found(rows)
         return map(getitem, map(self.parts.__getitem__, which.tolist()), local.tolist())
 
-    def gatherer(self, size: int) -> Callable[[Array | Cut], Array]:
-        """A function of up to `size` rows, which gathers them into staged memory, as stored."""
-        axes = self._axes
-        latest: tuple[Pieces | None, Any] = None, None
-        staged = Staging(size, tuple(self.shape[axis] for axis in axes[1:]), self.dtype)
-        back = None if axes == tuple(range(len(axes))) else np.argsort(axes)
+    def gatherer(self, size: int) -> Callable[[Array], Array]:
+        """A function of up to `size` rows, which gathers them into staged memory, as stored.
 
-        def gather(rows: Array | Cut) -> Array:
-            """A few rows from many parts one by one, many from few part by part."""
-            nonlocal latest
-            if not isinstance(rows, Cut):
-                if len(self.parts) * 4 > len(rows):
-                    out = staged(len(rows))
-                    turned = out if back is None else out.transpose(back)
-                    which, local = self.found(rows)
-                    each = zip(which.tolist(), local.tolist(), strict=True)
-                    for index, (part, row) in enumerate(each):
-                        turned[index] = self.parts[part][row]
-                    return turned
-                rows = self.seams.cut(rows)
-            pieces, places = rows
-            if places is None:
-                out = self._by_part(pieces, staged(pieces.many))
+        It takes the rows by their addresses, where there are some.
+        """
+        axes, dtype = self._axes, self.dtype
+        staged = Staging(size, tuple(self.shape[axis] for axis in axes[1:]), dtype)
+        back = None if axes == tuple(range(len(axes))) else np.argsort(axes)
+        items = None if self.addresses is None else self.addresses.items
+
+        def gather(rows: Array) -> Array:
+            if items is None:
+                out = self._by_part(rows, staged(len(rows)))
+            elif staged.leases:
+                out = staged(len(rows))
+                out.reshape(-1).view(items.dtype)[:] = items[rows]
             else:
-                known, ordered = latest
-                if known is not pieces:
-                    if ordered is None or len(ordered) < pieces.many:
-                        ordered = np.empty((pieces.many, *staged.shape), self.dtype)
-                    self._by_part(pieces, ordered)
-                # what is small is kept: fresh pages cost more than to fill them
-                latest = (pieces, ordered) if pieces.many > len(places) else (None, None)
-                out = staged(len(places))
-                ordered.take(places, 0, out, "clip")
+                out = items[rows].view(dtype).reshape(len(rows), *staged.shape)
             return out if back is None else out.transpose(back)
 
         return gather
 
-    def _by_part(self, pieces: Pieces, out: Array) -> Array:
-        for part, low, high, local in pieces.each:
-            stored = self._stored[part]
-            if stored is None:
-                out[low:high] = self.parts[part][local].transpose(self._axes)
-            else:  # clip, since the rows were checked
-                stored.take(local, 0, out[low:high], "clip")
+    def _by_part(self, rows: Array, out: Array) -> Array:
+        """A few rows from many parts one by one, and large ones; many from few part by part."""
+        which, local = self.found(rows)
+        turned = out.transpose(np.argsort(self._axes))
+        large = out.nbytes >= _LARGE * len(out)
+        if large or len(self.parts) * 4 > len(which):
+            for place, (part, row) in enumerate(zip(which.tolist(), local.tolist(), strict=True)):
+                turned[place] = self.parts[part][row]
+        else:
+            for part, here in parted(which):
+                turned[here] = self.parts[part][local[here]]
         return out
 
     def found(self, rows: Array) -> tuple[Array, Array]:
@@ -210,20 +156,48 @@ class Joined:
         return found(self.starts, rows)
 
 
+def share_starts(columns: Sequence[Any]) -> None:
+    """Has joined columns whose parts are equally long share `starts`: rows are found once."""
+    joined = [column for column in columns if isinstance(column, Joined)]
+    for column in joined[1:]:
+        if np.array_equal(column.starts, joined[0].starts):
+            column.starts = joined[0].starts
+
+
 def found(starts: Array, rows: Array) -> tuple[Array, Array]:
     """Which part each row is of, where parts begin so, and which row of it."""
-    which = np.searchsorted(starts, rows, "right") - 1
+    if len(starts) > min(_FEW, len(rows) // _FEW):
+        which = starts.searchsorted(rows, "right") - 1
+    else:
+        which = np.full(len(rows), -1)
+        for start in starts.tolist():
+            which += rows >= start
     return which, rows - starts[which]
+
+
+def parted(which: Array) -> Iterator[tuple[int, Any]]:
+    """Each number that occurs, and where: a slice if it is the only one."""
+    if len(which) and which[0] == which[-1] and (which == which[0]).all():
+        yield int(which[0]), slice(None)
+        return
+    order = np.argsort(which, kind="stable")
+    cuts = np.flatnonzero(np.diff(which[order])) + 1
+    for run in np.split(order, cuts) if len(order) else []:
+        yield int(which[run[0]]), run
+
+
+def _rows_are_whole(part: Any, axes: tuple[int, ...]) -> bool:
+    """Whether a part is an array of which each row is one piece of memory, with these axes."""
+    if not isinstance(part, np.ndarray) or part.dtype.hasobject:
+        return False
+    return bool(np.asarray(part)[:1].transpose(axes).flags.c_contiguous)
 
 
 def stored_whole(column: Array, axes: tuple[int, ...]) -> Array | None:
     """An array with these axes if that is how it lies in memory, whole; else None.
 
-    Otherwise `take` would copy it, all of it, for every batch. A part of a `Joined` may be a map
-    that is not open yet, and so no array.
+    Otherwise `take` would copy it, all of it, for every batch.
     """
-    if not isinstance(column, np.ndarray):
-        return None
     stored = np.asarray(column).transpose(axes)
     whole = stored.flags.c_contiguous and stored.flags.aligned and not column.dtype.hasobject
     return stored if whole else None

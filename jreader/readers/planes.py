@@ -23,7 +23,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from jreader.errors import NotResumable, missing
-from jreader.readers.joined_columns import Joined, Seams, axes_as_stored, stored_whole
+from jreader.readers.joined_columns import Joined, axes_as_stored, stored_whole
 from jreader.readers.nodes import Reader, plane_of
 from jreader.readers.passes import Pass, Position, checked_position, counted
 from jreader.readers.reading_ahead import opened
@@ -37,8 +37,6 @@ Indices: TypeAlias = Any
 ENDLESS = 1 << 62
 """The length of a plane without an end; products with it stay in 64 bits."""
 
-_TOGETHER = 1 << 18  # bytes of joined columns that are gathered at once: calls cost too
-_FEW = 16  # parts that rows are compared with one by one
 _AT_FIRST, _AT_ONCE = 256, 16384  # indices that are routed in one go: NumPy's calls cost too
 
 
@@ -155,12 +153,7 @@ class Plane:
 
         def deal() -> Iterator[Sequence[Any]]:
             nonlocal done
-            for routed in blocks.ahead(routes) if blocks else routes:
-                if gathered.seams is not None:
-                    for given in gathered.cut(routed, size):
-                        done = min(done + size, self.length)
-                        yield gathered(given)
-                    continue
+            for routed in map(gathered.found, blocks.ahead(routes) if blocks else routes):
                 total = len(routed[0])
                 distinct = routed[:1] if all(rows is routed[0] for rows in routed) else routed
                 for low in range(0, total, size):
@@ -169,7 +162,7 @@ class Plane:
                     parts: list[Array] = []
                     for rows in distinct:
                         parts.append(rows[low:high])  # noqa: PERF401  # it would be one more call
-                    yield gathered(parts * (len(routed) // len(parts)))
+                    yield gathered.gather(parts * (len(routed) // len(parts)))
 
         return Pass(deal(), lambda: done, blocks.close if blocks else lambda: None)
 
@@ -224,17 +217,6 @@ def indexed(reader: Reader[Any]) -> Plane | None:
     return plane_of(reader)
 
 
-def parted(which: Array) -> Iterator[tuple[int, Any]]:
-    """Each number that occurs, and where: a slice if it is the only one."""
-    if len(which) and which[0] == which[-1] and (which == which[0]).all():
-        yield int(which[0]), slice(None)
-        return
-    order = np.argsort(which, kind="stable")
-    cuts = np.flatnonzero(np.diff(which[order])) + 1
-    for run in np.split(order, cuts) if len(order) else []:
-        yield int(which[run[0]]), run
-
-
 @dataclass(frozen=True, eq=False)
 class SideBySide:
     """Trees of columns side by side, of which only the rows tell whether they are tuples.
@@ -275,7 +257,7 @@ class Gathering:
     """
 
     def __init__(self, columns: Any, size: int) -> None:
-        self.tree, self.beside, self.stacks, self.seams = columns, None, True, None
+        self.tree, self.beside, self.stacks = columns, None, True
         if isinstance(columns, SideBySide):
             self.beside = [(Gathering(part, size), len(leaves(part))) for part in columns.parts]
             return
@@ -284,27 +266,40 @@ class Gathering:
         self.arrays = all(isinstance(column, (np.ndarray, Joined)) for column in every)
         self.stacks = all(getattr(column, "stacks", True) for column in every)
         self.flat = _flat_kind(columns, every)
-        seams = [_seams(column, size) if self.stacks else None for column in every]
-        self.seams = seams if any(seams) else None
-        widths = [column.width for column in every if isinstance(column, Joined)]
-        self.together = max(1, int(_TOGETHER // max(size * sum(widths), 1)))
+        self.joined: list[tuple[int, Any]] = [
+            (number, column)
+            for number, column in enumerate(every)
+            if self.stacks and isinstance(column, Joined) and column.addresses is not None
+        ]
 
-    def cut(self, routed: Sequence[Array], size: int) -> Iterator[tuple[Any, ...]]:
-        """The rows of each batch of `size`, column by column; joined columns have them by part."""
-        made: dict[tuple[int, int], list[Any]] = {}
-        columns = list(zip(map(id, routed), map(id, self.seams or ()), strict=True))
-        for mark, rows, seams in zip(columns, routed, self.seams or (), strict=True):
-            if mark not in made and seams is not None:
-                made[mark] = list(seams.cuts(rows, size, self.together * size))
-            elif mark not in made:
-                made[mark] = [rows[low : low + size] for low in range(0, len(rows), size)]
-        return zip(*(made[mark] for mark in columns), strict=True)
-
-    def __call__(self, routed: Sequence[Any]) -> Sequence[Any]:
+    def __call__(self, routed: Sequence[Array]) -> Sequence[Any]:
         """The samples of those rows of each column."""
+        return self.gather(self.found(routed))
+
+    def found(self, routed: Sequence[Array]) -> list[Array]:
+        """Those rows as `gather` needs them: of joined columns, by address.
+
+        Rows of many batches may be found at once, which costs less.
+        """
         if self.beside is not None:
             left = iter(routed)
-            return _flat([part(list(islice(left, many))) for part, many in self.beside])
+            each = [part.found(list(islice(left, many))) for part, many in self.beside]
+            return list(chain.from_iterable(each))
+        found = list(routed)
+        parts: dict[tuple[int, int], tuple[Array, Array]] = {}
+        for number, column in self.joined:
+            rows = routed[number]
+            mark = id(rows), id(column.starts)
+            if mark not in parts:
+                parts[mark] = column.found(rows)
+            found[number] = column.addresses(*parts[mark])
+        return found
+
+    def gather(self, routed: Sequence[Array]) -> Sequence[Any]:
+        """The samples of those rows of each column, which were found."""
+        if self.beside is not None:
+            left = iter(routed)
+            return _flat([part.gather(list(islice(left, many))) for part, many in self.beside])
         if not self.stacks:
             return list(_samples(self.tree, iter(routed)))
         parts: list[Any] = []
@@ -344,12 +339,6 @@ def _gatherer(column: Any, size: int) -> tuple[Callable[..., Any], Staging | Non
     if axes != tuple(range(column.ndim)):
         return lambda rows: take(rows, out=staged(len(rows))).transpose(back), None
     return (stored.take, staged) if staged.leases else (take, None)
-
-
-def _seams(column: Any, size: int) -> Seams | None:
-    """The seams of a joined column whose rows are sorted for many batches of a size at once."""
-    few = isinstance(column, Joined) and len(column.parts) <= min(_FEW, size // 4)
-    return column.seams if few else None
 
 
 def _flat_kind(tree: Any, columns: list[Any]) -> type | None:

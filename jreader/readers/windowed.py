@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from jreader.readers.joined_columns import Joined, found
-from jreader.readers.planes import Array, Indices, parted
+from jreader.readers.joined_columns import Joined, found, parted
+from jreader.readers.planes import Array, Indices
 from jreader.readers.ragged import Ragged
 from jreader.staging import Staging
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from jreader.orders.turns import LAST_TURN, RUN, Number, Turns
-from jreader.readers.planes import parted
+from jreader.readers.joined_columns import parted
 
 Stop = Literal["first", "all", "repeat"]
 

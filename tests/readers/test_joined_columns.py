@@ -1,6 +1,9 @@
-"""Columns end to end: rows of many batches, sorted by part at once, come as they were."""
+"""Columns end to end: rows of any parts come as they were."""
 
 from __future__ import annotations
+
+import gc
+import pickle
 
 import numpy as np
 from hypothesis import given
@@ -18,14 +21,24 @@ def wide(rows):
     return np.arange(rows * 6).reshape(rows, 2, 3)
 
 
+def _field(rows):
+    table = np.zeros(rows, [("label", np.uint8), ("values", np.float32, 3)])
+    table["values"] = np.arange(rows)[:, None]
+    return table["values"]
+
+
 KINDS = {
     "numbers": np.arange,
     "rows in memory's other order": lambda rows: np.asfortranarray(wide(rows)),
     "every other row": lambda rows: wide(2 * rows)[::2],
     "transposed rows": lambda rows: wide(rows).transpose(0, 2, 1),
+    "rows from the last to the first": lambda rows: wide(rows)[::-1],
+    "rows among other fields": _field,
+    "rows with gaps": lambda rows: np.arange(rows * 6).reshape(rows, 6)[:, ::2],
+    "no bytes": lambda rows: np.zeros((rows, 0)),
     "foreign bytes": lambda rows: np.arange(rows).astype(">i4"),
     "objects": lambda rows: np.array([str(row) for row in range(rows)] + [None], object)[:rows],
-    "rows too large to read ahead": lambda rows: np.zeros((rows, 9000)) + np.arange(rows)[:, None],
+    "large rows": lambda rows: np.zeros((rows, 9000)) + np.arange(rows)[:, None],
 }
 
 
@@ -39,7 +52,7 @@ def test_batches_of_any_rows_are_those_of_the_concatenated_columns(kind, parts, 
     cuts = np.cumsum(parts)[:-1]
     several = np.split(column, cuts)
     joined, labels = Joined(several), Joined(np.split(np.arange(total), cuts))
-    labels.seams = joined.seams
+    labels.starts = joined.starts
     rows = np.random.default_rng(seed).integers(0, total, many)
     plane = Plane((joined, labels, np.arange(total)), many, lambda indices: [rows[indices]] * 3)
     dealt = [each.columns for each in plane.batches(size, None).items]
@@ -60,6 +73,26 @@ def test_rows_asked_for_alone_are_those_of_batches(parts, many, seed):
     joined = Joined(np.split(wide(total), np.cumsum(parts)[:-1]))
     rows = np.random.default_rng(seed).integers(0, total, many)
     np.testing.assert_array_equal(Gathering(joined, many)([rows]).columns, wide(total)[rows])
+
+
+def test_a_copy_gathers_from_its_own_memory():
+    parts = np.split(wide(30), 3)
+    copied = pickle.loads(pickle.dumps(Joined(parts)))
+    for part in parts:
+        part[:] = -1
+    rows = np.array([29, 0, 11])
+    np.testing.assert_array_equal(Gathering(copied, 3)([rows]).columns, wide(30)[rows])
+
+
+def test_the_memory_of_parts_outlives_them():
+    joined = Joined([np.full(1000, part) for part in range(4)])
+    gather = joined.gatherer(4)
+    rows = joined.addresses(*joined.found(np.array([0, 1000, 2000, 3000])))
+    del joined
+    gc.collect()
+    others = [np.full(1000, 9) for _ in range(50)]
+    assert gather(rows).tolist() == [0, 1, 2, 3]
+    assert len(others) == 50
 
 
 def test_a_batch_does_not_change_when_the_next_ones_are_made():

@@ -73,12 +73,13 @@ class _parts(Node[Part]):
 
         def deal() -> Iterator[Part]:
             nonlocal done
-            for routed in blocks.ahead(routes(done)) if blocks else routes(done):
+            ahead = blocks.ahead(routes(done)) if blocks else routes(done)
+            for routed in map(gathered.found, ahead):
                 counts, there = told.popleft()
                 low = 0
                 for count, mine in zip(counts, there, strict=True):
                     high = low + max(mine, 1)
-                    samples = gathered([rows[low:high] for rows in routed])
+                    samples = gathered.gather([rows[low:high] for rows in routed])
                     done, low = done + count, high
                     yield Part(samples, count, not mine)
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from jreader.errors import DamagedData
-from jreader.readers.joined_columns import Joined, found
+from jreader.readers.joined_columns import Joined, found, share_starts
 from jreader.readers.planes import Array
 from jreader.readers.ragged import Ragged, ragged_end_to_end
 from jreader.readers.trees import leaves
@@ -124,7 +124,7 @@ def columns_of(table: Any, nulls: Nulls) -> dict[str, Any]:
             f"write it with one name for each column."
         )
     columns = {name: column_of(table.column(name), name, nulls) for name in names}
-    share_seams(leaves(columns))
+    share_starts(leaves(columns))
     return columns
 
 
@@ -141,14 +141,6 @@ def column_of(column: Any, name: str, nulls: Nulls) -> Any:
     """
     chunks = [chunk for chunk in getattr(column, "chunks", [column]) if len(chunk)]
     return _end_to_end(chunks or [pyarrow().nulls(0, column.type)], name, nulls)
-
-
-def share_seams(columns: Sequence[Any]) -> None:
-    """Has columns whose parts are equally long share their seams, so that rows are sorted once."""
-    joined = [column for column in columns if isinstance(column, Joined)]
-    for column in joined[1:]:
-        if np.array_equal(column.starts, joined[0].starts):
-            column.seams = joined[0].seams
 
 
 class Objects:

@@ -7,12 +7,13 @@ from functools import cached_property
 from typing import Any
 
 from jreader.readers import leaves, op
+from jreader.readers.joined_columns import share_starts
 from jreader.sources.blocks import BlockColumns
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import FileNode
 from jreader.sources.files.kept_indices import in_threads
 from jreader.sources.files.named_files import Paths, files_named, written
-from jreader.sources.tables.arrow_columns import pyarrow, share_seams
+from jreader.sources.tables.arrow_columns import pyarrow
 from jreader.sources.tables.joined_tables import columns_end_to_end, refuse_another
 from jreader.sources.tables.record_batches import Batches, CompressedBatches, columns_in
 from jreader.sources.tables.table_arguments import check_fills, checked_names, checked_nulls, shown
@@ -91,7 +92,7 @@ class arrow(FileNode[Any], Table[Any]):
             return BlockColumns(blocks.starts, blocks.rows, blocks, name=repr(self))
         trees = [columns_in(file.table, file.path, 0, self.names, nulls) for file in filled]
         columns = columns_end_to_end(trees)
-        share_seams(leaves(columns))
+        share_starts(leaves(columns))
         return columns
 
     def _blank(self, file: Batches) -> Any:

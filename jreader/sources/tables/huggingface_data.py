@@ -11,10 +11,11 @@ import numpy as np
 from jreader.readers import Plane, leaves, op
 from jreader.readers.excerpts import spread
 from jreader.readers.hashing import text_hash
+from jreader.readers.joined_columns import share_starts
 from jreader.readers.messages import described
 from jreader.readers.planes import Array
 from jreader.sources.columns import Table
-from jreader.sources.tables.arrow_columns import pyarrow, share_seams
+from jreader.sources.tables.arrow_columns import pyarrow
 from jreader.sources.tables.record_batches import columns_in
 from jreader.sources.tables.table_arguments import check_fills, checked_names, checked_nulls, shown
 
@@ -75,7 +76,7 @@ class huggingface(Table[Any]):
         table = self.dataset.table
         check_fills(nulls, table.column_names if names is None else _several(names))
         columns = columns_in(table, "the data set", 0, names, nulls)
-        share_seams(leaves(columns))
+        share_starts(leaves(columns))
         return columns
 
     def plane(self) -> Plane:

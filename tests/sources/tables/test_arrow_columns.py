@@ -80,7 +80,7 @@ class TestMemory:
         table = pa.concat_tables([pa.table({"a": [1, 2], "b": [1.5, 2]})] * 3)
         columns = columns_of(table, Nulls("here"))
         assert all(isinstance(each, Joined) for each in columns.values())
-        assert columns["a"].seams is columns["b"].seams
+        assert columns["a"].starts is columns["b"].starts
 
 
 @pytest.mark.parametrize(
