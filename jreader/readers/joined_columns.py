@@ -8,6 +8,7 @@ bytes take 17 us, instead of 90 one by one.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from math import prod
@@ -78,7 +79,8 @@ class Joined:
 
     def __init__(self, parts: Sequence[Any]) -> None:
         flat = [each for part in parts for each in getattr(part, "parts", (part,))]
-        self.parts, self.starts = flat, np.array([0, *accumulate(map(len, flat[:-1]))])
+        self._begins = [0, *accumulate(map(len, flat[:-1]))]
+        self.parts, self.starts = flat, np.array(self._begins)
         self.shape = (sum(map(len, flat)), *flat[0].shape[1:])
         self.ndim = len(self.shape)
         self.dtype = flat[0].dtype
@@ -95,18 +97,18 @@ class Joined:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
     def __len__(self) -> int:
-        return int(self.starts[-1]) + len(self.parts[-1])
+        return int(self.shape[0])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.concatenate([np.asarray(part, dtype) for part in self.parts])
 
     def __getitem__(self, rows: slice) -> Array:
         """Consecutive rows: a view where one part has them all."""
-        first, last, _ = rows.indices(len(self))
-        which = int(np.searchsorted(self.starts, first, "right")) - 1
+        first, last, _ = rows.indices(self.shape[0])
+        which = bisect_right(self._begins, first) - 1
         pieces: list[Array] = []
         while first < last or not pieces:
-            part, start = self.parts[which], int(self.starts[which])
+            part, start = self.parts[which], self._begins[which]
             pieces.append(part[first - start : last - start])
             first, which = start + len(part), which + 1
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
