@@ -25,9 +25,10 @@ from jreader.sources.files.file_parts import FilePart, part_in
 from jreader.sources.files.kept_indices import in_threads
 from jreader.sources.files.named_files import files_named, written
 from jreader.sources.files.records import Parse, RecordFiles
-from jreader.sources.text_files import TextFiles
+from jreader.sources.text_files import TextFiles, without_a_byte
 
 _CALL = "jsonl(*paths)"
+_EXPECTED = "a file for jsonl"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _AT_ONCE = 1 << 24  # bytes that a thread looks through in one go
 _NEWLINE = 10
@@ -39,8 +40,8 @@ _SPACES[list(b" \t\n\r\x0b\x0c")] = True
 class jsonl(TextFiles[Any], RecordFiles[Any]):
     r"""A reader of JSON Lines files, one file after another: each line holds one JSON value.
 
-    Each sample is the value of a line, as `json.loads` returns it; blank lines are skipped, and a
-    file may have no line. The reader is indexed: lines are found by number, so it can be shuffled
+    Each sample is the value of a line, as `json.loads` returns it; blank lines are skipped, and
+    all lines may be blank. The reader is indexed: lines are found by number, so it can be shuffled
     as a whole, sharded, and resumed at any line, and only the lines that a pass needs are parsed.
 
     >>> from pathlib import Path
@@ -69,8 +70,9 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
         TypeError: A path is neither a str nor a path, or the store is not a `Store`.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
         ValueError: A file is packed, and one is elsewhere.
-        DamagedData: Raised during a pass, where a line is not JSON, or if a gzip file is truncated
-            or its checksum, which stands at its end, does not match, or a file has changed.
+        DamagedData: Raised during a pass, where a line is not JSON, or if a file is empty or has
+            changed, or a gzip file is truncated or its checksum, which stands at its end, does not
+            match.
     """
 
     kind = "lines"
@@ -122,6 +124,8 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
 
     def find(self, file: ByteFile) -> Array:
         """The bytes at which lines begin that are not blank, and the size of the file."""
+        if not file.size:
+            raise without_a_byte(file.path, _EXPECTED)
         parts = [
             range(low, min(low + _AT_ONCE, file.size)) for low in range(0, file.size, _AT_ONCE)
         ]
@@ -201,7 +205,7 @@ def _looked_at(file: ByteFile, place: int, record: bytes) -> Any:
         return _value(line)
     except (ValueError, RecursionError) as error:
         where = f"the line at byte {place} cannot be read, {error}"
-        raise damaged(file.path, "a file for jsonl", where) from error
+        raise damaged(file.path, _EXPECTED, where) from error
 
 
 def _value(line: bytes) -> Any:

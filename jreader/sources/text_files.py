@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from jreader.errors import NotResumable
+from jreader.errors import DamagedData, NotResumable
 from jreader.readers import (
     Pass,
     Position,
@@ -38,6 +38,8 @@ class TextFiles(FilesNode[T]):
     """
 
     part: Which | None = None
+    may_be_empty = False
+    """Whether a file without a byte is a whole one, and not one whose writer was stopped."""
     cursor_adds = ("part",)
 
     def __init__(self, *paths: str | os.PathLike[str] | FilePart) -> None:
@@ -77,7 +79,10 @@ class TextFiles(FilesNode[T]):
 
     def _samples(self, path: str, file: io.BufferedReader, offset: int) -> Iterator[T]:
         parsed, expected = self.parsed, f"a file for {type(self).__name__}"
-        whole = 0 if path.endswith(".gz") else os.fstat(file.fileno()).st_size
+        packed, size = path.endswith(".gz"), os.fstat(file.fileno()).st_size
+        if not size and (packed or not self.may_be_empty):
+            raise without_a_byte(path, "a gzip file" if packed else expected)
+        whole = 0 if packed else size
         part = None if self.part is None else FilePart(path, *self.part)
         if part is not None:
             part.check_size(whole)
@@ -101,7 +106,7 @@ class TextFiles(FilesNode[T]):
 class text(TextFiles[str]):
     r"""A reader of the lines of text files, one file after another.
 
-    Each sample is a line, as a str without the `\n` or `\r\n` at its end.
+    Each sample is a line, as a str without the `\n` or `\r\n` at its end. A file may have no line.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -120,11 +125,12 @@ class text(TextFiles[str]):
         FileNotFoundError: A file does not exist.
         ValueError: `encoding` is unknown, or its lines do not end in the byte `\n`.
         DamagedData: Raised during a pass, if a line has another encoding, or if a gzip file is
-            truncated or its checksum does not match. That stands at the end of the file, so lines
-            before it may be wrong then.
+            empty or truncated, or its checksum does not match. That stands at the end of the file,
+            so lines before it may be wrong then.
     """
 
     encoding: str = "utf-8"
+    may_be_empty = True
 
     def __init__(self, *paths: str | os.PathLike[str] | FilePart, encoding: str = "utf-8") -> None:
         super().__init__(*paths)
@@ -148,6 +154,12 @@ class text(TextFiles[str]):
         """The call that makes this reader; a default encoding is left out."""
         plain = called(self, *([FilePart(self.paths[0], *self.part)] if self.part else self.paths))
         return plain if self.encoding == "utf-8" else f"{plain[:-1]}, encoding={self.encoding!r})"
+
+
+def without_a_byte(path: str, expected: str) -> DamagedData:
+    """The error of a file that is empty."""
+    said = "it is empty; leave it out of the paths if its writer had no lines for it"
+    return damaged(path, expected, said)
 
 
 def _opened(path: str) -> io.BufferedReader:

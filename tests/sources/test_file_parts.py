@@ -70,7 +70,7 @@ FORMATS = [write_text, write_jsonl, write_tar, write_records, write_parquet]
 @examples(40)
 @given(sizes=st.lists(st.integers(0, 9), max_size=9), parts=st.integers(1, 12))
 def test_parts_are_a_partition_in_order(tmp_path_factory, write, sizes, parts):
-    if write in (write_tar, write_records) and not sizes:
+    if write in (write_jsonl, write_tar, write_records) and not sizes:
         sizes = [1]  # an empty one is refused
     path = tmp_path_factory.mktemp("parts") / "a"
     read = write(path, sizes)
@@ -165,7 +165,7 @@ def test_a_file_of_another_size_is_told(tmp_path, write):
             list(read(part)())
 
 
-@pytest.mark.parametrize("read", [tar, parquet, tfrecord])
+@pytest.mark.parametrize("read", [tar, parquet, tfrecord, jsonl])
 def test_an_empty_file_is_told_by_its_first_part(tmp_path, read):
     pytest.importorskip("pyarrow")
     pytest.importorskip("google_crc32c")

@@ -32,7 +32,7 @@ def write_lines(folder, contents, *, packed):
 
 def test_json_lines_give_values_and_leave_out_blank_lines(tmp_path):
     content = b'\xef\xbb\xbf{"a": [1, 2.5]}\n\n  \t\r\nnull\r\n""\n"gr\xc3\xbcn"\n[]'
-    reader = jsonl(*write_lines(tmp_path, [content, b"\n\n", b"", b"7\n\n"], packed=False))
+    reader = jsonl(*write_lines(tmp_path, [content, b"\n\n", b"7\n\n"], packed=False))
     assert list(reader()) == [{"a": [1, 2.5]}, None, "", "grün", [], 7]
     check_resumes_everywhere(reader)
 
@@ -41,7 +41,7 @@ def test_json_lines_give_values_and_leave_out_blank_lines(tmp_path):
 @examples(40)
 @given(values=st.lists(st.none() | st.integers() | st.text() | st.lists(st.booleans())))
 def test_any_values_come_back_from_json_lines(tmp_path_factory, values, packed):
-    content = "\n".join(map(json.dumps, values)).encode()
+    content = "".join(json.dumps(value) + "\n" for value in values).encode() or b"\n"
     reader = jsonl(*write_lines(tmp_path_factory.mktemp("j"), [content, content], packed=packed))
     assert list(reader()) == values + values
     check_resumes_everywhere(reader)
@@ -75,18 +75,32 @@ class TestBlankLines:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("jreader.sources.json_lines._AT_ONCE", part)
             path = tmp_path_factory.mktemp("lines") / "a.jsonl"
-            path.write_bytes(b"\n".join(lines))
+            path.write_bytes(b"\n".join(lines) or b"\n")
             assert everything(jsonl(path)) == [json.loads(line) for line in lines if line.strip()]
 
     def test_a_file_of_none_but_blank_lines_has_no_sample(self, tmp_path):
-        paths = write_lines(tmp_path, [b"", b"\n \n", b"  "], packed=False)
+        paths = write_lines(tmp_path, [b"\n", b"\n \n", b"  "], packed=False)
         assert len(jsonl(*paths)) == 0
         assert everything(jsonl(*paths)) == []
 
 
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_a_file_without_a_byte_is_an_error_behind_the_good_lines(tmp_path, packed):
+    (good,) = write_lines(tmp_path, [b"1\n2\n"], packed=packed)
+    empty = tmp_path / ("z.jsonl.gz" if packed else "z.jsonl")
+    empty.write_bytes(b"")
+    says = r"z\.jsonl.* is truncated.*it is empty; leave it out of the paths"
+    reader, seen = jsonl(good, empty), []
+    with pytest.raises(DamagedData, match=says):
+        seen.extend(reader())
+    assert seen == ([1, 2] if packed else [])  # plain ones are indexed before the first line
+    with pytest.raises(DamagedData, match=says):
+        list(jsonl(empty)())
+
+
 class TestTheIndex:
     def test_any_line_is_found_by_its_number(self, tmp_path):
-        paths = write_lines(tmp_path, [b"0\n1\n\n2", b"", b'3\n"\xc3\xbc"\n5\n'], packed=False)
+        paths = write_lines(tmp_path, [b"0\n1\n\n2", b"\n", b'3\n"\xc3\xbc"\n5\n'], packed=False)
         plane = indexed(jsonl(paths))
         assert plane.length == 6
         assert plane.take(np.array([5, 0, 4, 4, 2])) == [5, 0, "\xfc", "\xfc", 2]

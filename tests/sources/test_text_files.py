@@ -125,7 +125,7 @@ def test_a_line_of_another_encoding_is_named_by_its_byte(tmp_path):
 @pytest.mark.parametrize("creator", [text, jsonl])
 def test_a_gzip_file_truncated_anywhere_is_named_after_its_good_lines(creator, tmp_path):
     content = gzip.compress(b"1\n2\n3\n")
-    for kept in range(1, len(content)):
+    for kept in range(len(content)):
         (tmp_path / "a.gz").write_bytes(content[:kept])
         with pytest.raises(DamagedData, match=r"a\.gz is truncated"):
             list(creator(tmp_path / "a.gz")())
