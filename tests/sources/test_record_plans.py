@@ -19,6 +19,7 @@ from jreader import (
     arrays,
     arrow,
     csv,
+    huggingface,
     image_folder,
     jsonl,
     parquet,
@@ -96,6 +97,23 @@ def images(folder):
     return image_folder(folder), lambda sample: int(sample["image"])
 
 
+def saved_sets(folder):
+    datasets = pytest.importorskip("datasets")
+    datasets.disable_progress_bars()
+    whole = datasets.Dataset.from_dict({"n": [*range(COUNT)]})
+    whole.save_to_disk(folder / "saved", num_shards=2)
+    return huggingface(datasets.load_from_disk(folder / "saved")), lambda sample: int(sample["n"])
+
+
+def ordered_sets(folder):
+    """Of parts in another order, which an index puts right."""
+    datasets = pytest.importorskip("datasets")
+    parts = [datasets.Dataset.from_dict({"n": [*part]}) for part in (range(4, COUNT), range(4))]
+    whole = datasets.concatenate_datasets(parts)
+    ordered = whole.select([*range(COUNT - 4, COUNT), *range(COUNT - 4)])
+    return huggingface(ordered), lambda sample: int(sample["n"])
+
+
 STEPS = {
     "shuffle": lambda plan, n: plan.shuffle(seed=n),
     "skip": lambda plan, n: plan.skip(n),
@@ -106,10 +124,21 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize(
-    "made",
-    [lines, records, tables, archives, images, row_groups, record_batches, array_records],
-)
+MADE = [
+    lines,
+    records,
+    tables,
+    archives,
+    images,
+    row_groups,
+    record_batches,
+    array_records,
+    saved_sets,
+    ordered_sets,
+]
+
+
+@pytest.mark.parametrize("made", MADE)
 @examples(20)
 @given(
     steps=st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 3)), max_size=3),
