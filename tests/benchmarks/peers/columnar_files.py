@@ -1,6 +1,6 @@
-"""Parquet, CSV, ArrayRecord and data sets of Hugging Face beside the libraries that read them.
+"""Parquet, CSV and data sets of Hugging Face beside the libraries that read them.
 
-    python -m tests.benchmarks.peers.columnar_files [rows] [parquet|csv|csv_shuffled|arrayrecord...]
+    python -m tests.benchmarks.peers.columnar_files [rows] [parquet|csv|csv_shuffled|huggingface...]
 
 The same file for all, batches of 256 rows in a shuffled order; a figure is the CPU time of a row,
 of all threads of the process, in microseconds: the best of several turns that the contestants take
@@ -25,6 +25,7 @@ SECONDS = 2.0  # of a turn, at most: contestants that are slow read fewer rows
 
 Epoch = Callable[[int], Iterator[Any]]
 Contestants = dict[str, Callable[[Path, int], Epoch]]
+Cases = dict[str, tuple[Callable[[Path, int], Path], Contestants]]
 
 
 def table(rows: int) -> Any:
@@ -185,55 +186,6 @@ def write_csv(folder: Path, rows: int) -> Path:
     return folder / "rows.csv"
 
 
-def records_of_jreader(path: Path, _rows: int) -> Epoch:
-    """Batches of bytes, in an order of all records."""
-    from jreader import arrayrecord, at_epoch, batch, shuffle
-
-    plan = batch(shuffle(arrayrecord(path), seed=0), BATCH)
-    return lambda number: iter(at_epoch(plan, number)())
-
-
-def records_of_grain(path: Path, _rows: int) -> Epoch:
-    """Its source, shuffled as a whole, on the thread that asks."""
-    import grain
-
-    source = grain.sources.ArrayRecordDataSource([str(path)])
-
-    def epoch(number: int) -> Iterator[Any]:
-        rows = grain.MapDataset.source(source).shuffle(seed=number)
-        read = grain.ReadOptions(num_threads=0)
-        batches = rows.to_iter_dataset(read).batch(BATCH, batch_fn=list)
-        return iter(batches)
-
-    return epoch
-
-
-def records_of_array_record(path: Path, _rows: int) -> Epoch:
-    """The package's own data source, asked for batches."""
-    from array_record.python.array_record_data_source import ArrayRecordDataSource
-
-    source = ArrayRecordDataSource([str(path)])
-
-    def epoch(number: int) -> Iterator[Any]:
-        order = np.random.default_rng(number).permutation(len(source)).tolist()
-        for low in range(0, len(order), BATCH):
-            yield source.__getitems__(order[low : low + BATCH])
-
-    return epoch
-
-
-def write_records(folder: Path, rows: int) -> Path:
-    """Records of 200 bytes."""
-    from array_record.python.array_record_module import ArrayRecordWriter
-
-    writer, rng = ArrayRecordWriter(str(folder / "rows.arrayrecord"), "group_size:1"), None
-    rng = np.random.default_rng(0)
-    for _ in range(rows // 10):
-        writer.write(rng.bytes(200))
-    writer.close()
-    return folder / "rows.arrayrecord"
-
-
 def saved_of_jreader(path: Path, _rows: int) -> Epoch:
     """Batches of the data set's columns, in an order of all rows."""
     import datasets
@@ -293,7 +245,7 @@ def save(folder: Path, rows: int) -> Path:
     return folder / "saved"
 
 
-CASES: dict[str, tuple[Callable[[Path, int], Path], Contestants]] = {
+CASES: Cases = {
     "parquet": (
         write_parquet,
         {
@@ -315,14 +267,6 @@ CASES: dict[str, tuple[Callable[[Path, int], Path], Contestants]] = {
     "csv_shuffled": (
         write_csv,
         {"jreader": csv_shuffled_of_jreader, "by hand, read_csv": csv_by_hand_shuffled},
-    ),
-    "arrayrecord": (
-        write_records,
-        {
-            "jreader": records_of_jreader,
-            "Grain": records_of_grain,
-            "array_record": records_of_array_record,
-        },
     ),
     "huggingface": (
         save,
@@ -350,10 +294,10 @@ def turn(epoch: Epoch, number: int) -> float:
     return (time.process_time() - began) / rows * 1e6
 
 
-def main(rows: int, *cases: str) -> None:
-    """Prints a line for each contestant of each case."""
-    for case in cases or CASES:
-        write, contestants = CASES[case]
+def contest(every: Cases, rows: int, *names: str) -> None:
+    """Prints a line for each contestant of each case, all beside the first."""
+    for case in names or every:
+        write, contestants = every[case]
         with TemporaryDirectory() as folder:
             path, epochs = write(Path(folder), rows), dict[str, Epoch]()
             for name, begin in contestants.items():
@@ -365,11 +309,11 @@ def main(rows: int, *cases: str) -> None:
             for number in range(TURNS):
                 for name, epoch in epochs.items():
                     figures[name].append(turn(epoch, number))
-            ours = min(figures["jreader"])
+            ours = min(figures[next(iter(contestants))])
             for name, each in figures.items():
                 print(f"{case}: {name:32} {min(each):9.3f} us a row, {min(each) / ours:7.2f} x")
             del epochs
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if sys.argv[1:] else 500_000, *sys.argv[2:])
+    contest(CASES, int(sys.argv[1]) if sys.argv[1:] else 500_000, *sys.argv[2:])
