@@ -53,7 +53,7 @@ def lint(subject: Any, *, measure: bool = False, ignore: Collection[str] = ()) -
     >>> rows = Pipeline(arrays(x=np.arange(10_000)))
     >>> for finding in lint(rows.shuffle(50, seed=0).batch(32)):
     ...     print(finding.name, "-", finding.fix)
-    small-window - Leave buf_size out: shuffle(seed=0) mixes the whole of what has indices.
+    small-window - Leave buf_size out: the plan is indexed, and shuffle(seed=0) shuffles all of it.
     >>> lint(rows.shuffle(seed=0).batch(32))
     []
 

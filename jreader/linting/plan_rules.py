@@ -36,7 +36,7 @@ def small_window(fed: Fed) -> Iterator[Finding]:
         else:
             continue
         if indexed(seeded(op.reader, 0)) is not None:
-            fix = "Leave buf_size out: shuffle(seed=0) mixes the whole of what has indices."
+            fix = "Leave buf_size out: the plan is indexed, and shuffle(seed=0) shuffles all of it."
         else:
             least = max(-(-(many or 0) // _PERCENT), rows or 0)
             fix = (

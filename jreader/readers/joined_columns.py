@@ -2,8 +2,8 @@
 
 A call for each array costs more than its work on a batch of small rows. So rows are gathered by
 their addresses: all arrays are seen as one, with an item for each byte from the lowest address on,
-and only the items at which rows begin are read. Of 500 record batches of a file, 256 rows of 4
-bytes take 17 us, instead of 90 one by one.
+and only the items at which rows begin are read. Of a table of 500 record batches, a column of a
+batch of 256 rows takes 10 us, instead of 90 row by row.
 """
 
 from __future__ import annotations
