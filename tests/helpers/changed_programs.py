@@ -332,7 +332,7 @@ CHANGES = {
         lambda _: both(lambda k: loaded().chunk(k), 2, 3),
         lambda _: (loaded(), loaded().chunk(2)),
     ),
-    "the number of places, if each gets a batch of its own": (
+    "the number of places, if each gets its own batch": (
         WARNED,
         lambda _: both(in_places, 4, 2),
         lambda _: both(in_places, 2, 1),
