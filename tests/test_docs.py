@@ -14,8 +14,8 @@ from widths import few
 
 ROOT = Path(__file__).parents[1]
 NEEDS = {
-    "images": ("simplejpeg", "PIL"),
-    "how_to/images_from_files": ("simplejpeg", "PIL"),
+    "images": ("simplejpeg", "cv2", "PIL"),
+    "how_to/images_from_files": ("simplejpeg", "cv2", "PIL"),
     "how_to/stop_and_resume": ("orbax",),
 }
 DOCS = ROOT / "docs"

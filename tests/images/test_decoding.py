@@ -9,6 +9,7 @@ from jreader import Pipeline, images
 from jreader.errors import DamagedData
 
 pytest.importorskip("simplejpeg")
+pytest.importorskip("cv2")
 Image = pytest.importorskip("PIL.Image")
 
 
@@ -56,6 +57,33 @@ def test_a_size_covers_and_cuts_the_middle(kind, size, resample):
     columns = (500 - wide * scale) / 2 + (np.arange(wide) + 0.5) * scale
     assert close(made[..., 0], np.broadcast_to(rows[:, None] * 255 / 375, (tall, wide)), 8)
     assert close(made[..., 1], np.broadcast_to(columns * 255 / 500, (tall, wide)), 8)
+
+
+@pytest.mark.parametrize("shape", [(375, 501), (427, 641), (240, 300), (597, 461), (1810, 1842)])
+def test_a_shrunken_jpeg_is_as_near_as_pillow_comes_to_the_whole_one(shape):
+    grains = np.random.default_rng(0).integers(0, 256, (90, 90, 3), np.uint8)
+    picture = Image.fromarray(grains).resize(shape[::-1], Image.Resampling.BICUBIC)
+    data = file_of(np.asarray(picture), "JPEG", quality=95)
+    whole, least = Image.open(io.BytesIO(data)), min(shape) / 2
+    middle = (
+        shape[1] / 2 - least,
+        shape[0] / 2 - least,
+        shape[1] / 2 + least,
+        shape[0] / 2 + least,
+    )
+    best, pillows = (
+        np.asarray(whole.resize((224, 224), how, box=middle), float)
+        for how in (Image.Resampling.LANCZOS, Image.Resampling.BILINEAR)
+    )
+    ours = images.decode(data, 224)
+    assert np.square(ours - best).mean() < 2.5 * np.square(pillows - best).mean()
+
+
+@pytest.mark.parametrize("size", [9, (17, 5), 64])
+def test_nearest_makes_no_value_that_is_not_in_the_file(size):
+    mask = np.random.default_rng(0).choice(np.array([0, 7, 200], np.uint8), (31, 40, 3))
+    made = images.decode(file_of(mask), size, resample="nearest")
+    assert set(np.unique(made)) <= {0, 7, 200}
 
 
 def test_every_size_is_made_of_every_size():
