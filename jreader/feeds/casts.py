@@ -35,7 +35,7 @@ cannot hold: map it to a value that fits, or declare a dtype that holds it.
     """
     if array.dtype == dtype:
         return array
-    if np.can_cast(array.dtype, dtype, "safe"):
+    if _safe(array.dtype, dtype):
         return _copied(array, dtype)
     if array.dtype.kind == "c" and dtype.kind != "c":
         raise FeedMismatch(
@@ -44,6 +44,8 @@ cannot hold: map it to a value that fits, or declare a dtype that holds it.
         )
     limits = _whole(dtype)
     bad = _not_whole(array, *limits) if limits else None
+    if bad is None and array.dtype.kind in "iu":  # labels, mostly: errstate costs more than they do
+        return _copied(array, dtype)
     with np.errstate(over="ignore", invalid="ignore"):
         changed = _copied(array, dtype)
     if not limits and not np.isfinite(changed).all():
@@ -58,6 +60,11 @@ def _copied(array: Array, dtype: DType) -> Array:
     changed = lease(array.shape, dtype)
     np.copyto(changed, array, casting="unsafe")
     return changed
+
+
+@cache
+def _safe(given: DType, wanted: DType) -> bool:
+    return np.can_cast(given, wanted, "safe")
 
 
 @cache

@@ -5,13 +5,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from jreader.batches import stack
 from jreader.errors import FeedMismatch, check_number
-from jreader.feeds.casts import Array, DType
+from jreader.feeds.casts import Array, DType, cast
 from jreader.feeds.fields import Column, data, known
 from jreader.readers import Columns, described, leaves, map_tree, rebuilt
 from jreader.readers.trees import restores
@@ -31,6 +31,20 @@ _LIST = (
     "[([1, 1, 1],), ([2, 2, 2],)] is valid, while [[1, 1, 1], [2, 2, 2]] is ambiguous: is it two "
     "samples of one field, or two of three fields? Make each sample a tuple."
 )
+
+
+class _Way(NamedTuple):
+    """How a field is made of the arrays of a batch.
+
+    Attributes:
+        source: Which of them it is.
+        dtype: That of the field; None if it is the array as it is.
+        name: How errors call the field.
+    """
+
+    source: int
+    dtype: DType | None
+    name: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +89,7 @@ class Feeds:
     canonical: Callable[[DType], DType] = lambda dtype: dtype
     names: tuple[str, ...] | None = field(init=False, repr=False)
     _columns: tuple[Column, ...] = field(init=False, repr=False)
-    _as_they_are: dict[Hashable, tuple[tuple[str, ...], list[Any]]] = field(init=False, repr=False)
+    _known: dict[Hashable, list[_Way]] = field(init=False, repr=False)  # []: the tree as it is
 
     def __post_init__(self) -> None:
         """Raises an error if the feed_list does not say which fields there are."""
@@ -87,7 +101,7 @@ class Feeds:
             raise ValueError(f"feed_list has the name {twice[0]!r} twice: each field needs its own")
         object.__setattr__(self, "names", names or None)
         object.__setattr__(self, "_columns", columns)
-        object.__setattr__(self, "_as_they_are", {})
+        object.__setattr__(self, "_known", {})
 
     @property
     def places(self) -> dict[str, int | str]:
@@ -113,13 +127,17 @@ class Feeds:
             kind: list[Any] = [tuple(tree) if type(tree) is dict else type(tree)]
             for array in arrays:
                 kind += array.dtype, array.shape
-            found = self._as_they_are.get(tuple(kind))
-            if found is None:
+            ways = self._known.get(tuple(kind))
+            if ways is None:
                 return self._from_columns(samples, tuple(kind), lists=lists)
-            names, indices = found
-            return (
-                dict(zip(names, map(arrays.__getitem__, indices), strict=True)) if names else tree
-            )
+            if not ways:
+                return tree
+            made = []  # no comprehension: one is a call, for each batch
+            for source, dtype, name in ways:
+                array = arrays[source]
+                made.append(array if dtype is None else cast(array, dtype, name))
+            names = self.names
+            return dict(zip(names, made, strict=True)) if names else rebuilt(tree, iter(made))
         if not isinstance(samples, Sequence) or (not lists and _is_one(samples)):
             raise FeedMismatch(
                 f"a batch of samples is a list of them, not {described(samples)}: type .batch(n) "
@@ -135,21 +153,28 @@ class Feeds:
         return self._fed(self._picked(list(samples), "sample {} of the batch", lists=lists))
 
     def _from_columns(self, samples: Columns[Any], kind: Hashable, *, lists: bool) -> Any:
-        """The feed of stacked samples; remembers which of their arrays it is, if it copies none."""
+        """The feed of stacked samples; remembers how it is made, if dtypes are all that changes."""
         arrays, tree = samples.arrays, samples.columns
         if not self._columns:
+            names, sources = list(_leaf_names(tree)), arrays
             feed = self.from_arrays(samples)
         else:
             picked = self._picked([tree], "each sample of the batch", lists=lists)
-            if not all(isinstance(array, np.ndarray) for (array,) in picked):
+            names, sources = [column.name for column in self._columns], [each for (each,) in picked]
+            if not all(isinstance(array, np.ndarray) for array in sources):
                 return self._fed(self._picked(list(samples), "each sample", lists=lists))
-            feed = self._fed(array for (array,) in picked)
+            feed = self._fed(sources)
         numbers = {id(array): index for index, array in enumerate(arrays)}
-        indices = [numbers.get(id(array)) for array in leaves(feed)]
-        if None not in indices and (self._columns or restores(tree)):
-            if len(self._as_they_are) >= _MOST:
-                self._as_they_are.clear()
-            self._as_they_are[kind] = self.names or (), indices
+        ways = [
+            _way(numbers.get(id(source)), source, made, f"field {name!r}")
+            for name, source, made in zip(names, sources, leaves(feed), strict=True)
+        ]
+        simple = [way for way in ways if way is not None]
+        if len(simple) == len(ways) and (self._columns or restores(tree)):
+            if len(self._known) >= _MOST:
+                self._known.clear()
+            same = not self.names and all(way.dtype is None for way in simple)
+            self._known[kind] = [] if same else simple
         return feed
 
     def from_arrays(self, batch: Any) -> Any:
@@ -261,6 +286,15 @@ class Feeds:
                 f"leave them out with a mapping, as in feed_list={some}."
             )
         return None
+
+
+def _way(index: int | None, source: Any, made: Array, name: str) -> _Way | None:
+    """How a field was made of an array; None if there is more to it than its dtype."""
+    if index is None or type(source) is not np.ndarray or made.shape != source.shape:
+        return None
+    if made is source:
+        return _Way(index, None, name)
+    return None if made.dtype == source.dtype else _Way(index, made.dtype, name)
 
 
 def _declared(feed_list: Any, canonical: Callable[[DType], DType]) -> Iterator[Column]:

@@ -192,6 +192,19 @@ class TestRefusing:
             assert all(feed[name] is batch.columns[name] for name in feed)
         assert len(functions_called(lambda: feeds.from_samples(batches[0]))) == 2
 
+    @pytest.mark.parametrize("feed_list", [None, ["x", "y"], {"y": "y"}])
+    def test_batches_like_one_before_are_cast_by_their_own_values(self, feed_list):
+        feeds = Feeds(feed_list, lambda dtype: np.dtype(np.int32) if dtype.kind == "i" else dtype)
+        for n in range(3):
+            fitting = Columns({"x": np.full(8, n, np.float32), "y": np.arange(n, n + 8)})
+            feed = feeds.from_samples(fitting)
+            assert feed["y"].dtype == np.int32
+            assert feed["y"].tolist() == list(range(n, n + 8))
+            assert "x" not in feed or feed["x"] is fitting.columns["x"]
+            fitting.columns["y"][2] = 2**31 + n
+            with refused("field 'y'", f"{2**31 + n} in sample 2"):
+                feeds.from_samples(fitting)
+
     def test_batches_of_other_dtypes_shapes_and_names_are_looked_at_again(self):
         feeds = Feeds([data("x", [4], "float32")])
         for _ in range(2):
@@ -218,7 +231,7 @@ class TestRefusing:
         feeds = Feeds()
         for rows in range(1, 600):
             feeds.from_samples(Columns({"x": np.zeros(rows)}))
-        assert len(feeds._as_they_are) < 300
+        assert len(feeds._known) < 300
 
     @pytest.mark.parametrize("samples", [[[1, 1, 1], [2, 2, 2]], Columns([np.zeros(2)])])
     def test_lists_inside_a_batch_are_ambiguous(self, samples):
