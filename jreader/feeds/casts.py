@@ -44,8 +44,8 @@ cannot hold: map it to a value that fits, or declare a dtype that holds it.
         )
     limits = _whole(dtype)
     bad = _not_whole(array, *limits) if limits else None
-    if bad is None and array.dtype.kind in "iu":  # labels, mostly: errstate costs more than they do
-        return _copied(array, dtype)
+    if limits and bad is None and array.dtype.kind in "iu":
+        return _copied(array, dtype)  # labels, mostly: errstate costs more than they do
     with np.errstate(over="ignore", invalid="ignore"):
         changed = _copied(array, dtype)
     if not limits and not np.isfinite(changed).all():
