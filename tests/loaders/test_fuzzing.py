@@ -98,7 +98,7 @@ def _has(tree, key):
 
 
 @given(st.data())
-@examples(1500)
+@examples(1000)
 def test_a_cursor_that_was_changed_is_refused_at_every_door(data):
     loader, texts = loaded(data.draw(st.sampled_from(list(LOADERS))))
     text, another = (data.draw(st.sampled_from(texts)) for _ in range(2))

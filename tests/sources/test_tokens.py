@@ -322,9 +322,9 @@ class TestSize:
 
     @pytest.mark.slow
     def test_resident_memory_does_not_grow_with_what_was_read(self, tmp_path, python):
-        """2 GB, as documents, and as windows in order and shuffled."""
+        """1 GB, as documents, and as windows in order and shuffled."""
         with (tmp_path / "a.bin").open("wb") as file:
-            for _ in range(64):
+            for _ in range(32):
                 file.write(bytes(1 << 25))
         script = """
             import numpy as np
@@ -348,7 +348,7 @@ class TestSize:
                 total += int(batch.columns[0, 0])
             print(resident() - before)
             documents = reader.columns
-            documents.offsets = np.arange(0, 2**30 + 1, 2**16)
+            documents.offsets = np.arange(0, 2**29 + 1, 2**16)
             for document in documents.each(np.arange(len(documents))):
                 total += int(document.sum())
                 kept.append(document)

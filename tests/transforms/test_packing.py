@@ -123,6 +123,7 @@ def test_cut_documents_lie_end_to_end_and_are_cut_where_rows_end(
 
 
 @given(some_lengths, sizes, st.sampled_from(["never", "always"]), st.integers(1, 7))
+@examples(250)
 def test_windows_are_packed_one_after_another_as_if_each_were_all(lengths, size, split, window):
     longer = "split" if split == "never" else "error"
     full = [length for length in lengths if length]
