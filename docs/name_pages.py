@@ -10,11 +10,12 @@ import op_pictures
 
 import jreader
 from jreader import DataLoader, Node, Pipeline
-from jreader.pipelines.wrapped import METHODS
+from jreader.pipelines.methods import methods_of
 
 ROOMS = {
     "pipelines": "Pipelines",
     "loaders": "Loaders",
+    "paddle": "Paddle's older names",
     "sources": "Sources",
     "transforms": "Ops that select, reorder and change samples",
     "workers": "Threads, processes, clusters",
@@ -134,7 +135,7 @@ def page(name: str) -> str:
     if method:
         parts += [
             "## As a method",
-            rst(f".. automethod:: jreader.Pipeline.{method}\n   :no-index:"),
+            f"{{py:meth}}`Pipeline.{method} <jreader.Pipeline.{method}>` is this op as a method.",
         ]
     parts += [facts(name), elsewhere.page(name, method)]
     return "\n\n".join(filter(None, parts)) + "\n"
@@ -143,8 +144,7 @@ def page(name: str) -> str:
 def method_of(name: str) -> str:
     """The method of a pipeline that is this op; an empty text where there is none."""
     value = getattr(jreader, name)
-    named = METHODS.get(value, "") if inspect.isclass(value) else ""
-    return named or (name if value in (jreader.rebatch, jreader.write) else "")
+    return methods_of(Pipeline).get(value, "") if callable(value) else ""
 
 
 def directive(name: str) -> str:

@@ -19,7 +19,7 @@ from typing import Any as _Any
 __version__ = "0.2.0"
 
 _ROOMS = {
-    "batches": "batch bucket map_batches padded_batch rebatch stack unbatch window",
+    "batches": "batch bucket group_by map_batches padded_batch rebatch stack unbatch window",
     "datasets": "Dataset IterableDataset datasets",
     "errors": (
         "BatchNotDivisible ComposeNotAligned DamagedData EOFException FeedMismatch LintWarning "
@@ -28,9 +28,10 @@ _ROOMS = {
     "feeds": "data",
     "images": "images",
     "linting": "lint",
-    "loaders": "DataLoader PyReader as_function graceful_stop train",
+    "loaders": "DataLoader as_function graceful_stop",
     "measuring": "Report report",
     "orders": "permutation",
+    "paddle": "PyReader train",
     "pipelines": "ArraySpec Pipeline files",
     "readers": "Columns Cursor Node Pass Reader at_epoch epochs start",
     "sinks": "write",

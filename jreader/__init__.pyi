@@ -2,6 +2,7 @@ from jreader import datasets as datasets
 from jreader import images as images
 from jreader.batches import batch as batch
 from jreader.batches import bucket as bucket
+from jreader.batches import group_by as group_by
 from jreader.batches import map_batches as map_batches
 from jreader.batches import padded_batch as padded_batch
 from jreader.batches import rebatch as rebatch
@@ -24,13 +25,13 @@ from jreader.errors import WorkerDied as WorkerDied
 from jreader.feeds import data as data
 from jreader.linting import lint as lint
 from jreader.loaders import DataLoader as DataLoader
-from jreader.loaders import PyReader as PyReader
 from jreader.loaders import as_function as as_function
 from jreader.loaders import graceful_stop as graceful_stop
-from jreader.loaders import train as train
 from jreader.measuring import Report as Report
 from jreader.measuring import report as report
 from jreader.orders import permutation as permutation
+from jreader.paddle import PyReader as PyReader
+from jreader.paddle import train as train
 from jreader.pipelines import ArraySpec as ArraySpec
 from jreader.pipelines import Pipeline as Pipeline
 from jreader.pipelines import files as files

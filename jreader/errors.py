@@ -23,6 +23,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from numbers import Real
 from threading import TIMEOUT_MAX
 from typing import Any, SupportsIndex
@@ -88,6 +89,11 @@ def noted(error: BaseException, note: str) -> None:
         error.add_note(note)
 
 
+begun_at: ContextVar[str] = ContextVar("begun_at", default="an unknown place:0")
+"""Where the user's code began the pass that a thread of jreader begins or draws."""
+_NOT_USERS = frozenset({"jreader", "threading"})
+
+
 def place_of_caller() -> str:
     """The file and line of the user's code that called jreader, or the cell of a notebook.
 
@@ -95,10 +101,10 @@ def place_of_caller() -> str:
     True
     """
     frame = inspect.currentframe()
-    while frame and frame.f_globals.get("__name__", "").partition(".")[0] == "jreader":
+    while frame and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_USERS:
         frame = frame.f_back
     if frame is None:
-        return "an unknown place:0"
+        return begun_at.get()
     return place_of_code(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
 
 
@@ -212,6 +218,26 @@ def check_function(call: str, value: object) -> None:
     if not callable(value):
         kind = type(value).__name__
         raise TypeError(f"{call} needs a function of one sample, not the {kind} {value!r}.")
+    if is_async(value):
+        raise TypeError(
+            f"{call} needs a plain function, and {value!r} is async: it returns a coroutine, which "
+            "is not awaited. Type lambda sample: asyncio.run(fn(sample)), with threads=n for "
+            "several samples at once."
+        )
+
+
+def is_async(value: object) -> bool:
+    """Whether a call gives a coroutine, or an async generator, in place of a value.
+
+    >>> async def fetched(sample): ...
+    >>> is_async(fetched), is_async(len)
+    (True, False)
+    """
+    own = getattr(type(value), "__call__", None)  # noqa: B004  # that of an object with one
+    return any(
+        inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each)
+        for each in (value, own)
+    )
 
 
 def check_reader(call: str, value: object) -> None:
@@ -230,6 +256,11 @@ not a ndarray. Type arrays(x), or arrays(x=x) for samples that are dicts.
         raise TypeError(
             f"{call} needs a reader, that is, a function to call without arguments, not a "
             f"{type(value).__name__}. {_reader_of(value)}"
+        )
+    if is_async(value):
+        raise TypeError(
+            f"{call} needs a reader that can be iterated, and {value!r} is async. Write a plain "
+            "generator function, which may call asyncio.run(...) for each sample or for several."
         )
 
 

@@ -13,11 +13,12 @@ _METHODS = {
     "apply": ".pipe(op, ...)",
     "as_numpy_iterator": "`for sample in pipeline`: samples are NumPy already",
     "cardinality": "len(pipeline)",
-    "choose_from_datasets": ".mix(other, weights=[7, 3]), with at={sample: weights} for a schedule",
+    "choose_from_datasets": ".interleave(other, order=[0, 0, 1])",
     "concatenate": ".chain(other)",
     "enumerate": "Pipeline(compose(itertools.count, pipeline, check_alignment=False))",
     "from_generator": "Pipeline(generator_function)",
     "from_tensor_slices": "Pipeline(arrays(images, labels))",
+    "group_by_window": ".group_by(fn), of consecutive samples",
     "get_single_element": ".peek()",
     "ignore_errors": '.map(fn, on_error="skip")',
     "list_files": "Pipeline(lambda: sorted(glob.glob(pattern)))",
@@ -44,9 +45,11 @@ _METHODS = {
     "cycle": ".epochs()",
     "in_memory_cache": ".cache()",
     "save_to_disk": '.write(path, "parquet")',
-    "select": "pipeline[first:last]",
+    "select": "pipeline[[3, 1, 2]], or pipeline[first:last]",
     "set_epoch": "at_epoch(pipeline, epoch); .epochs(n) and loaders count them by themselves",
     "sharding_filter": ".shard(num_shards, index)",
+    "train_test_split": ".split([0.8, 0.2], seed=0)",
+    "random_split": ".split([0.8, 0.2], seed=0)",
     "to_parquet": '.write(path, "parquet")',
     # Paddle, and the functions of jreader
     "buffered": ".prefetch(n)",
@@ -98,7 +101,10 @@ _KEYWORDS = {
     "epochs": {
         "count": "n=count",
         "num_epochs": "n=num_epochs",
-        "reseed_each_epoch": "leave it out: each epoch is shuffled anew",
+        "reseed_each_epoch": (
+            "leave it out where it is True: each epoch is shuffled anew; instead of False type "
+            ".cache() before .epochs(n) for one order in all epochs"
+        ),
     },
     "firstn": {"count": "n=count"},
     "interleave": {
@@ -144,7 +150,7 @@ _KEYWORDS = {
     "padded_batch": {
         "drop_remainder": "drop_last=True",
         "pad_to_multiple_of": "multiple_of=n",
-        "padded_shapes": "to=[length]",
+        "padded_shapes": "to=[length], or to={field: length}",
         "padding_value": "pad=value",
         "padding_values": "pad=value, or pad={field: value}",
     },
@@ -159,7 +165,10 @@ _KEYWORDS = {
     "shard": {"rank": "index=rank", "world_size": "num_shards=world_size"},
     "shuffle": {
         "buffer_size": "buf_size=n",
-        "reshuffle_each_iteration": "leave it out: each epoch is shuffled anew",
+        "reshuffle_each_iteration": (
+            "leave it out where it is True: each epoch is shuffled anew; instead of False type "
+            ".shuffle(seed=0).cache() for one order in all epochs"
+        ),
         "size": "buf_size=n",
         "window_size": "buf_size=n",
     },
@@ -247,6 +256,7 @@ def _checked(call: str, method: Callable[..., Any]) -> Callable[..., Any]:
             check_keywords(call, method, kwargs)
         return method(self, *args, **kwargs)
 
+    checked.__name__, checked.__qualname__ = call.rpartition(".")[2], call
     return checked
 
 

@@ -11,8 +11,8 @@ import os
 import sys
 import threading
 import time
+from contextlib import AbstractContextManager
 from importlib.util import find_spec
-from types import TracebackType
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -23,7 +23,7 @@ _DELAY = 1.0  # seconds for which nothing is shown
 _OFF = frozenset({"0", "no", "off", "false"})
 
 
-class Bar:
+class Bar(AbstractContextManager["Bar"]):
     """A progress bar, which threads may move at the same time.
 
     >>> import io
@@ -71,15 +71,7 @@ class Bar:
             self._due = time.monotonic() + (_DELAY if delay is None else delay)
             _LIVE.add(self)
 
-    def __enter__(self) -> Bar:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def add(self, many: int = 1) -> None:
@@ -141,7 +133,7 @@ def _tqdm() -> Any:
         from tqdm.notebook import tqdm as widgets  # noqa: PLC0415  # a tenth of a worker's start
 
         return widgets
-    from tqdm import tqdm  # noqa: PLC0415  # likewise
+    from tqdm import tqdm  # noqa: PLC0415  # a tenth of a worker's start
 
     return tqdm
 

@@ -38,7 +38,7 @@ HERE = Path(__file__).parent
 IMPORT = re.compile(r"(from|import) ")
 collect_ignore = ["typed"]  # is for type checkers: what it says need not run
 
-for name, examples in {"quick": 25, "ci": 500}.items():
+for name, examples in {"quick": 25, "ci": 250}.items():
     hypothesis.settings.register_profile(
         name, max_examples=examples, deadline=None, derandomize=True, print_blob=True
     )
@@ -49,7 +49,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config):
-    """Laws are as wide as there is time: a twentieth where the slow tests are left out."""
+    """Laws are as wide as there is time: a tenth where the slow tests are left out."""
     width = "quick" if config.option.markexpr == "not slow" else "ci"
     hypothesis.settings.load_profile(os.environ.get("JREADER_LAWS", width))
 

@@ -25,8 +25,8 @@ PROGRAM = (Path(__file__).parent / "typed" / "every_name.py").read_text()
 ANY_ARGUMENTS = [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]
 
 METHODS = {
-    f"{kind.__name__}.{name}": getattr(kind, name)
-    for kind in (Pipeline, DataLoader)
+    f"{called}.{name}": getattr(kind, name)
+    for called, kind in (("pipeline", Pipeline), ("loader", DataLoader))
     for name in dir(kind)
     if not name.startswith("_") and inspect.isroutine(getattr(kind, name))
 }
@@ -34,13 +34,14 @@ METHODS = {
 
 @pytest.fixture(scope="module")
 def hover() -> Iterator[Callable[[str], str]]:
-    """Shows what an editor shows for `jreader.NAME`, or for a method, `Pipeline.NAME`."""
-    methods = "".join(f"jreader.{name}\n" for name in METHODS)
-    program = f"{PROGRAM}\n{methods}"
+    """Shows what an editor shows for `jreader.NAME`, or for a method, `pipeline.NAME`."""
+    methods = "".join(f"{name}\n" for name in METHODS)
+    program = f"{PROGRAM}\npipeline = Pipeline(numbers)\nloader = pipeline.load()\n{methods}"
     with LanguageServer(program) as server:
 
         def shown(name: str) -> str:
-            called = re.search(rf"\bjreader\.{re.escape(name)}\b", program)
+            whole = name if name in METHODS else f"jreader.{name}"
+            called = re.search(rf"\b{re.escape(whole)}\b", program)
             assert called, f"every_name.py does not name {name}"
             line = program[: called.start()].count("\n")
             column = called.end() - 1 - (program.rfind("\n", 0, called.end()) + 1)

@@ -31,7 +31,7 @@ def test_a_plan_shows_its_ops_in_order_with_the_lengths_that_are_known():
     plan = Pipeline(datasets.digits.train()).shuffle(seed=0).batch(64).firstn(3)
     assert rows(plan) == [
         ["digits.arrays('train')", "1,438 samples", "indexed"],
-        ["↓ map_readers(scaled)", "1,438 samples", "indexed"],
+        ["↓ map_readers(scaled)", "1,438 samples", "mapped"],
         ["↓ shuffle(seed=0)", "1,438 samples", "streamed"],
         ["↓ batch(batch_size=64)", "23 batches", "streamed"],
         ["↓ firstn(n=3)", "3 batches", "streamed"],
@@ -40,7 +40,7 @@ def test_a_plan_shows_its_ops_in_order_with_the_lengths_that_are_known():
 
 def test_what_is_found_by_its_index_is_told_from_what_is_streamed():
     found = Pipeline(arrays(x=np.arange(6))).shuffle().map(dict).batch(2)
-    assert [how for *_, how in rows(found)] == ["indexed"] * 4
+    assert [how for *_, how in rows(found)] == ["indexed", "indexed", "mapped", "mapped"]
     kept = Pipeline(arrays(x=np.arange(6))).skip(1).filter(bool).cache()
     assert [how for *_, how in rows(kept)] == ["indexed"] * 2 + ["streamed"] * 2
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from dataclasses import FrozenInstanceError, dataclass
 
 import numpy as np
@@ -19,10 +18,7 @@ from jreader import (
     firstn,
     shuffle,
 )
-from jreader.pipelines.wrapped import METHODS
-
-OTHERWISE = {jreader.map_readers, jreader.mix}  # their methods take other arguments: of one reader
-OF_METHODS = {name: op for op, name in METHODS.items() if op not in OTHERWISE}
+from jreader.pipelines.methods import methods_of
 
 
 def ten():
@@ -45,6 +41,7 @@ VALID = {
     "filter": (half, ten),
     "firstn": (ten, 3),
     "flat_map": (half, ten),
+    "group_by": (half, ten),
     "interleave": (ten, ten),
     "map_batches": (half, ten),
     "map_readers": (half, ten, ten),
@@ -75,6 +72,7 @@ WRITTEN = {
     "filter": "filter(half, ten)",
     "firstn": "firstn(ten, n=3)",
     "flat_map": "flat_map(half, ten)",
+    "group_by": "group_by(half, ten)",
     "interleave": "interleave(ten, ten)",
     "map_batches": "map_batches(half, ten)",
     "map_readers": "map_readers(half, ten, ten)",
@@ -213,9 +211,17 @@ class TestPlans:
         with pytest.raises(TypeError, match=r"^nothing returned None, which cannot be iterated"):
             list(firstn(nothing, 2)())
 
-    @pytest.mark.parametrize("given", [None, 3, {"a": np.zeros(2), "b": None}, np.float32(1)])
-    def test_what_a_map_of_batches_gives_has_rows(self, given):
-        with pytest.raises(TypeError, match="columns need arrays with a row for each") as caught:
+    @pytest.mark.parametrize(
+        ("given", "error", "says"),
+        [
+            (3, TypeError, "arrays with a row for each"),
+            (np.float32(1), TypeError, "arrays with a row for each"),
+            (None, ValueError, "an array"),
+            ({"a": None}, ValueError, "an array"),
+        ],
+    )
+    def test_what_a_map_of_batches_gives_has_rows(self, given, error, says):
+        with pytest.raises(error, match=f"columns need {says}") as caught:
             list(jreader.map_batches(lambda columns: given, batch(lambda: [1, 2], 2))())
         assert "given by <lambda> in map_batches" in caught.value.__notes__[-1]
 
@@ -302,37 +308,10 @@ class TestPipeline:
             batches.map(half)
         assert list(batches.flat_map(list).map(half))
 
-    @pytest.mark.parametrize("name", OF_METHODS)
-    def test_a_method_has_the_parameters_of_its_op(self, name):
-        def parameters(function):
-            given = inspect.signature(function).parameters.values()
-            return [each for each in given if each.name not in ("self", "reader")]
-
-        def said(each):  # the functions and readers of a method belong to its samples
-            own = each.name in ("fn", "mapper", "readers")
-            return each.name, each.default, each.kind, None if own else each.annotation
-
-        ours, ops = parameters(getattr(Pipeline, name)), parameters(OF_METHODS[name])
-        assert list(map(said, ours)) == list(map(said, ops))
-
-    @pytest.mark.parametrize("name", OF_METHODS)
-    def test_a_method_explains_them_as_its_op_does(self, name):
-        def explained(function):
-            found = re.search(r"\nArgs:\n(.*?)(?:\n\n|$)", inspect.getdoc(function), re.DOTALL)
-            entries = re.split(r"\n {4}(?=\S)", found[1][4:]) if found else []
-            whole = dict(" ".join(entry.split()).split(": ", 1) for entry in entries)
-            return {argument: text for argument, text in whole.items() if argument != "reader"}
-
-        assert explained(getattr(Pipeline, name)) == explained(OF_METHODS[name])
-
     def test_every_op_of_one_reader_is_a_method(self):
-        of_one = VALID.keys() - {
-            "Pipeline",
-            "multiprocess_reader",
-            *(op.__name__ for op in OTHERWISE),
-        }
-        assert {op.__name__ for op in OF_METHODS.values()} == of_one
-        assert all(inspect.isfunction(getattr(Pipeline, name)) for name in METHODS.values())
+        made = {op.__name__ for op in methods_of(Pipeline) if inspect.isclass(op)}
+        of_several = {"map_readers", "mix"}
+        assert made - of_several == VALID.keys() - {"Pipeline", "multiprocess_reader", *of_several}
 
 
 class TestPipe:

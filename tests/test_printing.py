@@ -84,7 +84,9 @@ NAMED = {
 
 
 @pytest.mark.filterwarnings(
-    "ignore:.* left none of the samples", "ignore:a plain function iterates"
+    "ignore:.* left none of the samples",
+    "ignore:a plain function iterates",
+    "ignore:.* makes lists of .* batches",
 )
 class TestPrinting:
     """What is printed can be typed, where its functions and readers are known by their names."""

@@ -103,7 +103,7 @@ def test_it_is_printed_as_it_was_written():
 
 
 def test_samples_that_do_not_stack_tell_of_it():
-    with pytest.raises(FeedMismatch, match="Pad or crop") as caught:
+    with pytest.raises(FeedMismatch, match="give all of them one shape") as caught:
         list(map_batches(pad, batch(lambda: map(words, WORDS), 4))())
     assert any("stacked=False" in note for note in caught.value.__notes__)
 
@@ -128,6 +128,8 @@ def test_errors_of_it_are_explained():
 
 
 def test_a_batch_of_batches_is_printed_too():
-    (outer,) = Pipeline(arrays(np.arange(4))).batch(2).batch(2).map_batches(list, stacked=False)
+    (outer,) = (
+        Pipeline(arrays(np.arange(4))).batch(2).pipe(batch, 2).map_batches(list, stacked=False)
+    )
     assert repr(outer) == "Columns(Columns[2], Columns[2])"
     assert repr(Pipeline(arrays(np.arange(4))).batch(2).peek()) == "Columns(int64[2])"

@@ -58,7 +58,6 @@ def test_the_twelve_line_program_has_twelve_lines():
             pytest.param(each, marks=pytest.mark.slow)
             for each in (
                 "",
-                "--epochs 2 --devices 8",
                 "--epochs 2 --devices 8 --pmap",
             )
         ),

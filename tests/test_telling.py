@@ -36,6 +36,7 @@ READ = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:epoch 0 is empty")
 @pytest.mark.parametrize("read", READ)
 class TestALengthThatIsNotTheNumberOfSamples:
     @pytest.mark.parametrize("given", [0, 3, 7])

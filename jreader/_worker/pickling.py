@@ -18,6 +18,7 @@ from jreader._worker.captured_state import captured_as, is_random_generator, sta
 from jreader.errors import noted, warn
 from jreader.readers import described
 from jreader.readers.overlaps import below
+from jreader.readers.protected import read_only
 from jreader.staging import Array
 
 LARGE = 1 << 16  # bytes of an array; a smaller one costs less inside the pickle
@@ -71,10 +72,16 @@ class WorkerPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no typ
         if self.function is not None:
             self.latest = obj
             self._check_still(obj)
+        if type(obj) is np.memmap:  # NumPy would copy it into the pickle
+            return np.asarray, (obj.view(np.ndarray),)
         if type(obj) is np.ndarray and (found := below(obj)):
             stored, offset = found
             layout = obj.dtype, obj.shape, offset, obj.strides, obj.flags.writeable
             return _strided, (stored, *layout)
+        if type(obj) is np.ndarray and not (obj.flags.writeable or obj.flags.forc):
+            return read_only, (obj.copy("K"),)  # NumPy pickles it as one that can be written to
+        if type(obj) is np.void and not obj.flags.writeable:
+            return _read_only_row, (np.array(obj),)
         return super().reducer_override(obj)
 
     def _check_still(self, obj: Any) -> None:
@@ -91,6 +98,10 @@ class WorkerPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no typ
             self.drawing = obj
         elif not isinstance(obj, io.IOBase):
             self.still.add(type(obj))
+
+
+def _read_only_row(row: Array) -> Any:
+    return read_only(row)[()]
 
 
 def _strided(

@@ -136,6 +136,8 @@ class _Columns:
 def _column(leaf: Any, rows: int) -> Any:
     if type(leaf) is not np.ndarray or leaf.nbytes < _LARGE or leaf.dtype.hasobject:
         return []
+    if not leaf.ndim:  # a long text: the row of a column is no array
+        return []
     return empty_array((rows, *leaf.shape), leaf.dtype)
 
 

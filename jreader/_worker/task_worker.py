@@ -90,6 +90,7 @@ class _ReceivedFunction:
         """Calls the function, and pickles the result, which nothing here holds any longer."""
         if self.sent is not None:
             self.function, self.sent = self._unpickled(self.sent), None
+            self.memory = None  # the arrays that lie there hold it
         arguments, options = given
         return blocks.pickled(self.function(*arguments, **options), "result")
 

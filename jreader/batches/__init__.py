@@ -9,32 +9,33 @@ bucket_order: Their order, where lengths are known; `bucket_bounds` chooses thos
 stream_buckets: Samples of a stream that wait for their bucket to be full.
 batching: What is known of the batches of a plan; only this file looks at the ops behind a batch.
 rebatching: Batches of another size (`rebatch`), and their samples (`unbatch`).
+grouped: Consecutive samples of one key as one sample (`group_by`).
 sliding_windows: Consecutive samples as one sample (`window`).
 """
 
 from jreader.batches.batching import Batching, batching, gives_batches, plain_batch
 from jreader.batches.buckets import bucket
-from jreader.batches.lane_batches import Gaps, LaneBatches
+from jreader.batches.grouped import group_by
+from jreader.batches.lane_batches import LaneBatches
 from jreader.batches.padded_batches import padded_batch
-from jreader.batches.plain_batches import batch, map_batches, samples_in
+from jreader.batches.plain_batches import batch, map_batches
 from jreader.batches.rebatching import rebatch, unbatch
 from jreader.batches.sliding_windows import window
 from jreader.batches.stacked import collate, stack
 
 __all__ = [
     "Batching",
-    "Gaps",
     "LaneBatches",
     "batch",
     "batching",
     "bucket",
     "collate",
     "gives_batches",
+    "group_by",
     "map_batches",
     "padded_batch",
     "plain_batch",
     "rebatch",
-    "samples_in",
     "stack",
     "unbatch",
     "window",

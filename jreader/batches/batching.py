@@ -8,7 +8,7 @@ the ops after a `batch`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,7 @@ from jreader.batches.padded_batches import padded_batch
 from jreader.batches.plain_batches import batch, map_batches
 from jreader.readers import Node, Reader, indexed, length
 from jreader.readers.lanes import dealt_below
-from jreader.readers.nodes import declares, inputs, own_pass
+from jreader.readers.nodes import bare, declares, inputs, own_pass, unrolled
 from jreader.readers.seeds import seeded
 from jreader.transforms import cache, chain, interleave
 
@@ -91,6 +91,11 @@ def batching(reader: Reader[Any]) -> Batching:
     Args:
         reader: Any reader; of one that gives no batches, nothing is known.
     """
+    found: Batching = unrolled(_batching, reader)
+    return found
+
+
+def _batching(reader: Reader[Any]) -> Generator[Any, Any, Batching]:
     traits, plain, ordered = set[str](), True, True
     functions = list[Node[Any]]()
     while isinstance(reader, Node) and not isinstance(reader, batch):
@@ -112,7 +117,8 @@ def batching(reader: Reader[Any]) -> Batching:
         return Batching(op if by_sample else None, by_sample=by_sample)
     parts = list[Batching]()
     if type(reader) is chain or type(reader) is interleave:
-        parts = list(map(batching, reader.readers))
+        for up in reader.readers:
+            parts.append((yield up))  # it is sent back
     made = op is not None or buckets is not None
     rows = op.batch_size if op else _common([part.rows for part in parts])
     return Batching(
@@ -146,6 +152,9 @@ def gives_batches(reader: Reader[Any]) -> bool:
     >>> gives_batches(firstn(batch(lambda: "abc", 2), 1)), gives_batches(lambda: ["ab", "c"])
     (True, False)
     """
+    op = bare(reader)
+    if isinstance(op, Node) and op.in_cursor == "never" and not op.from_reader:
+        return False  # a map, which may make anything of batches
     found = batching(reader)
     made = found.rows is not None or found.buckets is not None
     return made or any(isinstance(op, map_batches) for op in found.functions)

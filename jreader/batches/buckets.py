@@ -13,7 +13,6 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from jreader import orders
 from jreader.batches.bucket_bounds import chosen_bounds
 from jreader.batches.bucket_order import CALL, BucketOrder
 from jreader.batches.padding import (
@@ -25,6 +24,7 @@ from jreader.batches.padding import (
 )
 from jreader.batches.stream_buckets import StreamBuckets
 from jreader.errors import NotResumable, check_number
+from jreader.orders import random_seed
 from jreader.readers import (
     Columns,
     Node,
@@ -32,16 +32,21 @@ from jreader.readers import (
     Plane,
     Position,
     Reader,
+    argument,
     branches,
     checked_position,
+    choice,
     described,
     indexed,
     op,
+    set_fields,
+    truth,
     whole,
 )
-from jreader.readers.nodes import children, field_names, unread
+from jreader.readers.growing import written_first
+from jreader.readers.nodes import field_names, ops_of, unread
 from jreader.readers.planes import ENDLESS, Array
-from jreader.readers.ragged import lengths_of
+from jreader.readers.ragged import lengths_hash, lengths_of
 from jreader.readers.seeds import Draws, seeded_below
 
 T = TypeVar("T")
@@ -133,23 +138,25 @@ class bucket(Node[Columns[T]]):
     batch_size: int | None = whole(default=None, least=1)
     tokens: int | None = whole(default=None, least=1)
     by: Any = None
-    fields: Any = None
-    pad: Any = 0
-    longer: Literal["error", "truncate", "drop"] = "error"
+    fields: Any = argument(checked_fields, default=None)
+    pad: Any = argument(default=0, cursor="values")
+    longer: Literal["error", "truncate", "drop"] = choice(
+        "error", "truncate", "drop", default="error"
+    )
     divisible_by: int = whole(default=1, least=1)
-    drop_last: bool | None = None
-    seed: Any = None
-    multiple_of: int | None = whole(default=None, least=1)
+    drop_last: bool | None = truth(default=None)
+    seed: Any = random_seed()
+    multiple_of: int | None = whole(default=None, least=1, cursor="never")  # bounds are told
     epoch: int = field(default=0, init=False)
     _memo: _Memo = field(default_factory=_Memo, init=False)
     unit = "batches"
-    cursor_ignores = ("pad", "multiple_of")
     joins_lanes = True
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "fields", checked_fields(CALL, self.fields))
-        object.__setattr__(self, "bounds", self._checked_bounds())
+    def check_arguments(self) -> dict[str, Any]:
+        """Chooses the bounds, and checks that the other arguments go with them."""
+        if not _random(self.reader):  # lengths may order them, which has to be the same each time
+            set_fields(self, reader=written_first(self.reader))
+        set_fields(self, bounds=self._checked_bounds())
         if (self.batch_size is None) == (self.tokens is None):
             seen = "neither" if self.batch_size is None else "both"
             raise TypeError(
@@ -158,21 +165,14 @@ class bucket(Node[Columns[T]]):
                 f"tokens={32 * self.bounds[-1]}."
             )
         self._check_rows()
-        if self.longer not in ("error", "truncate", "drop"):
-            raise ValueError(
-                f"longer of {CALL} is 'error', 'truncate' or 'drop', not {self.longer!r}."
-            )
         if self.by is not None and self.fields and self.by not in self.fields:
             raise ValueError(
                 f"by={self.by!r} of {CALL} needs a field that is padded, and fields are "
                 f"{list(self.fields)}: name it there too."
             )
-        if self.drop_last is not None:
-            object.__setattr__(self, "drop_last", bool(self.drop_last))
-        if self.seed is not None:
-            object.__setattr__(self, "seed", orders.as_seed(self.seed, f"{CALL[:-1]}, seed)"))
         if not unread(self.reader) and not _random(self.reader):
             self._order()  # raises the errors of lengths here, where they can be mended
+        return {}
 
     def _checked_bounds(self) -> tuple[int, ...]:
         """The bounds as they are given, or so many of them, chosen from the lengths."""
@@ -267,6 +267,10 @@ class bucket(Node[Columns[T]]):
         order = self._order()
         return None if order is None else int(order.batches(self)[-1])
 
+    def layout(self) -> str:
+        """A hash of the lengths of all samples, as far as they are known before they are read."""
+        return lengths_hash(self.reader)
+
     def lookup(self) -> Callable[[int], Columns[T]] | None:
         """Finds a batch by the indices of its samples, if the lengths are known."""
         plane, order = self._plane(), self._order()
@@ -320,7 +324,7 @@ class bucket(Node[Columns[T]]):
     def made(self, padding: Padding, samples: Sequence[Any], number: int) -> Columns[T]:
         """The batch of some samples of a bucket."""
         bound = self.bounds[number]
-        return Columns(padding.columns(samples, lambda _: bound), full=self.rows[number])
+        return Columns(padding.columns(samples, lambda *_: (bound,)), full=self.rows[number])
 
     def _plane(self) -> Plane | None:
         """The plane of the reader, if it tells the lengths, and they are those of every epoch.
@@ -382,7 +386,7 @@ class bucket(Node[Columns[T]]):
         done, check = checked_position(at, (0, order.check))
         if check != order.check or done > total:
             raise NotResumable(
-                f"this position belongs to a bucket(...) of {described(self.reader)} with other "
+                f"this position is of a bucket(...) of {described(self.reader)} with other "
                 "lengths, and so other batches: resume with the data that it had, or start at the "
                 "beginning (at=None)."
             )
@@ -401,7 +405,6 @@ class bucket(Node[Columns[T]]):
 
 def _random(reader: Reader[Any]) -> bool:
     """Whether a plan orders or makes samples at random, so that lengths vary with the epoch."""
-    if not isinstance(reader, Node):
-        return False
-    here = "seed" in field_names(reader) and hasattr(reader, "epoch")
-    return here or (not reader.pinned and any(map(_random, children(reader))))
+    return any(
+        "seed" in field_names(op) and hasattr(op, "epoch") for op in ops_of(reader, pinned=False)
+    )

@@ -1,20 +1,22 @@
 """Batches of a stream in lanes: each lane gives the same rows of every batch.
 
-A lane that ends before the others leaves its rows of a batch empty: `Gaps`. What becomes of them is
-said by `Ends`. The position has a pair for each lane: how often it has ended, and the position in
-it. So it fits any batch size that the lanes divide.
+A lane that ends before the others leaves its rows of a batch empty: those of the others are its
+`valid` ones. What becomes of the empty ones is said by `Ends`. The position has a pair for each
+lane: how often it has ended, and the position in it. So it fits any batch size that the lanes
+divide.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
 from jreader import errors
 from jreader.readers import (
+    Columns,
     Node,
     Pass,
     Position,
@@ -26,6 +28,7 @@ from jreader.readers import (
 from jreader.readers.lanes import Lanes, of_lane
 from jreader.readers.plain_functions import epoch_of_caller, in_epoch
 from jreader.readers.planes import Array
+from jreader.readers.trees import Rows
 
 T = TypeVar("T")
 
@@ -33,19 +36,6 @@ Ends: TypeAlias = Literal["drop", "pad", "wrap", "go round"]
 """What happens when a lane has no sample left. "drop": the pass ends before that batch. "pad": its
 rows stay empty until all lanes have ended. "wrap": it begins again, until all have ended. "go
 round": it begins again, for ever."""
-
-
-class Gaps(list[T]):
-    """The samples of a batch of which some rows are empty.
-
-    Attributes:
-        rows: The row of each sample.
-        size: How many rows the batch has.
-    """
-
-    def __init__(self, samples: Sequence[T], rows: Array, size: int) -> None:
-        super().__init__(samples)
-        self.rows, self.size = rows, size
 
 
 def check_divides(node: Node[Any], size: int, dealt: Lanes) -> None:
@@ -118,20 +108,6 @@ class _Lane(Generic[T]):
         return (self.rounds, self.up.position()) if self._began is None else tuple(self._began)
 
 
-class LaneRuns(NamedTuple, Generic[T]):
-    """What some lanes give of a batch.
-
-    Attributes:
-        samples: The samples.
-        rows: The row of each in the batch.
-        fresh: Whether one of them is of the first round of its lane.
-    """
-
-    samples: list[T]
-    rows: Array
-    fresh: bool
-
-
 class LaneBatches(Generic[T]):
     """A pass over the batches of a stream in lanes, or over some rows of each.
 
@@ -168,19 +144,16 @@ class LaneBatches(Generic[T]):
         """The batches, until all lanes have ended."""
 
         def deal() -> Iterator[Sequence[T]]:
-            for samples, rows, fresh in self.runs():
-                if not fresh:
+            for made in self.runs():
+                if not made.fresh:
                     return
-                whole = len(samples) == self._size
-                yield samples if whole else Gaps(samples, rows, self._size)
+                yield list(made) if made.valid is None else made
 
         return Pass(deal(), self.position, self.close)
 
-    def runs(self) -> Iterator[LaneRuns[T]]:
-        """What the lanes give of one batch after another; without an end, unless that is "drop"."""
+    def runs(self) -> Iterator[Columns[T]]:
+        """One batch after another, or its rows; without an end, unless that is "drop"."""
         lanes, wraps = self._lanes, self._ends in ("wrap", "go round")
-        every = self._rows_of([self._each] * len(lanes))
-        full = len(every)
         while True:
             runs = []
             for lane in lanes:
@@ -190,13 +163,22 @@ class LaneBatches(Generic[T]):
             fresh = self._ends == "go round" or any(lane.fresh for lane in lanes)
             if wraps and (fresh or self._rows is not None):
                 runs = [lane.filled(run) for lane, run in zip(lanes, runs, strict=True)]
-            samples = [sample for run in runs for sample in run]
-            rows = every if len(samples) == full else self._rows_of(list(map(len, runs)))
-            if self._rows is None:
-                yield LaneRuns(samples, rows, fresh)
-            else:  # a lane may have rows that are not wanted here
-                mine = np.flatnonzero(np.isin(rows, self._rows)).tolist()
-                yield LaneRuns([samples[at] for at in mine], rows[mine], fresh)
+            made = self._batch(runs)
+            made.fresh = fresh
+            yield made
+
+    def _batch(self, runs: list[list[T]]) -> Columns[T]:
+        samples = [sample for run in runs for sample in run]
+        many = self._size
+        if self._rows is None and len(samples) == many:
+            return Columns(Rows(samples))
+        valid = self._rows_of(list(map(len, runs)))
+        if self._rows is not None:  # a lane may have rows that are not wanted here
+            mine = np.flatnonzero(np.isin(valid, self._rows))
+            samples, many = [samples[at] for at in mine.tolist()], len(self._rows)
+            valid = np.searchsorted(self._rows, valid[mine])
+        lacking = many - len(samples)
+        return Columns(Rows(samples), rows=self._size - lacking, valid=valid if lacking else None)
 
     def _rows_of(self, counts: list[int]) -> Array:
         firsts = np.array(self.numbers) * self._each

@@ -6,16 +6,57 @@ padded is told by a mask, and to which lengths is the user's choice: few lengths
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from typing import Any, Literal, TypeVar
 
-from jreader.batches.padding import Padding, checked_fields, checked_lengths, ragged_fields
+import numpy as np
+
+from jreader import errors
+from jreader.batches.padding import (
+    Padding,
+    Shape,
+    by_name,
+    checked_fields,
+    checked_lengths,
+    ragged_fields,
+)
 from jreader.batches.plain_batches import batch
-from jreader.readers import Columns, Pass, Position, Reader, op, whole
+from jreader.readers import Columns, Pass, Position, Reader, argument, choice, op, whole
 
 T = TypeVar("T")
 
 _CALL = "padded_batch(reader, batch_size)"
+
+
+def _checked_lengths(call: str, to: Any) -> Any:
+    if isinstance(to, Mapping):
+        return {name: _checked_to(name, each) for name, each in to.items()}
+    if isinstance(to, int):
+        raise TypeError(
+            f"to={to!r} of {call} could mean a length or a multiple: type to=[{to}] for batches of "
+            f"that length, multiple_of={to} for the longest row, rounded up."
+        )
+    if not isinstance(to, str):
+        return checked_lengths(call, "to", to)
+    if to != "longest":
+        raise TypeError(f"to of {call} is 'longest' or a list of lengths, not {to!r}.")
+    return to
+
+
+def _checked_longer(call: str, longer: Any) -> Any:
+    if longer not in ("error", "truncate"):
+        raise ValueError(
+            f"longer of {call} is 'error' or 'truncate', not {longer!r}; to leave samples out, "
+            "type .filter(fn) before it."
+        )
+    return longer
+
+
+def _checked_axes(call: str, axes: Any) -> Any:
+    for number in axes.values() if isinstance(axes, Mapping) else [axes]:
+        errors.check_number(f"axes of {call}", number, 1)
+    return axes
 
 
 @op
@@ -31,7 +72,18 @@ class padded_batch(batch[T]):
     A batch is `Columns`: of dict samples their fields, and beside each field that is padded its
     mask, `<field>_mask`: bool, of shape [batch, length], true where the sample has a value. Bare
     documents become `tokens` and `tokens_mask`. Tuples get their masks as last items; named tuples
-    and dataclasses become dicts of their fields. Several padded fields have a length each.
+    and dataclasses become dicts of their fields. Several padded fields have a length each. A field
+    of a dict inside a dict is named with a dot, as in fields=["question.text"], and has its mask
+    beside it.
+
+    >>> pairs = lambda: [{"source": [7, 8], "target": [1]}, {"source": [9], "target": [2, 3]}]
+    >>> options = {"to": {"source": 3, "target": "longest"}, "padding_side": "left"}
+    >>> for column in next(padded_batch(pairs, 2, **options)()).columns.values():
+    ...     print(column.astype(int).tolist())
+    [[0, 7, 8], [0, 0, 9]]
+    [[0, 1], [2, 3]]
+    [[0, 1, 1], [0, 0, 1]]
+    [[0, 1], [1, 1]]
 
     Cost: one batch is in memory, and its rows are copied once into padded arrays. Resuming costs
     what it costs in `reader`.
@@ -42,50 +94,54 @@ class padded_batch(batch[T]):
         drop_last: What becomes of a last batch with fewer samples, as in `batch`.
         to: The length of a batch: "longest" for that of its longest row, or a list of lengths that
             rise, of which it gets the first that is long enough. A list of one is a fixed length.
+            Or a dict of these, or of single lengths, by field, for the fields to pad; one of
+            `fields` that it lacks is as long as its longest row.
         multiple_of: The length of the longest row is rounded up to a multiple of this.
         pad: What fills rows up: a number, or a dict of numbers by field.
-        fields: The names of the fields to pad. None for the ragged columns; where samples have to
-            be read to know them, for the one field that is a list or an array.
+        fields: The names of the fields to pad. None for those of `to`, if it is a dict, or for the
+            ragged columns; where samples have to be read to know them, for the one field that is a
+            list or an array.
         longer: What to do with rows longer than the last length of `to`: "error", or "truncate" to
-            cut them.
+            cut them behind that length.
+        padding_side: Where rows are filled up: "right", behind their values, or "left", before
+            them, as decoders that generate need it.
+        axes: How many leading axes of a row are padded, each to a length by the same rule: a
+            number, or a dict of numbers by field. With two, the mask has the shape
+            [batch, length, length].
 
     Raises:
-        TypeError: `to` is neither "longest" nor a list of lengths, or there is nothing to pad.
-        ValueError: The lengths do not rise, `to` and `multiple_of` are both given, it is not clear
-            which fields to pad, or a row is too long (while iterating).
+        TypeError: `to` is neither "longest" nor lengths, or there is nothing to pad.
+        ValueError: The lengths do not rise, `to` and `multiple_of` are both given, `to`, `pad` or
+            `axes` names a field that is not padded, it is not clear which fields to pad, or a row
+            is too long (while iterating).
     """
 
-    to: Any = "longest"
-    multiple_of: int | None = whole(default=None, least=1)
-    pad: Any = 0
-    fields: Any = None
-    longer: Literal["error", "truncate"] = "error"
-    cursor_ignores = ("to", "multiple_of", "pad", "fields", "longer")
+    to: Any = argument(_checked_lengths, default="longest", cursor="values")
+    multiple_of: int | None = whole(default=None, least=1, cursor="values")
+    pad: Any = argument(default=0, cursor="values")
+    fields: Any = argument(checked_fields, default=None, cursor="values")
+    longer: Literal["error", "truncate"] = argument(
+        _checked_longer, default="error", cursor="values"
+    )
+    padding_side: Literal["right", "left"] = choice(
+        "right", "left", default="right", cursor="values if given"
+    )
+    axes: Any = argument(_checked_axes, default=1, cursor="values if given")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        call = _CALL
-        if not isinstance(self.to, str):
-            if isinstance(self.to, int):
-                raise TypeError(
-                    f"to={self.to!r} of {call} could mean a length or a multiple: type "
-                    f"to=[{self.to}] for batches of that length, multiple_of={self.to} for the "
-                    "longest row, rounded up."
-                )
-            object.__setattr__(self, "to", checked_lengths(call, "to", self.to))
-        elif self.to != "longest":
-            raise TypeError(f"to of {call} is 'longest' or a list of lengths, not {self.to!r}.")
+    def check_arguments(self) -> dict[str, Any]:
+        """Checks that the lengths go with `multiple_of`, and with the fields."""
         if self.multiple_of is not None and self.to != "longest":
             raise ValueError(
-                f"{call} takes a list of lengths or multiple_of, not both: type "
-                f"to={[-(-n // self.multiple_of) * self.multiple_of for n in self.to]}."
+                f"{_CALL} takes a list of lengths or multiple_of, not both: type "
+                f"to={_rounded(self.to, self.multiple_of)}."
             )
-        if self.longer not in ("error", "truncate"):
-            raise ValueError(
-                f"longer of {call} is 'error' or 'truncate', not {self.longer!r}; to leave samples "
-                "out, type .filter(fn) before it."
-            )
-        object.__setattr__(self, "fields", checked_fields(call, self.fields))
+        for name in self.to if isinstance(self.to, Mapping) and self.fields else ():
+            if name not in self.fields:
+                raise ValueError(
+                    f"to of {_CALL} names {name!r}, and fields are {list(self.fields)}: name it "
+                    "there too."
+                )
+        return super().check_arguments()
 
     def start(self, at: Position) -> Pass[Sequence[T]]:
         """Begins a pass; its position is that of `reader`."""
@@ -96,19 +152,35 @@ class padded_batch(batch[T]):
         find, padded = super().lookup(), self._padder()
         return find and (lambda index: padded(find(index)))
 
-    def length_for(self, longest: int) -> int:
-        """The length of a batch whose longest row is so long."""
-        if self.to == "longest":
-            each = self.multiple_of or 1
-            return max(-(-longest // each), 1) * each
-        fit: list[int] = [length for length in self.to if length >= longest]
-        return fit[0] if fit else int(self.to[-1])
+    @property
+    def names(self) -> tuple[Any, ...] | None:
+        """The fields to pad, as far as the arguments name them."""
+        named: tuple[Any, ...] | None = self.fields
+        return tuple(self.to) if named is None and isinstance(self.to, Mapping) else named
+
+    def axes_of(self, name: Any) -> int:
+        """How many axes of a field are padded."""
+        axes: int = by_name(self.axes, name, 1)
+        return axes
+
+    def shapes_of(self, name: Any) -> list[Shape] | None:
+        """The lengths of padded axes that batches of a field may have; None for any."""
+        to = by_name(self.to, name, "longest")
+        return None if to == "longest" else list(product(to, repeat=self.axes_of(name)))
+
+    def length_for(self, name: Any, longest: Shape) -> Shape:
+        """The length of each padded axis of a field, in a batch whose longest row is so long."""
+        to, each = by_name(self.to, name, "longest"), self.multiple_of or 1
+        if to == "longest":
+            return tuple(max(-(-length // each), 1) * each for length in longest)
+        return tuple(next((fit for fit in to if fit >= length), to[-1]) for length in longest)
 
     @property
     def padding(self) -> Padding:
         """How samples become arrays."""
-        names = ragged_fields(self.reader, self.fields) or self.fields
-        return Padding(_CALL, names, self.pad, self.longer == "truncate")
+        names = ragged_fields(self.reader, self.names) or self.names
+        cuts = self.longer == "truncate"
+        return Padding(_CALL, names, self.pad, cuts, self.padding_side, self.axes)
 
     def _padder(self) -> Callable[[Sequence[T]], Sequence[T]]:
         padding = self.padding
@@ -125,4 +197,22 @@ def varied(reader: Reader[Any]) -> bool:
     >>> varied(padded_batch(lambda: [[1]], 1)), varied(padded_batch(lambda: [[1]], 1, to=[8]))
     (True, False)
     """
-    return isinstance(reader, padded_batch) and (reader.to == "longest" or len(reader.to) > 1)
+    if not isinstance(reader, padded_batch):
+        return False
+    every = [reader.shapes_of(name) for name in reader.names or (None,)]
+    return any(shapes is None or len(shapes) > 1 for shapes in every)
+
+
+def _checked_to(name: Any, to: Any) -> Any:
+    """What `to` has for one field: "longest", or lengths that rise, as a tuple."""
+    if isinstance(to, str) and to == "longest":
+        return to
+    alone = isinstance(to, (int, np.integer))
+    return checked_lengths(_CALL, f"to[{name!r}]", [to] if alone else to)
+
+
+def _rounded(to: Any, each: int) -> Any:
+    """Lengths, by field or of all, as multiples of a number."""
+    if isinstance(to, Mapping):
+        return {name: _rounded(lengths, each) for name, lengths in to.items()}
+    return to if to == "longest" else [-(-length // each) * each for length in to]

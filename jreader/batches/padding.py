@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from operator import attrgetter, itemgetter
-from typing import Any
+from functools import reduce
+from itertools import repeat
+from operator import attrgetter, getitem, itemgetter
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from jreader import errors
-from jreader.batches.stacked import stack
+from jreader.batches.stacked import all_none, stack, stack_field
 from jreader.readers import (
     Reader,
     branches,
@@ -29,6 +31,7 @@ BARE = "tokens"
 """The name of the field that samples become that are one array each."""
 
 Fields = tuple[Any, ...]
+Shape: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Padding:
     """How the fields of samples become arrays of one length, with a mask each.
 
     >>> padding = Padding("padded_batch(...)", ("tokens",))
-    >>> padded = padding.columns([np.array([7, 8, 9]), np.array([4])], lambda longest: 4)
+    >>> padded = padding.columns([np.array([7, 8, 9]), np.array([4])], lambda name, longest: (4,))
     >>> padded["tokens"].tolist(), padded["tokens_mask"].astype(int).tolist()
     ([[7, 8, 9, 0], [4, 0, 0, 0]], [[1, 1, 1, 0], [1, 0, 0, 0]])
 
@@ -45,12 +48,16 @@ class Padding:
         names: The fields that differ in length; None for those that the first sample shows.
         pad: What fills them up: a number, or one for each field, by name.
         truncates: Whether to cut what is longer, instead of raising an error.
+        side: Where the padding is: "right" of the values, or "left".
+        axes: How many axes of a field are padded: a number, or one for each field, by name.
     """
 
     call: str
     names: Fields | None = None
     pad: Any = 0
     truncates: bool = False
+    side: Literal["right", "left"] = "right"
+    axes: Any = 1
 
     def chosen(self, sample: Any) -> Fields:
         """The names of the fields of a sample that are padded.
@@ -58,9 +65,19 @@ class Padding:
         Raises:
             TypeError: No field is a list or an array.
             ValueError: Several are, and nobody said which ones differ in length; or there is no
-                field of a name.
+                field of a name; or `pad` or `axes` names another one.
         """
-        every = fields_of(sample)
+        names = self._names_in(fields_of(sample), sample)
+        for argument, given in (("pad", self.pad), ("axes", self.axes)):
+            for name in given if isinstance(given, Mapping) else ():
+                if name not in names:
+                    raise ValueError(
+                        f"{argument} of {self.call} names {name!r}, and the fields that are padded "
+                        f"are {list(names)}: name one of these."
+                    )
+        return names
+
+    def _names_in(self, every: Mapping[Any, Any], sample: Any) -> Fields:
         if self.names is not None:
             if lacking := [name for name in self.names if name not in every]:
                 raise ValueError(
@@ -83,8 +100,8 @@ class Padding:
             )
         return tuple(there)
 
-    def columns(self, samples: Sequence[Any], length: Callable[[int], int]) -> Any:
-        """The tree of arrays of some samples: fields padded to `length(the longest)`, and masks.
+    def columns(self, samples: Sequence[Any], length: Callable[[Any, Shape], Shape]) -> Any:
+        """The tree of arrays of some samples: padded to `length(name, the longest)`, and masks.
 
         Raises:
             FeedMismatch: The samples differ in structure, or rows in more than their length.
@@ -94,6 +111,7 @@ class Padding:
         names, found = self.chosen(first), fields_of(first)
         columns: dict[Any, Any] = {}
         masks: dict[Any, Any] = {}
+        _check_keys(samples)
         for name in found:
             try:
                 values = list(map(field_getter(first, name), samples))
@@ -103,7 +121,7 @@ class Padding:
             if name in names:
                 columns[name], masks[name] = self._padded(values, name, length)
             else:
-                columns[name] = stack(values)
+                columns[name] = stack_field(values, name)
         if type(first) is tuple:
             return *columns.values(), *masks.values()
         masks = {f"{name}_mask": mask for name, mask in masks.items()}
@@ -112,35 +130,67 @@ class Padding:
                 f"{self.call}: the samples have a field {min(taken)!r}, and the mask that it adds "
                 "has that name: rename the field."
             )
-        return columns | masks
+        if not isinstance(first, Mapping):
+            return columns | masks
+        paths = _paths(first)
+        beside = {f"{name}_mask": (*paths[name][:-1], f"{paths[name][-1]}_mask") for name in names}
+        return _nested(columns | masks, paths | beside)
 
     def _padded(
-        self, values: list[Any], name: Any, length: Callable[[int], int]
+        self, values: list[Any], name: Any, length: Callable[[Any, Shape], Shape]
     ) -> tuple[Array, Array]:
         rows = list(map(np.asarray, values))
-        lengths = np.array(list(map(len, rows)))
-        long = length(int(lengths.max()))
-        if (over := lengths > long).any():
+        axes = by_name(self.axes, name, 1)
+        shapes = [row.shape[:axes] for row in rows]
+        if (least := min(map(len, shapes))) < axes:
+            if all_none(values, f"a sample[{name!r}]"):
+                raise errors.FeedMismatch(
+                    f"{self.call}: the field {name!r} is None, and is to be padded: name the "
+                    "fields that differ in length, as fields=[...], or give it a value in .map(fn)."
+                )
+            raise errors.FeedMismatch(
+                f"{self.call}: axes={axes} of {name!r} are padded, and a row has {least}: give "
+                f"rows of {axes} axes or more, or axes={max(least, 1)}."
+            )
+        sizes: Array = np.array(shapes)
+        long = length(name, tuple(sizes.max(0).tolist()))
+        if (over := (sizes > long).any(1)).any():
             if not self.truncates:
                 raise ValueError(
-                    f"{self.call}: a row of {name!r} has {lengths[over][0]} values, more than "
-                    f"{long}: give a longer length, or longer='truncate'."
+                    f"{self.call}: a row of {name!r} has {_times(shapes[int(over.argmax())])} "
+                    f"values, more than {_times(long)}: give a longer length, or "
+                    "longer='truncate'."
                 )
-            rows, lengths = [row[:long] for row in rows], np.minimum(lengths, long)
-        kinds = {row.dtype for row in rows if len(row)} or {row.dtype for row in rows}
+            rows = [row[tuple(map(slice, long))] for row in rows]
+            sizes = np.minimum(sizes, long)
+        kinds = {row.dtype for row in rows if row.size} or {row.dtype for row in rows}
         dtype = kinds.pop() if len(kinds) == 1 else np.result_type(*kinds)
-        array = np.zeros((len(rows), long, *rows[0].shape[1:]), dtype)
+        inner = {row.shape[axes:] for row in rows}
+        if len(inner) > 1:
+            only = "the first axis is" if axes == 1 else f"the first {axes} axes are"
+            raise errors.FeedMismatch(
+                f"{self.call}: rows of {name!r} differ in more than their length (behind it, they "
+                f"have the shapes {', '.join(map(str, sorted(inner)))}): only {only} padded."
+            )
+        array = np.zeros((len(rows), *long, *inner.pop()), dtype)
         if (pad := self.pad_of(name, dtype)) != 0:
             array[:] = pad
-        try:
-            for into, row, many in zip(array, rows, lengths.tolist(), strict=True):
-                into[:many] = row
-        except ValueError as error:
-            raise errors.FeedMismatch(
-                f"{self.call}: rows of {name!r} differ in more than their length ({error}): only "
-                f"the first axis is padded."
-            ) from None
-        return array, np.arange(long) < lengths[:, None]
+        slices: list[list[slice]] = []
+        mask: Array = np.ones(len(rows), bool)
+        for axis, size in enumerate(long):
+            numbers, filled = np.arange(size), sizes[:, axis]
+            if self.side == "left":
+                slices.append([*map(slice, (size - filled).tolist(), repeat(size))])
+                inside = numbers >= (size - filled)[:, None]
+            else:
+                slices.append([*map(slice, filled.tolist())])
+                inside = numbers < filled[:, None]
+            mask = (
+                mask[..., None] & inside.reshape(len(rows), *[1] * axis, size) if axis else inside
+            )
+        for into, row, there in zip(array, rows, zip(*slices, strict=True), strict=True):
+            into[there] = row
+        return array, mask
 
     def pad_of(self, name: Any, dtype: np.dtype[Any]) -> Any:
         """What fills up a field, in its dtype.
@@ -148,7 +198,7 @@ class Padding:
         Raises:
             ValueError: The dtype has no such number.
         """
-        pad = self.pad.get(name, 0) if isinstance(self.pad, Mapping) else self.pad
+        pad = by_name(self.pad, name, 0)
         if type(pad) is int and pad == 0:
             return 0
         try:
@@ -169,7 +219,11 @@ def fields_of(sample: Any) -> dict[Any, Any]:
 
     >>> fields_of({"text": [1]}), fields_of((1, 2)), fields_of([7, 8])
     ({'text': [1]}, {0: 1, 1: 2}, {'tokens': [7, 8]})
+    >>> fields_of({"question": {"text": [1], "id": 2}})
+    {'question.text': [1], 'question.id': 2}
     """
+    if isinstance(sample, Mapping):
+        return {name: reduce(getitem, path, sample) for name, path in _paths(sample).items()}
     if isinstance(sample, tuple):
         names = getattr(sample, "_fields", range(len(sample)))
         return dict(zip(names, sample, strict=True))
@@ -185,11 +239,69 @@ def field_getter(first: Any, name: Any) -> Callable[[Any], Any]:
     >>> field_getter({"text": [1]}, "text")({"text": [2, 3]})
     [2, 3]
     """
-    if isinstance(first, Mapping) or type(first) is tuple:
+    if isinstance(first, Mapping):
+        path = _paths(first).get(name, (name,))
+        return itemgetter(name) if len(path) == 1 else lambda sample: reduce(getitem, path, sample)
+    if type(first) is tuple:
         return itemgetter(name)
     if hasattr(first, "_fields") or (is_dataclass(first) and name in _names(first)):
         return attrgetter(name)
     return lambda sample: sample
+
+
+def by_name(given: Any, name: Any, otherwise: Any) -> Any:
+    """What an argument gives for a field: one value for all, or a dict of values by field.
+
+    >>> by_name(5, "text", 0), by_name({"text": 5}, "text", 0), by_name({"text": 5}, "label", 0)
+    (5, 5, 0)
+    """
+    return given.get(name, otherwise) if isinstance(given, Mapping) else given
+
+
+def _paths(sample: Mapping[Any, Any], above: tuple[Any, ...] = ()) -> dict[Any, tuple[Any, ...]]:
+    """The keys that lead to each field; one of a dict inside a dict is named with dots."""
+    paths: dict[Any, tuple[Any, ...]] = {}
+    for key, part in sample.items():
+        path = (*above, key)
+        name = ".".join(map(str, path)) if above else key
+        found = _paths(part, path) if type(part) is dict and part else {name: path}
+        if taken := paths.keys() & found.keys():
+            raise errors.FeedMismatch(
+                f"two fields of a sample are named {min(taken)!r}, one of them in a dict "
+                "inside a dict: rename one."
+            )
+        paths |= found
+    return paths
+
+
+def _nested(values: Mapping[Any, Any], paths: Mapping[Any, tuple[Any, ...]]) -> dict[Any, Any]:
+    """Values by name as nested dicts, each where its keys lead."""
+    made: dict[Any, Any] = {}
+    for name, value in values.items():
+        *above, last = paths[name]
+        inside = made
+        for key in above:
+            inside = inside.setdefault(key, {})
+        inside[last] = value
+    return made
+
+
+def _check_keys(samples: Sequence[Any]) -> None:
+    """Raises an error for samples that have fields which the first one lacks."""
+    first = samples[0]
+    if not isinstance(first, Mapping):
+        return
+    for above in {path[:-1] for path in _paths(first).values()}:
+        try:
+            same = len({len(reduce(getitem, above, sample)) for sample in samples}) == 1
+        except (IndexError, KeyError, TypeError):
+            same = False
+        if not same:
+            stack(samples)  # raises the error that names the sample
+
+
+def _times(shape: Shape) -> str:
+    return " x ".join(map(str, shape))
 
 
 def _names(sample: Any) -> list[str]:
@@ -236,16 +348,18 @@ def blank(columns: Any) -> Any | None:
     return rebuilt(columns, iter(zeros))
 
 
-def example(sample: Any, lengths: Mapping[Any, int]) -> Any:
+def example(sample: Any, shapes: Mapping[Any, Shape]) -> Any:
     """A sample like another one, whose fields have other lengths.
 
-    >>> example({"text": [1, 2], "label": 5}, {"text": 3})
+    >>> example({"text": [1, 2], "label": 5}, {"text": (3,)})
     {'text': array([1, 2, 1]), 'label': 5}
     """
     parts = fields_of(sample)
-    for name, length in lengths.items():
+    for name, shape in shapes.items():
         value = np.asarray(parts[name])
-        parts = {**parts, name: np.resize(value, (length, *value.shape[1:]))}
+        parts = {**parts, name: np.resize(value, (*shape, *value.shape[len(shape) :]))}
+    if isinstance(sample, Mapping):
+        return _nested(parts, _paths(sample))
     bare = isinstance(sample, list) or branches(sample) is None
     return parts[BARE] if bare else joined(sample, parts)
 

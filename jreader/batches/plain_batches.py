@@ -26,14 +26,17 @@ from jreader.readers import (
     Reader,
     described,
     explain,
+    flag,
     indexed,
     length,
     lookup_of,
     op,
     start,
+    truth,
     whole,
 )
 from jreader.readers.lanes import dealt_below
+from jreader.readers.located import located_errors
 from jreader.readers.starting import in_batches
 
 T = TypeVar("T")
@@ -70,19 +73,18 @@ class batch(Node[Sequence[T]]):
 
     reader: Reader[T]
     batch_size: int = whole(least=1)
-    drop_last: bool | None = None
+    drop_last: bool | None = truth(default=None)
     _wraps: Ends | None = field(default=None, init=False)
     """How lanes begin again that have ended, where a loader says so."""
     unit = "batches"
     in_cursor = "counted"
     joins_lanes = True
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.drop_last is not None:
-            object.__setattr__(self, "drop_last", bool(self.drop_last))
+    def check_arguments(self) -> dict[str, Any]:
+        """Checks that every lane can give its share of a batch."""
         if dealt := dealt_below(self.reader):
             check_divides(self, self.batch_size, dealt)
+        return {}
 
     def start(self, at: Position) -> Pass[Sequence[T]]:
         """Begins a pass; its position is that of `reader`, or that of each of its lanes."""
@@ -90,7 +92,7 @@ class batch(Node[Sequence[T]]):
             return lanes.batches()
         whole = in_batches(self.reader, self.batch_size, at)
         size = self.batch_size
-        up = whole or start(self.reader, at).watched(self, size).in_runs(size)
+        up = whole or start(self.reader, at).watched(self, size).in_runs(size, located_errors(self))
         if not self.drop_last:
             return up
         full = (held for held in up.items if len(held) == self.batch_size)
@@ -161,15 +163,10 @@ class map_batches(Node[Sequence[Any]]):
 
     fn: Callable[[Any], Any]
     reader: Reader[Sequence[Any]]
-    stacked: bool = True
+    stacked: bool = flag(default=True, cursor="values")
     unit = "batches"
     from_reader = "each"
     in_cursor = "never"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        flag = errors.check_flag("stacked of map_batches(fn, reader, stacked)", self.stacked)
-        object.__setattr__(self, "stacked", flag)
 
     def start(self, at: Position) -> Pass[Sequence[Any]]:
         """Begins a pass; its position is that of `reader`."""
@@ -206,7 +203,7 @@ class map_batches(Node[Sequence[Any]]):
             explain(error, self, self.fn, given)
             raise
         try:
-            return Columns(mapped, samples_in(samples), getattr(samples, "full", None))
+            return mapped_from(samples, mapped)
         except (TypeError, ValueError) as error:
             errors.noted(
                 error, f"given by {described(self.fn)} in map_batches, made at {self.made_at}"
@@ -235,7 +232,15 @@ class map_batches(Node[Sequence[Any]]):
         return find and (lambda index: self._mapped(find(index)))
 
 
-def samples_in(batch: Any) -> int:
-    """How many samples a batch was made of; a function may have changed the number of rows."""
-    made_of = getattr(batch, "made_of", None)
-    return len(batch) if made_of is None else made_of
+def mapped_from(samples: Sequence[Any], columns: Any) -> Columns[Any]:
+    """The batch of what a function has made of a batch; it may have changed the number of rows."""
+    made: Columns[Any] = Columns(columns)
+    rows, many = len(made), len(samples)
+    if isinstance(samples, Columns):
+        made.full = samples.full
+        if samples.valid is not None and rows == many:
+            made.rows, made.valid = samples.rows, samples.valid
+        many = many if samples.made_of is None else samples.made_of
+    if rows != many:
+        made.made_of = many
+    return made

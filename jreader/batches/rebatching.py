@@ -31,6 +31,7 @@ from jreader.readers import (
     start,
 )
 from jreader.readers.planes import ENDLESS
+from jreader.readers.ragged import lengths_hash
 from jreader.transforms import firstn
 
 T = TypeVar("T")
@@ -39,7 +40,7 @@ _VALUES = (str, bytes, bytearray, memoryview)  # sequences, but of the parts of 
 
 
 @op
-class unbatch(Node[T]):
+class unbatch(Node[Any]):
     """The samples of batches, one by one: what `batch` was given.
 
     >>> list(unbatch(lambda: [["a", "b"], ["c"]])())
@@ -70,7 +71,7 @@ class unbatch(Node[T]):
         up, before, done = self._begun(at)
         held, (_, count) = 0, counted((), done)
 
-        def deal() -> Iterator[Iterator[T]]:
+        def deal() -> Iterator[Iterator[Any]]:
             nonlocal before, held, count
             skipped = done
             for made in up.items:
@@ -87,17 +88,17 @@ class unbatch(Node[T]):
 
         return Pass(chain.from_iterable(deal()), position, up.close)
 
-    def batches(self, size: int, at: Position) -> Pass[Sequence[T]]:
+    def batches(self, size: int, at: Position) -> Pass[Sequence[Any]]:
         """In runs of `size`, cut from the batches where these are stacked."""
         gathered = super().batches(size, at)
         if gathered is not None:
             return gathered
         up, before, done = self._begun(at)
 
-        def deal() -> Iterator[Sequence[T]]:
+        def deal() -> Iterator[Sequence[Any]]:
             nonlocal before, done
             here, low, left = before, done, size
-            cut: list[Sequence[T]] = []
+            cut: list[Sequence[Any]] = []
             for made in up.items:
                 samples = self._samples(made, low)
                 while low < len(samples):
@@ -120,7 +121,7 @@ class unbatch(Node[T]):
         up = start(self.reader, before)
         return up, up.position(), done
 
-    def _samples(self, made: Any, done: int) -> Sequence[T]:
+    def _samples(self, made: Any, done: int) -> Sequence[Any]:
         """The samples of a batch, of which `done` were handed over before."""
         samples = _samples_of(made)
         if samples is None:
@@ -142,7 +143,11 @@ class unbatch(Node[T]):
         below = self._below()
         return None if below is None else length(below)
 
-    def lookup(self) -> Callable[[int], T] | None:
+    def layout(self) -> str:
+        """A hash of the lengths of all batches, as far as they are known before they are read."""
+        return lengths_hash(self.reader)
+
+    def lookup(self) -> Callable[[int], Any] | None:
         """Finds samples as the reader below `batch` does."""
         below = self._below()
         return None if below is None else lookup_of(below)
@@ -152,7 +157,7 @@ class unbatch(Node[T]):
         below = self._below()
         return None if below is None else indexed(below)
 
-    def _below(self) -> Reader[T] | None:
+    def _below(self) -> Reader[Any] | None:
         """The samples before they were batched, where all batches come as `batch` makes them."""
         found = batching(self.reader)
         made_by = found.op if found.by_sample and found.whole and not found.functions else None
@@ -196,7 +201,7 @@ def _samples_of(made: Any) -> Sequence[Any] | None:
         return made
     if isinstance(made, Sequence) and not isinstance(made, (tuple, *_VALUES)):
         return list(made)
-    columns = leaves(made)
+    columns = [column for column in leaves(made) if column is not None]
     shapes: list[tuple[int, ...]] = [getattr(column, "shape", ()) for column in columns]
     if not all(shapes) or len({shape[0] for shape in shapes}) != 1:
         return None

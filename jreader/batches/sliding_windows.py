@@ -21,6 +21,7 @@ from jreader.readers import (
     Reader,
     checked_position,
     described,
+    flag,
     indexed,
     leaves,
     length,
@@ -37,7 +38,7 @@ from jreader.readers.stacked_rows import RowRuns, StackedRows
 
 @op
 class window(Node[Any]):
-    """`size` consecutive samples of `reader` as one sample, stacked along a new first axis.
+    """`size` consecutive samples as one sample, stacked along a new first axis.
 
     >>> list(window(lambda: [1, 2, 3, 4], 2)())
     [array([1, 2]), array([3, 4])]
@@ -75,20 +76,18 @@ class window(Node[Any]):
     reader: Reader[Any]
     size: int = whole(least=1)
     stride: int | None = whole(default=None, least=1)
-    drop_last: bool | None = None
+    drop_last: bool | None = flag(default=None)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        call = "window(reader, size, stride, drop_last)"
-        if self.drop_last is not None:
-            flag = errors.check_flag(f"drop_last of {call}", self.drop_last)
-            object.__setattr__(self, "drop_last", flag)
+    def check_arguments(self) -> dict[str, Any]:
+        """Checks that the reader gives samples."""
         if gives_batches(self.reader):
             raise TypeError(
-                f"{call} needs samples, and {described(self.reader)} gives batches: type .window(n)"
-                f" before .batch(...), or .unbatch() before .window(n); for several steps in one "
-                f"feed there is .load().chunk(n)."
+                f"window(reader, size, stride, drop_last) needs samples, and "
+                f"{described(self.reader)} gives batches: type .window(n) before .batch(...), or "
+                f".unbatch() before .window(n); for several steps in one feed there is "
+                f".load().chunk(n)."
             )
+        return {}
 
     def start(self, at: Position) -> Pass[Any]:
         """Begins a pass; its position is (whether a window was given, where it began)."""

@@ -14,6 +14,7 @@ from jreader._worker.stacking import stacked_in_shared_memory
 from jreader.readers import Columns, branches, described, joined, map_tree, same_structure
 
 _VALUES = frozenset({np.ndarray, int, float, bool})  # known at a glance
+_TEXTS: dict[str, set[type]] = {"U": {str, np.str_}, "S": {bytes, np.bytes_}}  # by kind of array
 _BUFFERS = (str, bytes, bytearray, memoryview, machine_array)
 
 
@@ -25,14 +26,18 @@ def stack(samples: Sequence[Any]) -> Any:
     >>> stack([{"id": 1}, {"id": 2}])
     {'id': array([1, 2])}
 
+    A field that is None in all samples stays None.
+
+    >>> stack([{"id": 1, "note": None}, {"id": 2, "note": None}])
+    {'id': array([1, 2]), 'note': None}
+
     Raises:
-        FeedMismatch: The samples differ in structure or shape, or there are none.
+        FeedMismatch: The samples differ in structure or shape, a field is None in some of them
+            only, a sample is None, or there are none.
     """
-    if isinstance(samples, Columns):
+    if isinstance(samples, Columns) and samples.stacked:
         return samples.columns
-    if len(samples) == 0:  # an array has no truth of its own
-        raise errors.FeedMismatch("an empty batch cannot be stacked: give at least one sample")
-    return _stacked(list(samples), "a sample", _column)
+    return _of_samples(samples, _column, "stacked")
 
 
 def collate(samples: Sequence[Any]) -> Any:
@@ -48,14 +53,77 @@ def collate(samples: Sequence[Any]) -> Any:
     [array([0, 5]), array([1, 6])]
 
     Raises:
-        FeedMismatch: The samples differ in structure or shape, some are None or mix strings with
-            numbers, or there are none.
+        FeedMismatch: The samples differ in structure or shape, a field is None in some of them
+            only or mixes strings with numbers, a sample is None, or there are none.
     """
-    if isinstance(samples, Columns):
+    if isinstance(samples, Columns) and samples.stacked:
         return map_tree(_texts_or_array, samples.columns)
+    return _of_samples(samples, texts_or_column, "collated")
+
+
+def _of_samples(samples: Sequence[Any], column: Callable[..., Any], made: str) -> Any:
+    """One tree for samples, whose leaves `column` makes; `made` says how, in an error."""
     if len(samples) == 0:  # an array has no truth of its own
-        raise errors.FeedMismatch("an empty batch cannot be collated: give at least one sample")
-    return _stacked(list(samples), "a sample", _texts_or_column)
+        raise errors.FeedMismatch(f"an empty batch cannot be {made}: give at least one sample")
+    try:
+        tree = _stacked(list(samples), "a sample", column)
+    except errors.FeedMismatch:
+        refuse_none(samples)
+        raise
+    if tree is None:
+        refuse_none(samples)
+    return tree
+
+
+def stack_field(values: Sequence[Any], name: Any) -> Any:
+    """One tree of arrays for what the samples of a batch have in a field; None if all have None.
+
+    Raises:
+        FeedMismatch: The values differ in structure or shape, or some are None.
+    """
+    return _stacked(values, f"a sample[{name!r}]", _column)
+
+
+def refuse_none(samples: Sequence[Any]) -> None:
+    """Raises FeedMismatch if one of these samples, which make no batch, is None.
+
+    >>> refuse_none([5, None])
+    Traceback (most recent call last):
+    jreader.errors.FeedMismatch: sample 1 of a batch is None: does the function that makes it lack \
+a return? To leave samples out, type .filter(fn).
+    """
+    for at, sample in enumerate(samples):
+        if sample is None:
+            raise errors.FeedMismatch(
+                f"sample {at} of a batch is None: does the function that makes it lack a return? "
+                "To leave samples out, type .filter(fn)."
+            )
+
+
+def no_array(values: Any, name: str, error: Exception) -> errors.FeedMismatch:
+    """The error of values of which NumPy makes no array: most differ in shape.
+
+    >>> no_array([[1, 2], [3]], "field 'x'", ValueError())
+    FeedMismatch("field 'x' is ragged: sample 0 has shape (2,), sample 1 of its batch has shape \
+(1,). Type .padded_batch(n), .bucket(bounds, n) or .pack(n) for rows of several lengths, or give \
+all of them one shape in .map(fn).")
+    """
+    shapes = list(map(_shape, values)) if isinstance(values, (list, tuple)) else []
+    odd = next((index for index, shape in enumerate(shapes) if shape != shapes[0]), None)
+    if odd is None:
+        return errors.FeedMismatch(f"{name} cannot become an array: {error}")
+    return errors.FeedMismatch(
+        f"{name} is ragged: sample 0 has {shapes[0]}, sample {odd} of its batch has {shapes[odd]}. "
+        "Type .padded_batch(n), .bucket(bounds, n) or .pack(n) for rows of several lengths, or "
+        "give all of them one shape in .map(fn)."
+    )
+
+
+def _shape(value: Any) -> str:
+    try:
+        return f"shape {np.shape(value)}"
+    except (TypeError, ValueError):
+        return "no shape"
 
 
 def _stacked(values: Sequence[Any], name: str, column: Callable[[Sequence[Any], str], Any]) -> Any:
@@ -73,6 +141,7 @@ def _stacked(values: Sequence[Any], name: str, column: Callable[[Sequence[Any], 
     if isinstance(first, dict):
         alike = alike and all(map(first.keys().__eq__, map(dict.keys, values)))
     if not alike:
+        all_none(values, name)
         odd = (at for at, each in enumerate(values) if not same_structure(first, each))
         raise _mixed(values, name, next(odd, 0))
     return joined(
@@ -102,11 +171,13 @@ def _column(values: Sequence[Any], name: str) -> Any:
     try:
         array = np.asarray(values)
     except ValueError as error:
-        raise errors.FeedMismatch(
-            f"{name} has another shape in some samples of a batch ({error}). Pad or crop them to "
-            f"one shape first, as pack, padded_batch and bucket do."
-        ) from None
+        all_none(values, name)
+        raise no_array(values, name, error) from None
+    if array.dtype.kind in _TEXTS:
+        _check_texts(values, name, array.dtype.kind)
     if array.dtype == object:
+        if all_none(values, name):
+            return None
         numbers = (int, float, complex, np.generic, np.ndarray)
         odd = next((at for at, value in enumerate(values) if not isinstance(value, numbers)), 0)
         raise errors.FeedMismatch(
@@ -116,15 +187,51 @@ def _column(values: Sequence[Any], name: str) -> Any:
     return array
 
 
-def _texts_or_column(values: Sequence[Any], name: str) -> Any:
+def all_none(values: Sequence[Any], name: str) -> bool:
+    """Whether all values of a field are None.
+
+    Raises:
+        FeedMismatch: Some are, and others are not.
+    """
+    nothing = [value is None for value in values]
+    if any(nothing) and not all(nothing):
+        there = nothing.index(False)
+        raise errors.FeedMismatch(
+            f"{name} is None in sample {nothing.index(True)} of a batch, and "
+            f"{described(values[there])} in sample {there}: a field is None in all samples or in "
+            "none. Give it a value in .map(fn), or leave such samples out with .filter(fn)."
+        )
+    return all(nothing)
+
+
+def _check_texts(values: Sequence[Any], name: str, kind: str) -> None:
+    """Raises FeedMismatch if NumPy would make texts of numbers, or strings of bytes."""
+    if _TEXTS[kind].issuperset(map(type, values)):
+        return
+    kinds = [np.asarray(value).dtype.kind for value in values]
+    odd = next((at for at, one in enumerate(kinds) if one != kinds[0]), None)
+    if odd is not None:
+        raise _several_kinds(name, values[odd], odd, values[0])
+
+
+def _several_kinds(name: str, value: Any, at: int, other: Any) -> errors.FeedMismatch:
+    return errors.FeedMismatch(
+        f"{name} is {described(value)} in sample {at} of a batch, and {described(other)} in "
+        "another: map all to strings, or all to numbers."
+    )
+
+
+def texts_or_column(values: Sequence[Any], name: str) -> Any:
     """A list of strings, or one array, for the values of one leaf; tensors of any library too."""
     kinds = set(map(type, values))
+    if type(None) in kinds and all_none(values, name):
+        return None
     if all(map(_is_fields, kinds)):
         rows = list(map(list, values))
         short = next((at for at, row in enumerate(rows) if len(row) != len(rows[0])), None)
         if short is not None:
             raise _mixed(values, name, short)
-        return _stacked(rows, name, _texts_or_column)
+        return _stacked(rows, name, texts_or_column)
     for text in (str, bytes):
         texts = [issubclass(kind, text) for kind in kinds]
         if all(texts):
@@ -132,10 +239,7 @@ def _texts_or_column(values: Sequence[Any], name: str) -> Any:
         if any(texts):
             odd = next(at for at, value in enumerate(values) if not isinstance(value, text))
             other = next(value for value in values if isinstance(value, text))
-            raise errors.FeedMismatch(
-                f"{name} is {described(values[odd])} in sample {odd} of a batch, and "
-                f"{described(other)} in another: map all to strings, or all to numbers."
-            )
+            raise _several_kinds(name, values[odd], odd, other)
     if any(map(_is_foreign, kinds)):
         values = [np.asarray(value) for value in values]
     return _column(values, name)

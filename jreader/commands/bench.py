@@ -19,7 +19,7 @@ from jreader.linting.plan_parts import of_batches, prefixes
 from jreader.pipelines import Pipeline
 from jreader.pipelines.wrapped import Wrapped
 from jreader.readers import Reader, described, leaves, start
-from jreader.readers.nodes import drawn
+from jreader.readers.nodes import lines_of
 
 
 def bench(subject: Any, seconds: float = 1.0) -> Iterator[str]:
@@ -44,7 +44,7 @@ def bench(subject: Any, seconds: float = 1.0) -> Iterator[str]:
     for stage in reversed(stages):
         batched = of_batches(stage)
         timed = stage if batched or size is None else batch(stage, size)
-        name = drawn(stage)[-1].text if stage is not stages[-1] else described(stage)
+        name = lines_of(stage)[-1].text if stage is not stages[-1] else described(stage)
         rate = _rate(partial(_items, timed), seconds, axes=int(of_batches(timed)))
         row, before = _row(name, rate, before, batched=batched)
         rows.append(row)

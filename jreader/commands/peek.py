@@ -13,7 +13,8 @@ from jreader.commands.contact_sheets import sheet
 from jreader.commands.named_pipelines import CommandFailed, is_loader
 from jreader.commands.show import aligned
 from jreader.linting.plan_parts import of_batches, peeked
-from jreader.readers import Columns, branches
+from jreader.readers import Columns
+from jreader.readers.trees import named_leaves
 
 _SHOWN = 6  # numbers of an array
 _WIDE = 60  # characters of a text
@@ -49,13 +50,13 @@ def peek(
         raise CommandFailed("yields nothing: there is no first sample to look at")
     rows = []
     for number, item in enumerate(items[:many]):
-        for at, (name, leaf) in enumerate(_fields(item, "")):
+        for at, (name, leaf) in enumerate(_fields(item)):
             text = decode(leaf.tolist()) if decode and _is_tokens(leaf) else None
             values = _values(leaf) if text is None else _cut(repr(text))
             rows.append(("" if at else str(number), name, _kind(leaf), values))
     yield from aligned(rows)
     if png is not None:
-        yield sheet([leaf for item in items for _, leaf in _fields(item, "")], png, _SHEET)
+        yield sheet([leaf for item in items for _, leaf in _fields(item)], png, _SHEET)
 
 
 def first_items(subject: Any, many: int) -> list[Any]:
@@ -76,15 +77,11 @@ def _stacked(batch: Any) -> Any:
         return batch
 
 
-def _fields(tree: Any, name: str) -> Iterator[tuple[str, Any]]:
+def _fields(tree: Any) -> Iterator[tuple[str, Any]]:
     """The leaves of a sample with their names, as in image, or pair.0."""
-    parts = branches(tree)
-    if parts is None:
-        is_array = hasattr(tree, "dtype") and hasattr(tree, "shape")
-        yield name, np.asarray(tree) if is_array else tree
-        return
-    for key, part in parts.items():
-        yield from _fields(part, f"{name}.{key}" if name else str(key))
+    for name, leaf in named_leaves(tree):
+        is_array = hasattr(leaf, "dtype") and hasattr(leaf, "shape")
+        yield name, np.asarray(leaf) if is_array else leaf
 
 
 def _kind(leaf: Any) -> str:

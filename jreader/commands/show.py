@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jreader.commands.named_pipelines import is_loader
-from jreader.readers.nodes import drawn
+from jreader.readers.nodes import lines_of
 from jreader.readers.plan_tables import table
 
 _PAGE = """<!doctype html>
@@ -42,7 +42,7 @@ def show(subject: Any, title: str, page: str | None = None) -> Iterator[str]:
         title: What a page is called.
         page: The file to write a page to, instead.
     """
-    lines = subject._drawn() if is_loader(subject) else drawn(subject)  # noqa: SLF001  # our own class
+    lines = subject._drawn() if is_loader(subject) else lines_of(subject)  # noqa: SLF001  # our own class
     if page is not None:
         Path(page).write_text(
             _PAGE.format(title=escape(title), table=table(lines)), encoding="utf-8"

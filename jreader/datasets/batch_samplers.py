@@ -24,9 +24,11 @@ from jreader.readers import (
     Pass,
     Position,
     Reader,
+    argument,
     described,
     length,
     op,
+    set_fields,
     start,
 )
 from jreader.readers.starting import native
@@ -88,11 +90,8 @@ class BatchSampler(batch[int]):
             indices = again("BatchSampler(sampler=...)", sampler)
         else:
             indices = RandomSampler(dataset, seed=seed) if shuffle else SequenceSampler(dataset)
-        object.__setattr__(self, "reader", indices)
-        object.__setattr__(self, "batch_size", batch_size)
-        object.__setattr__(
-            self, "drop_last", errors.check_flag("drop_last of BatchSampler", drop_last)
-        )
+        full = errors.check_flag("drop_last of BatchSampler", drop_last)
+        set_fields(self, reader=indices, batch_size=batch_size, drop_last=full)
         self.__post_init__()
 
     @property
@@ -107,7 +106,7 @@ class BatchSampler(batch[int]):
                 f"a sampler never changes, so {name} cannot be set: make another one, "
                 f"BatchSampler(dataset, {name}={value!r})."
             )
-        object.__setattr__(self, name, value)
+        set_fields(self, **{name: value})
 
     def written(self, *but: object) -> Iterator[str]:
         """The arguments as written in the repr, without `drop_last=False`, the default here."""
@@ -150,14 +149,13 @@ class DistributedBatchSampler(Node[list[int]]):
     dataset: Any
     batch_size: int
     num_replicas: int | None = None
-    rank: int | None = None
+    rank: int | None = argument(default=None, cursor="never")  # all processes share one cursor
     shuffle: bool = False
     drop_last: bool = False
     seed: Any = 0
     epoch: int = field(default=0, init=False)
-    cursor_ignores = ("rank",)  # all processes share one cursor
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> dict[str, Any]:
         """Checks the arguments, and asks jax for the process if need be."""
         call = "DistributedBatchSampler(...)"
         jax = sys.modules.get("jax")  # a worker process must not import it
@@ -173,7 +171,7 @@ class DistributedBatchSampler(Node[list[int]]):
                 f"rank of {call} is {rank}, but ranks count from 0 to {replicas - 1}, as "
                 f"num_replicas is {replicas}."
             )
-        checked = {
+        return {
             "dataset": indices_of(self, self.dataset),
             "batch_size": errors.check_number(f"batch_size of {call}", self.batch_size, 1),
             "num_replicas": replicas,
@@ -182,8 +180,6 @@ class DistributedBatchSampler(Node[list[int]]):
             "drop_last": errors.check_flag(f"drop_last of {call}", self.drop_last),
             "seed": as_seed(self.seed, call),
         }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
 
     def start(self, at: Position) -> Pass[list[int]]:
         """Begins a pass; its position is the number of indices that it has handed over."""
@@ -266,8 +262,10 @@ class _again(Node[T]):
         return type(self.iterable).__name__
 
 
-def again(call: str, items: Any) -> Reader[Any]:
+def again(call: str, items: Any, *, checked: bool = False) -> Reader[Any]:
     """Returns a reader of an iterable that can be iterated more than once, or a reader as it is.
+
+    One that is an iterator too cannot, as a rule, unless it was `checked` to be a data set.
 
     >>> list(again("DataLoader(batch_sampler=...)", [[0, 1], [2]])())
     [[0, 1], [2]]
@@ -277,7 +275,7 @@ def again(call: str, items: Any) -> Reader[Any]:
     """
     if isinstance(items, Node):
         return items
-    if hasattr(items, "__next__"):
+    if hasattr(items, "__next__") and not checked:
         raise TypeError(
             f"{call} can be read only once, and every epoch reads it: give a list, a sampler, or "
             f"the generator function itself, not the {type(items).__name__} that it returned."

@@ -16,7 +16,7 @@ from jreader.datasets.fetching import (
     is_stream,
     with_indices,
 )
-from jreader.readers import described, length
+from jreader.readers import described, length, set_fields
 from jreader.readers.epochs import reached
 from jreader.readers.plain_functions import epoch_of_caller
 
@@ -42,7 +42,7 @@ class ConcatDataset(Dataset[T]):
     datasets: tuple[Any, ...]
 
     def __init__(self, datasets: Iterable[Any]) -> None:
-        object.__setattr__(self, "datasets", with_indices("ConcatDataset(datasets)", datasets))
+        set_fields(self, datasets=with_indices("ConcatDataset(datasets)", datasets))
 
     def __getitem__(self, index: SupportsIndex) -> T:
         """The sample at an index, which counts on from one data set to the next."""
@@ -106,7 +106,7 @@ class ChainDataset(IterableDataset[T]):
                     f"ChainDataset(datasets) needs iterable data sets, and {described(dataset)} "
                     f"has indices: use ConcatDataset(datasets)."
                 )
-        object.__setattr__(self, "datasets", given)
+        set_fields(self, datasets=given)
 
     def __iter__(self) -> Iterator[T]:
         """Begins a pass over all of them, in the epoch of the reader that asks."""
@@ -151,7 +151,7 @@ class ComposeDataset(Dataset[tuple[Any, ...]]):
     def __init__(self, datasets: Iterable[Any]) -> None:
         given = with_indices("ComposeDataset(datasets)", datasets)
         _one_length("ComposeDataset(datasets)", given)
-        object.__setattr__(self, "datasets", given)
+        set_fields(self, datasets=given)
 
     def __getitem__(self, index: Any) -> tuple[Any, ...]:
         """The samples of all data sets at one index, side by side."""
@@ -201,8 +201,7 @@ class StackDataset(Dataset[Any]):
             )
         given = with_indices("StackDataset(...)", [*datasets, *named.values()])
         _one_length("StackDataset(...)", given)
-        object.__setattr__(self, "datasets", given)
-        object.__setattr__(self, "names", tuple(named))
+        set_fields(self, datasets=given, names=tuple(named))
 
     def __getitem__(self, index: Any) -> Any:
         """The samples of all data sets at one index, side by side."""

@@ -12,10 +12,12 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from jreader.readers import Columns, described
+from jreader.readers import Columns, described, set_fields
+from jreader.readers.protected import read_only
 from jreader.sources.columns import mismatch
 
 T = TypeVar("T")
+_NESTED = 32  # so many data sets may call one another; the stack of Python has an end
 
 
 class _Samples(Generic[T]):
@@ -75,7 +77,7 @@ class Dataset(_Samples[T]):
         """The samples of this data set, then those of the other: a `ConcatDataset`."""
         from jreader.datasets.combinators import ConcatDataset  # noqa: PLC0415  # it extends this
 
-        return ConcatDataset([self, other])
+        return ConcatDataset([*_parts(self, ConcatDataset), other])
 
 
 class IterableDataset(_Samples[T]):
@@ -96,14 +98,24 @@ class IterableDataset(_Samples[T]):
         """The samples of this data set, then those of the other: a `ChainDataset`."""
         from jreader.datasets.combinators import ChainDataset  # noqa: PLC0415  # it extends this
 
-        return ChainDataset([self, other])
+        return ChainDataset([*_parts(self, ChainDataset), other])
+
+
+def _parts(dataset: Any, kind: type) -> list[Any]:
+    """The data set; or those it was made of by `+`, where these are nested too deeply for calls."""
+    parts, depth = [dataset], 0
+    while type(parts[0]) is kind:
+        parts[:1] = parts[0].datasets  # type: ignore[attr-defined]  # a data set of others
+        depth += 1
+    return parts if depth >= _NESTED else [dataset]
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class TensorDataset(Dataset[tuple[Any, ...]]):
     """The rows of several arrays side by side: sample i is the tuple of their rows i.
 
-    The rows of a batch are gathered from each array in one call.
+    The rows of a batch are gathered from each array in one call. A row is a read-only view: copy it
+    before you write to it.
 
     >>> dataset = TensorDataset(np.array([[1, 2], [3, 4]]), np.array([5, 6]))
     >>> len(dataset), dataset[1]
@@ -133,11 +145,11 @@ class TensorDataset(Dataset[tuple[Any, ...]]):
         columns = tuple(map(np.asarray, tensors))
         if wrong := mismatch(columns):
             raise ValueError(f"TensorDataset(tensors) {wrong}")
-        object.__setattr__(self, "tensors", columns)
+        set_fields(self, tensors=columns)
 
     def __getitem__(self, index: Any) -> tuple[Any, ...]:
-        """The row at `index` of every array."""
-        return tuple(column[index] for column in self.tensors)
+        """The row at `index` of every array, which cannot be written to."""
+        return tuple(read_only(column[index]) for column in self.tensors)
 
     def __getitems__(self, indices: Sequence[int]) -> Columns[tuple[Any, ...]]:
         """The rows at several indices, gathered from each array in one call."""

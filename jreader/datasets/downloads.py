@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from hashlib import sha256
 from http.client import HTTPException
@@ -12,6 +11,7 @@ from urllib.request import urlopen
 
 from jreader.errors import DamagedData
 from jreader.progress import Bar
+from jreader.sources.transactions import new_file
 
 _CHUNK = 1 << 16
 _PATIENCE = 30  # seconds without a byte until a download fails
@@ -33,24 +33,18 @@ def download(url: str, folders: list[Path], expected: str) -> Path:
         DamagedData: The downloaded file has another SHA-256.
     """
     name = url.rpartition("/")[2]
-    path = folders[-1] / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{name}.{secrets.token_hex(8)}")
-    try:
-        digest = sha256()
-        with temporary.open("xb") as file:
+    path, digest = folders[-1] / name, sha256()
+    with new_file(path) as aside:
+        with aside.open("xb") as file:
             for chunk in _chunks(url, name, folders):
                 file.write(chunk)
                 digest.update(chunk)
         if (seen := digest.hexdigest()) != expected:
             raise DamagedData(
-                f"{url} is truncated, or not the original: {temporary.stat().st_size} bytes came, "
+                f"{url} is truncated, or not the original: {aside.stat().st_size} bytes came, "
                 f"with the SHA-256 {seen}, not {expected}. They were removed: run again, or put "
                 f"the original at {path}."
             )
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
     return path
 
 

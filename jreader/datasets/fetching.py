@@ -13,11 +13,14 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from jreader.errors import FeedMismatch, noted
-from jreader.readers import Columns, Node, described, map_tree
+from jreader.readers import Columns, Node, described, length, lookup_of, map_tree
+from jreader.readers.nodes import plane_of
 from jreader.readers.overrides import stands_for
+from jreader.readers.protected import protected
 from jreader.readers.refills import watched
+from jreader.readers.streams_with_state import is_declared_stream
 from jreader.sources import Table, source
-from jreader.sources.random_access import is_first_batch, refuse_absent
+from jreader.sources.random_access import is_first_batch, refuse_absent, refuse_async
 
 
 def fetch(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
@@ -46,6 +49,10 @@ def _fetched(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
             return dataset.plane().take(np.where(rows < 0, rows + len(dataset), rows))
         columns = dataset if isinstance(dataset, np.ndarray) else dataset.columns
         return Columns(map_tree(lambda column: column[rows], columns))
+    if isinstance(dataset, Node) and not isinstance(dataset, Table):  # a pipeline
+        plane = plane_of(dataset)
+        if plane is not None:
+            return plane.take(np.asarray(indices, np.intp))
     if stands_for(type(dataset), "__getitems__", "__getitem__"):
         samples: Sequence[Any] = dataset.__getitems__(indices)
         if len(samples) != len(indices):
@@ -62,7 +69,8 @@ def _fetched(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
         except Exception as error:
             _explain(dataset, index, error)
             raise
-        return fetched
+        # as `holds_samples` says, without a call for each batch
+        return list(map(protected, fetched)) if isinstance(dataset, (list, tuple)) else fetched
     each = (fetch_one(dataset, index) for index in indices)
     return list(watched(each, len(indices), f"a batch of {type(dataset).__name__}"))
 
@@ -109,7 +117,7 @@ def is_stream(dataset: object) -> bool:
     >>> is_stream(IterableDataset()), is_stream([1, 2])
     (True, False)
     """
-    if any(kind.__name__ == "IterableDataset" for kind in type(dataset).__mro__):
+    if is_declared_stream(dataset):
         return True
     return hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__")
 
@@ -124,7 +132,9 @@ __len__, or one with __iter__ that begins a pass, not the int 5.
     """
     kind = type(dataset).__name__
     stream = is_stream(dataset) and not isinstance(dataset, Node)
-    if isinstance(dataset, Table) or (stream and not hasattr(dataset, "__next__")):
+    # an iterator gives its samples once, unless it says that it is a data set
+    begins = is_declared_stream(dataset) or not hasattr(dataset, "__next__")
+    if isinstance(dataset, Table) or (stream and begins):
         return
     needed = (
         f"{call} needs a data set, that is, an object with __getitem__ and __len__, or one with "
@@ -140,6 +150,7 @@ __len__, or one with __iter__ that begins a pass, not the int 5.
         raise TypeError(f"{needed}: for columns by name, give jreader.arrays(**columns).")
     if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
         raise TypeError(f"{needed}.")
+    refuse_async(call, dataset)
 
 
 def with_indices(call: str, datasets: Iterable[Any]) -> tuple[Any, ...]:
@@ -156,6 +167,13 @@ def with_indices(call: str, datasets: Iterable[Any]) -> tuple[Any, ...]:
     if not given:
         raise ValueError(f"{call} needs at least one data set.")
     for dataset in given:
+        if isinstance(dataset, Node) and hasattr(dataset, "__getitem__"):  # a pipeline
+            if lookup_of(dataset) is not None and length(dataset) is not None:
+                continue
+            raise TypeError(
+                f"{call} needs samples that are found by their index, and {described(dataset)} has "
+                f"to be read: begin with arrays(...), npy or source, and give shuffles a seed."
+            )
         check_dataset(call, dataset)
         if is_stream(dataset):
             raise TypeError(

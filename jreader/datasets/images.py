@@ -33,12 +33,16 @@ class _stored(Table[tuple[Array, Any]]):
     load: Callable[[Mode], tuple[Array, Array]]
     mode: Mode
     n: int
-    unread = False
 
     @cached_property
     def columns(self) -> tuple[Array, Array]:
         """Images and labels, loaded at the first use."""
         return self.load(self.mode)
+
+    @property
+    def unread(self) -> bool:
+        """Always False: the number of samples is known."""
+        return False
 
     def length(self) -> int:
         """The number of samples, without loading them."""

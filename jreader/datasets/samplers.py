@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jreader import errors, orders
-from jreader.datasets.subsets import int_array
 from jreader.orders import as_seed
 from jreader.readers import (
     Node,
@@ -29,6 +28,7 @@ from jreader.readers import (
     op,
 )
 from jreader.readers.starting import native
+from jreader.transforms.selections import int_array
 
 T = TypeVar("T")
 IntArray: TypeAlias = NDArray[np.intp]
@@ -109,9 +109,9 @@ class SequenceSampler(Sampler[int]):
 
     data_source: Sized
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> dict[str, Any]:
         """Checks that the data set has a length."""
-        object.__setattr__(self, "data_source", indices_of(self, self.data_source))
+        return {"data_source": indices_of(self, self.data_source)}
 
     def order(self) -> Callable[[IntArray], IntArray]:
         """The index at each position is the position itself."""
@@ -149,16 +149,16 @@ class RandomSampler(Sampler[int]):
     seed: Any = None
     epoch: int = field(default=0, init=False)
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> dict[str, Any]:
         """Checks that so many indices can be drawn from the data set."""
-        object.__setattr__(self, "data_source", indices_of(self, self.data_source))
-        _check_drawing(self, self.replacement, self.num_samples, len(self.data_source))
-        _set_seed(self)
+        source = indices_of(self, self.data_source)
+        number = _checked_drawing(self, self.replacement, self.num_samples, len(source))
+        return {"data_source": source, "num_samples": number, "seed": _checked_seed(self)}
 
     def order(self) -> Callable[[IntArray], IntArray]:
         """A permutation of the indices, or an independent draw for each position."""
         n, path = len(self.data_source), (self.seed, self.epoch, _PLACE, _WINDOW)
-        _check_drawing(self, self.replacement, self.num_samples, n)  # it may have shrunk
+        _checked_drawing(self, self.replacement, self.num_samples, n)  # it may have shrunk
         if self.replacement:
             draw = (*path, n)
             return lambda at: np.minimum(uniform(at, *draw) * n, n - 1).astype(np.intp)
@@ -202,7 +202,7 @@ class WeightedRandomSampler(Sampler[int]):
     seed: Any = None
     epoch: int = field(default=0, init=False)
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> dict[str, Any]:
         """Checks the weights, and that so many indices can be drawn by them."""
         weights = np.array(self.weights, np.float64)
         if weights.ndim != 1 or not np.isfinite(weights).all() or (weights < 0).any():
@@ -210,11 +210,11 @@ class WeightedRandomSampler(Sampler[int]):
                 f"{_call(self)} needs one finite number >= 0 for each index as weights, not "
                 f"{self.weights!r}."
             )
-        object.__setattr__(self, "weights", weights)
         if self.num_samples is None:
             raise TypeError(f"num_samples of {_call(self)} needs a whole number, not None.")
-        _check_drawing(self, self.replacement, self.num_samples, int(np.count_nonzero(weights)))
-        _set_seed(self)
+        positive = int(np.count_nonzero(weights))
+        number = _checked_drawing(self, self.replacement, self.num_samples, positive)
+        return {"weights": weights, "num_samples": number, "seed": _checked_seed(self)}
 
     def order(self) -> Callable[[IntArray], IntArray]:
         """An independent draw for each position; or all indices, sorted by random keys."""
@@ -254,10 +254,9 @@ class SubsetRandomSampler(Sampler[int]):
     seed: Any = None
     epoch: int = field(default=0, init=False)
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> dict[str, Any]:
         """Checks that the indices are ints."""
-        object.__setattr__(self, "indices", int_array(_call(self), self.indices))
-        _set_seed(self)
+        return {"indices": int_array(_call(self), self.indices), "seed": _checked_seed(self)}
 
     def order(self) -> Callable[[IntArray], IntArray]:
         """A permutation of the list."""
@@ -322,11 +321,13 @@ def _call(sampler: Node[Any]) -> str:
     return f"{type(sampler).__name__}(...)"
 
 
-def _check_drawing(sampler: Sampler[int], replacement: Any, num_samples: Any, n: int) -> None:
-    """Checks `num_samples`: without replacement, no more than the n indices can be drawn."""
+def _checked_drawing(
+    sampler: Sampler[int], replacement: Any, num_samples: Any, n: int
+) -> int | None:
+    """Returns `num_samples`: without replacement, no more than the n indices can be drawn."""
     errors.check_flag(f"replacement of {_call(sampler)}", replacement)
     if num_samples is None:
-        return
+        return None
     call = f"num_samples of {_call(sampler)}"
     number = errors.check_number(call, num_samples, 1)
     if number > n and (not replacement or n == 0):
@@ -334,9 +335,8 @@ def _check_drawing(sampler: Sampler[int], replacement: Any, num_samples: Any, n:
             f"{call} is {number}, but there are {n} indices to draw: draw at most {n}"
             f"{', or give replacement=True' if n else ''}."
         )
-    object.__setattr__(sampler, "num_samples", number)
+    return number
 
 
-def _set_seed(sampler: Any) -> None:
-    if sampler.seed is not None:
-        object.__setattr__(sampler, "seed", as_seed(sampler.seed, _call(sampler)))
+def _checked_seed(sampler: Any) -> int | None:
+    return None if sampler.seed is None else as_seed(sampler.seed, _call(sampler))

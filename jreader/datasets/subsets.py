@@ -18,7 +18,8 @@ from jreader.datasets.dataset import Dataset
 from jreader.datasets.fetching import fetch, index_within, with_indices
 from jreader.errors import warn
 from jreader.orders import as_seed
-from jreader.readers import described
+from jreader.readers import described, set_fields
+from jreader.transforms.selections import int_array, split_key
 
 T = TypeVar("T")
 
@@ -52,8 +53,7 @@ class Subset(Dataset[T]):
                 f"Subset(dataset, indices) has the index {index}, and {described(given)} has "
                 f"{len(given)} samples."
             )
-        object.__setattr__(self, "dataset", given)
-        object.__setattr__(self, "indices", chosen % max(len(given), 1))
+        set_fields(self, dataset=given, indices=chosen % max(len(given), 1))
 
     def __getitem__(self, index: SupportsIndex) -> T:
         """The sample of the data set at `self.indices[index]`."""
@@ -101,13 +101,28 @@ def random_split(dataset: Any, lengths: Sequence[float], seed: Any = None) -> li
     call = "random_split(dataset, lengths, seed)"
     drawn = secrets.randbits(52) if seed is None else as_seed(seed, call)
     n = len(given)
-    order = orders.permutation(np.arange(n), n, orders.key(drawn, 0, 1, 0))
-    ends = list(accumulate(_counts(lengths, n)))
+    counts = part_sizes("random_split(dataset, lengths)", lengths, n)
+    for part, (length, count) in enumerate(zip(lengths, counts, strict=True)):
+        if not count and not isinstance(length, SupportsIndex):
+            warn(
+                f"part {part} of random_split has no samples: its fraction of {n} samples is less "
+                f"than one. Give a larger fraction, or numbers of samples."
+            )
+    order = orders.permutation(np.arange(n), n, split_key(drawn))
+    ends = list(accumulate(counts))
     return [Subset(given, part) for part in np.split(order, ends[:-1])] if ends else []
 
 
-def _counts(lengths: Sequence[float], n: int) -> list[int]:
-    """The number of samples of each part, out of n."""
+def part_sizes(call: str, lengths: Sequence[float], n: int) -> list[int]:
+    """The number of samples of each part, out of n.
+
+    >>> part_sizes("random_split(dataset, lengths)", [0.55, 0.45], 10)
+    [6, 4]
+
+    Raises:
+        TypeError: A length is not a number.
+        ValueError: The lengths do not sum to n, or the fractions to 1.
+    """
     if all(
         isinstance(each, SupportsIndex) and not isinstance(each, (bool, np.bool_))
         for each in lengths
@@ -115,40 +130,19 @@ def _counts(lengths: Sequence[float], n: int) -> list[int]:
         counts = [operator.index(each) for each in lengths]  # type: ignore[arg-type]  # just seen
         if sum(counts) != n or min(counts, default=0) < 0:
             raise ValueError(
-                f"random_split(dataset, lengths) needs lengths >= 0 that sum to the {n} samples of "
-                f"the data set, not {list(lengths)}, which sum to {sum(counts)}; fractions are "
+                f"{call} needs lengths >= 0 that sum to the {n} samples of "
+                f"the data, not {list(lengths)}, which sum to {sum(counts)}; fractions are "
                 f"floats that sum to 1.0."
             )
         return counts
     if not all(isinstance(each, (float, int, np.number)) for each in lengths):
-        raise TypeError(f"random_split(dataset, lengths) needs numbers, not {list(lengths)}.")
+        raise TypeError(f"{call} needs numbers, not {list(lengths)}.")
     if not math.isclose(sum(lengths), 1) or not all(0 <= each <= 1 for each in lengths):
         raise ValueError(
-            f"random_split(dataset, lengths) needs fractions from 0 to 1 that sum to 1, not "
+            f"{call} needs fractions from 0 to 1 that sum to 1, not "
             f"{list(lengths)}, which sum to {sum(lengths)}."
         )
     counts = [math.floor(n * each) for each in lengths]
     for part in range(n - sum(counts)):
         counts[part % len(counts)] += 1
-    for part, count in enumerate(counts):
-        if not count:
-            warn(
-                f"part {part} of random_split has no samples: its fraction of {n} samples is less "
-                f"than one. Give a larger fraction, or numbers of samples."
-            )
     return counts
-
-
-def int_array(call: str, indices: Any) -> NDArray[np.intp]:
-    """Returns a copy of a list of ints as an array.
-
-    >>> int_array("Subset(dataset, indices)", range(3))
-    array([0, 1, 2])
-
-    Raises:
-        TypeError: They are not a list of ints.
-    """
-    array = np.array(indices if hasattr(indices, "__len__") else list(indices))
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise TypeError(f"{call} needs a list of ints, not {described(indices)}.")
-    return array.astype(np.intp)

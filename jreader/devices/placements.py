@@ -47,8 +47,8 @@ class Placement:
     """Where feeds go: the shardings, and the modes of jax that were on when it was made.
 
     Attributes:
-        target: None (the default device, uncommitted), a Sharding, a tree of them that a feed's
-            tree begins with, or "host" (feeds stay NumPy arrays).
+        target: None (the default device, uncommitted), a Sharding, "host" (feeds stay NumPy
+            arrays), or a tree of these two that a feed's tree begins with.
         parts: How many devices the first axis of the pmap layout counts; None for flat feeds.
         x64: Whether 64-bit dtypes are kept.
         default: The device that `jax.default_device` named, if any.
@@ -78,7 +78,7 @@ class Placement:
         """
         if self.parts or self.target is None or self.target == "host":
             return self
-        shardings = iter([_behind(sharding) for sharding in self._targets()])
+        shardings = iter([_behind(sharding) for sharding in leaves(self.target)])
         return replace(
             self,
             target=rebuilt(self.target, shardings),
@@ -106,15 +106,15 @@ class Placement:
     def put(self, feed: Any) -> Any:
         """The feed on its devices: one call for the whole tree, whose order is kept.
 
-        Leaves that no device holds (`placeable`) stay as they are.
+        Leaves that no device holds (`placeable`), or that stay on the host, stay as they are.
         """
         if self.target == "host":
             return feed
-        every = leaves(feed)
-        there = list(map(placeable, every))
+        every, wanted = leaves(feed), self.shardings(feed)
+        there = [placeable(leaf) and to != "host" for leaf, to in zip(every, wanted, strict=True)]
         arrays = list(compress(every, there))
         with self.modes():
-            targets = compress(self.shardings(feed), there)
+            targets = compress(wanted, there)
             placed = iter(self._put_each(arrays, list(targets)))
         kept = zip(every, there, strict=True)
         return rebuilt(feed, iter([next(placed) if moved else leaf for leaf, moved in kept]))
@@ -144,6 +144,21 @@ class Placement:
             return shape
         axis = int(self.steps)
         return (*shape[:axis], self.share.size, *shape[axis + 1 :])
+
+    @property
+    def hosts(self) -> bool:
+        """Whether feeds stay on the host, or some of their fields."""
+        return self.target is not None and "host" in leaves(self.target)
+
+    def on_host(self, feed: Any) -> list[bool]:
+        """Whether each leaf of a feed stays on the host.
+
+        >>> sharding_placement({"x": jax.devices()[0], "id": "host"}).on_host({"x": 1, "id": "a"})
+        [False, True]
+        """
+        if self.hosts and self.target != "host":
+            return [sharding == "host" for sharding in self.shardings(feed)]
+        return [self.hosts] * len(leaves(feed))
 
     @property
     def spans(self) -> bool:
@@ -188,7 +203,7 @@ class Placement:
         return modes
 
     def shardings(self, feed: Any) -> list[Any]:
-        """The sharding of each leaf of a feed (None: the default device)."""
+        """The sharding of each leaf of a feed (None: the default device), or "host"."""
         if self.target is None or self.target == "host":
             return [None] * len(leaves(feed))
         if self.mask and isinstance(self.target, Sharding):
@@ -279,9 +294,9 @@ def _on_all_hosts(everywhere: Sharding, leaf: Any) -> Any:
     return jax.make_array_from_callback(host.shape, everywhere, host.__getitem__)
 
 
-def _shardings(target: Any, feed: Any) -> Iterator[Sharding]:
+def _shardings(target: Any, feed: Any) -> Iterator[Any]:
     """The sharding of each leaf, where a tree of shardings may end above the leaves."""
-    if isinstance(target, Sharding):
+    if isinstance(target, (Sharding, str)):
         yield from [target] * len(leaves(feed))
     elif isinstance(target, dict) and isinstance(feed, dict) and target.keys() == feed.keys():
         for name, part in feed.items():
@@ -319,8 +334,10 @@ def _along_rows(sharding: Sharding) -> Sharding:
     return sharding
 
 
-def _behind(sharding: Sharding) -> Sharding:
+def _behind(sharding: Any) -> Any:
     """The sharding of arrays with one more axis in front."""
+    if sharding == "host":
+        return sharding
     if isinstance(sharding, NamedSharding):
         return NamedSharding(sharding.mesh, PartitionSpec(None, *sharding.spec))
     if len(sharding.device_set) == 1:
@@ -369,7 +386,8 @@ def sharding_placement(sharding: Any = None, pmap: Any = None, call: str = "shar
         return _modes(over(own(devices)), len(devices))
     if sharding is None or (isinstance(sharding, str) and sharding == "host"):
         return _modes(sharding, None)
-    return _modes(target_of(sharding, call), None)
+    target = target_of(sharding, call)
+    return _modes("host" if {"host"}.issuperset(leaves(target)) else target, None)
 
 
 def _modes(target: Any, parts: int | None) -> Placement:

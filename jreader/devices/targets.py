@@ -20,13 +20,13 @@ def over(devices: tuple[jax.Device, ...]) -> NamedSharding:
 
 
 def target_of(sharding: Any, call: str) -> Any:
-    """The Sharding that an argument means, or a tree of them.
+    """The Sharding that an argument means, or a tree of them, and of "host" for what stays there.
 
     Raises:
         TypeError: It says none, as a list of devices does.
         ValueError: It depends on a mesh that is not set, or does not say along which of its axes.
     """
-    if isinstance(sharding, Sharding):
+    if isinstance(sharding, Sharding) or (isinstance(sharding, str) and sharding == "host"):
         return sharding
     if isinstance(sharding, Mesh):
         return NamedSharding(sharding, PartitionSpec(_axis_of_rows(sharding, call)))

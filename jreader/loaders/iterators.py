@@ -9,16 +9,17 @@ from typing import Any
 from jax.profiler import StepTraceAnnotation, TraceAnnotation
 
 from jreader.counters import Counters
-from jreader.errors import check_number
-from jreader.loaders.cursors import RunPosition, sealed
-from jreader.loaders.device_feeds import device_feeds
-from jreader.loaders.host_feeds import SKIPPED, check_fed, next_epoch
+from jreader.errors import check_number, warn
+from jreader.loaders.checkpoints.cursors import sealed
+from jreader.loaders.checkpoints.positions import SKIPPED, cursor_at, next_epoch
 from jreader.loaders.loading import Loading
-from jreader.loaders.seeking import found, too_few
-from jreader.loaders.shared import Shared
+from jreader.loaders.prefetching import device_feeds
+from jreader.loaders.queries.seeking import cursor_of_step, too_few
+from jreader.loaders.shared_state import SharedState
 from jreader.loaders.tuning import Tuner
 from jreader.profiling import profiler
 from jreader.readers import Cursor, Pass, described
+from jreader.readers.located import located, located_errors
 
 _records = TraceAnnotation.is_enabled
 profiler.annotation = TraceAnnotation
@@ -48,8 +49,8 @@ class FeedIterator(Iterator[Any]):
     def __init__(
         self,
         loading: Loading,
-        shared: Shared,
-        position: RunPosition,
+        shared: SharedState,
+        noted: list[Any],
         *,
         start: int = 0,
         until: int | None = None,
@@ -62,7 +63,7 @@ class FeedIterator(Iterator[Any]):
         Args:
             loading: What the loader loads.
             shared: What the passes of the loader share.
-            position: The position to begin at; each feed moves it.
+            noted: Holds the cursor to begin at, and later the place of each feed (`cursor_at`).
             start: The number of the first step whose feed is given.
             until: The number of the step to stop before; None for no such step.
             endless: Whether the next epoch follows each one.
@@ -78,16 +79,25 @@ class FeedIterator(Iterator[Any]):
         self._tuner = tuner
         if tuner:
             tuner.begin(self._counters)
-        self._loading, self._shared, self._position = loading, shared, position
+        self._loading, self._shared, self._noted = loading, shared, noted
         self._start, self._until, self._endless = start, until, endless
-        self._first = position.cursor
+        self._first = cursor_at(noted[0])
         self._pass: Pass[Any] | None = None
         self._enter()
+
+    def __iter__(self) -> FeedIterator:
+        """Returns the iterator; warns if it has given all of its feeds."""
+        if self._pass is None:
+            warn(
+                "this iterator of feeds has ended, and gives each feed once: loop over the loader, "
+                "`for feed in loader`, which begins the next epoch."
+            )
+        return self
 
     @property
     def cursor(self) -> Cursor:
         """The position after the last feed that the loop got: a small dict, exact through JSON."""
-        return sealed(self._position.cursor)
+        return sealed(cursor_at(self._noted[0]))
 
     @property
     def step(self) -> int:
@@ -95,12 +105,12 @@ class FeedIterator(Iterator[Any]):
 
         Steps that `skip_steps` leaves out count as well.
         """
-        return self._position.cursor["step"]
+        return cursor_at(self._noted[0])["step"]
 
     @property
     def epoch(self) -> int:
         """The epoch of the last feed; once that epoch has ended, the next one."""
-        return self._position.cursor["epoch"]
+        return cursor_at(self._noted[0])["epoch"]
 
     def __repr__(self) -> str:
         """The reader, the epoch and the step."""
@@ -108,16 +118,17 @@ class FeedIterator(Iterator[Any]):
         return f"FeedIterator({reads}, epoch={self.epoch}, step={self.step})"
 
     def _enter(self) -> None:
-        self._pass = device_feeds(
-            self._loading,
-            self._position.cursor,
-            self._shared,
-            self._start,
-            self._until,
-            endless=self._endless,
-            counters=self._counters,
-        )
-        self._position.progress = self._pass.position()
+        with located_errors(self._loading.source.batches):
+            self._pass = device_feeds(
+                self._loading,
+                cursor_at(self._noted[0]),
+                self._shared,
+                self._start,
+                self._until,
+                endless=self._endless,
+                counters=self._counters,
+            )
+        self._noted[0] = self._pass.position()
 
     def __next__(self) -> Any:
         """The next feed."""
@@ -129,12 +140,13 @@ class FeedIterator(Iterator[Any]):
                 feed = next(here.items)
             except StopIteration:
                 if here is self._pass:  # else another thread has closed it meanwhile
-                    self._turn()
-                continue
-            except BaseException:
+                    self._ended()
+                break
+            except BaseException as error:
+                located(error, self._loading.source.batches)
                 self.close()
                 raise
-            self._position.progress = here.position()
+            self._noted[0] = here.position()
             if feed is SKIPPED:
                 continue
             if self._shared.warming:
@@ -180,22 +192,17 @@ class FeedIterator(Iterator[Any]):
             self.close()
             raise
 
-    def _turn(self) -> None:
-        """Goes on after the end of a pass: to the next epoch, or to the end."""
-        ended = self._position.cursor
+    def _ended(self) -> None:
+        """Stands at the next epoch, if one has ended and not the run."""
+        ended = cursor_at(self._noted[0])
         self.close()
-        if self._until is not None and ended["step"] >= self._until:
+        if self._endless or (self._until is not None and ended["step"] >= self._until):
             return
-        if not self._endless:
-            if ended["step"] < self._start:
-                raise too_few(ended["epoch"], ended["step"], self._start)
-            # skip_steps named steps of this epoch alone
-            self._position.stand({**next_epoch(ended, self._loading.remainder), "skipped": []})
-            return
-        check_fed(ended)
-        after = next_epoch(ended, self._loading.remainder)
-        self._position.stand({**after, "step": ended["step"]})
-        self._enter()
+        if ended["step"] < self._start:
+            raise too_few(ended["epoch"], ended["step"], self._start)
+        # skip_steps named steps of this epoch alone
+        after = next_epoch(ended, continues=self._loading.remainder.continues)
+        self._noted[0] = {**after, "skipped": []}
 
     def seek(self, step: int) -> None:
         """Goes to a step, forward or back, as `feeds.step` counts: its feed is the next one.
@@ -227,7 +234,7 @@ class FeedIterator(Iterator[Any]):
                 raise
             cursor = None  # this pass goes on, with the order that it has drawn
         if cursor is None:
-            cursor = self._position.cursor if self._reaches(start) else first
+            cursor = cursor_at(self._noted[0]) if self._reaches(start) else first
             if start < first["step"]:
                 raise ValueError(
                     f"feeds.seek({start}) asks for a step before this pass, which began at step "
@@ -241,14 +248,14 @@ class FeedIterator(Iterator[Any]):
                 f"of epoch {first['epoch']} after {first['step']} steps. Begin a pass without at=."
             )
         self.close()
-        self._position.stand({**cursor, "skipped": first["skipped"]})
+        self._noted[0] = {**cursor, "skipped": first["skipped"]}
         self._start = start
         self._enter()
 
     def _found(self, step: int) -> Cursor | None:
         """The cursor of a step, if it can be found without reading up to there; else None."""
         epoch = 0 if self._endless else self._first["epoch"]
-        return found(self._loading, epoch, step, endless=self._endless)
+        return cursor_of_step(self._loading, epoch, step, endless=self._endless)
 
     def _reaches(self, step: int) -> bool:
         """Whether this pass comes to a step that lies ahead."""

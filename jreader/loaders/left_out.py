@@ -9,8 +9,8 @@ from jreader.batches import batching
 from jreader.errors import warn
 from jreader.linting import is_shuffled, same_left_out, tell
 from jreader.loaders.remainders import Remainder
-from jreader.loaders.shared import Shared
-from jreader.readers import Cursor, Reader, start
+from jreader.loaders.shared_state import SharedState
+from jreader.readers import Cursor, Reader, described, start
 
 
 @dataclass
@@ -35,15 +35,16 @@ class Lost:
         reader: Reader[Any],
         remainder: Remainder,
         cursor: Cursor,
-        shared: Shared,
+        shared: SharedState,
         *,
         empty: bool,
     ) -> None:
-        """Warns, once per epoch, if the user did not ask for it, or if the epoch is empty.
+        """Warns, once per epoch, if the user did not ask for it, or if the epoch has no feed.
 
         An epoch that was resumed tells nothing of others: its batches may have another size.
         """
         made_at = getattr(reader, "made_at", "")
+        nothing = empty and not self.batches and not cursor["samples"]
         empty = empty and (self.batches > 0 or _has_short_batch_only(reader))
         some = f"{self.batches} batch{'es' * (self.batches > 1)} ({self.samples} samples)"
         if empty or (remainder.warns and self.batches):
@@ -55,11 +56,17 @@ class Lost:
                 "smaller batch size or fewer places, none may be left out.",
                 made_at,
             )
+        elif nothing:
+            warn(
+                f"epoch {cursor['epoch']} is empty: {described(reader)} gave no batch. Look for an "
+                "empty folder, a filter that keeps nothing, or an iterator that was read before.",
+                made_at,
+            )
         elif remainder.warns_if_same and self.batches and not cursor["samples"]:
             warn_if_same(reader, self.samples, shared)
 
 
-def warn_if_same(reader: Reader[Any], samples: int, shared: Shared) -> None:
+def warn_if_same(reader: Reader[Any], samples: int, shared: SharedState) -> None:
     """Warns, once per loader, if every epoch leaves out the same samples.
 
     Args:
@@ -72,7 +79,7 @@ def warn_if_same(reader: Reader[Any], samples: int, shared: Shared) -> None:
         tell(same_left_out(reader, samples))
 
 
-def warn_of_lanes(reader: Reader[Any], epoch: int, steps: int, shared: Shared) -> None:
+def warn_of_lanes(reader: Reader[Any], epoch: int, steps: int, shared: SharedState) -> None:
     """Warns, once per loader, that an epoch has ended with the first lane that did."""
     if shared.warned:
         return

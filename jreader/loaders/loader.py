@@ -14,22 +14,24 @@ from jreader.feeds import FeedList, Feeds
 from jreader.feeds.collations import Collation
 from jreader.linting import Fed, tell_of_plan
 from jreader.loaders.arguments import CAPACITY, Given, ahead, check_order, names_given
-from jreader.loaders.device_feeds import finisher, first_item, spec_of
-from jreader.loaders.html import picture
+from jreader.loaders.device_programs.stages import Randomness, Stage, Stages
 from jreader.loaders.iterators import FeedIterator
 from jreader.loaders.loading import Loading, Options
 from jreader.loaders.map_style import in_processes, indices, sampler_of
 from jreader.loaders.multihost.agreement import TIMEOUT
-from jreader.loaders.on_device import Randomness, Stage, Stages
-from jreader.loaders.provenance import Samples
+from jreader.loaders.prefetching import finisher, first_item, spec_of
+from jreader.loaders.queries.notebook_table import picture
+from jreader.loaders.queries.provenance import Samples
+from jreader.loaders.queries.shapes import shapes_of
+from jreader.loaders.queries.stats import Stats, stats_of
+from jreader.loaders.queries.warm_up import Warming
 from jreader.loaders.remainders import Last, Remainder
 from jreader.loaders.resident import Resident
 from jreader.loaders.run import Run
-from jreader.loaders.shapes import Warming, shapes_of
 from jreader.loaders.source import Source
-from jreader.loaders.stats import Stats, stats_of
 from jreader.loaders.tuning import Tuned, tuning
 from jreader.readers import Cursor, Reader
+from jreader.readers.growing import only_looking
 from jreader.readers.plan_tables import Line, table
 
 
@@ -218,7 +220,8 @@ class DataLoader:
                 warning. One place gets every batch as it is.
             last: What to do with short batches, instead of `drop_last`, so that steps have one
                 size, also on one place: "drop" or "pad" them, "wrap" (fill them up with the first
-                samples of the epoch, in their order) or raise an "error".
+                samples of the epoch, in their order) or raise an "error"; or "keep" them as they
+                are, on one place.
             steps_per_epoch: How many feeds an epoch has; None for all. If there are more, they are
                 left out; if there are fewer, that is an error, or with `last="wrap"` the epoch
                 begins again. A stream that may be endless goes on where the epoch before ended;
@@ -254,6 +257,22 @@ class DataLoader:
 
     @classmethod
     def over(
+        cls, batches: Reader[Any], feed_list: FeedList | None = None, **options: Any
+    ) -> DataLoader:
+        """`Pipeline(batches).load(...)` by an older name, which warns.
+
+        >>> from jreader import Pipeline, arrays
+        >>> [feed.tolist() for feed in Pipeline(arrays([0, 1, 2, 3])).batch(2).load()]
+        [[0, 1], [2, 3]]
+        """
+        errors.warn(
+            "DataLoader.over(batches, ...) is now Pipeline(batches).load(...)",
+            kind=DeprecationWarning,
+        )
+        return cls._over(batches, feed_list, **options)
+
+    @classmethod
+    def _over(
         cls,
         batches: Reader[Any],
         feed_list: FeedList | None = None,
@@ -263,14 +282,7 @@ class DataLoader:
         resident: bool = False,
         **options: Any,
     ) -> DataLoader:
-        """A loader that splits each batch over the devices: what `Pipeline.load` returns.
-
-        The arguments are those of `load`, and `options` those of `from_generator`.
-
-        >>> from jreader import arrays
-        >>> [feed.tolist() for feed in DataLoader.over(batch(arrays([0, 1, 2, 3]), 2), capacity=4)]
-        [[0, 1], [2, 3]]
-        """
+        """What `Pipeline.load` returns; `options` are those of `from_generator`."""
         loader = cls.from_generator(feed_list, **options)
         rows = batching(batches).rows
         source = Source(
@@ -280,6 +292,7 @@ class DataLoader:
         if resident:
             loading = loader._run.loaded  # noqa: SLF001  # likewise
             loading.check()
+            loading.remainder.check_kept(equal=True)
             there = Resident(loading.batches(), feed_list, loading.shape)
             loader._load(replace(loading, resident=there))  # noqa: SLF001  # likewise
         return loader
@@ -299,7 +312,7 @@ class DataLoader:
                 dicts of fields by name.
             batch_size: Samples per batch (B); on D places a feed has D batches.
             drop_last: Whether to leave out a last batch with fewer samples; it has no effect if
-                `from_generator` got `last="pad"`, "wrap" or "error".
+                `from_generator` got `last="pad"`, "wrap", "error" or "keep".
             places: The devices: None for the default one, or a device (feeds of [B, ...]); a list
                 of D devices ([D, B, ...], as pmap takes it); or a Sharding of the global array.
 
@@ -307,7 +320,7 @@ class DataLoader:
             This loader.
         """
         drops = errors.check_flag("drop_last of set_sample_generator", drop_last)
-        keeps = self._options.remainder.last in ("pad", "wrap", "error")
+        keeps = self._options.remainder.last in ("pad", "wrap", "error", "keep")
         batches = batch(reader, batch_size, None if keeps else drops)
         return self._set(
             Source(batches, "samples", places, batch_per_place=True, rows=batches.batch_size)
@@ -378,10 +391,10 @@ class DataLoader:
         """
         stage = Stage(fn, rng, seed)
         loading = self._run.loading
-        if loading and loading.placement.target == "host":
+        if loading and loading.placement.hosts:
             raise ValueError(
-                "on_device(fn) needs feeds on a device, and these stay on the host: load without "
-                'sharding="host", or map them with map_batches(fn).'
+                "on_device(fn) needs feeds on a device, and these, or some of their fields, stay "
+                'on the host: load without sharding="host", or map them with map_batches(fn).'
             )
         return self._with(stages=Stages(*self._options.stages.stages, stage))
 
@@ -429,8 +442,9 @@ class DataLoader:
 
     def _set(self, source: Source) -> Self:
         source = replace(source, places=where_written(source.places))
-        self._load(Loading(source, self._options))
-        tell_of_plan(source.batches)
+        loading = Loading(source, self._options)
+        self._load(loading)
+        tell_of_plan(source.batches, shared=loading.placement.spans)
         self._given = {**self._given, "places": source.places}
         return self
 
@@ -453,20 +467,21 @@ class DataLoader:
 
     def _fed(self) -> Fed:
         """What the linter asks of a loader."""
-        loading = self._run.loaded
+        loading = replace(self._run.loaded)  # it keeps what is so only while nothing is written
+
+        def first_on_host() -> Any:
+            first = first_item(loading, self._run.next_cursor())
+            return first[0] if loading.numbered else first
+
         return Fed(
             loading.source.batches,
             loading.shape.axes,
             loading.remainder.warns_if_same,
             loading.remainder.last == "keep",
-            self._first_on_host,
-            self.shapes,
+            first_on_host,
+            lambda: shapes_of(loading, self._run.next_cursor()),
+            shared=loading.placement.spans,
         )
-
-    def _first_on_host(self) -> Any:
-        loading = self._run.loaded
-        first = first_item(loading, self._run.next_cursor())
-        return first[0] if loading.numbered else first
 
     @property
     def next_epoch(self) -> int:
@@ -572,6 +587,8 @@ class DataLoader:
     def samples(self, step: int, epoch: int | None = None) -> Samples:
         """Returns which samples a past or future step of an indexed plan sees; it reads nothing.
 
+        Maps of samples do not matter: the samples are those that their functions get.
+
         >>> import numpy as np
         >>> from jreader import Pipeline, arrays
         >>> loader = Pipeline(arrays(x=np.arange(6) * 10)).shuffle(seed=1).batch(2).load()
@@ -647,8 +664,9 @@ class DataLoader:
         >>> Pipeline(arrays(x=[0.5, 1.5, 2.5])).batch(2).load().element_spec["x"]
         ShapeDtypeStruct(shape=(2,), dtype=float32)
         """
-        loading = self._run.loaded
-        return spec_of(loading, first_item(loading, self._run.next_cursor()))
+        with only_looking():
+            loading = replace(self._run.loaded)
+            return spec_of(loading, first_item(loading, self._run.next_cursor()))
 
     def shapes(self) -> list[Any]:
         """Returns the shapes, dtypes and shardings of all feeds of the next epoch, each once.
@@ -770,8 +788,8 @@ class DataLoader:
     def batch_axes(self) -> int:
         """The number of leading axes before those of a sample; more than 1 with pmap or chunks.
 
-        >>> from jreader import arrays
-        >>> loader = DataLoader.over(batch(arrays([0, 1, 2, 3]), 2))
+        >>> from jreader import Pipeline, arrays
+        >>> loader = Pipeline(arrays([0, 1, 2, 3])).batch(2).load()
         >>> loader.batch_axes, loader.chunk(2).batch_axes
         (1, 2)
         """
@@ -853,9 +871,11 @@ class DataLoader:
         self._not_iterable("next")
         if not self._started:
             raise RuntimeError("this loader was not started: call start() before next()")
-        for feed in self._started:
-            return feed
-        raise errors.EOFException("there is no next feed: reset() the loader, then start() it")
+        try:
+            return next(self._started)
+        except StopIteration:
+            over = "there is no next feed: reset() the loader, then start() it"
+            raise errors.EOFException(over) from None
 
     def reset(self) -> None:
         """Ends the epoch of a loader with `iterable=False`, wherever it is.

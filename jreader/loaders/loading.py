@@ -1,7 +1,7 @@
 """`Loading`: what a loader loads, as one frozen value: the source, the options, the placement.
 
 It is resolved once, when the loader gets its source. `device_feeds.py` begins passes over it. What
-all passes of a loader share is in `shared.Shared`.
+all passes of a loader share is in `shared.SharedState`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from jreader.devices import Placement, Share
 from jreader.errors import BatchNotDivisible, warn
 from jreader.feeds import FeedList, Feeds
 from jreader.loaders.assembling import FeedShape
-from jreader.loaders.cursors import EpochPosition
-from jreader.loaders.going_on import going_on, told
+from jreader.loaders.checkpoints.changed_weights import weights_line, with_weights_before
+from jreader.loaders.checkpoints.positions import Place
+from jreader.loaders.device_programs.stages import Stages
 from jreader.loaders.multihost.agreement import TIMEOUT
 from jreader.loaders.multihost.shards import dealt_to
-from jreader.loaders.on_device import Stages
 from jreader.loaders.remainders import Remainder
 from jreader.loaders.resident import Resident
 from jreader.loaders.source import Source
@@ -33,9 +33,11 @@ from jreader.readers import (
     described,
     fingerprint,
     length,
+    set_fields,
 )
 from jreader.readers.growing import grows
 from jreader.transforms import exactly
+from jreader.workers.threads import runs_users_code
 
 
 @dataclass(frozen=True)
@@ -93,13 +95,12 @@ class Loading:
         placement = source.placement()
         if source.rows and not (source.batch_per_place and placement.parts):
             placement.check(source.rows)
+        cut = placement.splits or self.options.chunk is not None
         if source.batch_per_place:
-            cut = placement.splits or self.options.chunk is not None
             remainder = said.of_places(source.batches, equal=cut)
         else:
-            remainder = said.of_batches(source.batches)
-        object.__setattr__(self, "placement", placement)
-        object.__setattr__(self, "remainder", remainder)
+            remainder = said.of_batches(source.batches, equal=cut)
+        set_fields(self, placement=placement, remainder=remainder)
         self._check_shapes()
 
     def _check_shapes(self) -> None:
@@ -138,7 +139,7 @@ class Loading:
     def _shaped(self, placement: Placement) -> FeedShape:
         source, options, remainder = self.source, self.options, self.remainder
         shape = FeedShape(
-            Feeds(options.feed_list, placement.canonical),
+            Feeds(options.feed_list, placement.canonical, placement.on_host),
             source.kind,
             placement,
             batch_per_place=source.batch_per_place and placement.parts is not None,
@@ -184,8 +185,10 @@ class Loading:
             cursor = None  # what short batches of buckets do depends on lengths, which may grow
         batches, samples, steps = self.source.batches, 0, 0
         if cursor is not None:
-            batches = going_on(batches, began or cursor, endless=self.remainder.continues)
-            samples, steps = cursor["samples"], EpochPosition.steps_of(cursor)
+            batches = with_weights_before(
+                batches, began or cursor, endless=self.remainder.continues
+            )
+            samples, steps = cursor["samples"], Place.of(cursor).steps
         batches = self.remainder.of(batches, self.per_feed, samples, steps)
         return replace(self.source, batches=batches)
 
@@ -282,10 +285,11 @@ class Loading:
         samples = length(op.reader if op else batches)
         plan = self._plans.get(samples)
         if plan is None:  # a look-ahead may ask at the same time, for another length
-            plan = fingerprint(batches, list(self._feeds_in_plan()))
+            stages = (stage.fn for stage in self.options.stages.stages)
+            plan = fingerprint(batches, self._feeds_in_plan(), stages)
             self._plans.clear()
             self._plans[samples] = plan
-        if cursor and cursor["position"] and told(cursor["plan"]) != told(plan):
+        if cursor and cursor["position"] and weights_line(cursor["plan"]) != weights_line(plan):
             return fingerprint(self.batches(cursor), plan["feeds"])
         return plan
 
@@ -301,6 +305,11 @@ class Loading:
             yield f"chunk({options.chunk})"
         if (side_by_side := self.per_feed // (options.chunk or 1)) > 1:
             yield f"{side_by_side} places, a batch each"
+
+    @cached_property
+    def runs_users_code(self) -> bool:
+        """Whether a pass over the batches calls what its user wrote: one thread draws it then."""
+        return self.resident is None and runs_users_code(self.source.batches)
 
     @property
     def numbered(self) -> bool:

@@ -7,7 +7,7 @@ strings, and whatever else a device cannot hold, stay in them on the host.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from jreader import errors
@@ -15,12 +15,9 @@ from jreader.batches import batch
 from jreader.datasets.batch_samplers import BatchSampler, again
 from jreader.datasets.fetching import check_dataset, is_stream
 from jreader.datasets.samplers import RandomSampler, SequenceSampler
-from jreader.devices import placeable
-from jreader.feeds import cast, with_mask
-from jreader.feeds.collations import Collated, Collation, check_optional
-from jreader.loaders.assembling import Assembler
+from jreader.feeds.collations import Collation, check_optional
 from jreader.orders import as_seed
-from jreader.readers import Reader, branches, described, joined, leaves
+from jreader.readers import Reader, described
 from jreader.workers import fetch_batches
 
 _CALL = "DataLoader(dataset, ...)"
@@ -52,7 +49,7 @@ def indices(
     if batch_size is not None:
         batch_size = errors.check_number(f"batch_size of {_CALL}", batch_size, 1)
     if is_stream(dataset):
-        samples = again(f"dataset of {_CALL}", dataset)
+        samples = again(f"dataset of {_CALL}", dataset, checked=True)
         return samples if batch_size is None else batch(samples, batch_size, drop_last)
     if sampler is not None:
         order = again(f"sampler of {_CALL}", sampler)
@@ -141,70 +138,3 @@ def in_processes(
         prefetch_factor,
         global_seed if workers else None,
     )
-
-
-class CollatedAssembler(Assembler):
-    """It makes one feed of a group of collated ones: side by side, padded, or as it is."""
-
-    def feed(self, group: Sequence[Collated]) -> Any | None:
-        """The host feed of a group; None where it is left out."""
-        shape = self.shape
-        trees = [each.feed for each in group]
-        columns = [_cast(tree, shape.placement.canonical) for tree in trees]
-        samples = [each.samples for each in group]
-        if shape.remainder.last == "keep":
-            rows = [len(each[0]) for each in columns if each and each[0].ndim]
-            self._count(samples, rows)
-            return self._joined(trees, iter(shape.laid_out(columns)))
-        _check_rows(columns)
-        arrays = self.fed_by(columns, samples, [len(each[0]) for each in columns])
-        if arrays is None:
-            return None
-        mask = arrays.pop() if shape.masked else None
-        feed = self._joined(trees, iter(arrays))
-        return feed if mask is None else with_mask(feed, mask)
-
-    def _joined(self, trees: list[Any], arrays: Iterator[Any]) -> Any:
-        """The tree with these arrays; other leaves become a list, one per batch."""
-        first = trees[0]
-        if placeable(first):
-            return next(arrays)
-        parts = branches(first)
-        if parts and any(map(placeable, leaves(first))):
-            inner = [branches(tree) or {} for tree in trees]
-            return joined(
-                first, {key: self._joined([part[key] for part in inner], arrays) for key in parts}
-            )
-        if self.shape.placement.parts is None and self.shape.chunk is None:
-            return first
-        return [*trees, *([] for _ in range(self.shape.per_feed - len(trees)))]
-
-
-def _cast(tree: Any, canonical: Callable[[Any], Any]) -> list[Any]:
-    """The arrays of a tree in dtypes of the device; raises FeedMismatch if a value would change."""
-    arrays = list(filter(placeable, leaves(tree)))
-    dtypes = [canonical(array.dtype.newbyteorder("=")) for array in arrays]
-    if dtypes == [array.dtype for array in arrays]:
-        return arrays
-    return list(map(cast, arrays, dtypes, _names(tree)))
-
-
-def _names(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[str]:
-    """What errors call the arrays of a tree."""
-    parts = branches(tree)
-    for key, part in (parts or {}).items():
-        yield from _names(part, (*path, key))
-    if placeable(tree):
-        inner = "".join(f"[{key!r}]" for key in path[1:])
-        yield f"field {path[0]!r}{inner}" if path else "the sample"
-
-
-def _check_rows(columns: list[list[Any]]) -> None:
-    """Raises FeedMismatch if arrays do not have one row for each sample, to be split by."""
-    for arrays in columns:
-        shapes = [list(array.shape) for array in arrays]
-        if not arrays or len({tuple(shape[:1]) for shape in shapes}) > 1 or not shapes[0]:
-            raise errors.FeedMismatch(
-                f"a batch over several places needs arrays with one row for each sample, not the "
-                f"shapes {shapes}: collate it so, or leave places out."
-            )

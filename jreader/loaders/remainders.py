@@ -31,7 +31,7 @@ from jreader.transforms.lengths import Short, may_not_end
 
 _SHORT: dict[str, Short] = {"wrap": "wrap", "pad": "pad", "keep": "pad"}
 
-Last: TypeAlias = Literal["drop", "pad", "wrap", "error"]
+Last: TypeAlias = Literal["drop", "pad", "wrap", "error", "keep"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Remainder:
             be endless.
     """
 
-    last: Last | Literal["keep"] | None = None
+    last: Last | None = None
     steps: int | None = None
     drop_last: bool | None = None
     any_size: bool = False
@@ -77,13 +77,13 @@ class Remainder:
 
         Raises:
             TypeError: `drop_last` is neither a bool nor None.
-            ValueError: `last` is not one of its four values, `drop_last` contradicts it, or
+            ValueError: `last` is not one of its five values, `drop_last` contradicts it, or
                 `steps_per_epoch` is less than 1.
         """
         if last is not None and last not in get_args(Last):
             raise ValueError(
                 f"last={last!r} does not say what to do with the last samples of an epoch: give "
-                f"'drop', 'pad', 'wrap' or 'error', or leave it out and use drop_last."
+                f"'drop', 'pad', 'wrap', 'error' or 'keep', or leave it out and use drop_last."
             )
         if drop_last is not None:
             drop_last = errors.check_flag("drop_last of a loader", drop_last)
@@ -97,7 +97,7 @@ class Remainder:
             steps_per_epoch = errors.check_number("steps_per_epoch", steps_per_epoch, 1)
         return cls(last, steps_per_epoch, drop_last)
 
-    def of_batches(self, batches: Reader[Any]) -> Remainder:
+    def of_batches(self, batches: Reader[Any], *, equal: bool = True) -> Remainder:
         """The same, resolved for steps of one size (`Pipeline.load`).
 
         >>> Remainder().of_batches(batch(lambda: "abc", 2)).last
@@ -105,14 +105,21 @@ class Remainder:
         >>> Remainder().of_batches(batch(lambda: "abc", 2, drop_last=False)).last
         'pad'
 
+        Args:
+            batches: The batches.
+            equal: Whether a feed needs equal parts (see `of_places`), or steps need one shape.
+
         Raises:
-            ValueError: `batch` keeps a short last batch, and the loader leaves it out.
+            ValueError: `batch` keeps a short last batch, and the loader leaves it out; or the
+                loader keeps it, and steps need one shape.
         """
+        self.check_kept(equal=equal)
         kept = self._kept(batches)
         drops = not kept if self.drop_last is None else self.drop_last
         said = kept or self.last is not None or self.drop_last is not None
         last = self.last or ("drop" if drops else "pad")
-        return self._meant(batches, last=last, warns_if_same=not said and self.steps is None)
+        same = not said and self.steps is None
+        return self._meant(batches, last=last, any_size=last == "keep", warns_if_same=same)
 
     def of_places(self, batches: Reader[Any], *, equal: bool) -> Remainder:
         """The same, resolved for a batch per place (Paddle's loaders, loaders of data sets).
@@ -130,14 +137,23 @@ class Remainder:
         Raises:
             ValueError: `batch` keeps a short last batch, and the loader leaves it out.
         """
+        self.check_kept(equal=equal)
         if self.last is not None:
             self._kept(batches)
-            return self._meant(batches, any_size=self.last == "pad")
+            return self._meant(batches, any_size=self.last in ("pad", "keep"))
         if not equal:
             return self._meant(batches, last="keep", any_size=True)
         if self.drop_last is False:
             return self._meant(batches, last="pad", any_size=True)
         return self._meant(batches, last="drop", any_size=True, warns=self.drop_last is None)
+
+    def check_kept(self, *, equal: bool) -> None:
+        """Raises ValueError if a short batch is to be kept where feeds need equal parts."""
+        if equal and self.last == "keep":
+            raise ValueError(
+                "last='keep' hands on a short last batch as it is, which several devices, chunks, "
+                "resident data and compiled epochs cannot take: give last='pad'."
+            )
 
     def _meant(self, batches: Reader[Any], **said: Any) -> Remainder:
         op = batching(batches).counted

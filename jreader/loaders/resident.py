@@ -13,13 +13,12 @@ from jreader.batches import batching
 from jreader.devices import Placement
 from jreader.errors import NotResumable
 from jreader.feeds import FeedList
-from jreader.loaders.as_function import as_function
 from jreader.loaders.assembling import FeedShape
-from jreader.loaders.cursors import EpochPosition
-from jreader.loaders.host_feeds import SKIPPED, Trail, steps_left_out
+from jreader.loaders.checkpoints.positions import SKIPPED, Place, Tally
+from jreader.loaders.device_programs.as_function import as_function
+from jreader.loaders.device_programs.stages import Layout, Stages, words
 from jreader.loaders.left_out import warn_if_same
-from jreader.loaders.on_device import Layout, Stages, words
-from jreader.loaders.shared import Shared
+from jreader.loaders.shared_state import SharedState
 from jreader.profiling import profiler
 from jreader.readers import Cursor, Pass, Reader
 
@@ -46,7 +45,7 @@ class Resident:
     def steps(
         self,
         cursor: Cursor,
-        shared: Shared,
+        shared: SharedState,
         start: int,
         until: int | None,
         finish: Callable[[Any], Any] | None,
@@ -59,33 +58,22 @@ class Resident:
                 f"resident=True out, or begin at an epoch below 2**32."
             )
         size, end = self.batch_at.batch_size, self.batch_at.samples
-        done, made = _samples_done(cursor), EpochPosition.steps_of(cursor)
-        before = made + start - cursor["step"]
-        last = None if until is None else made + until - cursor["step"]
-        trail, skips = Trail(cursor, None), steps_left_out(cursor)
+        done, tally = _samples_done(cursor), Tally(cursor, first=start, until=until)
         least = 1 if self.batch_at.masked else size
 
         def deal() -> Iterator[Any]:
-            nonlocal done, made
-            while done + least <= end and (last is None or made < last):
+            nonlocal done
+            while done + least <= end and not tally.is_done:
                 row, many = done, min(size, end - done)
-                done, made, feed = done + many, made + 1, None
-                if next(skips):
-                    trail.leave_out(many)
-                    feed = SKIPPED
-                else:
-                    trail.add(many)
-                item = SKIPPED if made <= before else feed, row, epoch
+                done += many
+                item = None if tally.gives(many) else SKIPPED, row, epoch
                 yield finish(item) if finish else item
             left_out = (batching(self._batches).samples or 0) - end
             whole = not cursor["samples"] and done + least > end
             if left_out and self._warns_if_same and whole:
                 warn_if_same(self._batches, left_out, shared)
 
-        def progress() -> tuple[Any, ...]:
-            return cursor, trail.samples, trail.runs, trail.end, size, size, done, made
-
-        return Pass(deal(), progress, lambda: None)
+        return Pass(deal(), lambda: tally.place(size, size, done), lambda: None)
 
     def placing(self, stages: Stages) -> Callable[[None, int, int], Any]:
         """A function that makes a feed of the number of its first sample and of its epoch."""
@@ -114,8 +102,7 @@ class Resident:
 
 
 def _samples_done(cursor: Cursor) -> int:
-    position = EpochPosition.of(cursor["position"])
-    done = position.batches if position else 0
+    done = Place.of(cursor).batches if cursor["position"] else 0
     if not isinstance(done, int):
         raise NotResumable(
             f"this cursor, of position {cursor['position']!r}, is of a loader that is not "

@@ -10,21 +10,21 @@ from weakref import WeakSet
 
 from jreader import errors
 from jreader.counters import Counters
-from jreader.loaders.cursors import (
-    RunPosition,
+from jreader.loaders.checkpoints.cursors import (
     beginning,
     check_plan,
     checked,
     kept_lines,
     sealed,
     skipping,
+    with_plan,
 )
-from jreader.loaders.host_feeds import next_epoch
+from jreader.loaders.checkpoints.positions import cursor_at, next_epoch
 from jreader.loaders.iterators import FeedIterator
 from jreader.loaders.loading import Loading
-from jreader.loaders.provenance import Samples, samples_of
-from jreader.loaders.seeking import found
-from jreader.loaders.shared import Shared
+from jreader.loaders.queries.provenance import Samples, samples_of
+from jreader.loaders.queries.seeking import cursor_of_step
+from jreader.loaders.shared_state import SharedState
 from jreader.loaders.tuning import Ceilings, Tuner
 from jreader.readers import Cursor
 
@@ -35,7 +35,7 @@ class Run:
     Attributes:
         loading: What is loaded; None while the loader has no source.
         next_epoch: The number of the epoch that the next `next_pass()` begins.
-        position: Where the latest pass is.
+        noted: Holds the place of the latest pass (`cursor_at`), also when its iterator is gone.
         counters: What the stages of the latest pass count.
         shared: What the passes share.
         tuner: What moves threads and capacity; None for nothing.
@@ -60,9 +60,9 @@ class Run:
         self._tune, self._resumed = tune, resumed
         self.tuner = Tuner(tune) if tune else None
         self.counters = Counters(self.tuner.tunables if self.tuner else None)
-        self.shared = Shared()
-        self.position = RunPosition(resumed or beginning(0))
-        self._latest: RunPosition | None = None  # that of the latest `next_pass()`
+        self.shared = SharedState()
+        self.noted: list[Any] = [resumed or beginning(0)]
+        self._latest: list[Any] | None = None  # that of the latest `next_pass()`
         self._passes: WeakSet[FeedIterator] = WeakSet()
 
     def of(self, loading: Loading | None) -> Run:
@@ -90,7 +90,7 @@ class Run:
         if cursor["plan"]["ops"]:
             check_plan(cursor["plan"], self.loaded.plan(), grows=self.loaded.grows)
         feeds = self._pass(self._skipping(cursor))
-        self._latest = self.position
+        self._latest = self.noted
         return feeds
 
     def next_cursor(self) -> Cursor:
@@ -98,7 +98,7 @@ class Run:
         cursor, remainder = beginning(self.next_epoch), self.loaded.remainder
         if self._latest is None or not self.next_epoch or not remainder.continues:
             return cursor
-        after = next_epoch(self._latest.cursor, remainder)
+        after = next_epoch(cursor_at(self._latest[0]), continues=True)
         return {**cursor, "position": after["position"], "digest": after["digest"]}
 
     def epoch(
@@ -134,7 +134,9 @@ class Run:
     def samples(self, step: int, epoch: int | None) -> Samples:
         """The samples of a step, as `DataLoader.samples` says."""
         number = errors.check_number("loader.samples(step)", step)
-        loading, cursor, began = self.loaded, self.position.cursor, self.position.began
+        loading, noted = self.loaded, self.noted[0]
+        cursor = cursor_at(noted)
+        began: Cursor = cursor if isinstance(noted, dict) else noted[0]
         known = kept_lines(cursor["plan"])
         if epoch is None and known and known != kept_lines(loading.plan()):
             raise ValueError(
@@ -175,12 +177,12 @@ class Run:
         self, cursor: Cursor, start: int = 0, until: int | None = None, *, endless: bool = False
     ) -> FeedIterator:
         loading = self.loaded
-        if start and (there := found(loading, cursor["epoch"], start, endless=endless)):
+        if start and (there := cursor_of_step(loading, cursor["epoch"], start, endless=endless)):
             cursor = {**there, "skipped": cursor["skipped"]}
-        self.position = RunPosition({**cursor, "plan": loading.plan(cursor)})
+        self.noted = [with_plan(cursor, loading.plan(cursor))]
         self.counters = self.counters.continued()
         feeds = FeedIterator(
-            *(loading, self.shared, self.position),
+            *(loading, self.shared, self.noted),
             start=start,
             until=until,
             endless=endless,
@@ -196,7 +198,7 @@ class Run:
         Raises:
             NotResumable: The pass has no position that can be stored.
         """
-        cursor = self.position.cursor
+        cursor = cursor_at(self.noted[0])
         if not cursor["plan"]["ops"] and self.loading:  # no pass has begun: the plan as it is now
             cursor = {**cursor, "plan": self.loading.plan()}
         return sealed(cursor)
@@ -210,12 +212,12 @@ class Run:
         """
         cursor = self._checked(state) if self.loading else checked(state)
         if self.loading:  # with the present plan, so that nobody is warned twice of a changed one
-            cursor = self._skipping({**cursor, "plan": self.loading.plan(cursor)})
-        self._resumed, self.position = cursor, RunPosition(cursor)
+            cursor = self._skipping(with_plan(cursor, self.loading.plan(cursor)))
+        self._resumed, self.noted = cursor, [cursor]
         self.next_epoch = cursor["epoch"]
 
     def close(self) -> None:
         """Closes the passes that are still open."""
         for feeds in list(self._passes):
             feeds.close()
-        self.shared.kept.close()
+        self.shared.stream.close()

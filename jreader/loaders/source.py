@@ -15,7 +15,7 @@ from jreader.batches import Batching, batch, batching, plain_batch
 from jreader.devices import Placement, places_placement, sharding_placement
 from jreader.errors import NotResumable
 from jreader.loaders.assembling import FeedShape, Kind
-from jreader.loaders.cursors import EpochPosition
+from jreader.loaders.checkpoints.positions import Place
 from jreader.loaders.multihost.shards import buckets_dealt_to, dealt_to
 from jreader.readers import (
     Columns,
@@ -26,11 +26,11 @@ from jreader.readers import (
     Reader,
     at_epoch,
     described,
-    leaves,
+    first_column,
     map_tree,
     start,
 )
-from jreader.readers.growing import in_order
+from jreader.readers.growing import as_it_was
 from jreader.readers.nodes import inputs
 from jreader.readers.plain_functions import in_epoch
 from jreader.readers.seeds import waits
@@ -109,7 +109,7 @@ class Opened:
         self, source: Source, shape: FeedShape, cursor: Cursor, inner: Position
     ) -> Reader[Any]:
         """The reader of batches, copied and counted where that is needed, each in own memory."""
-        batches, remainder = in_order(source.batches, inner), shape.remainder
+        batches, remainder = as_it_was(source.batches, inner), shape.remainder
         again = cursor["samples"] > 0 and not (remainder.continues and cursor["epoch"])
         if not isinstance(batches, Node) and remainder.last == "keep" and again:
             batches = self._counting(batches, arrays=source.kind == "arrays")
@@ -117,10 +117,10 @@ class Opened:
             # copied as they come: their generator may write to them again while they wait here,
             # or while a device reads them
             batches = map_readers(_copied, batches)
-        elif shape.placement.target == "host" and _kept(batches):
+        elif shape.placement.hosts and _kept(batches):
             batches = map_readers(_own, batches)  # so that writing to a feed changes nothing else
         if shape.share:
-            batches = dealt_to(batches, shape.share) or batches
+            batches = dealt_to(batches, shape.share, pads=shape.masked) or batches
         if shape.shares:
             batches = buckets_dealt_to(batches, shape.shares)
         return batches
@@ -131,7 +131,7 @@ class Opened:
 
         def counting() -> Iterator[Any]:
             for each in reader():
-                first = leaves(each)[0] if arrays else each
+                first = first_column(each) if arrays else each
                 if self._read:
                     self._read[0] += len(first) if hasattr(first, "__len__") else 0
                 yield each
@@ -165,17 +165,17 @@ def _checked(source: Source, size: int | None, cursor: Cursor) -> Position:
     Raises:
         NotResumable: It counts batches where this reader counts samples, or the reverse.
     """
-    position = EpochPosition.of(cursor["position"])
-    if position is None:
+    if cursor["position"] is None:
         return None
-    if (size is None) != (position.size is None):
+    place = Place.of(cursor)
+    if (size is None) != (place.size is None):
         counted, here = ("batches", "samples") if size else ("samples", "batches")
         raise NotResumable(
             f"the position of this cursor is counted in {counted}, and that of "
             f"{described(source.batches)} in {here}: resume with the pipeline that wrote it, whose "
             f"batches were made in another way."
         )
-    return position.batches
+    return place.batches
 
 
 def _copied(arrays: Any) -> Any:
@@ -184,14 +184,18 @@ def _copied(arrays: Any) -> Any:
 
 def _own(samples: Sequence[Any]) -> Sequence[Any]:
     """The batch with arrays of its own; lists are copied anyway, when they are stacked."""
-    if not isinstance(samples, Columns):
+    if not isinstance(samples, Columns) or not samples.stacked:
         return samples
-    return Columns(_copied(samples.columns), samples.made_of, samples.full)
+    return samples.having(_copied(samples.columns))
 
 
 def _kept(batches: Reader[Any]) -> bool:
     """Whether something else may hold the arrays of batches: a cache, or the user's function."""
-    if isinstance(batches, cache) or not isinstance(batches, Node):
-        return True
-    fresh = isinstance(batches, fetch_batches) or plain_batch(batches) is not None
-    return not fresh and any(map(_kept, inputs(batches)))
+    left = [batches]
+    while left:
+        reader = left.pop()
+        if isinstance(reader, cache) or not isinstance(reader, Node):
+            return True
+        if not isinstance(reader, fetch_batches) and plain_batch(reader) is None:
+            left += inputs(reader)
+    return False

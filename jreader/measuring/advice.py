@@ -81,51 +81,52 @@ def advice_for(
 
 
 def _of_map(limit: Measured, goal: float, step: float) -> Advice:
-    cores = usable_cores()
-    holds = limit.holding is not None and limit.holding.holds_lock
-    waits = limit.holding is not None and limit.holding.computes < 0.5
-    if waits and not holds:  # threads that wait cost little: enough for when all else is quick
-        goal, most = step, _MOST
-    else:
-        most = cores
-    wanted = min(max(2, ceil(limit.alone / goal)), max(most, 2))
-    has = limit.workers if limit.by else 0
-    cheaper = "make it cheaper, or keep what it makes with .cache(path)"
-    if not waits:
-        cheaper += ", or give it more cores"
-    kind = "processes" if holds or limit.by == "processes" else "threads"
-    if has >= wanted and (not holds or limit.by in ("processes", "executor")):
-        slower = limit.seconds * min(has, cores) / max(limit.alone, 1e-9)
-        if limit.by == "processes" and not holds and slower > _SLOWER:
-            return Advice(
-                f"a call takes {slower:.1f} times as long in processes as in this program: "
-                f"`threads={wanted}` instead, since it leaves the interpreter's lock",
-                {"threads": wanted},
-            )
-        are = limit.by if limit.by in ("threads", "processes") else "workers"
-        return Advice(f"its {has} {are} are as many as would help: {cheaper}", {})
-    why = (
-        "since it holds the interpreter's lock"
-        if holds
-        else "since it waits most of the time"
-        if waits
-        else "since it leaves the interpreter's lock"
-    )
-    if limit.op in ("filter", "flat_map"):
-        return Advice(
-            f"{limit.op} calls it on one thread: do that work in .map(fn, {kind}={wanted}) before "
-            f"it, {why}",
-            {kind: wanted},
-        )
+    found, has = limit.holding, limit.workers if limit.by else 0
+    holds = found is not None and found.holds_lock
+    waits = found is not None and found.computes < 0.5
+    most, why = usable_cores(), "since it leaves the interpreter's lock"
     if holds:
-        instead = " instead of threads" if limit.by == "threads" else ""
-        return Advice(f"`processes={wanted}`{instead} would help, {why}", {"processes": wanted})
-    if limit.op == "xmap_readers":
-        kind = "process_num"  # of threads, in spite of its name
-    more = _NUMBERS[wanted - has] if wanted - has < len(_NUMBERS) else str(wanted - has)
-    noun = "threads" if kind == "process_num" else kind
-    asked = f"{more} more {noun}" if has else f"{more} {noun}"
-    return Advice(f"{asked} would do, {why}: `{kind}={wanted}`", {kind: wanted})
+        why = "since it holds the interpreter's lock"
+    elif waits:  # threads that wait cost little: enough for when all else is quick
+        goal, most, why = step, _MOST, "since it waits most of the time"
+    wanted = min(max(2, ceil(limit.alone / goal)), max(most, 2))
+    if has >= wanted and (not holds or limit.by in ("processes", "executor")):
+        return _of_enough(limit, wanted, holds=holds, waits=waits)
+    kind = "processes" if holds or limit.by == "processes" else "threads"
+    if limit.op in ("filter", "flat_map"):
+        words = f"do that work in .map(fn, {kind}={wanted}) before it, {why}"
+        return Advice(f"{limit.op} calls it on one thread: {words}", {kind: wanted})
+    if holds:
+        instead = {"threads": " instead of threads"}.get(limit.by, "")
+        return Advice(f"`processes={wanted}`{instead} would help, {why}", {kind: wanted})
+    argument = "process_num" if limit.op == "xmap_readers" else kind  # of threads, nevertheless
+    asked = _more(wanted - has, "threads" if argument == "process_num" else kind, begun=has > 0)
+    return Advice(f"{asked} would do, {why}: `{argument}={wanted}`", {argument: wanted})
+
+
+def _more(many: int, what: str, *, begun: bool) -> str:
+    """As in "four more threads".
+
+    >>> _more(4, "threads", begun=True), _more(12, "processes", begun=False)
+    ('four more threads', '12 processes')
+    """
+    number = _NUMBERS[many] if many < len(_NUMBERS) else str(many)
+    return f"{number} more {what}" if begun else f"{number} {what}"
+
+
+def _of_enough(limit: Measured, wanted: int, *, holds: bool, waits: bool) -> Advice:
+    """What to change where more workers of the same kind would not help."""
+    slower = limit.seconds * min(limit.workers, usable_cores()) / max(limit.alone, 1e-9)
+    if limit.by == "processes" and not holds and slower > _SLOWER:
+        return Advice(
+            f"a call takes {slower:.1f} times as long in processes as in this program: "
+            f"`threads={wanted}` instead, since it leaves the interpreter's lock",
+            {"threads": wanted},
+        )
+    are = "workers" if limit.by == "executor" else limit.by
+    cores = "" if waits else ", or give it more cores"
+    cheaper = f"make it cheaper, or keep what it makes with .cache(path){cores}"
+    return Advice(f"its {limit.workers} {are} are as many as would help: {cheaper}", {})
 
 
 def _of_capacity(capacity: int, steps: float) -> Advice:

@@ -16,34 +16,35 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
-from jreader.batches import map_batches
 from jreader.counters import Counters
 from jreader.errors import place_of_code
-from jreader.loaders.cursors import beginning
-from jreader.loaders.device_feeds import device_feeds
+from jreader.linting.plan_parts import Call, call_of
+from jreader.loaders.checkpoints.cursors import beginning
 from jreader.loaders.loading import Loading
-from jreader.loaders.shared import Shared
+from jreader.loaders.prefetching import device_feeds
+from jreader.loaders.shared_state import SharedState
 from jreader.readers import Node, Pass, Reader, described, indexed
 from jreader.readers.nodes import inputs
 from jreader.readers.rewriting import rewritten
 from jreader.readers.seeds import seeded
 from jreader.readers.starting import watching
-from jreader.transforms import cache, filter, flat_map, map_readers, shuffle  # noqa: A004  # the op
-from jreader.workers import buffered, fetch_batches, map_samples, xmap_readers
+from jreader.transforms import cache, map_readers, shuffle
+from jreader.workers import buffered, xmap_readers
 from jreader.workers.interpreter_lock import share_of_a_core
 
-_FUNCTIONS: dict[type, tuple[str, str]] = {
-    map_readers: ("func", "map"),
-    map_samples: ("fn", "map"),
-    xmap_readers: ("mapper", "map"),
-    filter: ("fn", "map"),
-    flat_map: ("fn", "map"),
-    map_batches: ("fn", "map_batches"),
-    fetch_batches: ("mapper", "source"),
+T = TypeVar("T")
+
+_ALONE: Mapping[str, Any] = {
+    "threads": 0,
+    "processes": 0,
+    "executor": None,
+    "process_num": 0,
+    "pool": None,
+    "timeout": 0,
 }
 _SAME: Mapping[str, Any] = {}
 _KEPT = 8  # samples of a function, to call it with again
@@ -110,49 +111,55 @@ def probe(loading: Loading, epoch: int, feeds: int, seconds: float) -> Probed | 
         feeds: How many feeds to measure, after a first one that is read before.
         seconds: After that time, the feed that is being read is the last one.
     """
-    meter = _Meter()
+    meter, counters, shared = _Meter(), Counters(), SharedState()
     source, options = loading.source, replace(loading.options, capacity=0)
     if loading.resident is None:
         source = replace(source, batches=rewritten(source.batches, meter.probed))
-    counters, shared = Counters(), Shared()
     alone = replace(loading, source=source, options=options)
-    ready: list[int] = []
-    late = time.perf_counter() + seconds
+    at = beginning(0 if loading.remainder.continues else epoch)
     with warnings.catch_warnings(), watching(meter.watched):
         warnings.simplefilter("ignore")  # the loop's own pass warns
-        here = device_feeds(
-            alone, beginning(0 if loading.remainder.continues else epoch), shared, counters=counters
-        )
+        here = device_feeds(alone, at, shared, counters=counters)
         began = time.perf_counter(), time.thread_time()
         try:
-            for feed in here.items:
-                came = time.perf_counter_ns()
-                jax.block_until_ready(feed)
-                ready.append(time.perf_counter_ns() - came)
-                if len(ready) == 1:
-                    first = meter.totals()
-                if len(ready) > feeds or (len(ready) > 1 and time.perf_counter() > late):
-                    break
+            ready = _timed_feeds(here.items, meter, feeds, seconds)
         finally:
             here.close()
-            shared.kept.close()
+            shared.stream.close()
     wall, worked = time.perf_counter() - began[0], time.thread_time() - began[1]
     if not ready:
         return None
-    if len(ready) > 1:  # what is made once, is made for the first one
-        meter.leave_out(first)
-        del ready[0]
-    many, assembled = len(ready), list(counters.assembled)
-    timed, placed = assembled[1:] or assembled, list(counters.placed)
-    placed = placed[1:] or placed
+    timed = _but_first(list(counters.assembled))
+    placed = _but_first(list(counters.placed)) or [0]
     return Probed(
         tuple(each for each in meter.probes.values() if each.calls),
         fmean(read - came for came, read, _, _ in timed) if timed else 0.0,
         median(stacked - read for _, read, stacked, _ in timed) if timed else 0.0,
-        median(placed or [0]) + median(ready),
-        many,
+        median(placed) + median(ready),
+        len(ready),
         min(1.0, worked / max(wall, 1e-9) / share_of_a_core()),
     )
+
+
+def _timed_feeds(items: Iterator[Any], meter: _Meter, most: int, seconds: float) -> list[int]:
+    """The nanoseconds for which each feed was waited on the devices; the first is left out."""
+    ready: list[int] = []
+    late = time.perf_counter() + seconds
+    for feed in items:
+        came = time.perf_counter_ns()
+        jax.block_until_ready(feed)
+        ready.append(time.perf_counter_ns() - came)
+        if len(ready) == 1:
+            first = meter.totals()
+        elif len(ready) > most or time.perf_counter() > late:
+            break
+    if len(ready) > 1:  # what is made once, is made for the first one
+        meter.leave_out(first)
+    return _but_first(ready)
+
+
+def _but_first(values: list[T]) -> list[T]:
+    return values[1:] or values
 
 
 class _Meter:
@@ -182,31 +189,22 @@ class _Meter:
             self.filling = True
             below = rewritten(node.reader, self.probed)
             return map_readers(_same, below)
-        for kind, (name, stage) in _FUNCTIONS.items():
-            if isinstance(node, kind):
-                return self._with_function(node, name, stage)
-        return _SAME
+        call = call_of(node)
+        return _SAME if call is None else self._called(call)
 
-    def _with_function(
-        self, node: Node[Any], name: str, stage: str
-    ) -> Mapping[str, Any] | Node[Any]:
-        function = getattr(node, name)
-        if stage == "source":
-            where, told = node.made_at, type(node).__name__
-        else:
-            where, told = written_at(function) or node.made_at, described(function)
-        by, workers = _workers(node)
-        found = Probe(stage, told, where, node, function, workers, by, self.filling)
-        self.probes[id(node)] = found
+    def _called(self, call: Call) -> Mapping[str, Any] | Node[Any]:
+        """What calls the function of an op on this thread, timed."""
+        op, function = call.op, call.function
+        where, told = written_at(function) or op.made_at, described(function)
+        if call.stage == "source":
+            where, told = op.made_at, type(op).__name__
+        found = Probe(*(call.stage, told, where, op, function, call.workers, call.by, self.filling))
+        self.probes[id(op)] = found
         timed = self._timed(found, function)
-        if isinstance(node, xmap_readers):
-            return map_readers(timed, rewritten(node.reader, self.probed))
-        alone: dict[str, Any] = {name: timed}
-        if isinstance(node, map_samples):
-            alone |= {"threads": 0, "processes": 0, "executor": None, "pool": None, "timeout": 0}
-        if isinstance(node, fetch_batches):
-            alone |= {"process_num": 0, "timeout": 0, "pool": None}
-        return alone
+        if isinstance(op, xmap_readers):
+            return map_readers(timed, rewritten(op.reader, self.probed))
+        alone = {name: value for name, value in _ALONE.items() if hasattr(op, name)}
+        return {**alone, call.argument: timed}
 
     def _timed(self, found: Probe, function: Callable[..., Any]) -> Callable[..., Any]:
         def timed(*sample: Any) -> Any:
@@ -268,20 +266,6 @@ def _filling(node: cache[Any]) -> bool:
     if node.path is not None:
         return not node.whole
     return node._shelf.kept is None  # noqa: SLF001  # it is asked without being read
-
-
-def _workers(node: Node[Any]) -> tuple[str, int]:
-    if isinstance(node, xmap_readers):
-        return "threads", node.process_num
-    if isinstance(node, fetch_batches):
-        return ("processes", node.process_num) if node.process_num else ("", 1)
-    if isinstance(node, map_samples):
-        if node.executor is not None:
-            return "executor", node.concurrency or 1
-        if node.processes:
-            return "processes", node.processes
-        return ("threads", node.threads) if node.threads else ("", 1)
-    return "", 1
 
 
 def written_at(function: Any) -> str:

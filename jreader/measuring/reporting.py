@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from jreader.errors import check_number, check_seconds
 from jreader.loaders import DataLoader
-from jreader.loaders.stats import Stats
+from jreader.loaders.queries.stats import Stats
 from jreader.measuring.advice import advice_for, place, written
 from jreader.measuring.bars import Bar, bars
 from jreader.measuring.probing import Probed, probe

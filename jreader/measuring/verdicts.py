@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from jreader.cores import usable_cores
-from jreader.loaders.stats import Stats
+from jreader.loaders.queries.stats import Stats
 from jreader.measuring.probing import Probe, Probed
 from jreader.workers.interpreter_lock import Holding, holding
 
@@ -96,18 +96,7 @@ def _of_plan(counted: float, in_processes: Mapping[str, float], probed: Probed) 
         probed: What the pass of its own measured.
     """
     slowest = max((probe.time for probe in probed.probes), default=0)
-    stages = []
-    for probe in probed.probes:
-        alone = 1e-9 * probe.time / probed.feeds
-        found = None
-        if probe.function and probe.samples and 5 * probe.time > slowest:
-            found = holding(probe.function, list(probe.samples))
-        stage = _measured(probe, alone, found)
-        if probe.by == "processes" and probe.op is not None:
-            # large samples are slower to make there, where their memory is new each time
-            each = in_processes.get(probe.op.made_at, 0.0) * probe.calls / probed.feeds
-            stage = replace(stage, seconds=max(stage.seconds, each / probe.workers))
-        stages.append(stage)
+    stages = [_of_probe(probe, probed.feeds, slowest, in_processes) for probe in probed.probes]
     rest = 1e-9 * probed.read - sum(stage.alone for stage in stages)
     threaded = any(stage.by for stage in stages)
     if not threaded and counted - 1e-9 * probed.read > _UNEXPLAINED * counted:
@@ -115,13 +104,27 @@ def _of_plan(counted: float, in_processes: Mapping[str, float], probed: Probed) 
     sources = [number for number, stage in enumerate(stages) if stage.name == "source"]
     if len(sources) == 1:
         (only,) = sources
-        stage = stages[only]
-        alone = stage.alone + max(rest, 0.0)
+        alone = stages[only].alone + max(rest, 0.0)
         stages[only] = _measured(probed.probes[only], alone, None)
     elif rest > 0:
         stages.insert(0, Measured("source", "", "", rest, rest))
     order = ("source", "map", "map_batches")
     return sorted(stages, key=lambda stage: order.index(stage.name))
+
+
+def _of_probe(
+    probe: Probe, feeds: int, slowest: int, in_processes: Mapping[str, float]
+) -> Measured:
+    """A stage as it was measured; the function of one that may limit is watched besides."""
+    found = None
+    if probe.function and probe.samples and 5 * probe.time > slowest:
+        found = holding(probe.function, list(probe.samples))
+    stage = _measured(probe, 1e-9 * probe.time / feeds, found)
+    if probe.by != "processes" or probe.op is None:
+        return stage
+    # large samples are slower to make there, where their memory is new each time
+    each = in_processes.get(probe.op.made_at, 0.0) * probe.calls / feeds
+    return replace(stage, seconds=max(stage.seconds, each / probe.workers))
 
 
 def _measured(probe: Probe, alone: float, found: Holding | None) -> Measured:

@@ -34,7 +34,16 @@ consecutive keys looked like those of NumPy's generator (the largest of some 500
 ten times the sample).
 """
 
-from jreader.orders.keys import STREAM_VERSION, Key, as_seed, key
+from jreader.orders.keys import STREAM_VERSION, Key, as_seed, key, random_seed
 from jreader.orders.permutations import order, permutation, windows
 
-__all__ = ["STREAM_VERSION", "Key", "as_seed", "key", "order", "permutation", "windows"]
+__all__ = [
+    "STREAM_VERSION",
+    "Key",
+    "as_seed",
+    "key",
+    "order",
+    "permutation",
+    "random_seed",
+    "windows",
+]

@@ -40,6 +40,16 @@ NARROW = _words(np.uint32, 0x9E3779B9, 32, 0x7FEB352D, 15, 0x846CA68B)
 WIDE = _words(np.uint64, 0x9E3779B97F4A7C15, 64, 0xBF58476D1CE4E5B9, 31, 0x94D049BB133111EB)
 
 
+def mixed(words: Any) -> Any:
+    """A hash of each uint32: a bijection whose upper and lower bits are good."""
+    words = words ^ words >> np.uint32(16)
+    words *= NARROW.first
+    words ^= words >> NARROW.shift
+    words *= NARROW.second
+    words ^= words >> np.uint32(16)
+    return words
+
+
 def lifted(array: Any) -> Any:
     """The array with at least one axis."""
     return array if array.ndim else array.reshape(1)

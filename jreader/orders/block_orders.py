@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jreader.orders.keys import Key, key
-from jreader.orders.permutations import permutation
-from jreader.orders.uneven import Lengths, permutation_of_each
+from jreader.orders.permutations import Lengths, permutation, permutation_of_each
 
 Array = Any  # of NumPy or jax
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from jreader import errors
-from jreader.orders.arithmetic import NARROW, integers, lifted
-from jreader.readers import described
+from jreader.orders.arithmetic import NARROW, integers, lifted, mixed
+from jreader.readers import argument, described
 
 STREAM_VERSION = 2
 
@@ -99,6 +99,15 @@ def as_seed(seed: Any, call: str = "shuffle(reader)") -> int:
     return int.from_bytes(words.astype(">u4").tobytes(), "big")
 
 
+def random_seed(*, default: int | None = None) -> Any:
+    """A field of an op that takes a seed; None stands for one that each pass draws."""
+    return argument(_seed, default=default)
+
+
+def _seed(call: str, seed: Any) -> int:
+    return as_seed(seed, call)
+
+
 @lru_cache(4096)
 def _absorbed(numbers: tuple[int, ...]) -> Key:
     """The state of the hash after some ints; read-only, since the cache shares it."""
@@ -120,14 +129,7 @@ def _folded(state: Key, number: Any) -> Key:
     number_low, number_high = _halves(number)
     low, high = state.low ^ number_low, state.high ^ number_high
     for tweak in NARROW.tweaks[:4]:
-        mixed = low + tweak
-        mixed ^= mixed >> np.uint32(16)
-        mixed *= NARROW.first
-        mixed ^= mixed >> np.uint32(15)
-        mixed *= NARROW.second
-        mixed ^= mixed >> np.uint32(16)
-        mixed ^= high
-        low, high = mixed, low
+        low, high = mixed(low + tweak) ^ high, low
     return Key(low, high)
 
 

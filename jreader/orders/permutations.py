@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from jreader import errors
 from jreader.orders.arithmetic import NARROW, WIDE, Words, integers, lifted
-from jreader.orders.keys import Key, key, of_length
+from jreader.orders.keys import LENGTHS, Key, key, of_length
 
 Indices = TypeVar("Indices")
 
@@ -54,11 +54,12 @@ def permutation(indices: Indices, n: int, key: Key) -> Indices:
     _check_key(key)
     given, namespace = _given(indices, length, key)
     shape = np.broadcast_shapes(given.shape, key.low.shape)
-    own = of_length(key, length)
+    words = WIDE if length > NARROW_END else NARROW
+    cells, keys = lifted(given.astype(words.word)), _keys(of_length(key, length), words)
     if length > INSERTED:
-        moved = _turned(given, _grid(length), own, namespace)
+        moved = _turned(cells, _grid(length), keys, namespace)
     else:
-        moved = _inserted(given, length, own, namespace)
+        moved = _inserted(cells, length, keys, namespace)
     return moved.reshape(shape).astype(given.dtype)  # type: ignore[no-any-return]  # NumPy's or jax's
 
 
@@ -127,13 +128,62 @@ def _orders(size: int, keys: Key) -> Iterator[NDArray[np.intp]]:
     return iter(permutation(np.arange(size)[None], size, Key(*(word[:, None] for word in keys))))
 
 
+class Lengths(NamedTuple):
+    """Several lengths, and a key for each.
+
+    Attributes:
+        sizes: The lengths, each below 2**31: an array of integers.
+        keys: The key of the permutation of each.
+        least: No length is less.
+        most: No length is more.
+    """
+
+    sizes: Any
+    keys: Key
+    least: int
+    most: int
+
+
+def permutation_of_each(indices: Any, which: Any, lengths: Lengths) -> Any:
+    """Permutes each `indices[i]` below `sizes[which[i]]`, by the key of that length.
+
+    `permutation` takes one length, which a trace has to know; these lengths may be traced.
+
+    >>> lengths = Lengths(np.array([3, 500]), key(7, 0, np.arange(2)), 3, 500)
+    >>> permutation_of_each(np.array([0, 1, 2, 7]), np.array([0, 0, 0, 1]), lengths)
+    array([  0,   1,   2, 340])
+    >>> permutation(np.array([7]), 500, key(7, 0, 1))
+    array([340])
+
+    Args:
+        indices: Each from 0 to one less than its length; that is not checked.
+        which: For each index the number of its length.
+        lengths: The lengths and keys.
+    """
+    namespace = indices.__array_namespace__()
+    hashed = key(LENGTHS, lengths.sizes)
+    keys = (lengths.keys.low ^ hashed.low)[which], (lengths.keys.high ^ hashed.high)[which]
+    given, sizes = indices.astype(np.uint32), lengths.sizes.astype(np.uint32)
+    moved: Any = None
+    if lengths.most > INSERTED:
+        moved = _turned(given, _grids(sizes, which, lengths, namespace), keys, namespace)
+    if lengths.least <= INSERTED:
+        own = sizes[which]
+        small = _inserted(given, min(lengths.most, INSERTED), keys, namespace, own)
+        moved = small if moved is None else namespace.where(own > INSERTED, moved, small)
+    return moved.astype(indices.dtype)
+
+
 class _Grid(NamedTuple):
-    """The grid of one length: 2**column_bits columns of `rows` rows, `left` cells in a last row.
+    """The grid of a length: 2**column_bits columns of `rows` rows, `left` cells in a last row.
+
+    Of several lengths, each number is an array of those of all indices.
 
     Attributes:
         words: The arithmetic that it is computed with.
-        turns: The number of rotations.
-        even: Whether there is no last row that is not full.
+        turns: For each number of rotations, the largest length that takes so many.
+        sizes: The length.
+        even: Whether there is surely no last row that is not full.
         column_bits: Log2 of the number of columns.
         row_bits: The number of bits of a row's number.
         last_column: The number of the last column.
@@ -143,7 +193,8 @@ class _Grid(NamedTuple):
     """
 
     words: Words
-    turns: int
+    turns: dict[int, int]
+    sizes: Any
     even: bool
     column_bits: Any
     row_bits: Any
@@ -165,12 +216,41 @@ def _grid(n: int) -> _Grid:
     column_bits = ((n - 1).bit_length() + (1 << 30 < n <= NARROW_END)) // 2
     rows, left = divmod(n, 1 << column_bits)
     row_bits = (rows - (left == 0)).bit_length()
-    turns = next(turns for end, turns in TURNS if n <= end)
     numbers = (column_bits, row_bits, (1 << column_bits) - 1, rows, left, words.bits - 1)
-    return _Grid(words, turns, left == 0, *map(words.word, numbers))
+    return _Grid(words, _turns(n, n), n, left == 0, *map(words.word, numbers))
 
 
-def _turned(indices: Any, grid: _Grid, key: Key, namespace: Any) -> Any:
+def _grids(sizes: Any, which: Any, lengths: Lengths, namespace: Any) -> _Grid:
+    """The grids of many lengths, as `_grid` has them for one."""
+    one = np.uint32(1)
+    sizes = namespace.maximum(sizes, np.uint32(INSERTED + 1))  # others are not rotated
+    column_bits = (_bit_length(sizes - one) + (sizes > (1 << 30))).astype(np.uint32) >> one
+    last_column = (one << column_bits) - one
+    rows, left = sizes >> column_bits, sizes & last_column
+    row_bits = _bit_length(rows - (left == 0).astype(np.uint32))
+    numbers = (column_bits, row_bits, last_column, rows, left)
+    turns = _turns(max(lengths.least, INSERTED + 1), lengths.most)
+    own = (number[which] for number in numbers)
+    return _Grid._make((NARROW, turns, sizes[which], False, *own, np.uint32(31)))
+
+
+def _bit_length(numbers: Any) -> Any:
+    """The number of bits of each uint32."""
+    powers = np.uint32(1) << np.arange(32, dtype=np.uint32)
+    return (numbers[..., None] >= powers).sum(-1).astype(np.uint32)
+
+
+def _turns(least: int, most: int) -> dict[int, int]:
+    """How many rotations lengths from `least` to `most` take, each with the largest such length."""
+    begins = (0, *(end for end, _ in TURNS))
+    return {
+        turns: end
+        for begin, (end, turns) in zip(begins, TURNS, strict=False)
+        if begin < most and least <= end
+    }
+
+
+def _turned(indices: Any, grid: _Grid, keys: tuple[Any, Any], namespace: Any) -> Any:
     """Rotates the grid, columns first, rows last, and returns the new cells of the indices.
 
     `+=` and the like work in place under NumPy, and make new arrays under jax. In a column that the
@@ -178,9 +258,9 @@ def _turned(indices: Any, grid: _Grid, key: Key, namespace: Any) -> Any:
     does `row - rows` in a full row. It costs a third of what `where` does.
     """
     words = grid.words
-    cells, keys = lifted(indices.astype(words.word)), _keys(key, words)
-    row, column = cells >> grid.column_bits, cells & grid.last_column
-    for turn, tweak in enumerate(words.tweaks[: grid.turns]):
+    row, column = indices >> grid.column_bits, indices & grid.last_column
+    moved = None
+    for turn, tweak in enumerate(words.tweaks[: max(grid.turns)]):
         chosen, other = keys if turn % 2 else keys[::-1]
         if turn % 2:
             to = hash_of(row, chosen + tweak, other, words)
@@ -195,21 +275,33 @@ def _turned(indices: Any, grid: _Grid, key: Key, namespace: Any) -> Any:
             to = below(height, grid.row_bits, hash_of(column, chosen + tweak, other, words), words)
             to += row
             row = namespace.minimum(to, to - height)
-    row <<= grid.column_bits
-    row += column
-    return row
+        if (most := grid.turns.get(turn + 1)) is not None:
+            here = (row << grid.column_bits) + column
+            # shorter lengths take more turns
+            moved = here if moved is None else namespace.where(grid.sizes <= most, here, moved)
+    return moved
 
 
-def _inserted(indices: Any, n: int, key: Key, namespace: Any) -> Any:
-    """Shuffles by insertion: each i swaps with a random position up to i (Fisher-Yates)."""
-    given, keys = lifted(indices.astype(np.uint32)), _keys(key, NARROW)
-    moved = namespace.broadcast_to(given, np.broadcast_shapes(given.shape, keys[0].shape))
+def _inserted(
+    indices: Any, most: int, keys: tuple[Any, Any], namespace: Any, sizes: Any = None
+) -> Any:
+    """Shuffles by insertion: each i swaps with a random position up to i (Fisher-Yates).
+
+    Args:
+        indices: What is shuffled, below `most`.
+        most: The length, or no less than any of them.
+        keys: The words of the keys.
+        namespace: NumPy's or jax's.
+        sizes: The length of each index, where there are several.
+    """
+    moved = namespace.broadcast_to(indices, np.broadcast_shapes(indices.shape, keys[0].shape))
     shape = (-1, *(1,) * keys[0].ndim)
-    sizes = np.arange(2, n + 1, dtype=np.uint32)
-    hashed = hash_of(NARROW.tweaks[: len(sizes)].reshape(shape), *keys, NARROW)
-    chosen = below(sizes.reshape(shape), np.uint32(INSERTED.bit_length()), hashed, NARROW)
-    for last, to in zip(sizes - np.uint32(1), chosen, strict=True):
-        moved = namespace.where(moved == to, last, namespace.where(moved == last, to, moved))
+    ends = np.arange(2, most + 1, dtype=np.uint32)
+    hashed = hash_of(NARROW.tweaks[: len(ends)].reshape(shape), *keys, NARROW)
+    chosen = below(ends.reshape(shape), np.uint32(INSERTED.bit_length()), hashed, NARROW)
+    for last, to in zip(ends - np.uint32(1), chosen, strict=True):
+        swapped = namespace.where(moved == to, last, namespace.where(moved == last, to, moved))
+        moved = swapped if sizes is None else namespace.where(last < sizes, swapped, moved)
     return moved
 
 

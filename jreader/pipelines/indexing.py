@@ -1,4 +1,4 @@
-"""`pipeline[index]` and `pipeline[first:last]`: samples found by their index, without a pass."""
+"""`pipeline[index]`, `pipeline[first:last]`, `pipeline[[3, 1]]`: samples found by their index."""
 
 from __future__ import annotations
 
@@ -9,9 +9,20 @@ from typing import Any, SupportsIndex, TypeVar
 
 from jreader.batches import batch, map_batches
 from jreader.pipelines.wrapped import Wrapped
-from jreader.readers import Reader, described, indexed, itself, length, lookup_of, origin
+from jreader.readers import (
+    Reader,
+    described,
+    epochs,
+    indexed,
+    itself,
+    length,
+    lookup_of,
+    origin,
+    set_fields,
+)
+from jreader.readers.nodes import ops_of
 from jreader.readers.seeds import waits
-from jreader.transforms import firstn, map_readers, shard, skip
+from jreader.transforms import firstn, map_readers, select, shard, skip
 from jreader.workers import buffered, map_samples
 
 T = TypeVar("T")
@@ -29,8 +40,7 @@ def found(reader: Reader[T], index: SupportsIndex) -> T:
         number, known = operator.index(index), length(reader)
     except TypeError:
         raise TypeError(
-            f"{reader!r}[...] needs an int or a slice, not {described(index)}: for several "
-            f"samples type [pipeline[index] for index in indices]."
+            f"{reader!r}[...] needs an int, a slice or a list of ints, not {described(index)}."
         ) from None
     if number < 0 and known is not None:
         number += known
@@ -68,6 +78,35 @@ def sliced(reader: Reader[Any], index: slice) -> Reader[Any]:
     return _part(reader, first, None if last == known else max(first, last), step)
 
 
+def listed(reader: Reader[Any], indices: Any) -> Reader[Any]:
+    """The samples of a list of indices, found where those of `reader` are.
+
+    >>> from jreader import Pipeline, arrays
+    >>> list(listed(Pipeline(arrays(range(9))).map(float), [8, 0]))
+    [8.0, 0.0]
+    """
+    _lookup(reader)
+    return chosen(reader, indices)
+
+
+def chosen(
+    reader: Reader[Any], indices: Any, under: Callable[[Reader[Any]], Reader[Any]] = itself
+) -> Reader[Any]:
+    """The samples at some indices, below whatever a plan maps one for one.
+
+    Args:
+        reader: The plan.
+        indices: Ints.
+        under: What is done first to what the plan maps one for one.
+    """
+    if (op := _handed_on(reader, lambda below: chosen(below, indices, under))) is not None:
+        return op
+    kind: Any = type(reader) if isinstance(reader, Wrapped) else itself
+    below = under(reader)
+    part: Reader[Any] = kind(select(below if below is reader else kind(below), indices))
+    return part
+
+
 def _lookup(reader: Reader[T]) -> Callable[[int], T]:
     find = lookup_of(reader)
     if find is not None:
@@ -76,6 +115,12 @@ def _lookup(reader: Reader[T]) -> Callable[[int], T]:
         raise TypeError(
             f"{reader!r}[...] is another sample in every pass, because a seed is missing: type "
             f"shuffle(seed=0), or map(fn, rng=True, seed=0)."
+        )
+    below = next((op for op in ops_of(reader) if isinstance(op, epochs)), None)
+    if below is not None and lookup_of(below.reader) is not None:
+        raise TypeError(
+            f"{reader!r}[...] finds no samples that a map makes below epochs: type .map(fn) after "
+            ".epochs(n), or .skip(n).peek() for one sample."
         )
     raise TypeError(
         f"{reader!r}[...] has to be read to find its samples: type .skip(n).peek() for one, "
@@ -92,15 +137,23 @@ def _part(reader: Reader[Any], first: int, last: int | None, step: int) -> Reade
         size = reader.batch_size
         samples = _part(reader.reader, first * size, None if last is None else last * size, 1)
         return batch(samples, size, reader.drop_last)
-    handed_on = isinstance(reader, Wrapped) or type(reader) in {map_batches, map_samples, buffered}
-    if indexed(reader) is None and handed_on:
-        op = copy.copy(reader)
-        below = _part(reader.reader, first, last, step)  # type: ignore[attr-defined]  # these have one
-        object.__setattr__(op, "reader", below)
+    if (op := _handed_on(reader, lambda below: _part(below, first, last, step))) is not None:
         return op
-    if type(reader) is map_readers and len(reader.readers) == 1:
-        return map_readers(reader.func, _part(reader.readers[0], first, last, step))
     kind: Any = type(reader) if isinstance(reader, Wrapped) else itself  # as it is spelled
     part: Reader[Any] = kind(skip(reader, first)) if first else reader
     part = part if last is None else kind(firstn(part, last - first))
     return part if step == 1 else kind(shard(part, step, 0))
+
+
+def _handed_on(
+    reader: Reader[Any], part: Callable[[Reader[Any]], Reader[Any]]
+) -> Reader[Any] | None:
+    """An op that is one for one, over a part of its reader; None for another op."""
+    handed_on = isinstance(reader, Wrapped) or type(reader) in {map_batches, map_samples, buffered}
+    if indexed(reader) is None and handed_on:
+        op = copy.copy(reader)
+        set_fields(op, reader=part(reader.reader))  # type: ignore[attr-defined]  # these have one
+        return op
+    if type(reader) is map_readers and len(reader.readers) == 1:
+        return map_readers(reader.func, part(reader.readers[0]))
+    return None

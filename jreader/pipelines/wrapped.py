@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from jreader import hints, transforms
-from jreader.batches import batch, bucket, map_batches, padded_batch, unbatch, window
+from jreader import hints
+from jreader.pipelines.methods import methods_of
 from jreader.pipelines.specs import spec_of
 from jreader.readers import (
     Node,
@@ -16,50 +16,20 @@ from jreader.readers import (
     Position,
     Reader,
     described,
-    epochs,
     indexed,
     length,
     lookup_of,
     op,
+    origin,
     start,
 )
-from jreader.readers.nodes import arguments, drawn, inputs
-from jreader.readers.plan_tables import Line
+from jreader.readers.growing import only_looking
+from jreader.readers.nodes import arguments, inputs
 from jreader.readers.starting import in_batches, native
-from jreader.transforms import firstn, map_readers
+from jreader.transforms import firstn, pack
 from jreader.transforms.sample_rng import keyed
-from jreader.workers import buffered, map_samples, xmap_readers
 
 T = TypeVar("T")
-
-METHODS: dict[type, str] = {
-    transforms.cache: "cache",
-    transforms.chain: "chain",
-    transforms.compose: "compose",
-    transforms.filter: "filter",
-    transforms.firstn: "firstn",
-    transforms.flat_map: "flat_map",
-    transforms.interleave: "interleave",
-    transforms.mix: "mix",
-    transforms.pack: "pack",
-    transforms.read: "read",
-    transforms.shard: "shard",
-    transforms.shuffle: "shuffle",
-    transforms.skip: "skip",
-    transforms.windows: "windows",
-    batch: "batch",
-    bucket: "bucket",
-    padded_batch: "padded_batch",
-    buffered: "prefetch",
-    epochs: "epochs",
-    map_batches: "map_batches",
-    map_readers: "map",
-    map_samples: "map",
-    unbatch: "unbatch",
-    window: "window",
-    xmap_readers: "xmap",
-}
-"""The methods of a pipeline by the op that each one makes."""
 
 
 @op
@@ -78,6 +48,10 @@ class Wrapped(Node[T]):
     """How it was written, where `pipe` was given an op that nothing else remembers."""
     from_reader = "all"
     in_cursor = "never"
+
+    def within(self) -> Reader[T]:
+        """Its reader."""
+        return self.reader
 
     def __iter__(self) -> Iterator[T]:
         """Begins a pass."""
@@ -103,10 +77,6 @@ class Wrapped(Node[T]):
         """That of `reader`."""
         return lookup_of(self.reader)
 
-    def drawn(self) -> list[Line]:
-        """Those of `reader`."""
-        return drawn(self.reader)
-
     def peek(self) -> T:
         """Returns the first sample, or batch; no pass is affected.
 
@@ -126,11 +96,23 @@ class Wrapped(Node[T]):
         raise ValueError(f"{self!r} is empty: there is no first sample to look at")
 
     @property
+    def fill(self) -> float | None:
+        """The share of tokens in the rows of `pack`; None where it is not known before a pass.
+
+        >>> from jreader import Pipeline, ragged
+        >>> Pipeline(ragged([11, 12, 13, 21, 31, 32], [0, 3, 4, 6])).pack(4).shuffle(seed=0).fill
+        0.75
+        """
+        made = origin(self.reader, "all")
+        return made.fill if isinstance(made, pack) else None
+
+    @property
     def element_spec(self) -> Any:
         """The shapes and dtypes of a sample, or of a batch as arrays: a tree of `ArraySpec`.
 
         They are taken from the first one, which is read for it; no pass is affected. The first
-        axis of a batch is None if the last batch may be shorter. `jax.eval_shape` takes
+        axis of a batch is None if the last batch may be shorter. A field that is None stays None,
+        here as in feeds. `jax.eval_shape` takes
         such a tree; `loader.element_spec` has what arrives on the devices.
 
         >>> import numpy as np
@@ -147,14 +129,20 @@ class Wrapped(Node[T]):
             ValueError: There is no sample.
             FeedMismatch: The samples of a batch cannot be stacked.
         """
-        return spec_of(self, self.peek())
+        with only_looking():
+            return spec_of(self, self.peek())
 
     def __repr__(self) -> str:
         """The plan as it was written: what is printed can be typed."""
-        if self._piped:
-            return self._piped
-        chained = _chained(self.reader) if isinstance(self.reader, Node) else ""
-        return chained or f"{type(self).__name__}({described(self.reader)})"
+        first, calls = self, list[str]()
+        while not first._piped:  # not by recursion: there may be a thousand ops
+            before, call = _chained(first.reader) if isinstance(first.reader, Node) else (None, "")
+            if before is None:
+                calls.append(f"{type(first).__name__}({described(first.reader)})")
+                break
+            calls.append(call)
+            first = before
+        return "".join([first._piped, *reversed(calls)])  # noqa: SLF001  # one of this class
 
     def __dir__(self) -> list[str]:
         """What a user calls, without what the author of an op defines (`Node`)."""
@@ -170,17 +158,18 @@ class Wrapped(Node[T]):
             raise AttributeError(hints.missing_method(type(self), name), name=name, obj=self)
 
 
-def _chained(op: Node[Any]) -> str:
-    """An op as a method of the pipeline that it reads; "" where it is none, or reads none."""
+def _chained(op: Node[Any]) -> tuple[Wrapped[Any] | None, str]:
+    """The pipeline that an op reads, and the op as a method of it; None where it is none."""
     ups = [up.reader if isinstance(up, keyed) else up for up in inputs(op)]
     if not ups or not isinstance(ups[0], Wrapped) or getattr(op, "names", None):
-        return ""
-    before, name = ups[0], METHODS.get(type(op), "pipe")
+        return None, ""
+    before, kind = ups[0], cast("Any", type(ups[0]))
+    name = methods_of(kind).get(type(op), "pipe")
     written = list(op.written(before))
     if name == "pipe":
-        if next(arguments(op))[1] is not before:
-            return ""
+        if arguments(op)[0][1] is not before:
+            return None, ""
         written.insert(0, type(op).__name__)
     elif name == "map" and len(ups) > 1:  # of samples side by side
-        return ""
-    return f"{before!r}.{name}({', '.join(written)})"
+        return None, ""
+    return before, f".{name}({', '.join(written)})"

@@ -41,7 +41,7 @@ Rules that every op keeps, and that tests/test_laws.py checks on random plans:
   `stream_version` guards the arithmetic of the orders itself.
 """
 
-from jreader.readers.declarations import op, whole
+from jreader.readers.declarations import argument, choice, flag, op, set_fields, truth, whole
 from jreader.readers.epochs import at_epoch, epochs
 from jreader.readers.fingerprints import Cursor, Plan, fingerprint
 from jreader.readers.messages import described, explain, explained, refused
@@ -52,6 +52,7 @@ from jreader.readers.starting import start
 from jreader.readers.trees import (
     Columns,
     branches,
+    first_column,
     joined,
     leaves,
     map_tree,
@@ -68,15 +69,19 @@ __all__ = [
     "Plane",
     "Position",
     "Reader",
+    "argument",
     "at_epoch",
     "branches",
     "checked_position",
+    "choice",
     "counted",
     "described",
     "epochs",
     "explain",
     "explained",
     "fingerprint",
+    "first_column",
+    "flag",
     "foreign",
     "indexed",
     "itself",
@@ -90,6 +95,8 @@ __all__ = [
     "rebuilt",
     "refused",
     "same_structure",
+    "set_fields",
     "start",
+    "truth",
     "whole",
 ]

@@ -1,21 +1,68 @@
-"""How an op is declared: its fields are its arguments, and most check themselves.
+"""How an op is declared: its fields are its arguments, and each says how it is checked.
 
-`@op` is `dataclass(frozen=True, eq=False, repr=False)` by a shorter name, and `whole` a field that
-holds a whole number; a class that is decorated in the long way is an op too.
+`@op` is `dataclass(frozen=True, eq=False, repr=False)` by a shorter name. A field of an op is
+declared by its kind (`whole`, `flag`, `choice`), or by `argument` with a function of its own. Where
+arguments depend on each other, the op defines `check_arguments`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
-from functools import lru_cache
-from typing import Any, TypeVar, dataclass_transform
+from functools import lru_cache, partial
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, dataclass_transform
 
-from jreader.errors import check_function, check_number, check_reader
+from jreader.errors import check_flag, check_function, check_number, check_reader
 
 K = TypeVar("K")
 
+Convert: TypeAlias = Callable[[str, Any], Any]
+"""Takes the call of an op, for its errors, and an argument; returns the value that the op keeps."""
 
-def whole(*, default: Any = MISSING, least: int = 0) -> Any:
+
+InCursor: TypeAlias = Literal["ordering", "if given", "values", "values if given", "never"]
+"""What a field does to a run, and so to its cursor (`fingerprints`).
+
+"ordering": it orders or counts samples, so that a cursor resumes with no other value. "values": it
+changes samples alone: a cursor resumes with another value, with a warning. "never": it does neither
+(the size of a look-ahead, say). "if given": a cursor leaves out the default, since older cursors
+know nothing of the field.
+"""
+
+
+def argument(
+    convert: Convert | None = None,
+    *,
+    default: Any = MISSING,
+    named: bool = False,
+    cursor: InCursor = "ordering",
+) -> Any:
+    """A field of an op with a check of its own.
+
+    >>> from jreader.readers import Node
+    >>> def checked_name(call, name):
+    ...     if not isinstance(name, str):
+    ...         raise TypeError(f"{call} needs a name, not {name!r}.")
+    ...     return name.lower()
+    >>> @op
+    ... class greeting(Node):
+    ...     name: str = argument(checked_name)
+    >>> greeting("Ada").name
+    'ada'
+    >>> greeting(3)
+    Traceback (most recent call last):
+    TypeError: greeting(name) needs a name, not 3.
+
+    Args:
+        convert: Checks the argument, and returns what the op keeps; None keeps it as it is.
+        default: Its default; a default of None is not checked.
+        named: Whether `convert` is given "name of greeting(name)" in place of "greeting(name)".
+        cursor: What it does to a run, and so to its cursor.
+    """
+    return field(default=default, metadata={"convert": convert, "named": named, "cursor": cursor})
+
+
+def whole(*, default: Any = MISSING, least: int = 0, cursor: InCursor = "ordering") -> Any:
     """A field of an op that takes a whole number, and is checked to be one.
 
     >>> from jreader.readers import Node, Reader
@@ -30,16 +77,71 @@ def whole(*, default: Any = MISSING, least: int = 0) -> Any:
     Args:
         default: Its default; a default of None stands for no number.
         least: The smallest number that is allowed.
+        cursor: What it does to a run (`argument`).
     """
-    return field(default=default, metadata={"least": least})
+    checked = {"convert": partial(_number, least), "least": least}
+    return field(default=default, metadata={**checked, "cursor": cursor})
 
 
-@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field, whole))
+def _number(least: int, call: str, value: Any) -> int:
+    return check_number(call, value, least)
+
+
+def flag(*, default: Any = MISSING, cursor: InCursor = "ordering") -> Any:
+    """A field of an op that takes True or False.
+
+    >>> from jreader.readers import Node
+    >>> @op
+    ... class greeting(Node):
+    ...     loud: bool = flag(default=False)
+    >>> greeting("yes")
+    Traceback (most recent call last):
+    TypeError: loud of greeting(loud) needs True or False, not 'yes'.
+    """
+    return argument(check_flag, default=default, named=True, cursor=cursor)
+
+
+def truth(*, default: Any = MISSING, cursor: InCursor = "ordering") -> Any:
+    """A field of an op that takes anything that is true or false, as Paddle's flags do."""
+    return argument(_truth, default=default, cursor=cursor)
+
+
+def _truth(_call: str, value: object) -> bool:
+    return bool(value)
+
+
+def choice(*words: str, default: Any = MISSING, cursor: InCursor = "ordering") -> Any:
+    """A field of an op that takes one of some words.
+
+    >>> from jreader.readers import Node
+    >>> @op
+    ... class greeting(Node):
+    ...     tone: str = choice("warm", "cool", "flat", default="warm")
+    >>> greeting("loud")
+    Traceback (most recent call last):
+    ValueError: tone of greeting(tone) is 'warm', 'cool' or 'flat', not 'loud'.
+    """
+    return argument(partial(check_choice, words), default=default, named=True, cursor=cursor)
+
+
+def check_choice(words: tuple[str, ...], call: str, value: Any) -> Any:
+    """Returns `value`, or raises ValueError if it is not one of the words."""
+    if value not in words:
+        *most, last = map(repr, words)
+        raise ValueError(f"{call} is {', '.join(most)} or {last}, not {value!r}.")
+    return value
+
+
+@dataclass_transform(
+    frozen_default=True,
+    eq_default=False,
+    field_specifiers=(field, argument, whole, flag, truth, choice),
+)
 def op(kind: type[K]) -> type[K]:
     """Makes a class an op: `dataclass(frozen=True, eq=False, repr=False)`, and nothing else.
 
-    When an op is made, its fields `reader` and `fn` are checked, and those declared by `whole`. A
-    class that checks more in `__post_init__` begins it with `super().__post_init__()`.
+    When an op is made, its fields are checked: those called `reader` and `fn`, and those that are
+    declared by a kind. An op checks more in `check_arguments`.
 
     >>> from jreader.readers import Node, Reader, start
     >>> @op
@@ -62,7 +164,7 @@ def declared(node: object) -> tuple[Field[Any], ...]:
 def declared_names(node: object) -> tuple[str, ...]:
     """The names of the fields that the class of an op declares."""
     kind: Any = type(node)
-    return _names_by(kind)
+    return names_by(kind)
 
 
 @lru_cache(256)  # each pass asks for them, several times for each op
@@ -71,29 +173,94 @@ def _declared_by(kind: type) -> tuple[Field[Any], ...]:
 
 
 @lru_cache(256)
-def _names_by(kind: type) -> tuple[str, ...]:
-    return tuple(field.name for field in _declared_by(kind))
+def names_by(kind: Any, *, given: bool = False) -> tuple[str, ...]:
+    """The names of the fields that a class declares, or only of those that its user gives."""
+    return tuple(field.name for field in _declared_by(kind) if field.init or not given)
 
 
-def check_fields(node: Any) -> None:
-    """Raises if a field is not what its name, or its declaration, says.
+def in_cursor(node: object, name: str, value: Any) -> InCursor:
+    """What an argument of an op does to a run; "never", where a cursor leaves out its default."""
+    kind: Any = type(node)
+    found = _cursor_by(kind).get(name)
+    if found is None:
+        return "ordering"
+    cursor, default = found
+    if not cursor.endswith("if given"):
+        return cursor
+    return "never" if value == default else "values" if cursor[0] == "v" else "ordering"
+
+
+@lru_cache(256)
+def _cursor_by(kind: Any) -> dict[str, tuple[InCursor, Any]]:
+    """What fields do to a run, and their defaults; those that order samples are left out."""
+    said = {each.name: each.metadata.get("cursor", "ordering") for each in _declared_by(kind)}
+    said |= dict.fromkeys(getattr(kind, "cursor_ignores", ()), "never")  # as ops said it up to 0.2
+    defaults = {each.name: each.default for each in _declared_by(kind)}
+    return {name: (cursor, defaults[name]) for name, cursor in said.items() if cursor != "ordering"}
+
+
+def set_fields(made: object, /, **values: Any) -> None:
+    """Sets fields of a frozen object while it is made, as an `__init__` of its own does."""
+    vars(made).update(values)
+
+
+def convert_fields(node: Any) -> None:
+    """Checks the fields of an op that is being made, and sets those that are converted.
 
     Raises:
-        TypeError: A reader or a function cannot be called, or a number is no whole number.
-        ValueError: A number is less than its least.
+        TypeError: A reader or a function cannot be called, or an argument is of another type.
+        ValueError: A number is less than its least, or a word is not one of the choices.
     """
-    given = [each for each in declared(node) if each.init]
-    call = f"{type(node).__name__}({', '.join(each.name for each in given)})"
-    numbers = [each for each in given if "least" in each.metadata]
+    kept, kind = vars(node), cast("Any", type(node))
+    for name, call, default, convert in _checks_by(kind):
+        value = getattr(node, name)
+        if value is not None or default is not None:
+            kept[name] = convert(call, value)
+
+
+_FEW = 4  # arguments that an error shows all of
+
+
+class _Check(NamedTuple):
+    """How a field is checked."""
+
+    name: str
+    call: str
+    default: Any
+    convert: Convert
+
+
+@lru_cache(256)
+def _checks_by(kind: Any) -> tuple[_Check, ...]:
+    """The checks of the fields that a user gives."""
+    given = [each for each in _declared_by(kind) if each.init]
+    several = sum("least" in each.metadata for each in given) > 1
+    checks = []
     for each in given:
-        value = getattr(node, each.name)
-        if value is None is each.default:
-            continue
-        if each.name == "reader":
-            check_reader(call, value)
-        elif each.name in ("fn", "mapper"):
-            check_function(call, value)
-        elif each in numbers:
-            which = f"{each.name} of {call}" if len(numbers) > 1 else call
-            number = check_number(which, value, each.metadata["least"])
-            object.__setattr__(node, each.name, number)
+        convert = _BY_NAME.get(each.name) or each.metadata.get("convert")
+        named = each.metadata.get("named", several) and each.name not in _BY_NAME
+        if convert is not None:
+            call = _call(kind, given, each)
+            which = f"{each.name} of {call}" if named else call
+            checks.append(_Check(each.name, which, each.default, convert))
+    return tuple(checks)
+
+
+def _call(kind: type, given: list[Field[Any]], meant: Field[Any]) -> str:
+    """The call as an error shows it: of many arguments, those without defaults, and one more."""
+    shown = [each for each in given if each is meant or each.default is MISSING]
+    names = [each.name for each in (given if len(given) <= _FEW else shown)]
+    return f"{kind.__name__}({', '.join(names)})"
+
+
+def _reader(call: str, value: Any) -> Any:
+    check_reader(call, value)
+    return value
+
+
+def _function(call: str, value: Any) -> Any:
+    check_function(call, value)
+    return value
+
+
+_BY_NAME: dict[str, Convert] = {"reader": _reader, "fn": _function, "mapper": _function}

@@ -65,7 +65,7 @@ def reached(made: Iterable[T], epoch: int) -> Iterable[T]:
 
 @op
 class epochs(Node[T]):
-    """`n` passes over `reader`, one after another, each shuffled anew; without `n`, endless.
+    """`n` passes, one after another, each shuffled anew; without `n`, endless.
 
     >>> from jreader import shuffle
     >>> twice = epochs(shuffle(lambda: "abcd", buf_size=4, seed=1), 2)

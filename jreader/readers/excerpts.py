@@ -26,7 +26,8 @@ def spread(many: int, most: int) -> Iterable[int]:
     """
     if many <= most:
         return range(many)
-    return (index * (many - 1) // (most - 1) for index in range(most))
+    spaced: list[int] = (np.arange(most) * (many - 1) // (most - 1)).tolist()
+    return spaced
 
 
 def some_rows(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

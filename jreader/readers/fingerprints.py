@@ -2,37 +2,79 @@
 
 There is a line for each op that orders or counts samples, with the arguments that do so; a cursor
 resumes only if all lines are equal. Ops that give one sample for each of their reader have no line
-(`Node.in_cursor`), nor do lines have arguments that change only speed (`Node.cursor_ignores`).
+(`Node.in_cursor`), nor do lines have arguments that change only speed (`declarations.InCursor`).
 Functions, and the values of samples that are found by index, have hashes: if they change, a run
 resumes with other samples at the same indices, and a warning says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, ClassVar, TypedDict, TypeVar
 
 import numpy as np
 
-from jreader.readers.hashing import files_hash, hashed, identity, text_hash
-from jreader.readers.nodes import Node, Reader, arguments, inputs, length, own_pass
+from jreader.readers.credentials import lasting, name_in_cursor
+from jreader.readers.declarations import in_cursor
+from jreader.readers.excerpts import SAMPLED, some_bytes, spread
+from jreader.readers.growing import unwritten
+from jreader.readers.hashing import files_hash, identity, text_hash
+from jreader.readers.nodes import (
+    Node,
+    Reader,
+    arguments,
+    inputs,
+    length,
+    ops_of,
+    own_pass,
+    sources_first,
+)
 from jreader.readers.passes import Position
 from jreader.readers.planes import indexed
 from jreader.readers.seeds import seeded
-from jreader.readers.trees import branches
+from jreader.readers.trees import branches, leaves
+
+T = TypeVar("T")
 
 TOLD = "told: "
-"""What the line begins with that says what a run may change (`Node.told`)."""
+"""What the line begins with that says what a run may change (`Adjustable`)."""
 
 FOUND = "found by place"
 """What the line begins with that says that samples below it are found by their place."""
 
+STAGE = "after batches: "
+"""What the line begins with of what a function of feeds holds, which makes no samples."""
+
+_ALWAYS = ("always", "in place")
 _MOST = 64  # lines of a plan; more are one hash
+_MANY = 32  # ops of a member of which every line is told; of more, a hash of hashes
 _LONGEST = 60  # characters of a text
 _SHOWN = (bool, int, float, complex, str, bytes, range, np.generic)
 _PLAIN = (np.ndarray, list, tuple, dict, set, frozenset)
+
+
+class Adjustable(Node[T]):
+    """An op of which a run may change some arguments where it resumes.
+
+    It may, if no op above counts the samples. A cursor has the history of the arguments.
+
+    Attributes:
+        adjustable: The names of the arguments.
+    """
+
+    adjustable: ClassVar[tuple[str, ...]] = ()
+
+    def history(self) -> str:
+        """What the arguments were up to now, as a text in a cursor."""
+        raise NotImplementedError
+
+    def after(self, history: str, index: int) -> Mapping[str, Any]:
+        """The fields of this op that change after `index` samples of one with that history."""
+        raise NotImplementedError
 
 
 class Cursor(TypedDict):
@@ -43,7 +85,8 @@ class Cursor(TypedDict):
         step: How many feeds were handed over, with the skipped ones.
         samples: How many samples of the epoch lie before this place.
         position: The position of the source.
-        digest: A hash of the indices that were handed over, in their order (`loaders/cursors.py`).
+        digest: A hash of the indices that were handed over, in their order, and of the plans that
+            they were of (`loaders/checkpoints/cursors.py`).
         skipped: The steps that are left out, as [first, end, samples of a step].
         plan: The fingerprint of the plan.
         format: The version of this dict.
@@ -63,16 +106,8 @@ class Cursor(TypedDict):
     check: str
 
 
-class Plan(TypedDict):
-    """The fingerprint of a plan.
-
-    Attributes:
-        ops: A line for each op that orders or counts samples, from the sources up.
-        members: For each op of several readers, a hash of them in any order, and in theirs.
-        data: For each source, a name and a hash of some rows, of some bytes, or of a function.
-        functions: For each function, a name and a hash.
-        feeds: How a loader makes feeds of the samples.
-    """
+class _FirstParts(TypedDict):
+    """The parts of a plan that every cursor has."""
 
     ops: list[str]
     members: list[str]
@@ -81,32 +116,68 @@ class Plan(TypedDict):
     feeds: list[str]
 
 
-def fingerprint(reader: Reader[Any], feeds: list[str] | None = None) -> Plan:
+class Plan(_FirstParts, total=False):
+    """The fingerprint of a plan.
+
+    Attributes:
+        ops: A line for each op that orders or counts samples, from the sources up.
+        members: For each op of several readers, a hash of them in any order, and in theirs.
+        data: For each source, a name and a hash of some rows, of some bytes, or of a function.
+        functions: For each function, a name and a hash.
+        feeds: How a loader makes feeds of the samples.
+        layouts: For each op whose order follows from lengths or names in the data, a hash of all of
+            them. Cursors of earlier releases lack it, and the next part.
+        values: Arguments of ops that change samples alone, and what functions and data hold that
+            their hashes leave out (`hidden_state`).
+    """
+
+    layouts: list[str]
+    values: list[str]
+
+
+def fingerprint(
+    reader: Reader[Any], feeds: Iterable[str] = (), stages: Iterable[Callable[..., Any]] = ()
+) -> Plan:
     """The fingerprint of a plan, equal in every process and on every host.
 
     >>> from jreader import Pipeline, arrays
     >>> pipeline = Pipeline(arrays(x=np.arange(6))).shuffle(seed=1).prefetch(2).batch(2)
     >>> fingerprint(pipeline)["ops"]
     ["arrays(columns={'x': int64[6]})", 'shuffle(buf_size=None, seed=1)', 'found by place: 6']
+
+    Args:
+        reader: The plan.
+        feeds: Lines that say how feeds are made, with hashes of functions.
+        stages: The functions in these lines.
     """
     op = changeable(reader)
-    told = [f"{TOLD}{op.told()}"] if op else []
+    told = [f"{TOLD}{op.history()}"] if op else []
+    hidden: list[str] = []
+    for stage in stages:
+        _hashed(stage, hidden)
+    hidden[:] = [f"{STAGE}{line}" for line in hidden]
+    plan, every = unwritten(reader), list(sources_first(reader, _ups))
+    known: dict[int, _Said] = {}
+    said = [_said(each, known) for each in every]
+    hidden += [line for each in said for line in each.hidden]
     return Plan(
-        ops=[*told, *_folded(_lines(seeded(reader, 0), reader, op))],
-        members=_folded(_members(reader)),
-        data=_folded(_data(reader)),
-        functions=_folded(_functions(reader)),
-        feeds=_folded(feeds or []),
+        ops=[*told, *_folded(_lines(seeded(plan, 0), plan, changeable(plan)))],
+        members=_folded(_members(every, known)),
+        data=_folded(line for each in said for line in each.data),
+        functions=_folded(line for each in said for line in each.functions),
+        feeds=_folded(feeds),
+        layouts=_folded(_layouts(every)),
+        values=_folded([*_values(every), *hidden]),
     )
 
 
-def changeable(reader: Reader[Any]) -> Node[Any] | None:
-    """The op of which some fields may change where a run goes on (`Node.cursor_tells`), if any."""
+def changeable(reader: Reader[Any]) -> Adjustable[Any] | None:
+    """The op of which some arguments may change where a run resumes, if any."""
     while isinstance(reader, Node) and own_pass(reader) is None:
-        if reader.cursor_tells:
+        if isinstance(reader, Adjustable):
             return reader
         ups = list(inputs(reader))
-        if len(ups) != 1 or (reader.in_cursor == "always" and not reader.keeps_indices):
+        if len(ups) != 1 or reader.in_cursor == "always":
             return None
         (reader,) = ups
     return None
@@ -121,12 +192,7 @@ def _folded(said: Iterable[str]) -> list[str]:
 
 
 def _lines(
-    drawn: Reader[Any],
-    reader: Reader[Any],
-    told: Node[Any] | None = None,
-    *,
-    counted: bool = False,
-    placed: bool = False,
+    drawn: Reader[Any], reader: Reader[Any], told: Adjustable[Any] | None = None
 ) -> Iterator[str]:
     """The lines of a reader, from its sources up.
 
@@ -134,32 +200,59 @@ def _lines(
         drawn: The same reader with missing seeds filled in, since only then it has a plane.
         reader: As it was written.
         told: The op in it of which some fields have a line of their own.
-        counted: Whether an op above counts the samples of this one.
-        placed: Whether an op above is indexed, so that the position is its own.
     """
+
+    def below(met: _Met) -> Iterator[_Met]:
+        if isinstance(met.reader, Node):
+            counts = met.own or met.counted or met.reader.in_cursor in _ALWAYS
+            ups = zip(inputs(met.drawn), inputs(met.reader), strict=True)  # type: ignore[arg-type]  # a Node, as `reader` is
+            for drawn_up, up in ups:
+                yield _Met(drawn_up, up, counts, met.placed or met.plane is not None)
+
+    for met in sources_first(_Met(drawn, reader), below):
+        yield from _lines_of(met, told)
+
+
+class _Met:
+    """A reader of a plan, and what the ops above it make of it.
+
+    Attributes:
+        drawn: The reader with missing seeds filled in, since only then it has a plane.
+        reader: As it was written.
+        counted: Whether an op above counts its samples.
+        placed: Whether an op above is indexed, so that the position is its own.
+        plane: Its own plane, where that is what a position counts.
+        own: Whether it is of a subclass that has a pass of its own, which may order and count.
+    """
+
+    def __init__(
+        self, drawn: Reader[Any], reader: Reader[Any], counted: bool = False, placed: bool = False
+    ) -> None:
+        self.drawn, self.reader, self.counted, self.placed = drawn, reader, counted, placed
+        self.plane = None if placed else indexed(drawn)
+        self.own = own_pass(reader) is not None
+
+
+def _lines_of(met: _Met, told: Adjustable[Any] | None) -> Iterator[str]:
+    """The lines of one reader."""
+    reader = met.reader
     if not isinstance(reader, Node):
         yield _source(reader)
         return
-    plane = None if placed else indexed(drawn)
     ups = list(inputs(reader))
     alone = len(ups) < 2
-    own = own_pass(reader) is not None  # of a subclass: it may order and count as it likes
-    shown = own or reader.in_cursor == "always" or not alone
-    shown = shown or (reader.in_cursor == "counted" and counted)
-    counts = own or counted or reader.in_cursor == "always"
-    below = zip(inputs(drawn), ups, strict=True)  # type: ignore[arg-type]  # a Node, as `reader` is
-    for drawn_up, up in below:
-        yield from _lines(drawn_up, up, told, counted=counts, placed=placed or plane is not None)
+    shown = met.own or reader.in_cursor in _ALWAYS or not alone
+    shown = shown or (reader.in_cursor == "counted" and met.counted)
     for _, value in _arguments(reader):
         for part in _parts(value):
             if hasattr(part, "indices"):
                 yield f"{type(part).__name__}(indices={_ordering(part.indices)})"
     if shown:
         several = () if alone else (f"{len(ups)} readers",)
-        first = (f"{length(reader)} samples", *several) if own else several
-        yield _line(reader, first, reader.cursor_tells if reader is told else ())
-    if plane is not None:
-        yield f"{FOUND}: {plane.extent}"
+        first = (f"{length(reader)} samples", *several) if met.own else several
+        yield _line(reader, first, told.adjustable if told and told is reader else ())
+    if met.plane is not None:
+        yield f"{FOUND}: {met.plane.extent}"
 
 
 def _source(reader: Reader[Any]) -> str:
@@ -179,8 +272,8 @@ def _line(node: Node[Any], first: tuple[str, ...], but: tuple[str, ...] = ()) ->
                 parts.append(f"of {files_hash(_several(value))}")
         elif not _is_function(value):
             parts.append(f"{name}={written(value)}")
-    if layout := node.layout():
-        parts.append(layout)
+    if more := node.in_line():
+        parts.append(more)
     if getattr(node, "epoch", 0):  # at_epoch was written into the plan
         parts.append(f"epoch={node.epoch}")  # type: ignore[attr-defined]  # as just seen
     return f"{type(node).__name__}({', '.join(parts)})"
@@ -188,22 +281,23 @@ def _line(node: Node[Any], first: tuple[str, ...], but: tuple[str, ...] = ()) ->
 
 def _holds_rows(node: Node[Any]) -> bool:
     """Whether a source has rows, whose values do not order samples."""
-    return not any(True for _ in inputs(node)) and indexed(node) is not None
+    return not inputs(node) and indexed(node) is not None
 
 
-def _members(reader: Reader[Any]) -> Iterator[str]:
+def _members(every: list[Reader[Any]], known: dict[int, _Said]) -> Iterator[str]:
     """For each op, or data set, of several others, hashes that show if two of them were swapped."""
-    if not isinstance(reader, Node):
-        return
-    ups = list(inputs(reader))
-    for up in ups:
-        yield from _members(up)
-    if len(ups) > 1:
-        yield _in_order(type(reader), [list(_said(up)) for up in ups])
-    for _, value in _arguments(reader):
-        for part in _parts(value):
-            if len(members := getattr(part, "datasets", ())) > 1:
-                yield _in_order(type(part), list(map(identity, members)))
+    for each in every:
+        ups = _ups(each)
+        if len(ups) > 1:
+            yield _in_order(type(each), [_of_member(up, known) for up in ups])
+        for _, value in _arguments(each) if isinstance(each, Node) else ():
+            for part in _parts(value):
+                if len(members := getattr(part, "datasets", ())) > 1:
+                    yield _in_order(type(part), list(map(identity, members)))
+
+
+def _ups(reader: Reader[Any]) -> list[Reader[Any]]:
+    return inputs(reader) if isinstance(reader, Node) else []
 
 
 def _in_order(kind: type, members: list[Any]) -> str:
@@ -211,55 +305,133 @@ def _in_order(kind: type, members: list[Any]) -> str:
     return f"{kind.__name__} of {len(said)}: {text_hash(sorted(said))} {text_hash(said)}"
 
 
-def _said(reader: Reader[Any]) -> Iterator[str]:
-    """Everything that a member has in a fingerprint."""
-    if isinstance(reader, Node):
-        for up in inputs(reader):
-            yield from _said(up)
-        yield _line(reader, ())
-    yield from _data(reader)
-    yield from _functions(reader)
+class _Said:
+    """What a reader itself, without those that it reads, has in a fingerprint.
+
+    Attributes:
+        data: Its lines of the data of a plan.
+        functions: Its lines of the functions of a plan.
+        hidden: What the hashes in these lines leave out.
+        whole: A hash of all that it and those that it reads have; "" if it was not asked for.
+    """
+
+    def __init__(self, reader: Reader[Any]) -> None:
+        self.reader = reader
+        self.hidden: list[str] = []
+        self.data = [*_data(reader, self.hidden)]
+        self.functions = [*_functions(reader, self.hidden)]
+        self.whole = ""
+
+    @cached_property
+    def line(self) -> str:
+        """Its line as an op; "" for a function."""
+        return _line(self.reader, ()) if isinstance(self.reader, Node) else ""
 
 
-def _data(reader: Reader[Any]) -> Iterator[str]:
-    """The sources of a plan: functions, and values that do not order samples."""
+def _said(reader: Reader[Any], known: dict[int, _Said]) -> _Said:
+    """What a reader has, found once: `known` has what was found, by the ids of readers."""
+    if id(reader) not in known:
+        known[id(reader)] = _Said(reader)
+    return known[id(reader)]
+
+
+def _of_member(member: Reader[Any], known: dict[int, _Said]) -> Any:
+    """Everything that a member has in a fingerprint; of one of many ops, a hash of it."""
+    if len(list(islice(ops_of(member), _MANY + 1))) <= _MANY:
+        lines: list[str] = []
+        for each in sources_first(member, _ups):
+            below = [_said(up, known) for up in sources_first(each, _ups)]
+            lines += [line for line in [_said(each, known).line] if line]
+            lines += [line for up in below for line in up.data]
+            lines += [line for up in below for line in up.functions]
+        return lines
+    for each in sources_first(member, lambda up: [] if _said(up, known).whole else _ups(up)):
+        said = _said(each, known)
+        if not said.whole:
+            wholes = [_said(up, known).whole for up in _ups(each)]
+            said.whole = text_hash(said.line, *said.data, *said.functions, *wholes)
+    return _said(member, known).whole
+
+
+def _layouts(every: list[Reader[Any]]) -> Iterator[str]:
+    """What orders follow from besides arguments: all lengths, or names, that an op looks at."""
+    for node in every:
+        if not isinstance(node, Node):
+            continue
+        if layout := node.layout():
+            yield f"{type(node).__name__}: {layout}"
+        if far := node.far_sizes():
+            yield f"files elsewhere: {_in_few_words(far, far)}"
+
+
+def _values(every: list[Reader[Any]]) -> Iterator[str]:
+    """The arguments that change samples, but not their order."""
+    for node in every:
+        if not isinstance(node, Node):
+            continue
+        for name, value in arguments(node):
+            if in_cursor(node, name, value) == "values":
+                yield f"{type(node).__name__}({name}={_ordering(value)})"
+
+
+def _data(reader: Reader[Any], hidden: list[str]) -> Iterator[str]:
+    """The lines of a source: functions, and values that do not order samples."""
     if not isinstance(reader, Node):
-        yield hashed(reader)
+        yield _hashed(reader, hidden)
         return
-    ups = list(inputs(reader))
-    for up in ups:
-        yield from _data(up)
     rows = _holds_rows(reader)
     for name, value in _arguments(reader):
         kind = type(reader).__name__
         if rows and name in ("path", "paths"):
             yield f"{kind} of {files_hash(_several(value))}"
+            if isinstance(value, str) and Path(value).is_dir():
+                hidden.append(f"{kind} of {_some_files(reader)}")
         elif rows and not _is_shown(value):
-            yield f"{kind} of {identity(value)}"
+            yield f"{kind} of {_identity(value, kind, hidden)}"
         else:
             for part in [*_parts(value)][:1]:
                 data = getattr(part, "dataset", part) if _fetches(part) else part
-                yield f"{type(data).__name__} of {identity(data)}"
+                name_of = type(data).__name__
+                yield f"{name_of} of {_identity(data, name_of, hidden)}"
 
 
-def _functions(reader: Reader[Any]) -> Iterator[str]:
-    """The functions of a plan, from its sources up, and objects that may order or count samples."""
+def _some_files(folder: Node[Any]) -> str:
+    """A hash of the sizes, and of some bytes, of some files of a folder."""
+    (column,) = leaves(folder.columns)  # type: ignore[attr-defined]  # a table
+    rows = np.fromiter(spread(len(column), SAMPLED), np.intp)
+    paths = [path for path, _ in column.where(rows)]
+    return text_hash([*map(_size, paths)], some_bytes(paths))
+
+
+def _functions(reader: Reader[Any], hidden: list[str]) -> Iterator[str]:
+    """The lines of the functions of an op, and of objects that may order or count samples."""
     if not isinstance(reader, Node):
         return
-    for up in inputs(reader):
-        yield from _functions(up)
     if own_pass(reader) is not None:
-        yield hashed(reader)  # with all that it keeps
+        yield _hashed(reader, hidden)  # with all that it keeps
     rows = _holds_rows(reader)
     for _, value in _arguments(reader):
         objects = not rows and reader.in_cursor != "never" and not _is_shown(value)
         for part in _parts(value):
             if _fetches(part) and part.collate_fn is not None:
-                yield hashed(part.collate_fn)
+                yield _hashed(part.collate_fn, hidden)
         if any(True for _ in _parts(value)) or isinstance(value, _PLAIN):
             continue
         if _is_function(value) or objects:
-            yield hashed(value)
+            yield _hashed(value, hidden)
+
+
+def _hashed(function: Any, hidden: list[str]) -> str:
+    """The name of a function and its hash; what the hash leaves out is a line of `hidden`."""
+    named = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return f"{named} {_identity(function, named, hidden)}"
+
+
+def _identity(value: Any, named: str, hidden: list[str]) -> str:
+    found: list[str] = []
+    made = identity(value, found)
+    hidden += [f"in {named} {text_hash(*found)}"] if found else []
+    return made
 
 
 def _fetches(part: Any) -> bool:
@@ -280,8 +452,7 @@ def _arguments(node: Node[Any]) -> Iterator[tuple[str, Any]]:
     """The arguments of an op, without readers and those that cursors ignore."""
     for name, value in arguments(node):
         readers = name in ("reader", "readers") or isinstance(value, Node)
-        added = value is None and name in node.cursor_adds
-        if not readers and not added and name not in node.cursor_ignores:
+        if not readers and in_cursor(node, name, value) == "ordering":
             yield name, value
 
 
@@ -325,10 +496,17 @@ def _cut(text: str) -> str:
 
 def _files(paths: Any) -> str:
     """Files by name and size, so that they can be moved."""
-    sizes = [f"{Path(path).name!r} of {_size(path)} bytes" for path in _several(paths)]
+    names = _several(paths)
+    sizes = [f"{name_in_cursor(path)!r} of {_size(path)} bytes" for path in names]
+    return _in_few_words(
+        sizes, [f"{Path(lasting(path)).name!r} of {_size(path)} bytes" for path in names]
+    )
+
+
+def _in_few_words(sizes: list[str], hashed_too: list[str]) -> str:
     if len(sizes) <= 2:
         return " and ".join(sizes)
-    return f"{len(sizes)} files, {sizes[0]}, ...: {text_hash(*sizes)}"
+    return f"{len(sizes)} files, {sizes[0]}, ...: {text_hash(*hashed_too)}"
 
 
 def _several(paths: Any) -> tuple[Any, ...]:
@@ -340,6 +518,20 @@ def _size(path: str) -> int:
         return Path(path).stat().st_size
     except OSError:  # the pass that reads it will say so
         return 0
+
+
+def swapped(written: list[str], lines: list[str]) -> str | None:
+    """The op whose members come in another order, as the lines of two plans' members say; or None.
+
+    Members that differ in themselves show in other lines, as far as samples depend on them.
+
+    >>> swapped(["chain of 2: 5f 7a"], ["chain of 2: 5f 9c"])
+    'chain of 2'
+    """
+    for before, now in zip(written, lines, strict=False):
+        if before != now and before.rpartition(" ")[0] == now.rpartition(" ")[0]:
+            return now.partition(":")[0]
+    return None
 
 
 def difference(written: list[str], lines: list[str]) -> tuple[int, str, str]:

@@ -1,35 +1,110 @@
-"""Plans that are streamed now and indexed later, once something of theirs is whole.
+"""Plans over samples that are written while they are read, as `cache(reader, path)` does it.
 
-A position of the streamed plan says so (`IN_ORDER`), and is gone on from as a stream: the order is
-the same, but an op above may count in another way. A plan is one or the other all its life.
+Until all are written, the plan is a stream; a plan that is made later finds samples by their index.
+Both have one order, since an op whose order needs all samples has them written before it begins
+(`written_first`). A position belongs to one of the two, and says to which (`as_it_was`): a run goes
+on as a stream where it was one, though the samples are indexed by now, and by index where it was
+indexed, though they have to be written once more.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar, cast
 
-from jreader.readers.nodes import Node, Reader, children
+from jreader.readers.nodes import Reader, length, ops_of, plane_of, unread
 from jreader.readers.passes import Position
 from jreader.readers.rewriting import rewritten
 
-T = TypeVar("T")
+R = TypeVar("R")
 
 IN_ORDER = "in order"
 """What a position begins with that is of a stream, and would be an index later."""
 
 
-def grows(reader: Reader[Any]) -> bool:
-    """Whether a plan is indexed only once something of it is whole."""
-    if not isinstance(reader, Node):
-        return False
-    return reader.grows or (not reader.pinned and any(map(grows, children(reader))))
+_looks = ContextVar("looks", default=False)
 
 
-def in_order(reader: Reader[T], at: Position) -> Reader[T]:
-    """The plan that a position is of: as it was before it was indexed, if the position says so."""
-    if not _is_in_order(at):
+@contextmanager
+def only_looking() -> Iterator[None]:
+    """Has nothing written inside the block, where plans that write first are streams.
+
+    What an object keeps of such a plan is to be thrown away afterwards.
+    """
+    before = _looks.set(True)
+    try:
+        yield
+    finally:
+        _looks.reset(before)
+
+
+def writes() -> bool:
+    """Whether passes that begin here may write."""
+    return not _looks.get()
+
+
+def grows(reader: Any) -> bool:
+    """Whether a plan has an op that is indexed only once its samples are written."""
+    return any(op.grows for op in ops_of(reader))
+
+
+def written_first(reader: R, *, known: bool = True) -> R:
+    """The plan that writes what is missing before it begins, and so is indexed.
+
+    Args:
+        reader: Any reader.
+        known: Whether to do so also where the number of samples is known in advance.
+    """
+
+    def first(node: Any) -> dict[str, Any]:
+        asked = node.grows and (known or _is_unknown(node.reader))
+        return {"first": True} if asked else {}
+
+    return _rewritten(reader, first) if grows(reader) else reader
+
+
+def streamed(reader: R) -> R:
+    """The plan that hands samples over while they are written, whether or not they are by now."""
+    if not grows(reader):
         return reader
-    return rewritten(reader, lambda node: {"whole": False} if node.grows else {})
+
+    def lazy(node: Any) -> dict[str, Any]:
+        return {"whole": False} if node.grows and not node.first else {}
+
+    plan = _rewritten(reader, lazy)
+    return plan if _lazy(plan) else unwritten(reader)  # earlier releases wrote nothing first
+
+
+def unwritten(reader: R) -> R:
+    """The plan as it is where nothing is written: its lines are the same in every process."""
+    if not grows(reader):
+        return reader
+    return _rewritten(reader, lambda node: {"first": False, "whole": False} if node.grows else {})
+
+
+def as_it_was(reader: R, at: Position) -> R:
+    """The plan that a position is of: a stream or indexed, as it was when it gave the position."""
+    if at is None or not grows(reader):
+        return reader
+    if isinstance(at, int):
+        return written_first(reader)
+    return streamed(reader) if _is_in_order(at) or plane_of(cast("Any", reader)) else reader
+
+
+def _rewritten(reader: R, change: Callable[[Any], dict[str, Any]]) -> R:
+    return cast("R", rewritten(cast("Any", reader), change, pinned=True))
+
+
+def _lazy(reader: Any) -> bool:
+    """Whether something is not written first."""
+    ops: Iterator[Any] = ops_of(reader)
+    return any(op.grows and not op.first for op in ops)
+
+
+def _is_unknown(reader: Reader[Any]) -> bool:
+    return unread(reader) or length(reader) is None
 
 
 def _is_in_order(at: Position) -> bool:

@@ -4,8 +4,9 @@ What a function does follows from its code, what it falls back on, what it close
 globals that it reads: other functions, arrays, objects. All of it is hashed; functions and classes
 of libraries by their names. Of long arrays and containers only some parts are hashed (`excerpts`),
 and of large values only so many parts, so that a hash takes a millisecond or two. Objects without
-readable parts (a lock, a file, an object made in C) are hashed as their type. No hash depends on an
-address, or on the order of a set.
+readable parts (a lock, a file, an object made in C) are hashed as their type; what some of them
+hold all the same (`hidden_state`) has a hash of its own. No hash depends on an address, or on the
+order of a set.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from enum import Enum
 from hashlib import blake2b
@@ -34,6 +36,7 @@ import numpy as np
 
 from jreader.readers.bytecode import attributes_read, globals_read, instructions, names_in
 from jreader.readers.excerpts import SAMPLED, some_bytes, some_rows, some_text, spread
+from jreader.readers.hidden_state import hidden_state
 from jreader.readers.ragged import Ragged
 
 _MOST = 2000  # values of one hash
@@ -54,9 +57,9 @@ _NAMED = {  # modules that have another name since cursors of this format were f
     "jreader.datasets.combinators": "jreader.datasets.combined",
     "jreader.datasets.dataset": "jreader.datasets.mapped",
     "jreader.datasets.subsets": "jreader.datasets.combined",
-    "jreader.loaders.as_function": "jreader.loaders.functions",
-    "jreader.loaders.paddle": "jreader.loaders.pyreaders",
-    "jreader.loaders.train": "jreader.loaders.training",
+    "jreader.loaders.device_programs.as_function": "jreader.loaders.functions",
+    "jreader.paddle.py_reader": "jreader.loaders.pyreaders",
+    "jreader.paddle.training": "jreader.loaders.training",
     "jreader.readers.starting": "jreader.readers.nodes",
     "jreader.pipelines.pipeline": "jreader.pipelines",
     "jreader.sources.array_files": "jreader.sources.files",
@@ -79,7 +82,7 @@ def text_hash(*parts: object) -> str:
     return blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
 
 
-def identity(value: Any) -> str:
+def identity(value: Any, hidden: list[str] | None = None) -> str:
     """A short hash of a value, and of what it is made of.
 
     >>> identity({"b", "a"}) == identity({"a", "b"}), identity([1, 2]) == identity([2, 1])
@@ -87,8 +90,16 @@ def identity(value: Any) -> str:
     >>> added = lambda k: lambda n: n + k
     >>> identity(added(1)) == identity(added(1)), identity(added(1)) == identity(added(2))
     (True, False)
+
+    Args:
+        value: Any value.
+        hidden: Gets a hash of each `hidden_state` in the value, which the hash itself leaves out.
     """
-    return text_hash(_Walk().of(value))
+    walk = _Walk()
+    made = text_hash(walk.of(value))
+    if hidden is not None:
+        hidden += walk.hidden
+    return made
 
 
 def files_hash(paths: Sequence[str]) -> str:
@@ -102,6 +113,7 @@ class _Walk:
     def __init__(self, left: int = _MOST, depth: int = 0) -> None:
         self.left, self.depth = left, depth
         self.seen: dict[int, tuple[int, Any]] = {}  # the values too: ids are given again
+        self.hidden: list[str] = []
 
     def of(self, value: Any) -> Any:
         """What JSON can write of a value."""
@@ -113,6 +125,9 @@ class _Walk:
         kind = _name(type(value))
         if len(self.seen) > self.left or self.depth >= _DEEP:
             return ["more", kind]
+        with suppress(Exception):  # an attribute of the user's raised
+            if (held := hidden_state(value)) is not None:
+                self.hidden.append(identity(held))
         self.depth += 1
         try:
             return [kind, *self._parts(value)]
@@ -180,6 +195,7 @@ class _Walk:
             left = (self.left - len(self.seen)) // len(parts)
             walks = [_Walk(left, self.depth) for _ in parts]
             yield sorted(text_hash(walk.of(part)) for walk, part in zip(walks, parts, strict=True))
+            self.hidden += sorted(each for walk in walks for each in walk.hidden)
             self.left -= sum(left - walk.left + len(walk.seen) for walk in walks)
 
     def _array(self, array: Any) -> Iterator[Any]:

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from jreader.readers.protected import read_only
 from jreader.staging import Staging
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -78,7 +79,7 @@ class Joined:
     """
 
     def __init__(self, parts: Sequence[Any]) -> None:
-        flat = [each for part in parts for each in getattr(part, "parts", (part,))]
+        flat = [read_only(each) for part in parts for each in getattr(part, "parts", (part,))]
         self._begins = [0, *accumulate(map(len, flat[:-1]))]
         self.parts, self.starts = flat, np.array(self._begins)
         self.shape = (sum(map(len, flat)), *flat[0].shape[1:])

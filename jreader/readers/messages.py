@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from jreader.readers.nodes import Node
 
 T = TypeVar("T")
+
+_READ_ONLY = re.compile("read-?only")  # NumPy's word, and that of OpenCV
 
 
 def described(value: object, most: int = 80) -> str:
@@ -62,6 +65,14 @@ def explain(error: Exception, node: Node[Any], fn: object, sample: object) -> No
         stopped.add_note(note)
         raise stopped from error
     noted(error, note)
+    of_arrays = isinstance(error, ValueError) or type(error).__module__ == "cv2"
+    if of_arrays and _READ_ONLY.search(str(error)):
+        noted(
+            error,
+            "arrays of samples are read-only views of what the reader keeps, so that every epoch "
+            "reads the same. If this is such an array, copy it first: x = x.copy(), or type "
+            "x = x / 2 for x /= 2",
+        )
 
 
 def explained(node: Node[Any], fn: Callable[[Any], T]) -> Callable[[Any], T]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field
 from functools import cached_property
 from typing import (
@@ -18,7 +18,13 @@ from typing import (
 
 from jreader.errors import place_of_caller
 from jreader.hints import check_keywords
-from jreader.readers.declarations import check_fields, declared, declared_names
+from jreader.readers.declarations import (
+    convert_fields,
+    declared,
+    declared_names,
+    names_by,
+    set_fields,
+)
 from jreader.readers.messages import described
 from jreader.readers.overrides import stands_for
 from jreader.readers.passes import Pass, Position
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
     from jreader.readers.seeds import Draws
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 Reader: TypeAlias = Callable[[], Iterable[T]]
 """A function that can be called without arguments and iterated: each call begins one pass."""
@@ -58,24 +65,13 @@ class Node(Generic[T]):
     "each", if it makes one sample of each."""
     unit: ClassVar[str] = "samples"
     """What `length` counts."""
-    in_cursor: ClassVar[Literal["always", "counted", "never"]] = "always"
+    in_cursor: ClassVar[Literal["always", "in place", "counted", "never"]] = "always"
     """Whether a cursor names the op: "never", if it gives one sample for each of its reader, at the
-    same position; "counted", only where an op above counts what it gives."""
-    cursor_ignores: ClassVar[tuple[str, ...]] = ()
-    """Fields that neither order nor count samples: a cursor goes on with other values."""
-    cursor_adds: ClassVar[tuple[str, ...]] = ()
-    """Fields that a cursor names only where they are given: older cursors know nothing of them."""
-    cursor_tells: ClassVar[tuple[str, ...]] = ()
-    """Fields that a run may change where it goes on, if no op above counts the samples: a cursor
-    has what `told` says of them."""
-    keeps_indices: ClassVar[bool] = False
-    """Whether its samples have the indices that they have in its field `reader`."""
-    grows: bool = False
-    """Whether it is streamed until something is whole, and indexed then (`growing.py`)."""
+    same position; "counted", only where an op above counts what it gives; "in place", always, but
+    its samples have the indices that they have in its reader."""
     joins_lanes: ClassVar[bool] = False
     """Whether it looks at the samples of all lanes of its reader, so that lanes end below it
     (`lanes.py`). An op that does not, runs inside each lane."""
-    unread: bool = False  # whether to ask for its length would read a file
     made_at: str
 
     # An editor shows the docstring of `__new__` or `__init__` for a call, if there is one, instead
@@ -84,12 +80,20 @@ class Node(Generic[T]):
         if kwargs:
             check_keywords(cls.__name__, cls.__init__, kwargs)
         self = super().__new__(cls)
-        object.__setattr__(self, "made_at", place_of_caller())  # errors name the user's line
+        set_fields(self, made_at=place_of_caller())  # errors name the user's line
         return self
 
     def __post_init__(self) -> None:
-        """Checks readers, functions and numbers (`declarations`)."""
-        check_fields(self)
+        """Checks and converts the arguments (`declarations`)."""
+        convert_fields(self)
+        set_fields(self, **self.check_arguments())
+
+    def check_arguments(self) -> Mapping[str, Any]:
+        """Raises if arguments do not fit each other; returns the fields that change.
+
+        Each argument has been checked by itself.
+        """
+        return {}
 
     def __call__(self) -> Iterator[T]:
         """Begins a pass and returns its items."""
@@ -137,21 +141,34 @@ class Node(Generic[T]):
         if all(getattr(self, name) is value for name, value in new.items()):
             return self
         copy = object.__new__(type(self))
-        for name, value in {**self.__getstate__(), **new}.items():
-            object.__setattr__(copy, name, value)
+        set_fields(copy, **{**self.__getstate__(), **new})
         return copy
 
-    def told(self) -> str:
-        """What a run needs to know that goes on with other values of the fields `cursor_tells`.
+    @property
+    def unread(self) -> bool:
+        """Whether to ask for its length would read a file."""
+        return False
 
-        An op with such fields defines `gone_on(told, index)` too, which returns the fields that
-        change where a run goes on after `index` samples of an op that told so.
-        """
-        return ""
+    @property
+    def grows(self) -> bool:
+        """Whether it is streamed until its samples are written, and indexed then (`growing.py`)."""
+        return False
+
+    def within(self) -> Reader[T] | None:
+        """The reader that it only adds methods to, as a pipeline does; else None."""
+        return None
 
     def layout(self) -> str:
-        """What else its order follows from, in a cursor: how the data lie, say; else ""."""
+        """A line of a cursor that says what else its order follows from: how data lie; else ""."""
         return ""
+
+    def in_line(self) -> str:
+        """What the line of the op in a cursor says beside the arguments; else ""."""
+        return ""
+
+    def far_sizes(self) -> list[str]:
+        """The names and sizes of its files that are not on this machine, as a cursor has them."""
+        return []
 
     def batches(self, size: int, at: Position) -> Pass[Sequence[T]] | None:
         """A pass over runs of `size` samples, if that is cheaper than one by one; else None."""
@@ -171,13 +188,13 @@ class Node(Generic[T]):
 
     def _repr_html_(self) -> str:
         """The plan as a notebook shows it; nothing is read for it."""
-        return table(self.drawn())
+        return table(lines_of(self))
 
-    def drawn(self) -> list[Line]:
-        """The lines of a table of the plan: an op each, in the order that samples pass through."""
-        ups = list(inputs(self))
+    def drawn(self) -> Line:
+        """The op as a line of a table of the plan."""
+        ups = inputs(self)
         call = f"{type(self).__name__}({', '.join(self.written(*ups))})" if ups else repr(self)
-        return under([drawn(up) for up in ups], Line(shortened(call), _known(self)))
+        return Line(shortened(call), _known(self))
 
     def written(self, *but: object) -> Iterator[str]:
         """The arguments but for some, as in a call: functions without names, others with them."""
@@ -210,9 +227,11 @@ def _made(node: Node[Any], name: str) -> bool:
     return isinstance(getattr(type(node), name, None), cached_property)
 
 
-def arguments(node: Node[Any]) -> Iterator[tuple[str, Any]]:
+def arguments(node: Node[Any]) -> list[tuple[str, Any]]:
     """The fields of an op that its user gives, and their values."""
-    return ((field.name, getattr(node, field.name)) for field in _fields(node) if field.init)
+    kind: Any = type(node)
+    given = names_by(kind, given=True)
+    return [(name, getattr(node, name)) for name in given if hasattr(node, name)]
 
 
 def field_value(node: Node[Any], name: str, default: Any = None) -> Any:
@@ -265,34 +284,112 @@ def children(node: Node[Any]) -> Iterator[Node[Any]]:
     return (part for part in inputs(node) if isinstance(part, Node))
 
 
-def inputs(node: Node[Any]) -> Iterator[Reader[Any]]:
+def ops_of(reader: Reader[Any], *, pinned: bool = True) -> Iterator[Node[Any]]:
+    """The ops of a plan, from its last one down to its sources.
+
+    It walks without recursion, as all that goes through a whole plan has to: a plan may have more
+    ops than Python calls may nest.
+
+    >>> from jreader import batch, shuffle
+    >>> [type(op).__name__ for op in ops_of(batch(shuffle(lambda: "abc", 3), 2))]
+    ['batch', 'shuffle']
+
+    Args:
+        reader: Any reader.
+        pinned: Whether also those below ops that epochs and draws do not pass.
+    """
+    left = [reader]
+    while left:
+        op = left.pop()
+        if isinstance(op, Node):
+            yield op
+            if pinned or not op.pinned:
+                left += reversed(inputs(op))
+
+
+def sources_first(top: K, below: Callable[[K], Iterable[K]]) -> Iterator[K]:
+    """What lies below `top`, and `top` itself, each after what lies below it; no recursion.
+
+    >>> list(sources_first(7, lambda n: [n // 2 - 1, n // 2] if n > 2 else []))
+    [2, 0, 1, 3, 7]
+    """
+    found, left = [], [top]
+    while left:
+        found.append(left.pop())
+        left += below(found[-1])
+    return reversed(found)
+
+
+def unrolled(walk: Callable[[Any], Generator[Any, Any, T]], top: Any) -> T:
+    """What a walk returns that would call itself: instead it yields the argument, and is sent that.
+
+    >>> def total(number):
+    ...     return number and number + (yield number - 1)
+    >>> unrolled(total, 4), unrolled(total, 100_000)
+    (10, 5000050000)
+    """
+    begun: list[Generator[Any, Any, T]] = [walk(top)]
+    done: Any = None
+    while begun:
+        try:
+            begun.append(walk(begun[-1].send(done)))
+            done = None
+        except StopIteration as ended:
+            begun.pop()
+            done = ended.value
+    result: T = done
+    return result
+
+
+def bare(reader: Reader[T]) -> Reader[T]:
+    """The reader inside pipelines, which only add methods to it."""
+    while isinstance(reader, Node) and declares(reader, "within"):
+        inner: Reader[T] | None = reader.within()
+        if inner is None:
+            break
+        reader = inner
+    return reader
+
+
+def inputs(node: Node[Any]) -> list[Reader[Any]]:
     """The readers that an op reads: all ops in its fields, and functions in `reader`, `readers`."""
-    for name in declared_names(node):
+    found: list[Reader[Any]] = []
+    kind: Any = type(node)
+    for name in names_by(kind):
         value = getattr(node, name, ())  # see `_fields`, which each pass need not call
         holds = name in ("reader", "readers")
-        if not isinstance(value, tuple):
-            if holds or isinstance(value, Node):
-                yield value
-            continue
-        for part in value:
+        for part in value if isinstance(value, tuple) else (value,):
             if holds or isinstance(part, Node):
-                yield part
+                found.append(part)  # noqa: PERF401  # each plan asks often: it would be one more call
+    return found
 
 
-def drawn(reader: Reader[Any]) -> list[Line]:
-    """The lines that a notebook shows of any reader."""
-    if isinstance(reader, Node):
-        return reader.drawn()
-    return [Line(described(reader), _known(reader))]
+def lines_of(reader: Reader[Any]) -> list[Line]:
+    """The lines of a table of a plan: an op each, in the order that samples pass through."""
+    return unrolled(_lines_of, reader)
+
+
+def _lines_of(reader: Reader[Any]) -> Generator[Reader[Any], list[Line], list[Line]]:
+    while isinstance(reader, Node) and (inner := reader.within()) is not None:
+        reader = inner
+    if not isinstance(reader, Node):
+        return [Line(described(reader), _known(reader))]
+    branches = []
+    for up in inputs(reader):
+        branches.append((yield up))  # noqa: PERF401  # they are sent back
+    return under(branches, reader.drawn())
 
 
 def _known(reader: Reader[Any]) -> tuple[str, str]:
-    """How many samples there are, and whether each is found by its index; nothing is read for it.
+    """How many samples there are, and how they are found; nothing is read for it.
 
-    >>> from jreader import arrays, filter, shuffle
+    "mapped" samples are found by their index one by one, and made by a function. Other ops read
+    them in order: a shuffle above calls it for all of them.
+
+    >>> from jreader import arrays, filter, map_readers, shuffle
     >>> rows = shuffle(arrays([1, 2, 3]))
-    >>> _known(rows), _known(filter(bool, rows))
-    (('3 samples', 'indexed'), ('length unknown', 'streamed'))
+    >>> _known(rows), _known(filter(bool, rows)), _known(map_readers(abs, rows))
+    (('3 samples', 'indexed'), ('length unknown', 'streamed'), ('3 samples', 'mapped'))
     """
     from jreader.readers.seeds import seeded  # noqa: PLC0415  # it changes what is defined here
 
@@ -300,16 +397,26 @@ def _known(reader: Reader[Any]) -> tuple[str, str]:
         return "length unknown", "not read yet"
     number = length(reader)
     unit = getattr(origin(reader, "all", "some"), "unit", "samples")
-    found = lookup_of(seeded(reader, 0))  # as each pass has it, whatever it draws
-    return (
-        "length unknown" if number is None else f"{number:,} {unit}",
-        "streamed" if found is None else "indexed",
-    )
+    drawn = seeded(reader, 0)  # as each pass has it, whatever it draws
+    found = "streamed"
+    if lookup_of(drawn) is not None:
+        found = "mapped" if _is_mapped(drawn) else "indexed"
+    return "length unknown" if number is None else f"{number:,} {unit}", found
+
+
+def _is_mapped(reader: Reader[Any]) -> bool:
+    """Whether functions make the samples of a reader, or those that its batches are made of."""
+    if not isinstance(reader, Node) or plane_of(reader) is not None:
+        return False
+    batched = getattr(origin(reader, "all", "some"), "unit", "samples") == "batches"
+    if not batched and reader.in_cursor == "never":
+        return True
+    return any(map(_is_mapped, inputs(reader)))
 
 
 def unread(reader: Reader[Any]) -> bool:
     """Whether to ask for its length would read a file."""
-    return isinstance(reader, Node) and (reader.unread or any(map(unread, children(reader))))
+    return any(op.unread for op in ops_of(reader))
 
 
 def origin(reader: Reader[Any], *how: str) -> Reader[Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import compress, islice, repeat
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
@@ -26,6 +27,7 @@ U = TypeVar("U")
 Position: TypeAlias = Any
 """Where a pass is: ints, None, and tuples (lists, once they went through JSON) of positions."""
 
+_NOTHING = nullcontext()  # holds no state, so that all passes may share it
 _FURTHEST = 1 << 62  # no pass comes so far; products with it stay in 64 bits
 
 
@@ -42,15 +44,18 @@ class Pass(NamedTuple, Generic[T]):
     position: Callable[[], Position]
     close: Callable[[], object]
 
-    def mapped(self, fn: Callable[[T], U]) -> Pass[U]:
-        """The pass with `fn` applied to each item."""
+    def mapped(
+        self, fn: Callable[[T], U], within: AbstractContextManager[Any] = _NOTHING
+    ) -> Pass[U]:
+        """The pass with `fn` applied to each item, within a context that sees its errors."""
 
         def deal() -> Iterator[U]:
             # not `map`: it goes on after an error, and ends at a StopIteration of `fn`
-            for item in self.items:
-                held = [item]
-                del item  # its memory is free while the next one is drawn
-                yield fn(held.pop())
+            with within:
+                for item in self.items:
+                    held = [item]
+                    del item  # its memory is free while the next one is drawn
+                    yield fn(held.pop())
 
         return Pass(deal(), self.position, self.close)
 
@@ -58,12 +63,15 @@ class Pass(NamedTuple, Generic[T]):
         """The pass; it warns if its source refills one sample while `node` holds several."""
         return self._replace(items=watched(self.items, held, type(node).__name__, node.made_at))
 
-    def in_runs(self, size: int) -> Pass[Sequence[T]]:
-        """The pass with its items in lists of `size`; the last list may be shorter."""
+    def in_runs(
+        self, size: int, within: AbstractContextManager[Any] = _NOTHING
+    ) -> Pass[Sequence[T]]:
+        """The pass with its items in lists of `size`, as `mapped`; the last list may be shorter."""
 
         def deal() -> Iterator[Sequence[T]]:
             # nothing here holds a run that was handed over: its memory is free for the next one
-            yield from iter(lambda: list(islice(self.items, size)), [])
+            with within:
+                yield from iter(lambda: list(islice(self.items, size)), [])
 
         return Pass(deal(), self.position, self.close)
 

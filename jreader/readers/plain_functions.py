@@ -17,12 +17,20 @@ from typing import Any, TypeVar
 
 from jreader.errors import ReaderError
 from jreader.readers.messages import described
+from jreader.readers.protected import is_fixed, protected
+from jreader.readers.streams_with_state import is_declared_stream, of_pass
 
 T = TypeVar("T")
 
 
-def opened(reader: Callable[[], Iterable[T]]) -> tuple[Iterator[T], Callable[[], object]]:
-    """The iterator that a plain function returns, and a function that closes it.
+def opened(
+    reader: Callable[[], Iterable[T]], state: str = ""
+) -> tuple[Iterator[T], Callable[[], object], Callable[[], str] | None]:
+    """The iterator that a plain function returns, what closes it, and what tells its state.
+
+    Args:
+        reader: The function.
+        state: A state that was told in an earlier pass, to go on from; "" for the beginning.
 
     Raises:
         TypeError: The function returned something that cannot be iterated.
@@ -30,13 +38,17 @@ def opened(reader: Callable[[], Iterable[T]]) -> tuple[Iterator[T], Callable[[],
         ReaderError: It returned a generator that it has returned before.
     """
     try:
-        produced = reader()
+        stream = _stream_of(reader)  # which may be empty
+        produced = reader() if stream is None else stream
         if not hasattr(produced, "__iter__") and not hasattr(produced, "__getitem__"):
             raise TypeError(
                 f"{described(reader)} returned {described(produced)}, which cannot be iterated: a "
-                f"reader yields its samples, or returns an iterable of them."
+                "reader yields its samples, or returns an iterable of them (one that is async has "
+                "to be read by a plain generator)."
             )
-        source = iter(produced)
+        kept = isinstance(produced, (list, tuple)) and _is_held(produced) and not is_fixed(produced)
+        produced, told = of_pass(produced, _epoch.get(), state)
+        source = map(protected, produced) if kept else iter(produced)
     except StopIteration as stopped:
         raise RuntimeError(
             f"{described(reader)}{_written_at(reader)} raised StopIteration when it was called for "
@@ -47,11 +59,11 @@ def opened(reader: Callable[[], Iterable[T]]) -> tuple[Iterator[T], Callable[[],
     kind = type(source)
     close = getattr(source, "close", _nothing)
     before = _given_before(source)
-    note_epoch(source, _epoch.get())
+    note_epoch(source, _epoch.get() or 0)
     if isinstance(getattr(kind, "__iter__", None), FunctionType):
         source = map(next, repeat(source))  # to ask for its iterator again may begin it again
     if not before:
-        return source, close
+        return source, close, told
     again = ReaderError(
         f"{described(reader)}{_written_at(reader)} returned an iterator that it has returned "
         f"before (a {kind.__name__}), which gives its samples only once: make a new one in each "
@@ -60,7 +72,13 @@ def opened(reader: Callable[[], Iterable[T]]) -> tuple[Iterator[T], Callable[[],
     )
     if isinstance(source, GeneratorType):
         raise again
-    return chain(_at_least_one(source, again), source), close
+    return chain(_at_least_one(source, again), source), close, told
+
+
+def _stream_of(reader: Any) -> Any:
+    """The stream of which a reader is the `__iter__`, if it has epochs; else None."""
+    owner = reader.__self__ if getattr(reader, "__name__", "") == "__iter__" else None
+    return owner if is_declared_stream(owner) and hasattr(owner, "set_epoch") else None
 
 
 def _nothing() -> None:
@@ -99,8 +117,8 @@ def note_epoch(source: object, epoch: int) -> None:
 
 def epoch_of_caller() -> int:
     """The epoch of the plain function that calls, directly or not; 0 if none does."""
-    if _epoch.get():
-        return _epoch.get()  # it is being called
+    if epoch := _epoch.get():
+        return epoch  # it is being called
     if not any(_generators.values()):
         return 0
     sources = [ref() for ref in list(_given.values())]
@@ -119,7 +137,7 @@ def _is_ours(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "jreader"
 
 
-_epoch: ContextVar[int] = ContextVar("epoch", default=0)
+_epoch: ContextVar[int | None] = ContextVar("epoch", default=None)
 _generators: dict[int, int] = {}  # the epoch that each one is of, by its id
 _given: dict[int, weakref.ref[Any]] = {}
 _given_unseen: deque[tuple[int, type]] = deque(maxlen=64)  # what no weak reference leads to
@@ -146,6 +164,11 @@ def _forget(number: int, gone: weakref.ref[Any]) -> None:
     if _given.get(number) is gone:
         del _given[number]
         _generators.pop(number, None)
+
+
+def _is_held(produced: Any) -> bool:
+    """Whether somebody else has what a function returned, and so sees what is done to it."""
+    return _references(produced) > _ALONE
 
 
 def _references(source: Iterator[Any]) -> int:

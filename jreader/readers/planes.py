@@ -24,8 +24,10 @@ import numpy as np
 
 from jreader.errors import NotResumable, missing
 from jreader.readers.joined_columns import Joined, axes_as_stored, stored_whole
+from jreader.readers.mapped_memory import Mapped, advise, mapped_columns
 from jreader.readers.nodes import Reader, plane_of
 from jreader.readers.passes import Pass, Position, checked_position, counted
+from jreader.readers.protected import protected
 from jreader.readers.reading_ahead import opened
 from jreader.readers.trees import Columns, leaves, map_tree, rebuilt, zipped
 from jreader.staging import Staging
@@ -118,6 +120,8 @@ class Plane:
             if len(rows) and not (rows.min() >= 0 and rows.max() < len(column)):
                 beyond = rows[(rows < 0) | (rows >= len(column))]
                 raise missing(_shape(column), int(beyond[0]), len(column))
+        if len(indices) > 1 and self._mapped:
+            advise(self._mapped, routed)
         return routed
 
     def samples(self, at: Position) -> Pass[Any]:
@@ -178,6 +182,10 @@ class Plane:
             from_, to = blocks.searchsorted([first, first + length], "right")
             blocks = np.maximum(blocks[max(from_ - 1, 0) : max(to, 1)] - first, 0)
         return replace(part, runs=self.runs or self.straight, blocks=blocks)
+
+    @cached_property
+    def _mapped(self) -> list[Mapped]:
+        return mapped_columns(self.columns)
 
     @cached_property
     def at_once(self) -> int:
@@ -316,7 +324,7 @@ class Gathering:
         if not self.arrays:  # what gathers by itself may give trees
             return tree if isinstance(tree, list) else Columns(tree)
         batch: Columns[Any] = Columns.__new__(Columns)  # __init__ would look at the leaves again
-        batch.columns, batch.arrays, batch.made_of, batch.full = tree, parts, None, None
+        batch.columns, batch.arrays = tree, parts
         return batch
 
 
@@ -333,12 +341,22 @@ def _gatherer(column: Any, size: int) -> tuple[Callable[..., Any], Staging | Non
     back = np.argsort(axes)
     staged = Staging(size, tuple(column.shape[axis] for axis in axes[1:]), column.dtype)
     stored = stored_whole(column, axes)
+    if column.dtype.hasobject:
+        return lambda rows: _objects(column, rows), None
     if stored is None:
         return column.__getitem__, None
     take = partial(stored.take, axis=0, mode="clip")
     if axes != tuple(range(column.ndim)):
         return lambda rows: take(rows, out=staged(len(rows))).transpose(back), None
     return (stored.take, staged) if staged.leases else (take, None)
+
+
+def _objects(column: Array, rows: Array) -> Array:
+    """Rows of an array of objects, of which no change reaches the column."""
+    picked: Array = column[rows]
+    for place in np.ndindex(picked.shape):
+        picked[place] = protected(picked[place])
+    return picked
 
 
 def _flat_kind(tree: Any, columns: list[Any]) -> type | None:
@@ -354,7 +372,8 @@ def _flat_kind(tree: Any, columns: list[Any]) -> type | None:
 def one_by_one(column: Any, rows: Array) -> Iterator[Any]:
     """The rows of a column one by one: views of an array, not copies."""
     if isinstance(column, np.ndarray):
-        return map(getitem, repeat(column), rows.tolist())
+        each_row = map(getitem, repeat(column), rows.tolist())
+        return map(protected, each_row) if column.dtype.hasobject else each_row
     each: Iterator[Any] = column.each(rows)
     return each
 

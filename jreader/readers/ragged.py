@@ -7,13 +7,17 @@ tell the length of every row before one is read, so an op can compute which rows
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
 from jreader.readers.joined_columns import Joined
+from jreader.readers.nodes import Node, Reader, inputs, plane_of
 from jreader.readers.planes import Array, Plane
+from jreader.readers.protected import read_only
 from jreader.readers.trees import branches, leaves
 
 _AT_ONCE = 1 << 20  # rows whose lengths are looked up in one go
@@ -37,7 +41,7 @@ class Ragged:
     """Whether its rows can be stacked: batches of it are lists of samples."""
 
     def __init__(self, values: Any, offsets: Array) -> None:
-        self.values, self.offsets = values, offsets
+        self.values, self.offsets = read_only(values), offsets
         self.dtype = values.dtype
         self.shape = (len(offsets) - 1, None, *values.shape[1:])
         self.ndim = len(self.shape)
@@ -56,6 +60,17 @@ class Ragged:
             return np.diff(self.offsets)
         lengths: Array = self.offsets[rows + 1] - self.offsets[rows]
         return lengths
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the lengths of all rows, whatever their dtype: some 5 ns a row."""
+        made = blake2b(digest_size=8)
+        for low in range(0, len(self), _AT_ONCE):
+            lengths = np.diff(self.offsets[low : low + _AT_ONCE + 1])
+            narrow = np.min_scalar_type(lengths.max())
+            made.update(narrow.char.encode())
+            made.update(lengths.astype(narrow).data)
+        return made.hexdigest()
 
     def origins(self, rows: Array) -> tuple[Any, Array]:
         """The values that rows are slices of, and the indices there at which they begin."""
@@ -96,6 +111,29 @@ def _between(values: Any, first: int, last: int) -> Any:
     return values if (first, last) == (0, len(values)) else values[first:last]
 
 
+def lengths_hash(reader: Reader[Any]) -> str:
+    """A hash of the lengths of all rows of all ragged columns below; "" where there are none.
+
+    >>> from jreader import arrays, ragged, shuffle
+    >>> one, other = ragged(np.arange(6), [0, 1, 3, 6]), ragged(np.arange(6), [0, 1, 4, 6])
+    >>> lengths_hash(shuffle(one)) == lengths_hash(one) != lengths_hash(other)
+    True
+    >>> lengths_hash(arrays([1, 2]))
+    ''
+    """
+    return " ".join(_digests(reader))
+
+
+def _digests(reader: Reader[Any]) -> Iterator[str]:
+    below = list(inputs(reader)) if isinstance(reader, Node) else []
+    for up in below:
+        yield from _digests(up)
+    plane = None if below else plane_of(reader)
+    for column in leaves(plane.columns) if plane else ():
+        if isinstance(column, Ragged):
+            yield column.digest
+
+
 def lengths_of(plane: Plane, by: str | None = None) -> Array | None:
     """The length of every sample of a plane, in its order; None if no column is ragged.
 
@@ -117,8 +155,8 @@ def lengths_of(plane: Plane, by: str | None = None) -> Array | None:
     found = [number for number, column in enumerate(every) if isinstance(column, Ragged)]
     if by is not None:
         parts = branches(plane.columns) or {}
-        names = [name for name, part in parts.items() for _ in leaves(part)]
-        found = [number for number in found if names and names[number] == by]
+        names = list(_named(parts))
+        found = [each for each in found if names and f"{names[each]}.".startswith(f"{by}.")]
         if not found:
             fields = ", ".join(map(repr, parts)) or "no names"
             raise ValueError(
@@ -135,6 +173,13 @@ def lengths_of(plane: Plane, by: str | None = None) -> Array | None:
             f"which one's lengths are meant, with by=name."
         )
     return lengths[0]
+
+
+def _named(parts: Mapping[Any, Any], above: str = "") -> Iterator[str]:
+    """The name of each leaf, as `padded_batch` takes it: with dots for dicts in dicts."""
+    for key, part in parts.items():
+        name = f"{above}{key}"
+        yield from _named(part, f"{name}.") if type(part) is dict else [name] * len(leaves(part))
 
 
 def _lengths(plane: Plane, number: int, column: Ragged) -> Array:

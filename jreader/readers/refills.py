@@ -54,10 +54,10 @@ def _looked_at(items: Iterator[T], many: int, by: str, made_at: str) -> Iterator
         if isinstance(first, list) and len(first) > _LONG:
             return
         before = _state(first)
-        if not any(map(_fillable, [first, *leaves(first)])):
+        if not any(map(_fillable, [first, *_leaves(first)])):
             return
         for item in islice(items, many - 1):
-            if _shares(first, item) and not all(map(_same, before, _state(first))):
+            if _shares(first, item) and _is_changed(before, _state(first), whole=item is first):
                 _tell(first, by, made_at)
                 many = 0
             yield item
@@ -69,8 +69,22 @@ def _state(sample: Any) -> list[Any]:
     """The state of a sample: some values of its arrays, and its other leaves."""
     return [
         leaf.flat[:: leaf.size // _PICKED + 1].tobytes() if _is_array(leaf) else leaf
-        for leaf in leaves(sample)
+        for leaf in _leaves(sample)
     ]
+
+
+def _leaves(sample: Any) -> list[Any]:
+    try:
+        return leaves(sample)
+    except RecursionError:  # it holds itself
+        return []
+
+
+def _is_changed(before: list[Any], after: list[Any], *, whole: bool) -> bool:
+    """Whether a state is another; of samples that share only arrays, the rest is its user's."""
+    if not whole:
+        before, after = ([leaf for leaf in each if type(leaf) is bytes] for each in (before, after))
+    return not all(map(_same, before, after))
 
 
 def _same(before: Any, after: Any) -> bool:
@@ -89,7 +103,7 @@ def _shares(first: Any, item: Any) -> bool:
     """Whether two samples are one container, or have arrays in the same memory."""
     if item is first:
         return True
-    pairs = zip(leaves(first), leaves(item), strict=False)
+    pairs = zip(_leaves(first), _leaves(item), strict=False)
     return any(_is_array(a) and _is_array(b) and _overlap(a, b) for a, b in pairs)
 
 

@@ -1,4 +1,4 @@
-"""A pass over a plain function, which keeps no position: it is read again, up to there."""
+"""A pass over a plain function: it is read again up to a position, if it cannot go there."""
 
 from __future__ import annotations
 
@@ -11,31 +11,38 @@ from jreader.errors import NotResumable, place_of_caller, warn
 from jreader.progress import Bar
 from jreader.readers.messages import described
 from jreader.readers.nodes import Reader, length
-from jreader.readers.passes import Pass, counted
+from jreader.readers.passes import Pass, Position, checked_position, counted
 from jreader.readers.plain_functions import opened
 
 T = TypeVar("T")
 
 
-def replayed(reader: Reader[T], done: int) -> Pass[T]:
+def replayed(reader: Reader[T], at: Position) -> Pass[T]:
     """A pass over a plain function, which is read again up to a position.
 
     Args:
         reader: A function that is no op, or the `__iter__` of an op.
-        done: The position: how many samples were handed over before.
+        at: The position: how many samples were handed over before; with the state of the stream
+            that the function returns, where it can go on from it without reading.
 
     Raises:
-        NotResumable: There are fewer samples (while iterating).
+        NotResumable: There are fewer samples (while iterating), or it is no position.
     """
-    source, close = opened(reader)
+    done, state = checked_position(at, (0, "")) if isinstance(at, (tuple, list)) else (at, "")
+    done = checked_position(done, 0)
+    source, close, told = opened(reader, state)
     owner = reader.__self__ if getattr(reader, "__name__", "") == "__iter__" else reader  # type: ignore[attr-defined]  # a method's
     said = length(owner)
-    parts: list[Iterator[T]] = [_skipped(reader, source, done)] if done else []
+    again = done and (not state or told is None)
+    parts: list[Iterator[T]] = [_skipped(reader, source, done)] if again else []
     parts.append(source)
     if said is not None:
         parts.append(_judged(owner, said, place_of_caller(), lambda: count()))  # noqa: PLW0108  # below
     items, count = counted(chain(*parts) if len(parts) > 1 else source, done)
-    return Pass(items, count, close)
+    if told is None:
+        return Pass(items, count, close)
+    begin = (done, state) if state else done
+    return Pass(items, lambda: (now, told()) if (now := count()) > done else begin, close)
 
 
 def _judged(

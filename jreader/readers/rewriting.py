@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
+from operator import is_
 from typing import Any, TypeVar
 
-from jreader.readers.nodes import Node, Reader, field_names
+from jreader.readers.nodes import Node, Reader, field_names, unrolled
+from jreader.readers.passes import itself
 
 T = TypeVar("T")
 
 
 def rewritten(
-    reader: Reader[T], change: Callable[[Node[Any]], Mapping[str, Any] | Node[Any]]
+    reader: Reader[T],
+    change: Callable[[Node[Any]], Mapping[str, Any] | Node[Any]],
+    *,
+    pinned: bool = False,
 ) -> Reader[T]:
     """A plan with other fields, or other ops, that shares all parts that do not change.
 
@@ -19,20 +25,42 @@ def rewritten(
         reader: Any reader; a plain function stays as it is.
         change: Takes an op of the plan, the topmost first. Returns the fields that change (an empty
             mapping for none), or another op to put in its place.
+        pinned: Whether to change also what epochs and draws do not reach (`Node.pinned`).
     """
+    made: Reader[T] = unrolled(partial(_rewriting, change, pinned), reader)
+    return made
+
+
+def _rewriting(
+    change: Callable[[Node[Any]], Any], pinned: bool, reader: Any
+) -> Generator[Any, Any, Any]:
     if not isinstance(reader, Node):
         return reader
     changed = change(reader)
     if isinstance(changed, Node):
         return changed
     new = dict(changed)
-    if reader.pinned:
+    if reader.pinned and not pinned:
         return reader.changed(new)
-    for name, value in [(name, getattr(reader, name)) for name in field_names(reader)]:
+    return (yield from parts_changed(reader, new))
+
+
+def parts_changed(
+    node: Node[Any], new: dict[str, Any], asked: Callable[[Any], Any] = itself
+) -> Generator[Any, Any, Any]:
+    """A copy of an op with other readers in its fields: it yields each, and is sent the new one.
+
+    Args:
+        node: The op.
+        new: Other values of fields, which are changed as well.
+        asked: What to yield of a reader.
+    """
+    for name, value in [(name, getattr(node, name)) for name in field_names(node)]:
         if isinstance(value, Node):
-            new[name] = rewritten(value, change)
+            new[name] = yield asked(value)
         elif isinstance(value, tuple) and any(isinstance(part, Node) for part in value):
-            new[name] = tuple(rewritten(part, change) for part in value)
-            if all(map(lambda a, b: a is b, new[name], value)):
-                new[name] = value
-    return reader.changed(new)
+            parts = []
+            for part in value:
+                parts.append((yield asked(part)))  # noqa: PERF401  # it is sent back
+            new[name] = value if all(map(is_, parts, value)) else tuple(parts)
+    return node.changed(new)

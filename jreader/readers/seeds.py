@@ -11,7 +11,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, TypeVar
 
-from jreader.readers.nodes import Node, Reader, children, field_names, field_value
+from jreader.readers.nodes import Node, Reader, children, field_names, field_value, ops_of
 from jreader.readers.passes import Position, checked_position
 from jreader.readers.rewriting import rewritten
 
@@ -81,25 +81,21 @@ def resolved(reader: Reader[T], draws: Draws) -> Reader[T]:
 
 def seeded(reader: Reader[T], drawn: Position) -> Reader[T]:
     """The plan with all missing seeds filled in from the numbers that a pass drew."""
-    return resolved(reader, Draws(drawn, keep=False))
+    return resolved(reader, Draws(drawn, keep=False)) if waits(reader) else reader
 
 
 def waits(reader: Reader[Any]) -> bool:
     """Whether a seed is missing, so that each pass draws one; see `Draws`."""
-    return isinstance(reader, Node) and _waits(reader, Draws(0, keep=False))
-
-
-def _waits(node: Node[Any], draws: Draws) -> bool:
-    if node.resolved(draws):
-        return True
-    return not node.pinned and any(_waits(child, draws) for child in children(node))
+    draws = Draws(0, keep=False)
+    return any(op.resolved(draws) for op in ops_of(reader, pinned=False))
 
 
 def varies(node: Node[Any]) -> bool:
     """Whether the plan has a random op that epochs would vary, and that is still in epoch 0."""
-    if "seed" in field_names(node) and field_value(node, "epoch", 1) == 0:
-        return True
-    return not node.pinned and any(map(varies, children(node)))
+    return any(
+        "seed" in field_names(op) and field_value(op, "epoch", 1) == 0
+        for op in ops_of(node, pinned=False)
+    )
 
 
 def varies_by_epoch(reader: Reader[Any]) -> bool:
@@ -110,11 +106,7 @@ def varies_by_epoch(reader: Reader[Any]) -> bool:
     >>> varies_by_epoch(dealt), varies_by_epoch(cache(dealt)), varies_by_epoch(arrays([1, 2]))
     (True, False, False)
     """
-    if not isinstance(reader, Node):
-        return False
-    if "seed" in field_names(reader):
-        return True
-    return not reader.pinned and any(map(varies_by_epoch, children(reader)))
+    return any("seed" in field_names(op) for op in ops_of(reader, pinned=False))
 
 
 def seeded_below(node: Node[Any]) -> int:
@@ -122,5 +114,10 @@ def seeded_below(node: Node[Any]) -> int:
 
     It is counted from below, so that an op on top of a plan does not change the order inside it.
     """
-    below = max(map(seeded_below, children(node)), default=0)
-    return below + hasattr(node, "seed")
+    most, left = 0, [(node, 0)]
+    while left:
+        op, above = left.pop()
+        above += hasattr(op, "seed")
+        most = max(most, above)
+        left += [(child, above) for child in children(op)]
+    return most

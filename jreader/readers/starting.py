@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from jreader.errors import NotResumable, noted, warn
-from jreader.readers.growing import in_order
+from jreader.errors import NotResumable, warn
+from jreader.readers.growing import as_it_was
 from jreader.readers.lanes import in_turn
+from jreader.readers.located import located, located_errors
 from jreader.readers.messages import Refusal
-from jreader.readers.nodes import Node, Reader, declares, own_pass, plane_of
+from jreader.readers.nodes import Node, Reader, declares, origin, own_pass, plane_of
 from jreader.readers.passes import Pass, Position, checked_position
 from jreader.readers.plain_functions import epoch_of_caller
 from jreader.readers.replays import replayed
@@ -43,7 +44,7 @@ def start(reader: Reader[T], at: Position = None) -> Pass[T]:
     """
     if isinstance(at, Refusal):
         raise NotResumable(at)
-    return _begun(reader if at is None else in_order(reader, at), at)
+    return _begun(reader, at)
 
 
 def called(reader: Node[T]) -> Iterator[T]:
@@ -66,13 +67,22 @@ def native(reader: Node[T]) -> Iterator[T]:
             "without a seed, something that no cursor finds again). Type .map(fn), .filter(fn) or "
             ".flat_map(fn) on it instead of the function; if one order is intended, type .cache()."
         )
-    return _begun(reader, None, inherited=True).items
+    items = _begun(reader, None, inherited=True).items
+    unit = getattr(origin(reader, "all", "some"), "unit", "samples")
+    return items if unit == "samples" else _located(reader, items)
+
+
+def _located(reader: Node[T], items: Iterator[T]) -> Iterator[T]:
+    """The items; for batches and rows, since it would make quick samples slower by a quarter."""
+    with located_errors(reader):
+        yield from items
 
 
 def in_batches(reader: Reader[T], size: int, at: Position) -> Pass[Sequence[T]] | None:
     """A pass over runs of `size` samples, if that is cheaper than one by one; else None."""
     if not isinstance(reader, Node):
         return None
+    reader = as_it_was(reader, at)
     kind = type(reader) if declares(reader, "batches") else Node
     up = kind.batches(reader, size, at)
     return None if up is None else _seen(reader, up)
@@ -100,7 +110,8 @@ def _seen(reader: Reader[Any], up: Pass[T]) -> Pass[T]:
 
 def _begun(reader: Reader[T], at: Position, *, inherited: bool = False) -> Pass[T]:
     if not isinstance(reader, Node):
-        return _seen(reader, replayed(reader, checked_position(at, 0)))
+        return _seen(reader, replayed(reader, at))
+    reader = as_it_was(reader, at)
     if waits(reader):
         told, inner = checked_position(at, (None, None))
         draws = Draws.new() if at is None else Draws.again(told)
@@ -110,15 +121,14 @@ def _begun(reader: Reader[T], at: Position, *, inherited: bool = False) -> Pass[
         return _begun(together, at, inherited=inherited)
     own = None if inherited else own_pass(reader)
     if own is not None:
-        return _seen(reader, replayed(own, checked_position(at, 0)))
-    plane = plane_of(reader)
+        return _seen(reader, replayed(own, at))
     try:
+        plane = plane_of(reader)
         return _seen(reader, reader.start(at) if plane is None else plane.samples(at))
     except StopIteration as stopped:
         raise RuntimeError(
             f"{reader!r} raised StopIteration when a pass over it was begun"
         ) from stopped
-    except RuntimeError as error:
-        if isinstance(error.__cause__, StopIteration) and not hasattr(error, "__notes__"):
-            noted(error, f"raised in {reader!r}, made at {reader.made_at}")
+    except Exception as error:
+        located(error, reader)
         raise

@@ -8,8 +8,10 @@ is a dict: that is what jax knows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import fields, is_dataclass
 from itertools import islice
+from operator import itemgetter
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
@@ -17,10 +19,19 @@ import numpy as np
 T = TypeVar("T")
 
 
+class Rows(list[T]):
+    """A list that is one leaf: samples side by side that are not stacked.
+
+    >>> leaves({"text": Rows(["a", "b"])}), leaves({"text": ["a", "b"]})
+    ([['a', 'b']], ['a', 'b'])
+    """
+
+
 # known at a glance: most trees are a few leaves side by side, and looking for more costs 3 us
 _SCALARS = {bool, int, float, str, bytes, type(None), np.float32, np.float64, np.int32, np.int64}
-_LEAVES = frozenset({np.ndarray, *_SCALARS})
+_LEAVES = frozenset({np.ndarray, Rows, *_SCALARS})
 _PLAIN = frozenset({dict, tuple, list})
+_NOTHING = type(None)
 
 
 def branches(tree: Any) -> dict[Any, Any] | None:
@@ -55,6 +66,20 @@ def leaves(tree: Any) -> list[Any]:
             return row
     parts = branches(tree)
     return [tree] if parts is None else [leaf for part in parts.values() for leaf in leaves(part)]
+
+
+def named_leaves(tree: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """The leaves of a tree with the paths to them; that of a tree which is a leaf is "".
+
+    >>> list(named_leaves({"image": (1, 2), "label": None}))
+    [('image.0', 1), ('image.1', 2), ('label', None)]
+    """
+    parts = branches(tree)
+    if parts is None:
+        yield name, tree
+        return
+    for key, part in parts.items():
+        yield from named_leaves(part, f"{name}.{key}" if name else str(key))
 
 
 def rebuilt(tree: Any, values: Iterator[Any]) -> Any:
@@ -116,6 +141,11 @@ def map_tree(fn: Callable[..., Any], tree: Any, *others: Any) -> Any:
     >>> map_tree(lambda a, b: a + b, {"x": 1, "y": (2,)}, {"x": 10, "y": (20,)})
     {'x': 11, 'y': (22,)}
 
+    A leaf of the first tree that is None stays None.
+
+    >>> map_tree(lambda a: a + 1, {"x": 1, "y": None})
+    {'x': 2, 'y': None}
+
     Raises:
         ValueError: The trees differ in structure.
     """
@@ -123,7 +153,22 @@ def map_tree(fn: Callable[..., Any], tree: Any, *others: Any) -> Any:
         if not same_structure(tree, other):
             raise ValueError(f"trees differ in structure: {tree!r} and {other!r}")
     columns = [leaves(tree), *map(leaves, others)]
+    if _NOTHING in map(type, columns[0]):
+        rows = zip(*columns, strict=True)
+        return rebuilt(tree, (None if row[0] is None else fn(*row) for row in rows))
     return rebuilt(tree, map(fn, *columns))
+
+
+def first_column(columns: Any) -> Any:
+    """The first leaf of a tree of columns, some of which may be None: its rows are those of all.
+
+    >>> first_column({"id": None, "label": np.array([5, 0, 4])})
+    array([5, 0, 4])
+    """
+    every = leaves(columns)
+    while every[0] is None:  # no generator: it is one more call, for each batch
+        del every[0]
+    return every[0]
 
 
 def same_structure(tree: Any, other: Any) -> bool:
@@ -158,27 +203,59 @@ def zipped(tree: Any, parts: Sequence[Iterable[Any]]) -> Iterator[Any]:
 
 
 class Columns(Sequence[T], Generic[T]):
-    """A batch as stacked arrays that reads as a sequence of samples.
+    """A batch: stacked arrays that read as a sequence of samples.
 
     >>> batch = Columns({"image": np.zeros((3, 28)), "label": np.array([5, 0, 4])})
     >>> len(batch), batch[2]["label"], [int(sample["label"]) for sample in batch]
     (3, np.int64(4), [5, 0, 4])
 
+    A field that is None in all samples is None instead of an array.
+
+    >>> Columns({"label": np.array([5, 0]), "note": None})[1]
+    {'label': np.int64(0), 'note': None}
+
+    Samples that are not stacked are one column, `Rows`, so that a batch can say of them, too, which
+    of its rows they are:
+
+    >>> Columns(Rows(["a", "b"]), rows=4, valid=np.array([0, 3]))[1]
+    'b'
+
     Attributes:
-        columns: A tree of arrays of equal length along their first axis.
-        arrays: The leaves of that tree, in order.
+        columns: A tree of arrays of equal length along their first axis; or `Rows`.
+        arrays: The leaves of that tree, in order, without those that are None.
         made_of: How many samples they were made of; None for as many as there are rows.
         full: How many samples a full batch of its kind has; None if the plan tells.
+        rows: How many rows the whole batch has, on all processes; None for as many as are here.
+        valid: Which rows of this process the samples are, where others are empty; None for the
+            first ones.
+        fresh: Whether a sample of it is one of this epoch, and not of lanes that begin again.
+        numbers: For each leaf the type of Python's numbers that its rows are given back as; None
+            for rows of the arrays.
 
     Raises:
         TypeError: A column has no rows.
         ValueError: The columns differ in length, or there are none.
     """
 
-    __slots__ = ("arrays", "columns", "full", "made_of")
+    made_of: int | None = None
+    full: int | None = None
+    rows: int | None = None
+    valid: np.ndarray[Any, Any] | None = None
+    fresh: bool = True
+    numbers: Sequence[type | None] | None = None
 
-    def __init__(self, columns: Any, made_of: int | None = None, full: int | None = None) -> None:
+    def __init__(
+        self,
+        columns: Any,
+        made_of: int | None = None,
+        full: int | None = None,
+        *,
+        rows: int | None = None,
+        valid: np.ndarray[Any, Any] | None = None,
+    ) -> None:
         arrays = leaves(columns)
+        if _NOTHING in map(type, arrays):
+            arrays = [array for array in arrays if array is not None]
         try:
             lengths = set(map(len, arrays))
         except TypeError as error:
@@ -186,17 +263,47 @@ class Columns(Sequence[T], Generic[T]):
                 f"columns need arrays with a row for each sample ({error}): give a tree of arrays "
                 f"of one length"
             ) from None
+        if not arrays:
+            raise ValueError(
+                f"columns need an array, and {columns!r} has none: a batch has as many samples as "
+                f"its arrays have rows"
+            )
         if len(lengths) != 1:
             raise ValueError(
                 f"columns need one length, not {[len(array) for array in arrays]}: give arrays "
                 f"with as many rows each as the batch has samples"
             )
         self.columns, self.arrays, self.made_of, self.full = columns, arrays, made_of, full
+        self.rows, self.valid = rows, valid
+
+    @classmethod
+    def collated(cls, feed: Any, made_of: int) -> Columns[Any]:
+        """The batch of so many samples of which a function has made a feed, of any form."""
+        made: Columns[Any] = cls.__new__(cls)
+        made.columns, made.arrays = feed, [each for each in leaves(feed) if each is not None]
+        made.made_of = made_of
+        return made
+
+    def having(self, columns: Any) -> Columns[Any]:
+        """The same batch with other columns, which are not checked."""
+        made = copy(self)
+        made.columns, made.arrays = columns, [each for each in leaves(columns) if each is not None]
+        return made
+
+    @property
+    def stacked(self) -> bool:
+        """Whether the samples are rows of arrays."""
+        return type(self.columns) is not Rows
+
+    @property
+    def stands_in(self) -> bool:
+        """Whether none of its rows is valid: what there is only shows the shapes."""
+        return self.valid is not None and not len(self.valid)
 
     @property
     def nbytes(self) -> int:
         """The bytes of the arrays, as NumPy says them."""
-        return sum(array.nbytes for array in self.arrays)
+        return sum(getattr(array, "nbytes", 0) for array in self.arrays)
 
     def __len__(self) -> int:
         """The number of samples."""
@@ -204,7 +311,13 @@ class Columns(Sequence[T], Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         """The samples, one after another."""
-        return zipped(self.columns, self.arrays)
+        every = leaves(self.columns)
+        if self.numbers:
+            pairs = zip(every, self.numbers, strict=True)
+            every = [each.tolist() if kind else each for each, kind in pairs]
+        elif len(every) > len(self.arrays):
+            every = [[None] * len(self) if each is None else each for each in every]
+        return zipped(self.columns, every)
 
     @overload
     def __getitem__(self, index: int) -> T: ...
@@ -212,8 +325,16 @@ class Columns(Sequence[T], Generic[T]):
     def __getitem__(self, index: slice) -> Columns[T]: ...
     def __getitem__(self, index: int | slice) -> T | Columns[T]:
         """One sample, or the columns of several."""
-        picked = rebuilt(self.columns, (array[index] for array in self.arrays))
-        return Columns(picked) if isinstance(index, slice) else picked
+        picked: Any = map_tree(itemgetter(index), self.columns)
+        if isinstance(index, slice):
+            part: Columns[T] = Columns(picked if self.stacked else Rows(picked))
+            part.numbers = self.numbers
+            return part
+        if self.numbers:
+            row = zip(leaves(picked), self.numbers, strict=True)
+            picked = rebuilt(self.columns, (each.item() if kind else each for each, kind in row))
+        sample: T = picked
+        return sample
 
     def __repr__(self) -> str:
         """The shapes, not the data."""

@@ -142,7 +142,7 @@ class Strung:
 
     >>> words = Ragged(np.arange(6), np.array([0, 2, 2, 6]))
     >>> strung = Strung(words, np.array([2, 0, 1, 0]))
-    >>> len(strung), strung[3:7].tolist(), strung[1:3].base is words.values
+    >>> len(strung), strung[3:7].tolist(), np.shares_memory(strung[1:3], words.values)
     (8, [5, 0, 1, 0], True)
 
     Args:

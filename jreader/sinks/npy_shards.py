@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jreader.sinks.sample_fields import SampleFields
+from jreader.sinks.shard_writers import Format
 from jreader.sources.stored_columns import npy_head
 
 
-class NpyShards:
+def npy_shards(samples: Sequence[Any], name: str) -> Format:
     """How samples become `.npy` files.
 
     Args:
@@ -23,29 +25,22 @@ class NpyShards:
     Raises:
         FeedMismatch: They have fields that are no arrays, or no numbers.
     """
-
-    suffix = ".npy"
-
-    def __init__(self, samples: Sequence[Any], name: str) -> None:
-        self.fields = SampleFields.of("npy", samples)
-        self.stems = tuple(field.name or name for field in self.fields.fields)
-        for field, stem in zip(self.fields.fields, self.stems, strict=True):
-            text = field.kind.dtype.kind in "US" and not field.kind.shape
-            if field.kind.how != "array" or text:
-                raise self.fields.refused(
-                    field,
-                    "files of npy hold numbers, and arrays of one shape: leave the field out in a "
-                    '.map(fn) before, or write as "parquet"',
-                )
-            if {"/", "\0"} & {*stem} or stem.startswith(".") or self.stems.count(stem) > 1:
-                raise self.fields.refused(
-                    field,
-                    f"its file cannot be called {stem!r} (or another field's is): rename the field",
-                )
-
-    def begin(self, paths: Sequence[Path]) -> NpyShard:
-        """Begins a file for each field."""
-        return NpyShard(self.fields, paths)
+    fields = SampleFields.of("npy", samples)
+    stems = tuple(field.name or name for field in fields.fields)
+    for field, stem in zip(fields.fields, stems, strict=True):
+        text = field.kind.dtype.kind in "US" and not field.kind.shape
+        if field.kind.how != "array" or text:
+            raise fields.refused(
+                field,
+                "files of npy hold numbers, and arrays of one shape: leave the field out in a "
+                '.map(fn) before, or write as "parquet"',
+            )
+        if {"/", "\0"} & {*stem} or stem.startswith(".") or stems.count(stem) > 1:
+            raise fields.refused(
+                field,
+                f"its file cannot be called {stem!r} (or another field's is): rename the field",
+            )
+    return Format(stems, partial(NpyShard, fields))
 
 
 class NpyShard:

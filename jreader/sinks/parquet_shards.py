@@ -8,6 +8,8 @@ in samples are structs. Pages have checksums, which the reader verifies.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import numpy as np
 from jreader.errors import FeedMismatch
 from jreader.readers import branches
 from jreader.sinks.sample_fields import Field, SampleFields
+from jreader.sinks.shard_writers import Format
 from jreader.sources.stored_rows import Kind
 from jreader.sources.tables.arrow_columns import pyarrow
 
@@ -26,68 +29,62 @@ _TYPES = [
 ]
 
 
-class ParquetShards:
+def parquet_shards(samples: Sequence[Any], name: str, ragged: Sequence[str] = ()) -> Format:
     """How samples become Parquet files.
 
     Args:
         samples: The first ones, at least one.
-        ragged: The names of fields whose arrays differ in their first axis, also if these do not.
         name: What the files are called.
+        ragged: The names of fields whose arrays differ in their first axis, also if these do not.
 
     Raises:
         FeedMismatch: Parquet cannot hold such samples.
     """
-
-    suffix = ".parquet"
-
-    def __init__(self, samples: Sequence[Any], ragged: Sequence[str], name: str) -> None:
-        self.stems: tuple[str, ...] = (name,)
-        self.fields = _declared(SampleFields.of("parquet", samples, ragged=True), ragged)
-        tree = self.fields.tree
-        if not isinstance(tree, dict):
-            raise FeedMismatch(
-                f"sample 0 cannot be written as 'parquet': it is a {type(tree).__name__}, and "
-                f"Parquet has named columns. Make dicts in a .map(fn) before, as in .map(lambda "
-                f"sample: {{'image': sample[0], 'label': sample[1]}})."
-            )
-        self.types = [_type(self.fields, field) for field in self.fields.fields]
-        left = iter(self.types)
-        _check_names(tree, "")
-        self.schema = pyarrow().schema([(key, _tree_type(tree[key], left)) for key in tree])
-
-    def begin(self, paths: Sequence[Path]) -> ParquetShard:
-        """Begins a file."""
-        return ParquetShard(self, str(paths[0]))
+    fields = _declared(SampleFields.of("parquet", samples, ragged=True), ragged)
+    tree = fields.tree
+    if not isinstance(tree, dict):
+        raise FeedMismatch(
+            f"sample 0 cannot be written as 'parquet': it is a {type(tree).__name__}, and "
+            f"Parquet has named columns. Make dicts in a .map(fn) before, as in .map(lambda "
+            f"sample: {{'image': sample[0], 'label': sample[1]}})."
+        )
+    types = [_type(fields, field) for field in fields.fields]
+    _check_names(tree, "")
+    left = iter(types)
+    schema = pyarrow().schema([(key, _tree_type(tree[key], left)) for key in tree])
+    return Format((name,), partial(ParquetShard, fields, types, schema))
 
 
 class ParquetShard:
     """One file.
 
     Args:
-        shards: What all files have in common.
-        path: Where it is.
+        fields: What the samples have.
+        types: The types of these in Arrow.
+        schema: That of the file.
+        paths: Where it is.
     """
 
-    def __init__(self, shards: ParquetShards, path: str) -> None:
-        from pyarrow import parquet  # noqa: PLC0415  # an extra
-
-        self.shards = shards
-        repeated = [path for path in map(_repeated, shards.fields.fields) if path]
-        self.writer = parquet.ParquetWriter(
-            path, shards.schema, use_dictionary=repeated, write_page_checksum=True
+    def __init__(
+        self, fields: SampleFields, types: Sequence[Any], schema: Any, paths: Sequence[Path]
+    ) -> None:
+        self.fields, self.types, self.schema = fields, types, schema
+        repeated = [path for path in map(_repeated, fields.fields) if path]
+        self.writer = import_module("pyarrow.parquet").ParquetWriter(
+            str(paths[0]), schema, use_dictionary=repeated, write_page_checksum=True
         )
 
     def add(self, batch: Sequence[Any], first: int) -> None:
         """Writes a row group."""
-        pa, fields = pyarrow(), self.shards.fields
+        pa, fields = pyarrow(), self.fields
         columns = fields.columns(batch, first)
         made = [
             _array(field, column, kind, first)
-            for field, column, kind in zip(fields.fields, columns, self.shards.types, strict=True)
+            for field, column, kind in zip(fields.fields, columns, self.types, strict=True)
         ]
         left = iter(made)
         arrays = [_tree_array(fields.tree[key], left) for key in fields.tree]
-        table = pa.Table.from_arrays(arrays, schema=self.shards.schema)
+        table = pa.Table.from_arrays(arrays, schema=self.schema)
         self.writer.write_table(table, row_group_size=max(len(batch), 1))
 
     def close(self) -> None:
@@ -190,34 +187,50 @@ def _instead(dtype: np.dtype[Any]) -> str:
 
 def _array(field: Field, column: Any, kind: Any, first: int) -> Any:
     """Rows of a field as an array of Arrow."""
-    pa = pyarrow()
-    if field.kind.how in ("text", "bytes"):
-        try:
-            return pa.array(column, kind)
-        except UnicodeEncodeError as error:
-            number = first + next(n for n, text in enumerate(column) if text == error.object)
-            raise FeedMismatch(
-                f"sample {number:,} cannot be written as 'parquet': field {field.name!r} is a text "
-                f"that UTF-8 cannot encode ({error}). Mend it, or give bytes."
-            ) from error
-    rows = [len(row) for row in column] if field.kind.how == "ragged" else None
+    pa, how, shape = pyarrow(), field.kind.how, field.kind.shape
+    if how in ("text", "bytes"):
+        return _texts(field, column, kind, first)
+    rows = [len(row) for row in column] if how == "ragged" else None
     values = column if rows is None else np.concatenate(column)
     flat = np.ascontiguousarray(values).reshape(-1)
-    if flat.dtype.kind in "Mm" and (gaps := np.isnat(flat)).any():
-        place = int(gaps.argmax()) // (flat.size // len(values))
-        ends = np.cumsum(rows if rows is not None else np.ones(len(column), int))
-        number = first + int(np.searchsorted(ends, place, "right"))
-        raise FeedMismatch(
-            f"sample {number:,} cannot be written as 'parquet': field {field.name!r} has a NaT, "
-            f"which would be a null. Give a time that stands for it in a .map(fn) before."
-        )
+    _check_times(field, flat, flat.size // max(len(values), 1), rows, first)
     array = pa.array(flat)
-    if rows is None:
-        if len(field.kind.shape) > 1:
-            size = int(np.prod(field.kind.shape))
-            stored = pa.FixedSizeListArray.from_arrays(array, size)
-            return pa.ExtensionArray.from_storage(kind, stored)
-        return pa.FixedSizeListArray.from_arrays(array, type=kind) if field.kind.shape else array
+    if rows is not None:
+        return _lists(field, array, rows, first)
+    if len(shape) > 1:
+        stored = pa.FixedSizeListArray.from_arrays(array, int(np.prod(shape)))
+        return pa.ExtensionArray.from_storage(kind, stored)
+    return pa.FixedSizeListArray.from_arrays(array, type=kind) if shape else array
+
+
+def _texts(field: Field, column: Any, kind: Any, first: int) -> Any:
+    try:
+        return pyarrow().array(column, kind)
+    except UnicodeEncodeError as error:
+        number = first + next(n for n, text in enumerate(column) if text == error.object)
+        raise FeedMismatch(
+            f"sample {number:,} cannot be written as 'parquet': field {field.name!r} is a text "
+            f"that UTF-8 cannot encode ({error}). Mend it, or give bytes."
+        ) from error
+
+
+def _check_times(
+    field: Field, flat: Any, each: int, rows: Sequence[int] | None, first: int
+) -> None:
+    """Raises FeedMismatch for a NaT; every value of a row is so many in `flat`."""
+    if flat.dtype.kind not in "Mm" or not (gaps := np.isnat(flat)).any():
+        return
+    place = int(gaps.argmax()) // each
+    number = first + (place if rows is None else int(np.cumsum(rows).searchsorted(place, "right")))
+    raise FeedMismatch(
+        f"sample {number:,} cannot be written as 'parquet': field {field.name!r} has a NaT, "
+        f"which would be a null. Give a time that stands for it in a .map(fn) before."
+    )
+
+
+def _lists(field: Field, array: Any, rows: Sequence[int], first: int) -> Any:
+    """Values of rows of several lengths, as lists."""
+    pa = pyarrow()
     for size in reversed(field.kind.shape):
         array = pa.FixedSizeListArray.from_arrays(array, size)
     offsets = np.concatenate([[0], np.cumsum(rows)])

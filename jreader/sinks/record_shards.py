@@ -11,13 +11,14 @@ from typing import Any
 
 from jreader.errors import FeedMismatch
 from jreader.readers import described
+from jreader.sinks.shard_writers import Format
 from jreader.sources.array_record_files import array_record
-from jreader.sources.atomic_files import FULL
+from jreader.sources.transactions import FULL
 
 _OPTIONS = "group_size:1"  # for records that are read in any order
 
 
-class RecordShards:
+def record_shards(samples: Sequence[Any], name: str) -> Format:
     """How samples become ArrayRecord files.
 
     Args:
@@ -27,27 +28,19 @@ class RecordShards:
     Raises:
         FeedMismatch: They are no bytes.
     """
-
-    suffix = ".arrayrecord"
-
-    def __init__(self, samples: Sequence[Any], name: str) -> None:
-        self.stems = (name,)
-        _check(samples[0], 0)
-
-    def begin(self, paths: Sequence[Path]) -> RecordShard:
-        """Begins a file."""
-        return RecordShard(str(paths[0]))
+    _check(samples[0], 0)
+    return Format((name,), RecordShard)
 
 
 class RecordShard:
     """One file.
 
     Args:
-        path: Where it is.
+        paths: Where it is.
     """
 
-    def __init__(self, path: str) -> None:
-        self.writer = array_record().ArrayRecordWriter(path, _OPTIONS)
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.writer = array_record().ArrayRecordWriter(str(paths[0]), _OPTIONS)
 
     def add(self, batch: Sequence[Any], first: int) -> None:
         """Appends records."""

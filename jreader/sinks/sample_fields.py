@@ -6,7 +6,7 @@ tell what each field is, and every later one is held against that: a file has on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,17 +14,8 @@ import numpy as np
 
 from jreader.errors import FeedMismatch
 from jreader.readers import Columns, branches, described, leaves
-from jreader.readers.trees import same_structure
-from jreader.sources.stored_rows import Kind, common, kind_of
-
-_NUMBERS: dict[type, np.dtype[Any]] = {
-    bool: np.dtype(np.bool_),
-    int: np.dtype(np.int64),
-    float: np.dtype(np.float64),
-    complex: np.dtype(np.complex128),
-}
-_OBJECT = Kind("object")
-_INT64 = range(-(1 << 63), 1 << 63)
+from jreader.readers.trees import named_leaves, same_structure
+from jreader.sources.stored_rows import INT64, NUMBERS, Kind, common, kind_of
 
 
 @dataclass(frozen=True)
@@ -84,7 +75,7 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
             kinds = [
                 new if new.how == "ragged" else old for old, new in zip(kinds, both, strict=True)
             ]
-        fields = map(Field, _names(tree), kinds)
+        fields = map(Field, (name for name, _ in named_leaves(tree)), kinds)
         return cls(format, tree, tuple(fields))
 
     def columns(self, batch: Sequence[Any], first: int) -> list[Any]:
@@ -173,17 +164,13 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
 
 
 def field_kind(leaf: Any) -> Kind:
-    """What a leaf is: numbers of Python are arrays without axes, as NumPy's are.
+    """What a leaf is written as: an array without axes as the number in it.
 
-    >>> field_kind(3), field_kind(1 << 70).how, field_kind(np.array(2, np.int8)).dtype
-    (Kind(how='array', dtype=dtype('int64'), shape=()), 'object', dtype('int8'))
+    >>> field_kind(3), field_kind(np.array(2, np.int8)).dtype
+    (Kind(how='array', dtype=dtype('int64'), shape=()), dtype('int8'))
     """
-    dtype = _NUMBERS.get(type(leaf))
-    if dtype is not None:
-        return _OBJECT if type(leaf) is int and leaf not in _INT64 else Kind("array", dtype)
-    if type(leaf) is np.ndarray and not leaf.ndim:
-        return kind_of(leaf[()])
-    return kind_of(leaf)
+    bare = type(leaf) is np.ndarray and not leaf.ndim
+    return kind_of(leaf[()] if bare else leaf)
 
 
 def _fits(found: Kind, kind: Kind) -> bool:
@@ -206,28 +193,19 @@ def _stacked(column: list[Any], kind: Kind) -> Any:
 def _surely(column: list[Any], kind: Kind) -> bool:
     """Whether all values are of a kind, as far as a glance tells; what is not sure is false."""
     types = {*map(type, column)}
-    if types == {np.ndarray}:
-        dtype, shape = kind.dtype, kind.shape
-        if kind.how == "array" and shape:
-            return all(value.dtype == dtype and value.shape == shape for value in column)
-        return False
     if len(types) != 1:
         return False
     (one,) = types
-    if kind.how == "array" and not kind.shape and kind.dtype.kind in "biuf":
-        if one is int and kind.dtype == _NUMBERS[int]:
-            return min(column) in _INT64 and max(column) in _INT64
-        return one is kind.dtype.type or (one is not int and _NUMBERS.get(one) == kind.dtype)
-    return (kind.how == "text" and one is str) or (kind.how == "bytes" and one is bytes)
-
-
-def _names(tree: Any, before: str = "") -> Iterator[str]:
-    parts = branches(tree)
-    if parts is None:
-        yield before
-        return
-    for key, part in parts.items():
-        yield from _names(part, f"{before}.{key}" if before else str(key))
+    if kind.how != "array":
+        return one is {"text": str, "bytes": bytes}.get(kind.how)
+    dtype, shape = kind.dtype, kind.shape
+    if shape:
+        same = (value.dtype == dtype and value.shape == shape for value in column)
+        return one is np.ndarray and all(same)
+    if one is int and dtype == NUMBERS[int]:
+        return min(column) in INT64 and max(column) in INT64
+    number = NUMBERS.get(one) if one is not int else None
+    return dtype.kind in "biuf" and (one is dtype.type or number == dtype)
 
 
 def _in_order(tree: Any, sample: Any) -> list[Any]:

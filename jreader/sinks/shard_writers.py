@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from jreader.readers import Plane
 from jreader.sinks.pieces import Piece
-from jreader.sources.atomic_files import synced
+from jreader.sources.transactions import synced
 
 
 class Shard(Protocol):
@@ -29,14 +29,16 @@ class Shard(Protocol):
         """Writes what stands at the end."""
 
 
-class Format(Protocol):
-    """What all shards of a format have in common: a class of `parquet_shards`, say."""
+class Format(NamedTuple):
+    """What all shards of a format have in common.
 
-    suffix: str
+    Attributes:
+        stems: What the names of files begin with: a shard has a file for each.
+        begin: Begins the files of a shard, one for each of `stems`.
+    """
+
     stems: tuple[str, ...]
-
-    def begin(self, paths: Sequence[Path]) -> Shard:
-        """Begins the files of a shard, one for each of `stems`."""
+    begin: Callable[[Sequence[Path]], Shard]
 
 
 class Stopped(Exception):  # no error: it is raised where nobody waits any more
@@ -57,6 +59,7 @@ class ShardWriters:
     Args:
         folder: Where to.
         format: How.
+        suffix: What the names of files end in.
         block: How many samples are encoded at once.
         plane: Where samples are found by their indices, if pieces have none.
         encode: What is called with each sample first.
@@ -67,12 +70,14 @@ class ShardWriters:
         self,
         folder: Path,
         format: Format,  # noqa: A002  # the word of `write`
+        suffix: str,
         block: int,
         plane: Plane | None,
         encode: Callable[[Any], Any] | None,
         tell: Callable[[int], object],
     ) -> None:
-        self.folder, self.format, self.block, self.plane = folder, format, block, plane
+        self.folder, self.format, self.suffix = folder, format, suffix
+        self.block, self.plane = block, plane
         self.encode, self.tell = encode, tell
         self.begun: dict[int, _Begun] = {}
         self.turns = threading.Condition()
@@ -117,7 +122,7 @@ class ShardWriters:
         names = []
         for place, stem in enumerate(self.format.stems):
             for shard in range(shards):
-                name = f"{stem}-{shard:05}-of-{shards:05}{self.format.suffix}"
+                name = f"{stem}-{shard:05}-of-{shards:05}{self.suffix}"
                 self._paths(shard)[place].rename(self.folder / name)
                 names.append(name)
         return names

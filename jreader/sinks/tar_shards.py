@@ -14,14 +14,16 @@ import numpy as np
 
 from jreader.errors import FeedMismatch
 from jreader.readers import described
+from jreader.sinks.shard_writers import Format
 from jreader.sources.stored_columns import npy_head
+from jreader.sources.tar_files import split_name
 
 _BLOCK, _END = 512, 10240
 _FAST = 100  # characters of a name that a header has room for
 _KEY = "__key__"
 
 
-class TarShards:
+def tar_shards(samples: Sequence[Any], name: str) -> Format:
     """How samples become tar archives.
 
     Args:
@@ -31,27 +33,19 @@ class TarShards:
     Raises:
         FeedMismatch: They are no dicts of what tar can hold.
     """
-
-    suffix = ".tar"
-
-    def __init__(self, samples: Sequence[Any], name: str) -> None:
-        self.stems = (name,)
-        _members(samples[0], 0)
-
-    def begin(self, paths: Sequence[Path]) -> TarShard:
-        """Begins a file."""
-        return TarShard(paths[0])
+    _members(samples[0], 0)
+    return Format((name,), TarShard)
 
 
 class TarShard:
     """One archive.
 
     Args:
-        path: Where it is.
+        paths: Where it is.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.file = path.open("xb")
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.file = paths[0].open("xb")
         self.latest: str | None = None
 
     def add(self, batch: Sequence[Any], first: int) -> None:
@@ -92,8 +86,9 @@ def _members(sample: Any, number: int) -> tuple[str, list[tuple[str, bytes]]]:
     elif not _is_key(key):
         raise FeedMismatch(
             f"sample {number:,} cannot be written as 'tar': its {_KEY!r} is {key!r}, and needs to "
-            f"be a text that is no folder, without a dot behind the last slash: what follows that "
-            f"dot would be read as an extension."
+            f"be a text that is no folder, without a dot behind the last slash (what follows that "
+            f"dot would be read as an extension), and not in a folder such as '__meta__/', which "
+            f"readers leave out."
         )
     fields = [
         (name, _content(name, value, number)) for name, value in sample.items() if name != _KEY
@@ -104,8 +99,7 @@ def _members(sample: Any, number: int) -> tuple[str, list[tuple[str, bytes]]]:
 def _is_key(key: Any) -> bool:
     if not isinstance(key, str) or "\0" in key:
         return False
-    file = key.rpartition("/")[2]
-    return bool(file) and "." not in file and _encodes(key)
+    return split_name(f"{key}.x") == (key, "x") and _encodes(key)
 
 
 def _encodes(name: str) -> bool:
@@ -117,17 +111,7 @@ def _encodes(name: str) -> bool:
 
 def _content(name: Any, value: Any, number: int) -> bytes:
     """The bytes of a field: by its type, and where that does not say, by its extension."""
-    if (
-        type(name) is not str
-        or not name
-        or name != name.lower()
-        or {"/", "\0"} & {*name}
-        or not _encodes(name)
-    ):
-        raise FeedMismatch(
-            f"sample {number:,} cannot be written as 'tar': {name!r} is no extension. Name fields "
-            f"in lower case without slashes, such as 'jpg', 'cls', 'txt', 'image.npy'."
-        )
+    _check_extension(name, number)
     kind = name.rpartition(".")[2]
     try:
         if isinstance(value, str):
@@ -148,6 +132,15 @@ def _content(name: Any, value: Any, number: int) -> bytes:
     if isinstance(value, (np.ndarray, np.generic)):
         why = f"arrays have extensions that end in npy: call it {name + '.npy'!r}"
     raise _refused(name, value, number, why)
+
+
+def _check_extension(name: Any, number: int) -> None:
+    plain = isinstance(name, str) and bool(name) and name == name.lower()
+    if not plain or {"/", "\0"} & {*name} or not _encodes(name):
+        raise FeedMismatch(
+            f"sample {number:,} cannot be written as 'tar': {name!r} is no extension. Name fields "
+            f"in lower case without slashes, such as 'jpg', 'cls', 'txt', 'image.npy'."
+        )
 
 
 def _npy(name: str, value: Any, number: int) -> bytes:

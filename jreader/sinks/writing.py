@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from jreader import errors
@@ -17,28 +18,31 @@ from jreader.readers import Node, Pass, Reader, described, epochs, length, start
 from jreader.readers.nodes import inputs, plane_of
 from jreader.readers.planes import ENDLESS
 from jreader.readers.seeds import Draws, resolved, waits
-from jreader.sinks.new_folders import check_free, checked_folder, new_folder
-from jreader.sinks.npy_shards import NpyShards
-from jreader.sinks.parquet_shards import ParquetShards
+from jreader.sinks.npy_shards import npy_shards
+from jreader.sinks.parquet_shards import parquet_shards
 from jreader.sinks.pieces import Piece, cuts_for, first_samples, indexed_pieces, streamed_pieces
-from jreader.sinks.record_shards import RecordShards
+from jreader.sinks.record_shards import record_shards
+from jreader.sinks.shard_folders import check_free, checked_folder
 from jreader.sinks.shard_writers import Format, ShardWriters
-from jreader.sinks.tar_shards import TarShards
+from jreader.sinks.tar_shards import tar_shards
 from jreader.sources.array_record_files import array_record
 from jreader.sources.tables.arrow_columns import pyarrow
+from jreader.sources.transactions import new_folder
 from jreader.transforms import firstn
 from jreader.workers.limits import Limits
+from jreader.workers.threads import Drawer, runs_users_code
 from jreader.workers.threads.thread_map import ThreadMap
 
 FormatName: TypeAlias = Literal["arrayrecord", "npy", "parquet", "tar"]
 
 _CALL = "write(reader, path, format)"
-_SUFFIXES = {
-    "arrayrecord": ".arrayrecord",
-    "npy": ".npy",
-    "parquet": ".parquet",
-    "tar": ".tar",
+_FORMATS: dict[str, Callable[..., Format]] = {
+    "arrayrecord": record_shards,
+    "npy": npy_shards,
+    "parquet": parquet_shards,
+    "tar": tar_shards,
 }
+_EXTRAS: dict[str, Callable[[], Any]] = {"arrayrecord": array_record, "parquet": pyarrow}
 _LOOKED_AT = 128  # samples, of which the first tell how large shards are, and what fields hold
 _PATIENCE = 5.0  # seconds that threads have to end, where something was wrong
 
@@ -70,8 +74,9 @@ def write(
     which is renamed when all samples are on the disk. The next run that writes to this folder
     removes what a killed run left there.
 
-    An indexed reader is read by all threads, each at a shard of its own; a stream by one at a time,
-    while the others encode, and each holds 64 MB of it or one sample. The files are the same.
+    An indexed reader is read by all threads, each at a shard of its own; a stream by one at a time
+    (if it runs your code, always by the same one), while the others encode, and each holds 64 MB of
+    it or one sample. The files are the same.
 
     - "parquet" (extra `arrow`) holds dicts, also in dicts, of numbers, texts, bytes and arrays of
       one shape, or of several in the first axis. `parquet(paths)` gives them back, numbers as
@@ -111,9 +116,9 @@ def write(
         ReaderError: Somebody else is writing to the folder.
     """
     errors.check_reader(_CALL, reader)
-    if format not in _SUFFIXES:
-        raise ValueError(f"format of {_CALL} is one of {', '.join(_SUFFIXES)}, not {format!r}.")
-    folder = checked_folder(path, (_SUFFIXES[format], ".array_record"))
+    if format not in _FORMATS:
+        raise ValueError(f"format of {_CALL} is one of {', '.join(_FORMATS)}, not {format!r}.")
+    folder = checked_folder(path, (f".{format}", ".array_record"))
     shards, samples_per_shard = _checked_sizes(shards, samples_per_shard)
     overwrite = errors.check_flag(f"overwrite of {_CALL}", overwrite)
     progress = errors.check_flag(f"progress of {_CALL}", progress)
@@ -122,7 +127,7 @@ def write(
     if threads is not None:
         many = errors.check_number(f"threads of {_CALL}", threads, 1)
         errors.tell_of_many(many, "threads", each=64)
-    _check_extra(format)
+    _EXTRAS.get(format, tuple)()  # raises if the extra is not installed
     check_free(folder, overwrite=overwrite)
     _check_samples(reader)
 
@@ -133,15 +138,17 @@ def write(
     total = length(reader) if plane is None else plane.length
     _check_shards(reader, shards, total)
     encoded = _telling(encode, place)
-    up = start(reader)
+    drawer = Drawer("write", apart=plane is None and runs_users_code(reader))
+    looked: list[Any] = []
+    up = drawer.begun(partial(_begun, reader, looked))
     try:
-        looked = first_samples(up.items, _LOOKED_AT)
         if not looked:
             raise ValueError(
                 f"{described(reader)} has no samples: nothing was written to {str(folder)!r}."
             )
         first = looked if encoded is None else list(map(encoded, looked))
-        shards_of = _format(format, first, ragged, folder.name)
+        options = {"ragged": ragged} if ragged else {}
+        shards_of = _FORMATS[format](first, folder.name, **options)
         cuts = cuts_for(looked, shards, samples_per_shard, total)
         pieces: Iterator[Piece]
         if plane is not None:
@@ -150,15 +157,30 @@ def write(
         else:
             pieces = streamed_pieces(cuts, _again(looked, up.items))
         del looked, first
-        with new_folder(folder, overwrite=overwrite) as hidden:
+        with new_folder(folder, partial(check_free, folder, overwrite=overwrite)) as hidden:
             with Bar(f"writing {folder.name}", total, show=progress) as bar:
-                writers = ShardWriters(hidden, shards_of, cuts.block, plane, encoded, bar.add)
-                written = _on_threads(writers, pieces, many, place)
+                writers = ShardWriters(
+                    hidden, shards_of, f".{format}", cuts.block, plane, encoded, bar.add
+                )
+                written = _on_threads(writers, pieces, many, place, drawer)
             names = writers.renamed(written)
     finally:
         with suppress(ValueError):  # a thread that does not end is inside
-            up.close()
+            drawer.close(wait=False)
+        for thread in drawer.threads:
+            thread.join(_PATIENCE)
     return [str(folder / name) for name in names]
+
+
+def _begun(reader: Reader[Any], looked: list[Any]) -> Pass[Any]:
+    """A pass over a reader, whose first samples were drawn already."""
+    up = start(reader)
+    try:
+        looked += first_samples(up.items, _LOOKED_AT)
+    except BaseException:
+        up.close()
+        raise
+    return up
 
 
 def _again(looked: list[Any], left: Iterator[Any]) -> Iterator[Any]:
@@ -222,13 +244,6 @@ def _check_ragged(ragged: Any, name: str) -> None:
         raise TypeError(f'ragged= of {_CALL} is for "parquet": leave it out.')
 
 
-def _check_extra(name: str) -> None:
-    if name == "parquet":
-        pyarrow()
-    elif name == "arrayrecord":
-        array_record()
-
-
 def _telling(encode: Any, place: str) -> Callable[[Any], Any] | None:
     """A user's function of a sample, whose errors say where they were raised."""
     if encode is None:
@@ -246,19 +261,14 @@ def _telling(encode: Any, place: str) -> Callable[[Any], Any] | None:
     return encoded
 
 
-def _format(name: str, first: list[Any], ragged: Sequence[str], stem: str) -> Format:
-    if name == "parquet":
-        return ParquetShards(first, ragged, stem)
-    kinds: dict[str, Any] = {"npy": NpyShards, "tar": TarShards, "arrayrecord": RecordShards}
-    made: Format = kinds[name](first, stem)
-    return made
-
-
-def _on_threads(writers: ShardWriters, pieces: Iterator[Piece], threads: int, place: str) -> int:
+def _on_threads(
+    writers: ShardWriters, pieces: Iterator[Piece], threads: int, place: str, drawer: Drawer
+) -> int:
     """Writes all pieces; returns how many shards there are."""
     last = -1
     up: Pass[Piece] = Pass(pieces, lambda: None, lambda: None)
-    state = ThreadMap("write", place, up, writers, Limits(threads, threads))
+    apart = drawer if drawer.apart else None
+    state = ThreadMap("write", place, up, writers, Limits(threads, threads), drawer=apart)
     try:
         state.begin()
         for done in state.in_order():

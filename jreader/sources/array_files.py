@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
+from lzma import LZMAError
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,9 +23,12 @@ import numpy as np
 
 from jreader.errors import DamagedData
 from jreader.readers import (
+    argument,
+    choice,
     described,
     leaves,
     op,
+    set_fields,
 )
 from jreader.readers.excerpts import is_mapped
 from jreader.readers.joined_columns import Joined
@@ -33,11 +37,13 @@ from jreader.sources.file_checks import (
     FileNode,
     FilesNode,
     called,
+    check_path,
     check_paths,
     damaged,
     reading,
 )
 from jreader.sources.files.named_files import files_named, written
+from jreader.sources.unpacked_sizes import check_unpacked, most_unpacked
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -103,9 +109,8 @@ class npy(_ArrayFiles):
     def __init__(self, *paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> None:
         groups = [files_named(_NPY, path, (".npy",), far=False) for path in paths]
         files = check_paths(_NPY, tuple(file for group in groups for file in group))
-        object.__setattr__(self, "paths", files)
-        if len(files) > len(groups):
-            object.__setattr__(self, "shards", tuple(map(len, groups)))
+        shards = tuple(map(len, groups)) if len(files) > len(groups) else ()
+        set_fields(self, paths=files, shards=shards)
 
     def read(self, path: str) -> Array:
         """Returns the array, mapped into memory."""
@@ -184,14 +189,15 @@ class npz(FileNode[Any], Table[Any]):
                     f"npz(path, *names) needs names of arrays, not {name!r}: type "
                     f"npz(path, 'image', 'label')."
                 )
-        object.__setattr__(self, "path", path)
-        object.__setattr__(self, "names", names)
+        set_fields(self, path=path, names=names)
 
     @cached_property
     def columns(self) -> Any:
         """The arrays of the samples, read at the first use."""
         self.check_files()
-        if not zipfile.is_zipfile(self.path):
+        with Path(self.path).open("rb") as file:  # of a path it gives no error but False
+            is_zip = zipfile.is_zipfile(file)
+        if not is_zip:
             raise damaged(self.path, "an .npz archive", "it does not end as a zip file does")
         with reading(self.path, "an .npz archive of numbers"):
             archive = np.load(self.path, allow_pickle=False)
@@ -201,12 +207,28 @@ class npz(FileNode[Any], Table[Any]):
                     f"{self!r} asks for {', '.join(map(repr, missing))}, which is not among the "
                     f"arrays of the archive: {', '.join(map(repr, archive.files))}."
                 )
-            with reading(self.path, "an .npz archive of numbers"):
-                parts = {name: archive[name] for name in self.names or archive.files}
+            parts = {name: self._member(archive, name) for name in self.names or archive.files}
         if not self.names:
             return fitting(self, parts)
         columns = tuple(parts[name] for name in self.names)
         return fitting(self, columns if len(columns) > 1 else columns[0])
+
+    def _member(self, archive: Any, name: str) -> Array:
+        """An array of the archive.
+
+        Raises:
+            DamagedData: It cannot be unpacked, or is no array of numbers.
+        """
+        expected = f"an .npz archive of numbers, with an array {name!r}"
+        with reading(self.path, expected):
+            whole = {info.filename: info for info in archive.zip.infolist()}
+            info = whole.get(f"{name}.npy") or whole[name]
+            check_unpacked(self.path, info.file_size, info.compress_size)
+            try:
+                array: Array = archive[name]
+            except (RuntimeError, LZMAError, OSError, MemoryError) as error:  # of other methods too
+                raise damaged(self.path, expected, str(error)) from error
+            return array
 
     def __repr__(self) -> str:
         """The call that makes this reader."""
@@ -245,18 +267,17 @@ class idx(_ArrayFiles):
     def read(self, path: str) -> Array:
         """Returns the array: a view of the mapped file, or a copy in native byte order."""
         with reading(path, "an IDX file"):
-            stored = _bytes(path)
-            head = stored[:_IDX_HEAD].tobytes()
+            head = _bytes(path, _IDX_HEAD)[:_IDX_HEAD].tobytes()
             if len(head) < _IDX_HEAD or head[:2] != b"\0\0" or head[2] not in _IDX_TYPES:
                 raise ValueError(
                     f"it begins with the bytes [{head.hex(' ')}], not with 00 00, a type of 08 09 "
                     f"0b 0c 0d 0e, and the number of axes"
                 )
             dtype, begin = np.dtype(_IDX_TYPES[head[2]]), _IDX_HEAD + 4 * head[3]
-            shape = [
-                int.from_bytes(stored[at : at + 4].tobytes()) for at in range(_IDX_HEAD, begin, 4)
-            ]
+            axes = _bytes(path, begin)[_IDX_HEAD:begin].tobytes()
+            shape = [int.from_bytes(axes[at : at + 4]) for at in range(0, len(axes), 4)]
             expected = begin + math.prod(shape) * dtype.itemsize
+            stored = _bytes(path, expected + 1)  # one more, if there is one
             if len(stored) != expected:
                 kind = f"{dtype.name}{shape}"
                 raise ValueError(f"it has {len(stored)} bytes, and {kind} would make {expected}")
@@ -289,18 +310,9 @@ class mnist_json(FileNode[tuple[Array, np.int64]], Table[tuple[Array, np.int64]]
         DamagedData: Raised when a pass begins, if the file is truncated or has another form.
     """
 
-    path: str
-    mode: str = "train"
+    path: str = argument(check_path)
+    mode: str = choice(*_MODES, default="train")
     read_whole = True
-
-    def __post_init__(self) -> None:
-        """Checks that the path names a file, and that the mode is one of the three."""
-        (path,) = check_paths("mnist_json(path, mode)", (self.path,))
-        object.__setattr__(self, "path", path)
-        if self.mode not in _MODES:
-            raise ValueError(
-                f"mnist_json(path, mode) needs a mode of {', '.join(_MODES)}, not {self.mode!r}."
-            )
 
     @cached_property
     def columns(self) -> Any:
@@ -335,13 +347,26 @@ def fitting(node: Table[Any], columns: Any) -> Any:
     return columns
 
 
-def _bytes(path: str) -> Array:
-    """The bytes of a file: unpacked if it is gzip, mapped into memory otherwise."""
+def _bytes(path: str, most: int | None = None) -> Array:
+    """The bytes of a file: unpacked if it is gzip, mapped into memory otherwise.
+
+    Args:
+        path: The file.
+        most: How many are unpacked at the most; None for all.
+
+    Raises:
+        DamagedData: They are too many for the memory (`check_unpacked`).
+    """
+    size = Path(path).stat().st_size
     with Path(path).open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     if packed:
-        with gzip.open(path) as unpacked:
-            return np.frombuffer(unpacked.read(), np.uint8)
-    if not Path(path).stat().st_size:
+        if most is not None:
+            check_unpacked(path, most, size)
+        with gzip.open(path) as opened:
+            data = opened.read(most_unpacked(size) + 1 if most is None else most)
+            check_unpacked(path, len(data), size)
+            return np.frombuffer(data, np.uint8)
+    if not size:
         return np.empty(0, np.uint8)  # an empty file cannot be mapped
     return np.asarray(np.memmap(path, np.uint8, mode="r"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -9,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from jreader.readers import op
+from jreader.extras import extra
+from jreader.readers import op, set_fields
 from jreader.readers.joined_columns import found
 from jreader.readers.planes import Array
 from jreader.sources.columns import Table
@@ -33,12 +35,8 @@ def array_record() -> Any:
     Raises:
         ModuleNotFoundError: It is not installed.
     """
-    try:
-        from array_record.python import array_record_module  # noqa: PLC0415  # an extra
-    except ModuleNotFoundError as error:
-        error.add_note("this needs array-record: python -m pip install 'jreader[arrayrecord]'")
-        raise
-    return array_record_module
+    module = "array_record.python.array_record_module"
+    return extra(module, "arrayrecord", "this needs array-record")
 
 
 @op
@@ -78,7 +76,7 @@ class arrayrecord(FileNode[bytes], Table[bytes]):
     def __init__(self, paths: Paths) -> None:
         array_record()
         suffixes = (".arrayrecord", ".array_record")
-        object.__setattr__(self, "paths", files_named(_CALL, paths, suffixes, far=False))
+        set_fields(self, paths=files_named(_CALL, paths, suffixes, far=False))
 
     @cached_property
     def columns(self) -> ArrayRecords:
@@ -173,7 +171,7 @@ def _count(path: str) -> int:
 
 
 def _opened(path: str) -> Any:
-    reader = array_record().ArrayRecordReader(path, _OPTIONS)
+    reader = array_record().ArrayRecordReader(os.fsencode(path), _OPTIONS)
     if reader.ok():
         return reader
     file = open_file(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from jreader.readers import (
+    Columns,
     Node,
     Pass,
     Plane,
@@ -17,8 +19,10 @@ from jreader.readers import (
     leaves,
     map_tree,
     op,
+    set_fields,
 )
 from jreader.readers.planes import Array, Indices
+from jreader.readers.protected import read_only, read_only_columns
 from jreader.readers.ragged import Ragged
 from jreader.sources.file_checks import check_map
 
@@ -32,7 +36,8 @@ class Table(Node[T]):
 
     Attributes:
         columns: A tree of arrays with the same number of rows (the length of their first axis).
-            Sample i is the same tree with row i of each array; a row that is an array is a view.
+            Sample i is the same tree with row i of each array; a row that is an array is a
+            read-only view.
     """
 
     columns: Any
@@ -44,12 +49,13 @@ class Table(Node[T]):
     def plane(self) -> Plane:
         """The index plane, where sample i is row i."""
         self.check_files()
-        columns = leaves(self.columns)
+        tree = read_only_columns(self.columns)
+        columns = leaves(tree)
         for column in columns:
             check_map(column)
         starts = [column.block_starts for column in columns if hasattr(column, "block_starts")]
         return Plane(
-            self.columns,
+            tree,
             len(columns[0]),
             straight(len(columns)),
             straight=True,
@@ -60,7 +66,7 @@ class Table(Node[T]):
         """Raises DamagedData if the files of the columns have changed, where there are files."""
 
     @property
-    def unread(self) -> bool:  # type: ignore[override]  # a flag elsewhere
+    def unread(self) -> bool:
         """Whether the columns have not been read from their files yet."""
         return "columns" not in vars(self)
 
@@ -80,7 +86,8 @@ class arrays(Table[Any]):
 
     Samples are tuples if the arrays are positional arguments, and dicts if they are keyword
     arguments. A single array gives bare rows; a single dict, tuple, named tuple or dataclass of
-    arrays gives samples of the same form. Nothing is copied: rows are views of the arrays.
+    arrays gives samples of the same form. Nothing is copied: rows are read-only views of the
+    arrays. Copy one before you write to it.
 
     >>> list(arrays([[1, 2], [3, 4]], ["a", "b"])())
     [(array([1, 2]), np.str_('a')), (array([3, 4]), np.str_('b'))]
@@ -90,12 +97,14 @@ class arrays(Table[Any]):
 
     Args:
         *columns: Arrays, or anything that `np.asarray` takes (lists, memory maps, jax arrays), or
-            trees of these, or `ragged(...)`. All have the same number of rows.
+            trees of these, or `ragged(...)`. All have the same number of rows. A table of pandas,
+            polars or Arrow is a dict of its columns.
         **named: The same, as keyword arguments: the names are the keys of the samples.
 
     Raises:
         TypeError: There are no columns, or both positional and keyword ones, or one is a reader.
-        ValueError: The columns differ in length, or one has no rows (it is a number, say).
+        ValueError: The columns differ in length, or one has no rows (it is a number, say); or one
+            of a table has nulls, or a name that another has, too.
     """
 
     columns: Any
@@ -117,7 +126,7 @@ class arrays(Table[Any]):
         tree = _as_columns(given)
         if wrong := mismatch(tree):
             raise ValueError(f"arrays(...) {wrong}")
-        object.__setattr__(self, "columns", tree)
+        set_fields(self, columns=tree)
 
     def __repr__(self) -> str:
         """The dtypes and shapes of the columns."""
@@ -143,7 +152,7 @@ class _Shape:
 class ragged(Table[Array]):
     """A reader of rows that differ in length: row i is `values[offsets[i]:offsets[i + 1]]`.
 
-    Nothing is copied: rows are views of `values`, which may be mapped from a file.
+    Nothing is copied: rows are read-only views of `values`, which may be mapped from a file.
 
     >>> documents = ragged([7, 8, 9, 4, 5], [0, 3, 3, 5])
     >>> documents, list(documents())
@@ -177,7 +186,7 @@ class ragged(Table[Array]):
             every, at = np.asanyarray(None), np.zeros(1, int)
         if wrong := _unfit_offsets(every, at):
             raise wrong
-        object.__setattr__(self, "columns", Ragged(every, at))
+        set_fields(self, columns=Ragged(every, at))
 
     def __repr__(self) -> str:
         """The dtype and the number of rows."""
@@ -222,15 +231,44 @@ def _as_columns(tree: Any) -> Any:
         return tree.columns
     if isinstance(tree, Ragged):
         return tree
-    if isinstance(tree, Mapping):
-        return {name: _as_columns(part) for name, part in tree.items()}
+    names = table_names(tree)
+    if isinstance(tree, Mapping) or names:
+        return {name: _as_columns(tree[name]) for name in names or tree}
     if isinstance(tree, tuple):
         parts = map(_as_columns, tree)
         return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
     if is_dataclass(tree) and not isinstance(tree, type):
         named = {field.name: _as_columns(getattr(tree, field.name)) for field in fields(tree)}
         return type(tree)(**named)
-    return np.asarray(tree)
+    nulls = getattr(tree, "null_count", 0)
+    if nulls := nulls() if callable(nulls) else nulls:
+        raise ValueError(
+            f"a column of arrays(table) has {nulls} nulls, which no array holds: fill them "
+            f"(fill_null in Arrow and polars), or drop their rows, before."
+        )
+    return read_only(np.asarray(tree))
+
+
+def table_names(value: Any) -> list[str]:
+    """The names of the columns of a table of pandas, polars or Arrow; none of anything else.
+
+    A data frame whose columns have numbers, not names, is a matrix.
+
+    Raises:
+        ValueError: Two columns have one name.
+    """
+    names: Any = getattr(value, "column_names", getattr(value, "columns", None))
+    if isinstance(value, (Mapping, Columns)) or callable(names) or not hasattr(names, "__iter__"):
+        return []
+    named = list(names)
+    if not all(isinstance(name, str) for name in named) or not hasattr(value, "__getitem__"):
+        return []
+    if twice := [name for name, times in Counter(named).items() if times > 1]:
+        raise ValueError(
+            f"{type(value).__name__} has several columns of the name {twice[0]!r}: rename them, or "
+            f"leave some out."
+        )
+    return named
 
 
 def mismatch(columns: Any) -> str | None:

@@ -15,6 +15,8 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from jreader.readers.credentials import masked
+
 _FRESH = 30.0  # seconds for which a file is not looked at again: a pass begins with a look at all
 _AT_ONCE = 32  # looks at files that are on their way at the same time
 
@@ -30,12 +32,16 @@ class FarState(NamedTuple):
         size: How many bytes it has.
         stamp: What tells this state from others: a hash of its size, its ETag, and when it was
             written, as far as the file system says so.
-        etag: Its ETag, if a server can be asked for this one only; else "".
+        etag: Its ETag, or "".
+        date: When it was written, as a web server says it, or "".
+        known: Whether the stamp follows from more than the size.
     """
 
     size: int
     stamp: str
     etag: str = ""
+    date: str = ""
+    known: bool = True
 
     @property
     def st_size(self) -> int:
@@ -72,7 +78,7 @@ def system_of(path: str) -> tuple[Any, str]:
     try:
         import fsspec  # noqa: PLC0415  # an extra
     except ModuleNotFoundError as error:
-        error.add_note(f"{path!r} needs fsspec: python -m pip install 'jreader[far]'")
+        error.add_note(f"{masked(path)!r} needs fsspec: python -m pip install 'jreader[far]'")
         raise
     where = path if "::" in path else "/".join(path.split("/", 3)[:3])
     with _LOCK:
@@ -81,14 +87,15 @@ def system_of(path: str) -> tuple[Any, str]:
             try:
                 system, name = fsspec.core.url_to_fs(path)
             except ImportError as error:
-                error.add_note(f"{path!r} needs one more package for fsspec: see the line above")
+                said = f"{masked(path)!r} needs one more package for fsspec: see the line above"
+                error.add_note(said)
                 raise
             except ValueError as error:
                 if "rotocol" not in str(error):
                     raise
                 raise ValueError(
-                    f"{path!r} begins with a protocol that fsspec does not know ({error}): it "
-                    f"knows http, https, s3, gs, hf, memory and others."
+                    f"{masked(path)!r} begins with a protocol that fsspec does not know ({error}): "
+                    f"it knows http, https, s3, gs, hf, memory and others."
                 ) from None
             _SYSTEMS[where] = system
             return system, name
@@ -127,7 +134,7 @@ def far_states(paths: Sequence[str], *, required: bool = True) -> list[FarState 
     if required:
         for path, seen in zip(paths, states, strict=True):
             if seen is None:
-                raise FileNotFoundError(f"{path} cannot be found")
+                raise FileNotFoundError(f"{masked(path)} cannot be found")
     return states
 
 
@@ -148,6 +155,7 @@ def far_matches(path: str, suffixes: tuple[str, ...]) -> list[str] | None:
 
     system, name = system_of(path)
     web = path.startswith("http")  # where a question mark begins what a server is asked
+    system.invalidate_cache()
     if "*" in path or (not web and any(mark in path for mark in "?[")):
         found = one_of(lambda: called(system, "glob", _of(path), name, detail=True))
         infos = list(found.values())
@@ -165,46 +173,54 @@ def far_matches(path: str, suffixes: tuple[str, ...]) -> list[str] | None:
     ]
 
 
-async def range_of(path: str, offset: int, size: int, etag: str = "") -> bytes:
+async def range_of(path: str, offset: int, size: int, state: FarState) -> bytes:
     """A range of a far file, tried again where that may help.
 
+    Args:
+        path: The file.
+        offset: The first byte.
+        size: How many bytes.
+        state: What the file was when it was found.
+
     Raises:
+        OtherFile: A web server has another file now.
         TimeoutError: The last try was not over in time.
         OSError: The range cannot be had, for another reason; the message says which.
     """
-    from jreader.sources.far_tries import ShortAnswer, once, tried  # noqa: PLC0415  # it imports asyncio
+    from jreader.sources.far_answers import NoRanges, exactly, web_range  # noqa: PLC0415  # likewise
+    from jreader.sources.far_tries import once, tried  # noqa: PLC0415  # it imports asyncio
 
     system, name = system_of(path)
-    options: dict[str, Any] = {}
-    if path.startswith(("http://", "https://")):
-        given = getattr(system, "kwargs", {}).get("headers", {})
-        options = {"headers": {**given, "Accept-Encoding": "identity"}}
-        if etag.startswith('"'):  # a strong one
-            options["headers"]["If-Match"] = etag
 
     async def attempt() -> bytes:
-        data = await once(system, "cat_file", name, start=offset, end=offset + size, **options)
-        if len(data) < size:
-            raise ShortAnswer(f"{len(data):,} of {size:,} bytes came")
-        if len(data) > size:
-            raise OSError(
-                f"{path} is served without ranges: {size:,} bytes were asked for, and {len(data):,}"
-                f" came. Copy the file to this machine, or to a server that gives ranges."
-            )
-        return bytes(data)
+        if is_web(path) and hasattr(system, "set_session"):
+            return await web_range(system, name, offset, size, state)
+        data = await once(system, "cat_file", name, start=offset, end=offset + size)
+        return exactly(bytes(data), size)
 
-    return await tried(f"bytes {offset:,} to {offset + size:,} of {path}", attempt)
+    try:
+        return await tried(f"bytes {offset:,} to {offset + size:,} of {masked(path)}", attempt)
+    except NoRanges as error:
+        raise OSError(
+            f"{masked(path)} is served without ranges: {error}. Copy the file to this machine, or "
+            f"to a server that gives ranges."
+        ) from None
+
+
+def is_web(path: str) -> bool:
+    """Whether a web server has the file, whose answers say which file they are of."""
+    return path.startswith(("http://", "https://"))
 
 
 def _of(path: str) -> str:
-    return f"the list of files of {path}"
+    return f"the list of files of {masked(path)}"
 
 
 def _is_folder(system: Any, path: str, name: str) -> bool:
     from jreader.sources.far_tries import called, one_of  # noqa: PLC0415  # it imports asyncio
 
     try:
-        info = one_of(lambda: called(system, "info", f"what is known of {path}", name))
+        info = one_of(lambda: called(system, "info", f"what is known of {masked(path)}", name))
     except FileNotFoundError:
         return False
     return bool(info.get("type") == "directory")
@@ -216,7 +232,7 @@ async def _look(path: str, system: Any, name: str) -> FarState | None:
 
     system.invalidate_cache()
     try:
-        info = await called(system, "info", f"the size of {path}", name)
+        info = await called(system, "info", f"the size of {masked(path)}", name)
     except FileNotFoundError:
         return None
     if info.get("type") == "directory":
@@ -224,16 +240,17 @@ async def _look(path: str, system: Any, name: str) -> FarState | None:
     size = info.get("size")
     if size is None:
         raise OSError(
-            f"{path}: the server does not say how many bytes it has, so no range of it can be read."
-            f" Copy the file to this machine."
+            f"{masked(path)}: the server does not say how many bytes it has, so no range of it can "
+            f"be read. Copy the file to this machine."
         )
     known: Iterable[Any] = (info.get(key) for key in (*_STATES, *_TIMES))
     facts = [str(each) for each in known if each is not None]
-    if not facts:  # of memory://, say
-        facts = [str(info.get("created", ""))]
+    if not facts and info.get("created"):  # of memory://, say
+        facts = [str(info["created"])]
     text = "\n".join([str(size), *facts])
     stamp = blake2b(text.encode(), digest_size=8).hexdigest()
-    return FarState(int(size), stamp, str(info.get("ETag") or ""))
+    etag, date = (str(info.get(key) or "") for key in ("ETag", "Last-Modified"))
+    return FarState(int(size), stamp, etag, date, bool(facts))
 
 
 _LOCK = threading.Lock()

@@ -17,8 +17,12 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
+from traceback import format_exception
 from typing import Any, TypeVar
 from weakref import WeakSet
+
+from jreader.readers.credentials import masked
+from jreader.sources.far_answers import NoRanges, OtherFile
 
 T = TypeVar("T")
 
@@ -27,11 +31,10 @@ _CLOCK = 60.0  # seconds for one try
 _PAUSE, _LONGEST = 0.3, 8.0  # seconds before the second try, which doubles, and the longest one
 _BUSY = {408, 425, 429, 500, 502, 503, 504, 509, 520, 521, 522, 523, 524}
 _OF_NETWORKS = ("aiohttp", "botocore", "urllib3", "requests", "httpx", "httpcore", "http", "ssl")
-_FOR_GOOD = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
-
-
-class ShortAnswer(OSError):
-    """A server sent fewer bytes than were asked for."""
+_FOR_GOOD = (
+    *(FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError),
+    *(OtherFile, NoRanges),
+)
 
 
 def one_of(call: Callable[[], Awaitable[T]]) -> T:
@@ -106,7 +109,10 @@ async def tried(what: str, attempt: Callable[[], Awaitable[T]]) -> T:
             if not last and may_pass(error):
                 await asyncio.sleep(_pause(number))
                 continue
-            raise _failure(what, number, error) from error
+            if isinstance(error, (OtherFile, NoRanges)):
+                raise
+            failure, said = _failure(what, number, error), "".join(format_exception(error))
+            raise failure from (error if masked(said) == said else None)
     raise AssertionError  # the last try returns or raises
 
 
@@ -123,8 +129,6 @@ def may_pass(error: BaseException) -> bool:
         return may_pass(error.__cause__)  # fsspec says so of any answer but the good one
     if isinstance(error, (*_FOR_GOOD, ImportError)) or "Credential" in type(error).__name__:
         return False
-    if type(error) is OSError and error.errno is None and "without ranges" in str(error):
-        return False
     room = type(error).__module__.partition(".")[0]
     return isinstance(error, (OSError, EOFError, TimeoutError)) or room in _OF_NETWORKS
 
@@ -137,7 +141,7 @@ def _failure(what: str, tries: int, error: Exception) -> Exception:
             f"{what}: no complete answer came within {_CLOCK:g} s, in the last of {of}. Is the "
             "server there, and the network?"
         )
-    said = f"{type(error).__name__}: {error}".rstrip(": .")
+    said = masked(f"{type(error).__name__}: {error}").rstrip(": .")
     text = f"{what} could not be read in {of}; the last one failed with {said}."
     if isinstance(error, FileNotFoundError) and may_pass(error):
         return OSError(text)

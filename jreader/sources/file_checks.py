@@ -25,13 +25,15 @@ from jreader.errors import DamagedData
 from jreader.readers import (
     Node,
     op,
+    set_fields,
 )
-from jreader.readers.ragged import Ragged
-from jreader.sources.far_systems import FarState, far_states, is_far
+from jreader.readers.credentials import masked, name_in_cursor
+from jreader.sources.far_systems import FarState, far_states, forget, is_far
 
 T = TypeVar("T")
 _ONE_SLASH = re.compile(r"[a-z0-9]+:/[^/]")
-_State: TypeAlias = "os.stat_result | FarState | None"
+State: TypeAlias = "os.stat_result | FarState | None"
+"""What a file is now; None if it is not there."""
 
 
 class FileNode(Node[T]):
@@ -45,8 +47,19 @@ class FileNode(Node[T]):
         return getattr(self, "paths", None) or (self.path,)  # type: ignore[attr-defined]  # as said
 
     @cached_property
-    def _first_seen(self) -> list[_State]:
+    def _first_seen(self) -> list[State]:
         return _states(self._named)
+
+    def far_sizes(self) -> list[str]:
+        """The names and sizes of its files that are not on this machine, as a cursor has them."""
+        far = [path for path in self._named if is_far(path)]
+        if not far:
+            return []
+        sizes = [state.size if state else 0 for state in far_states(far, required=False)]
+        return [
+            f"{name_in_cursor(path)!r} of {size} bytes"
+            for path, size in zip(far, sizes, strict=True)
+        ]
 
     def check_files(self) -> None:
         """Raises DamagedData if a file has another size, was replaced, or is gone.
@@ -56,13 +69,8 @@ class FileNode(Node[T]):
         """
         first_seen = self._first_seen
         for path, first, now in zip(self._named, first_seen, _states(self._named), strict=True):
-            if first is None or now is None:
-                if not self.read_whole:
-                    raise changed(path, "cannot be found any more")
-            elif now.st_size != first.st_size:
-                raise changed(path, f"had {first.st_size:,} bytes, and has {now.st_size:,} now")
-            elif now.st_ino != first.st_ino and now.st_mtime_ns != first.st_mtime_ns:
-                raise changed(path, "was replaced by another file")
+            if (first is not None and now is not None) or not self.read_whole:
+                check_state(path, first, now)
 
 
 @op
@@ -72,30 +80,54 @@ class FilesNode(FileNode[T]):
     paths: tuple[str, ...]
 
     def __init__(self, *paths: str | os.PathLike[str]) -> None:
-        object.__setattr__(self, "paths", check_paths(f"{type(self).__name__}(*paths)", paths))
+        set_fields(self, paths=check_paths(f"{type(self).__name__}(*paths)", paths))
 
     def __repr__(self) -> str:
         """The call that makes this reader."""
         return called(self, *self.paths)
 
 
-def _states(paths: Sequence[str]) -> list[_State]:
+def _states(paths: Sequence[str]) -> list[State]:
     """What files are now; None for those that are not there."""
     far = [path for path in paths if is_far(path)]
     states = dict(zip(far, far_states(far, required=False), strict=True)) if far else {}
-    return [states[path] if path in states else _state(path) for path in paths]
+    return [states[path] if path in states else state_of(path) for path in paths]
 
 
-def _state(path: str) -> _State:
+def state_of(path: str) -> State:
+    """What a file of this machine is now.
+
+    >>> state_of("no such file") is None
+    True
+    """
     try:
         return os.stat(path)  # noqa: PTH116  # a Path costs three times as much, for 1,000 files
     except OSError:
         return None
 
 
+def check_state(path: str, first: State, now: State) -> None:
+    """Raises DamagedData if a file has another size than at first, was replaced, or is gone.
+
+    >>> check_state(__file__, state_of(__file__), state_of(__file__))
+    """
+    if first is None or now is None:
+        raise changed(path, "cannot be found any more")
+    if now.st_size != first.st_size:
+        raise changed(path, f"had {first.st_size:,} bytes, and has {now.st_size:,} now")
+    if now.st_ino != first.st_ino and now.st_mtime_ns != first.st_mtime_ns:
+        raise changed(path, "was replaced by another file")
+
+
 def called(node: Node[Any], *arguments: object) -> str:
     """The call that makes a node with these arguments, as a user would type it."""
-    return f"{type(node).__name__}({', '.join(map(repr, arguments))})"
+    return masked(f"{type(node).__name__}({', '.join(map(repr, arguments))})")
+
+
+def check_path(call: str, path: Any) -> str:
+    """Returns a path as a string, if it names a file: see `check_paths`."""
+    (name,) = check_paths(call, (path,))
+    return name
 
 
 def check_paths(call: str, paths: tuple[Any, ...], *, far: bool = False) -> tuple[str, ...]:
@@ -122,8 +154,9 @@ def check_paths(call: str, paths: tuple[Any, ...], *, far: bool = False) -> tupl
         if is_far(name):
             if not far:
                 raise ValueError(
-                    f"{call} reads files of this machine, and {name!r} is elsewhere: copy it here "
-                    f"first. Formats that are read by ranges, such as jsonl, are read from there."
+                    f"{call} reads files of this machine, and {masked(name)!r} is elsewhere: copy "
+                    f"it here first. Formats that are read by ranges, such as jsonl, are read from "
+                    f"there."
                 )
         elif not Path(name).is_file():
             why = "is not a file" if Path(name).exists() else "does not exist"
@@ -133,15 +166,25 @@ def check_paths(call: str, paths: tuple[Any, ...], *, far: bool = False) -> tupl
                 f"{call} cannot read {name!r}, which {why}. Check the spelling, and the folder "
                 f"that the program runs in, {Path.cwd()}."
             )
+        elif not os.access(name, os.R_OK):
+            raise PermissionError(
+                f"{call} may not read {name!r}: the user who runs this program has no permission. "
+                f"Give it one (chmod u+r), or run as a user who has."
+            )
         names.append(name)
-    elsewhere = list(filter(is_far, names))
+    _check_far(call, list(filter(is_far, names)))
+    return tuple(names)
+
+
+def _check_far(call: str, elsewhere: Sequence[str]) -> None:
+    for name in elsewhere:  # a new reader reads what is there now
+        forget(name)
     for name, state in zip(elsewhere, far_states(elsewhere, required=False), strict=True):
         if state is None:
             raise FileNotFoundError(
-                f"{call} cannot read {name!r}, which does not exist, or is not a file. Check the "
-                "spelling."
+                f"{call} cannot read {masked(name)!r}, which does not exist, or is not a file. "
+                "Check the spelling."
             )
-    return tuple(names)
 
 
 @contextmanager
@@ -159,17 +202,18 @@ def reading(path: str, expected: str) -> Iterator[None]:
 def damaged(path: str, expected: str, seen: str) -> DamagedData:
     """The error for a file that is not of the expected format."""
     return DamagedData(
-        f"{path} is truncated, or not {expected}: {seen.rstrip('.')}. Fetch it again, or check "
-        f"that it is the file you meant."
+        f"{masked(path)} is truncated, or not {expected}: {seen.rstrip('.')}. Fetch it again, or "
+        f"check that it is the file you meant."
     )
 
 
 def changed(path: str, how: str) -> DamagedData:
     """The error for a file that has changed since its reader first read it."""
     return DamagedData(
-        f"{path} {how}, since this reader read it first: to go on would mix two data sets, or read "
-        "beyond the end of a mapped file, which crashes a program. Leave the files of a run as "
-        "they are, and write new files beside them; a new reader reads this file as it is now."
+        f"{masked(path)} {how}, since this reader read it first: to go on would mix two data sets, "
+        "or read beyond the end of a mapped file, which crashes a program. Leave the files of a "
+        "run as they are, and write new files beside them; a new reader reads this file as it is "
+        "now."
     )
 
 
@@ -178,7 +222,7 @@ def check_map(column: Any) -> None:
 
     Reading beyond the end of the file would be a bus error, not an exception.
     """
-    if isinstance(column, Ragged):
+    if hasattr(column, "arrays"):
         for array in column.arrays:
             check_map(array)
     first, name = 0, "the file of a mapped array"

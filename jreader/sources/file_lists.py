@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from jreader.errors import check_number
-from jreader.readers import op
+from jreader.readers import argument, op, set_fields
 from jreader.readers.planes import Array
 from jreader.sources.columns import Table
-from jreader.sources.file_checks import FileNode
+from jreader.sources.file_checks import FileNode, State, check_state, state_of
 from jreader.sources.files.file_parts import FilePart
 from jreader.sources.files.named_files import Paths, files_named, written
 
@@ -46,32 +48,30 @@ class files(FileNode[Any], Table[Any]):
     """
 
     paths: tuple[str, ...]
-    parts: int | None = None
-    cursor_adds = ("parts",)
+    parts: int | None = argument(default=None, cursor="if given")
 
     def __init__(self, paths: Paths, parts: int | None = None) -> None:
         """Finds the files; opens none."""
-        object.__setattr__(self, "paths", files_named("files(paths)", paths, (), far=False))
+        found = files_named("files(paths)", paths, (), far=False)
         if parts is not None:
             parts = check_number("parts of files(paths, parts)", parts, 1)
-            packed = [path for path in self.paths if path.endswith(_PACKED)]
+            packed = [path for path in found if path.endswith(_PACKED)]
             if packed and parts > 1:
                 raise ValueError(
                     f"files(paths, parts={parts}) cannot read {packed[0]!r} in parts, since a "
                     "compressed file has to be unpacked from its beginning: unpack it, or leave "
                     "parts out."
                 )
-        object.__setattr__(self, "parts", parts)
+        set_fields(self, paths=found, parts=parts)
 
     @cached_property
     def columns(self) -> Any:
         """The names, or parts; for these, the sizes of the files are asked for."""
-        if self.parts is None:
-            return _Names(self.paths)
-        self.check_files()
-        return _Parts(
-            self.paths, [state.st_size for state in self._first_seen if state], self.parts
-        )
+        names = _Names(self.paths, self._first_seen)
+        return names if self.parts is None else _Parts(names, self.parts)
+
+    def check_files(self) -> None:
+        """Checks nothing: each file is checked when its name is given, not all for each lane."""
 
     def __repr__(self) -> str:
         """The call that makes this reader; of many files, the first and the last."""
@@ -80,10 +80,10 @@ class files(FileNode[Any], Table[Any]):
 
 
 class _Names:
-    """The names of files as a column."""
+    """The names of files as a column; each file is checked when its name is given."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self.names = names
+    def __init__(self, names: tuple[str, ...], first_seen: Sequence[State]) -> None:
+        self.names, self.first_seen = names, first_seen
 
     def __len__(self) -> int:
         return len(self.names)
@@ -94,14 +94,17 @@ class _Names:
 
     def each(self, rows: Array) -> Iterator[str]:
         """The names of the rows, one by one."""
-        return map(self.names.__getitem__, rows.tolist())
+        for row in rows.tolist():
+            name = self.names[row]
+            check_state(name, self.first_seen[row], state_of(name))
+            yield name
 
 
 class _Parts:
     """The parts of files as a column: those of each file one after another."""
 
-    def __init__(self, names: tuple[str, ...], sizes: list[int], parts: int) -> None:
-        self.names, self.sizes, self.parts = names, sizes, parts
+    def __init__(self, names: _Names, parts: int) -> None:
+        self.names, self.parts = names, parts
 
     def __len__(self) -> int:
         return len(self.names) * self.parts
@@ -112,6 +115,8 @@ class _Parts:
 
     def each(self, rows: Array) -> Iterator[FilePart]:
         """The parts of the rows, one by one."""
-        for row in rows.tolist():
-            file, number = divmod(row, self.parts)
-            yield FilePart(self.names[file], number, self.parts, self.sizes[file])
+        which, numbers = np.divmod(rows, self.parts)
+        names = self.names.each(which)
+        for name, file, number in zip(names, which.tolist(), numbers.tolist(), strict=True):
+            state = self.names.first_seen[file]
+            yield FilePart(name, number, self.parts, state.st_size if state else 0)

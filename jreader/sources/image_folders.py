@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from hashlib import blake2b
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jreader.readers import op
+from jreader.readers import argument, op, set_fields
 from jreader.readers.planes import Array
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import damaged
@@ -63,8 +65,7 @@ class image_folder(Table[dict[str, Any]]):
 
     path: str
     skip: tuple[str, ...] = ()
-    with_paths: bool | None = None  # None for False: cursors of plans without it stay as they were
-    cursor_adds = ("with_paths",)
+    with_paths: bool | None = argument(default=None, cursor="if given")  # None for False
 
     def __init__(
         self,
@@ -84,9 +85,7 @@ class image_folder(Table[dict[str, Any]]):
                 )
         if not isinstance(with_paths, bool):
             raise TypeError(f"{_CALL} needs True or False for with_paths, not {with_paths!r}.")
-        object.__setattr__(self, "path", name)
-        object.__setattr__(self, "with_paths", with_paths or None)
-        object.__setattr__(self, "skip", suffixes)
+        set_fields(self, path=name, with_paths=with_paths or None, skip=suffixes)
         if not Path(name).is_dir():
             why = "is no folder" if Path(name).exists() else "does not exist"
             raise FileNotFoundError(
@@ -125,6 +124,14 @@ class image_folder(Table[dict[str, Any]]):
             names += found
         return _Images(names, np.concatenate(labels), with_paths=self.with_paths is True)
 
+    def layout(self) -> str:
+        """How many files there are, and a hash of their names in the folder."""
+        return f"{len(self.columns)} files, {self._digest}"
+
+    @cached_property
+    def _digest(self) -> str:
+        return str(self.columns.digest(len(os.fsencode(os.path.join(self.path, "")))))  # noqa: PTH118  # as above
+
     def __repr__(self) -> str:
         """The call that makes this reader."""
         skip = f", skip={self.skip!r}" if self.skip else ""
@@ -144,6 +151,12 @@ class _Images:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def digest(self, folder: int) -> str:
+        """A hash of all names, without the bytes at their beginning that name the folder."""
+        ends = self.ends.tolist()
+        names = (self.names[low + folder : high] for low, high in pairwise(ends))
+        return blake2b(b"\0".join(names), digest_size=8).hexdigest()
 
     def __repr__(self) -> str:
         return f"images[{len(self)}]"

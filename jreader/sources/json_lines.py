@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from jreader.readers import Pass, Plane, Position, op
+from jreader.readers import Pass, Plane, Position, argument, op, set_fields
+from jreader.readers.credentials import masked
 from jreader.readers.planes import Array
 from jreader.sources.far_systems import is_far
 from jreader.sources.file_checks import damaged
@@ -31,6 +32,7 @@ _CALL = "jsonl(*paths)"
 _EXPECTED = "a file for jsonl"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _AT_ONCE = 1 << 24  # bytes that a thread looks through in one go
+_IN_A_ROW = 1 << 31  # bytes after which all threads wait for one another
 _NEWLINE = 10
 _SPACES = np.zeros(256, bool)
 _SPACES[list(b" \t\n\r\x0b\x0c")] = True
@@ -76,7 +78,7 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
     """
 
     kind = "lines"
-    store: Store | None = None
+    store: Store | None = argument(default=None, cursor="never")
 
     def __init__(
         self,
@@ -84,7 +86,6 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
         store: Store | None = None,
     ) -> None:
         given, part = part_in(paths)
-        object.__setattr__(self, "part", part)
         several = [
             path
             for each in ((given,) if part else paths)
@@ -95,18 +96,17 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
         if packed and (elsewhere := next(far, None)):
             raise ValueError(
                 f"{_CALL} has to stream all files if one of them is compressed, and cannot stream "
-                f"{elsewhere!r}, which is not on this machine: copy the files to this machine, or "
-                "unpack them where they are."
+                f"{masked(elsewhere)!r}, which is not on this machine: copy the files to this "
+                "machine, or unpack them where they are."
             )
-        object.__setattr__(self, "paths", files)
-        object.__setattr__(self, "store", checked_store(_CALL, store))
+        set_fields(self, part=part, paths=files, store=checked_store(_CALL, store))
 
     @property
     def _streamed(self) -> bool:
         return self.part is not None or any(path.endswith(".gz") for path in self.paths)
 
     @property
-    def unread(self) -> bool:  # type: ignore[override]  # a flag elsewhere
+    def unread(self) -> bool:
         """Whether the beginnings of lines have not been found yet."""
         return not self._streamed and "columns" not in vars(self)
 
@@ -126,10 +126,11 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
         """The bytes at which lines begin that are not blank, and the size of the file."""
         if not file.size:
             raise without_a_byte(file.path, _EXPECTED)
-        parts = [
-            range(low, min(low + _AT_ONCE, file.size)) for low in range(0, file.size, _AT_ONCE)
-        ]
-        begins = in_threads(lambda part: _begins(file, part), parts)
+        begins = list[Array]()
+        for first in range(0, file.size, _IN_A_ROW):  # a server may claim any size
+            end = min(first + _IN_A_ROW, file.size)
+            parts = [range(low, min(low + _AT_ONCE, end)) for low in range(first, end, _AT_ONCE)]
+            begins += in_threads(lambda part: _begins(file, part), parts)
         return np.concatenate([*begins, [file.size]]).astype(np.int64)
 
     def parser(self) -> Parse[Any]:

@@ -20,7 +20,7 @@ import numpy as np
 from jreader.errors import DamagedData
 from jreader.readers.planes import Array
 from jreader.readers.windowed import overlapping
-from jreader.sources.file_checks import changed
+from jreader.sources.file_checks import changed, check_state
 from jreader.sources.files.byte_ranges import Descriptor
 
 _RESIDENT = 1 << 28  # bytes of the files of one source that may be resident
@@ -75,7 +75,8 @@ class LazyMap:
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     _ = Path(folder, "bytes").write_bytes(bytes(range(9)))
-    ...     part = LazyMap(f"{folder}/bytes", 1, 4, np.dtype(np.uint16), Resident(9))
+    ...     path = f"{folder}/bytes"
+    ...     part = LazyMap(path, 1, 4, np.dtype(np.uint16), Resident(9), os.stat(path))
     ...     part, part[2:].tolist(), part.slices(np.array([0, 2]), 2).tolist()
     (uint16[4], [1541, 2055], [[513, 1027], [1541, 2055]])
 
@@ -85,18 +86,27 @@ class LazyMap:
         length: How many values it has.
         dtype: The dtype of the values.
         resident: What this map shares with the others of its source.
+        seen: What the file was when it was first looked at.
     """
 
     ndim = 1
 
     def __init__(
-        self, path: str, first: int, length: int, dtype: np.dtype[Any], resident: Resident
+        self,
+        path: str,
+        first: int,
+        length: int,
+        dtype: np.dtype[Any],
+        resident: Resident,
+        seen: os.stat_result,
     ) -> None:
         """Opens nothing."""
+        self._seen = seen
         self.path, self.first, self.dtype, self.shape = path, first, dtype, (length,)
         self._resident, self._bounded = resident, resident.bounded
         self._descriptor: Descriptor | None = None
         self._map: mmap.mmap | None = None
+        self._advice: int | None = None
         self._array: Array | None = None
         self._sliding: Array | None = None
         self._block = self._counted = -1  # that was read last, and that is known to be resident
@@ -126,6 +136,8 @@ class LazyMap:
                 held = mmap.mmap(opened.number, self._end, access=mmap.ACCESS_READ)
             except ValueError:  # it was cut since
                 raise self._shorter(os.fstat(opened.number).st_size) from None
+            if self._advice is not None:
+                held.madvise(self._advice)
             array = np.frombuffer(held, self.dtype, len(self), self.first)
             self._map, self._array = held, array
         return array
@@ -166,6 +178,12 @@ class LazyMap:
                 self._read(row, place)  # as much as there is
         return taken
 
+    def advise(self, advice: int) -> None:
+        """Says to the kernel how the map is read, now and whenever it is made anew."""
+        self._advice, held = advice, self._map
+        if held is not None:
+            held.madvise(advice)
+
     def give_back(self) -> None:
         """Lets the kernel take the pages of the map out of resident memory."""
         held, self._counted = self._map, -1
@@ -188,8 +206,7 @@ class LazyMap:
                 opened = Descriptor(self.path)
             except FileNotFoundError:
                 raise changed(self.path, "cannot be found any more") from None
-            if (size := os.fstat(opened.number).st_size) < self._end:
-                raise self._shorter(size)
+            check_state(self.path, self._seen, os.fstat(opened.number))
             self._descriptor = opened
             self._resident.opened(self)
         return opened

@@ -9,22 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from types import FunctionType
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 
-from jreader.errors import MissingSample, missing
+from jreader.errors import MissingSample, is_async, missing
 from jreader.readers import (
     Columns,
     Node,
+    argument,
     branches,
     described,
     joined,
     length,
     op,
+    truth,
 )
+from jreader.readers.compounds import Several
+from jreader.readers.located import located
 from jreader.readers.planes import Array, Gathers
+from jreader.readers.protected import protected, read_only
 from jreader.readers.refills import watched
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import check_map
@@ -33,12 +39,35 @@ _ARRAYS = frozenset({np.ndarray})
 _AT_ONCE = 64  # rows that are asked for at once where samples are wanted one by one
 
 
+def _checked_data(_call: str, data: Any) -> Any:
+    """Returns what has indices and a length."""
+    if isinstance(data, Node):
+        raise TypeError(
+            f"source(data) needs a data set, and {described(data)} is a reader already: use it as "
+            f"it is."
+        )
+    rows = hasattr(data, "__len__") or getattr(data, "shape", None)
+    if isinstance(data, dict) or not rows or not hasattr(data, "__getitem__"):
+        raise TypeError(
+            f"source(data) needs __getitem__ that takes an index, and __len__, which "
+            f"{described(data)} lacks: give a list, an array or a map-style data set, or use a "
+            f"generator function as a reader."
+        )
+    refuse_async("source(data)", data)
+    return data
+
+
 @op
 class source(Table[Any]):
     """A reader of the samples `data[0]`, `data[1]`, ... of any object that has indices.
 
     The reader is indexed: it can be shuffled as a whole, sharded, and resumed at any sample, and
     only the samples that a pass needs are read.
+
+    A function may change a sample of a list or a tuple, and the next epoch reads what the list
+    holds: arrays come as read-only views, dicts, lists and tuples are made anew (some 2 us for a
+    dict of three fields), and other objects are copied, unless they cannot be. What `__getitem__`
+    of any other class returns is handed over as it is.
 
     >>> list(source(["a", "b", "c"])())
     ['a', 'b', 'c']
@@ -64,24 +93,8 @@ class source(Table[Any]):
         TypeError: `data` has no `__getitem__` or no length, or is a dict or a reader.
     """
 
-    data: Any
-    batched: bool = False
-
-    def __post_init__(self) -> None:
-        """Checks that `data` has indices and a length."""
-        if isinstance(self.data, Node):
-            raise TypeError(
-                f"source(data) needs a data set, and {described(self.data)} is a reader already: "
-                f"use it as it is."
-            )
-        rows = hasattr(self.data, "__len__") or getattr(self.data, "shape", None)
-        if isinstance(self.data, dict) or not rows or not hasattr(self.data, "__getitem__"):
-            raise TypeError(
-                f"source(data) needs __getitem__ that takes an index, and __len__, which "
-                f"{described(self.data)} lacks: give a list, an array or a map-style data set, or "
-                f"use a generator function as a reader."
-            )
-        object.__setattr__(self, "batched", bool(self.batched))
+    data: Any = argument(_checked_data)
+    batched: bool = truth(default=False)
 
     @cached_property
     def columns(self) -> Gathers:
@@ -93,7 +106,7 @@ class source(Table[Any]):
         check_map(self.data)
 
     @property
-    def unread(self) -> bool:  # type: ignore[override]  # a flag elsewhere
+    def unread(self) -> bool:
         """Always False: the length is known without reading any sample."""
         return False
 
@@ -102,7 +115,12 @@ class _Items:
     """The data as a column that gathers its rows when it is asked."""
 
     def __init__(self, node: source) -> None:
-        self.node, self.data, self.batched = node, node.data, node.batched
+        self.node, self.data, self.batched = node, read_only(node.data), node.batched
+        self.holds = holds_samples(node.data)
+        self.found = self.data
+        if hasattr(self.data, "iloc") and not hasattr(self.data, "columns"):
+            # a series of pandas, whose [] takes labels; its rows are found by their position
+            self.found = self.data.to_numpy() if self.batched else self.data.iloc
         self.rising = False  # whether `data` accepts only increasing indices
 
     def __len__(self) -> int:
@@ -126,11 +144,12 @@ class _Items:
         if not self.batched:
             for row in rows.tolist():  # not `map`: a StopIteration of the data would end it
                 try:
-                    sample = self.data[row]
+                    sample = self.found[row]
                 except Exception as error:
+                    located(error, self.node)
                     refuse_absent(self.data, [row], error)
                     raise
-                yield sample
+                yield protected(sample) if self.holds else sample
             return
         for low in range(0, len(rows), _AT_ONCE):
             yield from self._samples(rows[low : low + _AT_ONCE])
@@ -139,6 +158,7 @@ class _Items:
         try:
             given = self._asked(rows)
         except Exception as error:
+            located(error, self.node)
             refuse_absent(self.data, rows.tolist(), error)
             raise
         samples = _as_samples(given, self.data)
@@ -154,7 +174,7 @@ class _Items:
         """Returns `data[rows]`; from the first refusal of another order on, with rows sorted."""
         if not self.rising:
             try:
-                return self.data[rows]
+                return self.found[rows]
             except (TypeError, ValueError, IndexError) as error:
                 if (np.diff(rows) > 0).all():
                     raise
@@ -169,7 +189,7 @@ class _Items:
     def _in_order(self, rows: Array) -> Any:
         """Asks for each row once, in increasing order, and puts the answer in the order of rows."""
         once, which = np.unique(rows, return_inverse=True)
-        given = self.data[once]
+        given = self.found[once]
         if len(once) == len(rows) and (which[1:] > which[:-1]).all():
             return given
         return _each_column(lambda column: _picked(column, which), given)
@@ -224,6 +244,32 @@ def _each_column(fn: Callable[[Any], Any], tree: Any) -> Any:
 
 def _picked(column: Any, which: Array) -> Any:
     return [column[at] for at in which.tolist()] if isinstance(column, list) else column[which]
+
+
+def refuse_async(call: str, data: Any) -> None:
+    """Raises TypeError if the samples of a data set would have to be awaited."""
+    if is_async(getattr(type(data), "__getitem__", None)):
+        raise TypeError(
+            f"{call} needs a plain __getitem__, and that of {described(data)} is async: it returns "
+            "a coroutine, which is not awaited. Type return asyncio.run(...) there."
+        )
+
+
+def holds_samples(data: Any) -> bool:
+    """Whether samples are objects that `data` holds, so that a change of one would be there again.
+
+    What `__getitem__` of any other class returns is taken for new, as other libraries do.
+    """
+    return isinstance(data, (list, tuple)) or hasattr(data, "detach")  # a tensor gives views
+
+
+def asks_users_class(column: Any) -> bool:
+    """Whether the rows of a column are made one by one, by a `__getitem__` in Python."""
+    if isinstance(column, Several):
+        return all(map(asks_users_class, column.parts))
+    if not isinstance(column, _Items) or column.batched or column.holds:
+        return False
+    return isinstance(getattr(type(column.data), "__getitem__", None), FunctionType)
 
 
 _SEEN: WeakValueDictionary[int, Any] = WeakValueDictionary()

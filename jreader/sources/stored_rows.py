@@ -8,12 +8,15 @@ rows come, so a column may have to become one of a more general kind (`common`).
 from __future__ import annotations
 
 import pickle
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from jreader.errors import DamagedData
 from jreader.readers import branches, leaves, map_tree, rebuilt
 from jreader.readers.planes import Array
 from jreader.readers.ragged import Ragged
@@ -23,12 +26,16 @@ How: TypeAlias = Literal["array", "ragged", "text", "bytes", "object"]
 
 _MOST = 64  # columns of a sample; one that has more leaves is one object
 _BYTES = np.dtype(np.uint8)
-_NUMBERS: dict[type, type[np.generic]] = {
-    bool: np.bool_,
-    int: np.int64,
-    float: np.float64,
-    complex: np.complex128,
+_CHECK = 4  # bytes before each object
+NUMBERS: dict[type, np.dtype[Any]] = {
+    bool: np.dtype(np.bool_),
+    int: np.dtype(np.int64),
+    float: np.dtype(np.float64),
+    complex: np.dtype(np.complex128),
 }
+"""What numbers of Python are kept as."""
+INT64 = range(-(1 << 63), 1 << 63)
+"""The ints that are kept as numbers."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +55,16 @@ class Kind:
 
 
 def kind_of(leaf: Any) -> Kind:
-    """What a leaf is kept as.
+    """What a leaf is kept as; numbers of Python are arrays without axes, as NumPy's are.
 
     >>> kind_of(np.zeros((2, 3), np.uint8)), kind_of("a").how, kind_of(None).how
     (Kind(how='array', dtype=dtype('uint8'), shape=(2, 3)), 'text', 'object')
+    >>> kind_of(3), kind_of(1 << 70).how
+    (Kind(how='array', dtype=dtype('int64'), shape=()), 'object')
     """
+    if (dtype := NUMBERS.get(type(leaf))) is not None:
+        fits = type(leaf) is not int or leaf in INT64
+        return Kind("array", dtype) if fits else Kind("object")
     if type(leaf) is str:
         return Kind("text")
     if type(leaf) is bytes:
@@ -94,18 +106,24 @@ def as_found(sample: Any) -> Any:
 
     >>> as_found({"label": 3, "text": "a"})
     {'label': np.int64(3), 'text': 'a'}
+
+    Raises:
+        TypeError: It holds itself.
     """
-    return map_tree(_as_found, sample) if restores(sample) else sample
+    try:
+        return map_tree(_as_found, sample) if restores(sample) else sample
+    except RecursionError:
+        raise TypeError(
+            f"cache(reader, path) keeps samples in files, and a {type(sample).__name__} that holds "
+            "itself, or is nested hundreds deep, does not go there: take that part out with "
+            ".map(fn) first, or leave path out."
+        ) from None
 
 
 def _as_found(leaf: Any) -> Any:
     """A read-only copy of an array, and NumPy's number for one of Python."""
-    number = _NUMBERS.get(type(leaf))
-    if number is not None:
-        try:
-            return number(leaf)
-        except OverflowError:  # an int beyond 64 bits
-            return leaf
+    if (dtype := NUMBERS.get(type(leaf))) is not None:
+        return leaf if type(leaf) is int and leaf not in INT64 else dtype.type(leaf)
     if kind_of(leaf).how == "array" and isinstance(leaf, np.ndarray):
         copy = np.array(leaf, order="C", subok=False)
         copy.flags.writeable = False
@@ -150,7 +168,15 @@ def encoded(leaf: Any, kind: Kind) -> Any:
     """The leaf, or its bytes, if that is what is written of it."""
     if kind.how == "text":
         return leaf.encode("utf-8", "surrogatepass")
-    return pickled(leaf) if kind.how == "object" else leaf
+    if kind.how == "object":
+        held = pickled(leaf)
+        return _check(held) + held
+    return leaf
+
+
+def _check(held: bytes) -> bytes:
+    """The checksum that stands before a pickled object: changed bytes would crash the program."""
+    return zlib.crc32(held).to_bytes(_CHECK, "little")
 
 
 def size_of(written: Any) -> int:
@@ -175,10 +201,19 @@ def values_of(rows: Sequence[Any], kind: Kind) -> tuple[Array, Array | None]:
     return np.frombuffer(b"".join(rows), np.uint8), lengths
 
 
+def damaged_column(path: Path, how: str) -> DamagedData:
+    """The error for a file of a folder of columns that is not as it was written."""
+    return DamagedData(
+        f"{path} {how}: it was changed after it was written. Delete the folder "
+        f"{str(path.parent)!r}, so that it is made again, or give another one."
+    )
+
+
 class Decoded:
     """A column of texts, bytes or objects, which are decoded when they are asked for.
 
-    >>> words = Decoded(Kind("text"), np.frombuffer(b"abc", np.uint8), np.array([0, 1, 3]))
+    >>> letters = np.frombuffer(b"abc", np.uint8)
+    >>> words = Decoded(Kind("text"), letters, np.array([0, 1, 3]), Path("0.npy"))
     >>> words, words.gather(np.array([1, 0]))
     (text[2], ['bc', 'a'])
 
@@ -186,12 +221,13 @@ class Decoded:
         kind: Which of them.
         values: The bytes of all rows, end to end.
         offsets: Where each row begins, and where the last one ends.
+        path: The file of the values, which errors name.
     """
 
     stacks = False
 
-    def __init__(self, kind: Kind, values: Array, offsets: Array) -> None:
-        self.kind, self.rows = kind, Ragged(values, offsets)
+    def __init__(self, kind: Kind, values: Array, offsets: Array, path: Path) -> None:
+        self.kind, self.rows, self.path = kind, Ragged(values, offsets), path
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -202,14 +238,24 @@ class Decoded:
         return self.rows.arrays
 
     def each(self, rows: Array) -> Iterator[Any]:
-        """These rows one by one."""
+        """These rows one by one.
+
+        Raises:
+            DamagedData: A pickled object does not fit its checksum.
+        """
         how = self.kind.how
         for row in self.rows.each(rows):
             held = row.tobytes()
             if how == "text":
                 yield held.decode("utf-8", "surrogatepass")
             else:
-                yield pickle.loads(held) if how == "object" else held  # noqa: S301  # own files
+                yield self._object(held) if how == "object" else held
+
+    def _object(self, held: bytes) -> Any:
+        check, held = held[:_CHECK], held[_CHECK:]
+        if check != _check(held):
+            raise damaged_column(self.path, "has a row that does not fit its checksum")
+        return pickle.loads(held)  # noqa: S301  # own files, as they were written
 
     def gather(self, rows: Array) -> list[Any]:
         """These rows as a list."""

@@ -7,12 +7,14 @@ included, at once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from jreader.readers import op
+from jreader.readers import argument, op, set_fields
 from jreader.readers.planes import Array
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store, checked_store
@@ -25,6 +27,7 @@ from jreader.sources.files.tar_members import BLOCK, DamagedMember, members
 
 _CALL = "tar(paths)"
 _EXPECTED = "a tar archive"
+_META = re.compile("__[^/]*__/")  # WebDataset's folders of what is no sample
 _WINDOW, _STEP = 1 << 17, 1 << 11  # bytes that are looked through at once: of small members, large
 
 
@@ -49,8 +52,9 @@ class tar(RecordFiles[dict[str, Any]]):
     ...     list(tar(f"{folder}/a.tar")())
     [{'__key__': '1', 'txt': b'one', 'cls': b'7'}, {'__key__': '2', 'txt': b'two'}]
 
-    ustar, pax and GNU archives are read, also several end to end. Folders, links, and files whose
-    name begins with a dot are left out; a name without a dot has the extension `""`.
+    ustar, pax and GNU archives are read, also several end to end. As in WebDataset, what has no key
+    or no extension is left out, wherever it stands: folders, links, files whose name begins with a
+    dot or has none (`README`), and those of a folder such as `__meta__/`.
 
     The first pass reads the headers, of several archives on several threads; of archives of 16 MB
     or more, where samples begin is kept in the folder `jreader/tar` of `$XDG_CACHE_HOME` or
@@ -62,36 +66,50 @@ class tar(RecordFiles[dict[str, Any]]):
             list of these. The files of a folder or pattern are sorted by name. Or one part of a
             file, as `files(paths, parts=n)` gives it.
         store: What keeps blocks of files that lie elsewhere (`Store`).
+        with_url: Whether each sample has its archive's path as `__url__`.
 
     Raises:
         TypeError: A path is neither a str nor a path.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
+        ValueError: When a pass begins: an archive has only names without a dot, so no sample.
         DamagedData: Raised during a pass, after the samples before: an archive is truncated, empty,
             packed or of another format, has changed, or has one name twice in a sample.
     """
 
     kind = "tar"
+    index_rules = "names have a dot"
     paths: tuple[str, ...]
-    store: Store | None = None
-    part: Which | None = None
+    store: Store | None = argument(default=None, cursor="never")
+    part: Which | None = argument(default=None, cursor="if given")
+    with_url: bool | None = argument(default=None, cursor="if given")  # None for False
 
-    def __init__(self, paths: Paths, *, store: Store | None = None) -> None:
+    def __init__(self, paths: Paths, *, store: Store | None = None, with_url: bool = False) -> None:
         paths, part = part_in(paths)
-        object.__setattr__(self, "part", part)
-        object.__setattr__(self, "paths", files_named(_CALL, paths, (".tar",)))
-        object.__setattr__(self, "store", checked_store(_CALL, store))
+        set_fields(
+            self,
+            part=part,
+            paths=files_named(_CALL, paths, (".tar",)),
+            store=checked_store(_CALL, store),
+            with_url=True if with_url else None,
+        )
 
     def find(self, file: ByteFile) -> Array:
         """The bytes at which samples begin, and the end; what is wrong is in the last one."""
         if not file.size:
             return np.zeros(2, np.int64)
-        begins, latest = list[int](), None
+        begins, latest, other = list[int](), None, ""
         try:
             for member in members(_Window(file).get, 0, file.size, file.size):
                 key, _ = (None, "") if member is None else split_name(member.name)
+                other = member.name if member is not None and key is None else other
                 if member is None or (key is not None and key != latest):
                     latest = key
                     begins += [] if member is None else [member.header]
+            if not begins and other:
+                raise ValueError(
+                    f"{file.path} has no sample: its members have no extension, such as {other!r}. "
+                    "Name them key.extension, as in '000001.jpg'."
+                )
             end = file.size
         except DamagedMember as error:  # the sample before it is whole if another one begins here
             key, header = None, error.place
@@ -104,18 +122,24 @@ class tar(RecordFiles[dict[str, Any]]):
 
     def parser(self) -> Parse[dict[str, Any]]:
         """Cuts samples into their members."""
-        return _samples
+        return partial(_samples, with_url=bool(self.with_url))
+
+    def _options(self) -> Iterator[str]:
+        if self.with_url:
+            yield "with_url=True"
 
 
 def split_name(name: str) -> tuple[str | None, str]:
     """The key and the extension of a member; None and "" for a file that is part of no sample.
 
     >>> split_name("train/a.b/7.seg.PNG"), split_name("a/._7.png"), split_name("readme")
-    (('train/a.b/7', 'seg.png'), (None, ''), ('readme', ''))
+    (('train/a.b/7', 'seg.png'), (None, ''), (None, ''))
     """
     folders, slash, file = name.rpartition("/")
-    stem, _, extension = file.partition(".")
-    return (f"{folders}{slash}{stem}", extension.lower()) if stem else (None, "")
+    stem, dot, extension = file.partition(".")
+    if not stem or not dot or _META.match(name):
+        return None, ""
+    return f"{folders}{slash}{stem}", extension.lower()
 
 
 class _Window:
@@ -134,7 +158,7 @@ class _Window:
 
 
 def _samples(
-    file: ByteFile, offset: int, data: bytes, begins: list[int], ends: list[int]
+    file: ByteFile, offset: int, data: bytes, begins: list[int], ends: list[int], *, with_url: bool
 ) -> Iterator[dict[str, Any]]:
     last = offset + len(data)
 
@@ -145,7 +169,8 @@ def _samples(
 
     for begin, end in zip(begins, ends, strict=True):
         try:
-            yield _sample(get, offset + begin, offset + end, file)
+            sample = _sample(get, offset + begin, offset + end, file)
+            yield {"__url__": file.path, **sample} if with_url else sample
         except DamagedMember as error:
             if not file.size:
                 said = "it is empty"

@@ -7,11 +7,9 @@ as bytes, and each line is decoded by itself.
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -19,17 +17,20 @@ from jreader.errors import DamagedData, NotResumable
 from jreader.readers import (
     Pass,
     Position,
+    argument,
     checked_position,
     foreign,
     op,
+    set_fields,
 )
 from jreader.sources.file_checks import FilesNode, called, changed, damaged, reading
 from jreader.sources.files.file_parts import FilePart, Which, part_in
+from jreader.sources.unpacked_sizes import BoundedLines
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, eq=False, repr=False, init=False)
+@op
 class TextFiles(FilesNode[T]):
     """One sample per line; subclasses define which lines to read, and how to parse one.
 
@@ -37,15 +38,14 @@ class TextFiles(FilesNode[T]):
         part: Which part of its only file it reads; None for all files as a whole.
     """
 
-    part: Which | None = None
+    part: Which | None = argument(default=None, cursor="if given")
     may_be_empty = False
     """Whether a file without a byte is a whole one, and not one whose writer was stopped."""
-    cursor_adds = ("part",)
 
     def __init__(self, *paths: str | os.PathLike[str] | FilePart) -> None:
         given, part = part_in(paths)
         FilesNode.__init__(self, *((given,) if part else given))
-        object.__setattr__(self, "part", part)
+        set_fields(self, part=part)
 
     def lines(self, file: Iterator[bytes]) -> Iterator[bytes]:
         """The lines of a file that hold samples."""
@@ -143,7 +143,7 @@ class text(TextFiles[str]):
                 f"text(*paths, encoding='utf-8') needs an encoding whose lines end in the byte "
                 f"\\n, such as 'utf-8', 'latin-1' or 'gb18030', not {encoding!r}."
             )
-        object.__setattr__(self, "encoding", encoding)
+        set_fields(self, encoding=encoding)
 
     def parsed(self, line: bytes) -> str:
         """Returns the line as a str, without its end."""
@@ -166,7 +166,7 @@ def _opened(path: str) -> io.BufferedReader:
     if not path.endswith(".gz"):
         return Path(path).open("rb")
     # a BufferedReader splits lines in C; closing it closes the gzip file and the file below
-    return io.BufferedReader(cast("io.RawIOBase", gzip.open(path)))
+    return io.BufferedReader(cast("io.RawIOBase", BoundedLines(path)))
 
 
 def _go_to_part(part: FilePart, file: io.BufferedReader) -> bool:

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from jreader.errors import DamagedData
-from jreader.readers import op
+from jreader.extras import extra
+from jreader.readers import argument, op, set_fields
 from jreader.readers.planes import Array
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store, checked_store
@@ -82,8 +83,8 @@ class tfrecord(RecordFiles[Any]):
     kind = "tfrecord"
     paths: tuple[str, ...]
     features: Mapping[str, Feature] | None = None
-    store: Store | None = None
-    part: Which | None = None
+    store: Store | None = argument(default=None, cursor="never")
+    part: Which | None = argument(default=None, cursor="if given")
 
     def __init__(
         self,
@@ -94,12 +95,13 @@ class tfrecord(RecordFiles[Any]):
     ) -> None:
         _crc32c()
         paths, part = part_in(paths)
-        object.__setattr__(self, "part", part)
-        files = files_named(_CALL, paths, (".tfrecord", ".tfrecords"))
-        object.__setattr__(self, "paths", files)
-        known = None if features is None else checked_features(_CALL, features)
-        object.__setattr__(self, "features", known)
-        object.__setattr__(self, "store", checked_store(_CALL, store))
+        set_fields(
+            self,
+            part=part,
+            paths=files_named(_CALL, paths, (".tfrecord", ".tfrecords")),
+            features=None if features is None else checked_features(_CALL, features),
+            store=checked_store(_CALL, store),
+        )
 
     def find(self, file: ByteFile) -> Array:
         """The bytes at which records begin, and the end; the head of what is no record is one."""
@@ -129,12 +131,8 @@ class tfrecord(RecordFiles[Any]):
 
 
 def _crc32c() -> Callable[[bytes], int]:
-    try:
-        import google_crc32c  # noqa: PLC0415  # an extra
-    except ModuleNotFoundError as error:
-        error.add_note("tfrecord needs google-crc32c: python -m pip install 'jreader[tfrecord]'")
-        raise
-    value: Callable[[bytes], int] = google_crc32c.value
+    package = extra("google_crc32c", "tfrecord", "tfrecord needs google-crc32c")
+    value: Callable[[bytes], int] = package.value
     return value
 
 

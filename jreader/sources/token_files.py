@@ -26,14 +26,15 @@ from typing import Any
 import numpy as np
 
 from jreader.errors import check_number
-from jreader.readers import op
+from jreader.readers import op, set_fields
 from jreader.readers.joined_columns import Joined
 from jreader.readers.planes import Array
 from jreader.readers.ragged import Ragged
 from jreader.sources.columns import Table
 from jreader.sources.document_index import Tokens, document_offsets
 from jreader.sources.file_checks import FileNode, check_paths, damaged, reading
-from jreader.sources.files.named_files import matching, written
+from jreader.sources.files.foreign_formats import foreign_format
+from jreader.sources.files.named_files import braces_expanded, matching, written
 from jreader.sources.lazy_maps import LazyMap, Resident
 
 _CALL = "tokens(paths, dtype, eos)"
@@ -45,15 +46,6 @@ _IDX_MAGIC = b"MMIDIDX\0\0"
 _IDX = "the .idx of a .bin file, as Megatron writes it"
 _IDX_HEAD = 26  # bytes: magic, version (8), dtype (1), number of sequences (8)
 _IDX_DTYPES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 8: "uint16"}
-_FOREIGN = {  # four bytes each: two or three could be a token
-    b"\x1f\x8b\x08\x00": "a gzip file",
-    b"\x1f\x8b\x08\x08": "a gzip file",  # with its name
-    b"PK\x03\x04": "a zip file",
-    b"PAR1": "a Parquet file",
-    b"\x28\xb5\x2f\xfd": "a zstd file",
-    b"\x89HDF": "an HDF5 file",
-    _IDX_MAGIC: "the .idx of a .bin file",
-}
 
 
 @op
@@ -94,8 +86,9 @@ class tokens(FileNode[Array], Table[Array]):
         ValueError: The dtype is not an integer type, or `eos` is not one of its values; or, when
             the documents are first asked for, a file says that it has another dtype.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
-        DamagedData: When a pass begins: a file is empty, truncated, of another format, does not fit
-            its `.idx`, or has changed since it was first read.
+        DamagedData: When a pass begins: a file is empty, truncated, of another format (also text,
+            a pickle, Arrow or safetensors, by its first bytes or its suffix), does not fit its
+            `.idx`, or has changed since it was first read.
     """
 
     paths: tuple[str, ...]
@@ -122,10 +115,11 @@ class tokens(FileNode[Array], Table[Array]):
             if eos > (most := np.iinfo(kind).max):
                 raise ValueError(f"{_CALL}: eos={eos} does not fit {kind}, which ends at {most}.")
         several: Any = paths if isinstance(paths, (list, tuple)) else [paths]
-        found = [path for each in several for path in _files_of(each)]
-        object.__setattr__(self, "paths", check_paths(_CALL, tuple(found)))
-        object.__setattr__(self, "dtype", kind.newbyteorder("=").name)
-        object.__setattr__(self, "eos", eos)
+        found = [
+            path for each in several for some in braces_expanded(each) for path in _files_of(some)
+        ]
+        paths = check_paths(_CALL, tuple(found))
+        set_fields(self, paths=paths, dtype=kind.newbyteorder("=").name, eos=eos)
 
     @cached_property
     def columns(self) -> Any:
@@ -145,7 +139,10 @@ class tokens(FileNode[Array], Table[Array]):
         every = [next(found) if known is None else known for known in documents]
         self.check_files()  # which may have changed while they were looked through
         resident = Resident(sum(file.count * kind.itemsize for file in files))
-        maps = [LazyMap(file.path, file.first, file.count, kind, resident) for file in files]
+        maps = [
+            LazyMap(file.path, file.first, file.count, kind, resident, seen)  # type: ignore[arg-type]  # of this machine
+            for file, seen in zip(files, self._first_seen, strict=False)
+        ]
         if len(maps) == 1:
             return Ragged(maps[0], every[0])
         begins = np.cumsum([0, *(file.count for file in files)])
@@ -206,9 +203,8 @@ def _tokens_of(path: str, kind: np.dtype[Any]) -> Tokens:
     magic, version, count = struct.unpack("<3i", head[:12].ljust(12, b"\0"))
     if magic in _LLMC:
         return _llmc(path, kind, size, magic, version, count)
-    for begin, what in _FOREIGN.items():
-        if head.startswith(begin):
-            raise damaged(path, expected, f"its first bytes are those of {what}")
+    if said := foreign_format(path, kind.itemsize):
+        raise damaged(path, expected, f"it is {said}")
     if size % kind.itemsize:
         last = size - size % kind.itemsize
         raise damaged(

@@ -11,6 +11,7 @@ from jreader.transforms.maps import filter, flat_map, map_readers  # noqa: A004 
 from jreader.transforms.mixtures import mix
 from jreader.transforms.packing import pack
 from jreader.transforms.reading import read
+from jreader.transforms.selections import fixed_order, select
 from jreader.transforms.shuffles import shuffle
 from jreader.transforms.slices import firstn, shard, skip
 from jreader.transforms.windows import windows
@@ -22,12 +23,14 @@ __all__ = [
     "exactly",
     "filter",
     "firstn",
+    "fixed_order",
     "flat_map",
     "interleave",
     "map_readers",
     "mix",
     "pack",
     "read",
+    "select",
     "shard",
     "shuffle",
     "skip",

@@ -24,6 +24,7 @@ from jreader.readers import (
     Plane,
     Position,
     Reader,
+    argument,
     checked_position,
     counted,
     indexed,
@@ -32,11 +33,14 @@ from jreader.readers import (
     op,
     start,
 )
+from jreader.readers.growing import writes
+from jreader.readers.located import located_errors
 from jreader.readers.nodes import children
+from jreader.readers.protected import is_fixed, protected
 from jreader.readers.seeds import Draws, seeded, waits
 from jreader.sources.columns import straight
 from jreader.sources.file_checks import changed, check_map
-from jreader.sources.stored_columns import stored
+from jreader.sources.stored_columns import Stored, stored
 from jreader.transforms.disk_caches import DiskCache, check_folder
 
 T = TypeVar("T")
@@ -44,13 +48,14 @@ T = TypeVar("T")
 
 @op
 class cache(Node[T]):
-    """The samples of `reader`, read once and kept: in memory, or with a `path` in a folder.
+    """The samples, read once and kept: in memory, or with a `path` in a folder.
 
-    In memory, the samples themselves are kept, not copies: a change of one is there in every later
-    pass. If a reader refills one array for all samples, the cache would hold its last state many
-    times, and warns: cache `map_readers(np.copy, reader)` then. The kept order stays: epochs and
-    `seed=None` vary nothing below a cache. The numbers drawn for it are part of the position of
-    every pass.
+    In memory, no pass can change what is kept: arrays come as read-only views, dicts, lists and
+    tuples are made anew (some 2 us for a dict of three fields), and other objects are copied,
+    unless they cannot be. If a reader refills one array for all
+    samples, the cache would hold its last state many times, and warns: cache
+    `map_readers(np.copy, reader)` then. The kept order stays: epochs and `seed=None` vary nothing
+    below a cache. The numbers drawn for it are part of the position of every pass.
 
     >>> reads = []
     >>> reader = cache(lambda: reads.append("read") or "abc")
@@ -67,6 +72,10 @@ class cache(Node[T]):
     in all passes. One process writes; others that read at the same time take the rest from `reader`
     themselves.
 
+    The order is the same whether the folder is empty or complete. `bucket`, `pack`, and `mix` of
+    readers of unknown length order by what only a complete cache knows: over an incomplete one,
+    they first write what is missing, under a progress bar, or wait for the process that writes it.
+
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     words = list(cache(lambda: "abc", folder)())
@@ -74,7 +83,9 @@ class cache(Node[T]):
     (['a', 'b', 'c'], 3)
 
     Cost: all samples are in memory; or, with a path, on the disk, mapped into memory where they are
-    read. In a new process, a cache in memory reads `reader` again; a cache in a folder that is
+    read. Files have checksums: a pickled object is checked whenever it is read, a file when a pass
+    begins and the file was changed since it was written (it was damaged, or copied), at some 2 GB a
+    second. In a new process, a cache in memory reads `reader` again; a cache in a folder that is
     complete resumes at once.
 
     Args:
@@ -87,36 +98,36 @@ class cache(Node[T]):
             pickled.
         ValueError: The path is a file, or a folder of other files; `reader` draws anew in each
             pass; or, when a pass begins, the cache is of another plan: the message has the line.
-        DamagedData: Files of the cache were changed (when a pass begins).
+        DamagedData: Files of the cache were changed (when a pass begins), or an earlier version
+            wrote them (when it is made): delete the folder.
+        ReaderError: All samples have to be written first, and another pass, which does not go on,
+            has begun to write them.
         OSError: The disk is full (while iterating), or the folder cannot be written.
     """
 
     reader: Reader[T]
-    path: str | os.PathLike[str] | None = None
+    path: str | os.PathLike[str] | None = argument(check_folder, default=None, cursor="never")
     draw: int | None = field(default=None, init=False)  # what resolves the unseeded ops below
     pinned = True
     whole: bool = field(default=False, init=False)  # whether the folder had all when it was made
+    first: bool = field(default=False, init=False)  # whether to write all before the first sample
     from_reader = "all"
-    cursor_ignores = ("path",)
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> dict[str, Any]:
         """Looks whether a cache on disk is whole; what it is of is checked when a pass begins."""
-        super().__post_init__()
         if self.path is None:
-            return
-        folder = check_folder("cache(reader, path)", self.path)
-        object.__setattr__(self, "path", folder)
+            return {}
         if waits(self.reader):
             raise ValueError(
                 f"cache(reader, path) keeps one order for all programs, and {self.reader!r} draws "
                 "new numbers in each pass: give its ops a seed, as in shuffle(seed=0), or cache "
                 "before them."
             )
-        held = stored(folder)
-        object.__setattr__(self, "whole", held is not None and held.whole and held.rows > 0)
+        held = stored(str(self.path))
+        return {"whole": held is not None and held.whole and held.rows > 0}
 
     @property
-    def grows(self) -> bool:  # type: ignore[override]  # a flag elsewhere
+    def grows(self) -> bool:
         """Whether samples are found by their index once all are written."""
         return self.path is not None
 
@@ -125,21 +136,26 @@ class cache(Node[T]):
 
         That of a cache on disk is (`IN_ORDER`, samples handed over).
         """
+        if self.first and writes():  # and empty: a stream says so in its positions
+            done = checked_position(at, 0)
+            return Pass(iter(()), lambda: done, lambda: None)
         if self.path is not None:
             return self._disk.start(at)
         origin, done = checked_position(at, (None, 0))
         reading = self._shelf.reading(self, self._settled, origin)
         if reading.finished:
             reading.check(self, done)
-            items, count = counted(islice(reading.samples, done, None), done)
+            rest = islice(reading.samples, done, None)
+            items, count = counted(rest if reading.fixed else map(protected, rest), done)
             return Pass(items, lambda: (reading.origin, count()), lambda: None)
 
         def deal() -> Iterator[T]:
             nonlocal done
-            while reading.has(done):
-                done += 1
-                yield reading.samples[done - 1]
-            reading.check(self, done)
+            with located_errors(self):
+                while reading.has(done):
+                    done += 1
+                    yield protected(reading.samples[done - 1])
+                reading.check(self, done)
 
         here = True
 
@@ -153,29 +169,29 @@ class cache(Node[T]):
 
     def length(self) -> int | None:
         """The length of `reader`, or of a whole cache on disk."""
-        return self._disk.held().rows if self.whole else length(self.reader)
+        return self._held().rows if self._is_complete else length(self.reader)
 
     def plane(self) -> Plane | None:
         """The plane of `reader`: indexed samples need not be kept to be found again.
 
-        Of a cache on disk, its own, once it is whole.
+        Of a cache on disk, its own, if it was whole when it was made, or is written first.
         """
         if self.path is None:
             return indexed(self._settled)
-        if not self.whole:
+        if not self._is_complete:
             return None
-        held = self._disk.held()
-        if not held.whole:
-            raise changed(self._disk.folder, "was complete, and is not any more")
+        held = self._held()
+        if not held.rows:
+            return None
         columns = self._disk.columns()
         for column in leaves(columns):
             check_map(column)
         return Plane(columns, held.rows, straight(len(leaves(columns))), straight=True)
 
     @property
-    def unread(self) -> bool:  # type: ignore[override]  # a flag elsewhere
+    def unread(self) -> bool:
         """Whether to tell its length would read files."""
-        return self.whole and "_disk" not in vars(self)
+        return (self.whole or self.first) and not self._disk.ready
 
     def resolved(self, draws: Draws) -> Mapping[str, Any]:
         """One drawn number for all ops below; it is kept for all passes, as the samples are."""
@@ -195,6 +211,18 @@ class cache(Node[T]):
         """The kept samples are not pickled."""
         own = ("_shelf", "_disk")
         return {name: value for name, value in super().__getstate__().items() if name not in own}
+
+    def _held(self) -> Stored:
+        """What the folder holds, which is all; it is written now if that is to be done first."""
+        held = self._disk.written() if self.first and writes() else self._disk.held()
+        if not held.whole:
+            raise changed(self._disk.folder, "was complete, and is not any more")
+        return held
+
+    @property
+    def _is_complete(self) -> bool:
+        """Whether the folder has all samples by now, or gets them before it is read."""
+        return self.whole or (self.first and (writes() or self._disk.ready))
 
     @property
     def _settled(self) -> Reader[T]:
@@ -224,6 +252,7 @@ class _Reading(Generic[T]):
         self.drawn = drawn
         self.origin = up.position()
         self.samples: list[T] = []
+        self.fixed = False  # whether none of all samples can be changed
         self.failure: BaseException | None = None
         self.users = 0
         self.turn = threading.RLock()
@@ -239,7 +268,7 @@ class _Reading(Generic[T]):
         with self.turn:
             while len(self.samples) <= index and self.up:
                 try:
-                    self.samples.append(next(self.up.items))
+                    self.samples.append(protected(next(self.up.items)))
                 except StopIteration:
                     self._end(None)
                 except BaseException as error:
@@ -265,6 +294,7 @@ class _Reading(Generic[T]):
 
     def _end(self, failure: BaseException | None) -> None:
         up, self.up, self.failure = self.up, None, failure
+        self.fixed = failure is None and is_fixed(self.samples)
         keep, self.keep = self.keep, None
         if failure is None and keep:
             keep(self)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 import time
 import weakref
@@ -26,20 +27,14 @@ from jreader import errors
 from jreader.orders import STREAM_VERSION
 from jreader.progress import Bar
 from jreader.readers import Pass, Position, Reader, length, start
-from jreader.readers.fingerprints import difference, fingerprint
-from jreader.readers.growing import IN_ORDER
+from jreader.readers.fingerprints import difference, fingerprint, swapped
+from jreader.readers.growing import IN_ORDER, writes
 from jreader.readers.messages import Refusal
 from jreader.readers.passes import checked_position
-from jreader.sources.atomic_files import locked
-from jreader.sources.stored_columns import (
-    TABLE,
-    Appending,
-    Stored,
-    opened,
-    rows_of,
-    stored,
-    swept,
-)
+from jreader.sources.appending import Appending, swept
+from jreader.sources.stored_columns import TABLE, Stored, check_values, opened, rows_of, stored
+from jreader.sources.stored_rows import as_found
+from jreader.sources.transactions import locked
 
 T = TypeVar("T")
 
@@ -47,8 +42,11 @@ _BYTES = 1 << 24  # of samples that wait to be written
 _SECONDS = 5.0  # that a sample waits at most, if more come
 _AT_ONCE = 1 << 8  # rows that are looked up in one go
 _TURNS = 3
+_PATIENCE = 600.0  # seconds to wait for a process that writes no sample
+_POLL = 0.1  # seconds between two looks whether it has ended
 _LOCK = "writer.lock"
-_PARTS = ("ops", "members", "data", "functions")
+_OTHER = "Delete that folder, or give another one, as in cache(reader, 'another')."
+_PARTS = ("ops", "data", "functions", "layouts", "values")  # earlier folders lack the last two
 
 
 def check_folder(call: str, path: Any) -> str:
@@ -96,7 +94,8 @@ class DiskCache(Generic[T]):
         """The lines of the plan that the folder belongs to."""
         lines: Any = fingerprint(self.reader)
         first = f"stream version {STREAM_VERSION}"
-        return {name: [first, *lines[name]] if name == "ops" else lines[name] for name in _PARTS}
+        plan = {name: lines[name] for name in (*_PARTS, "members")}
+        return {**plan, "ops": [first, *plan["ops"]]}
 
     def held(self) -> Stored:
         """What is written, as far as it was looked at; the first time, it is checked.
@@ -107,9 +106,54 @@ class DiskCache(Generic[T]):
         """
         with self._turn:
             if self._held is None:
-                self._look()
+                self._look(check=True)
             assert self._held is not None  # noqa: S101  # for mypy
             return self._held
+
+    @property
+    def ready(self) -> bool:
+        """Whether all is written, and was looked at."""
+        return self._held is not None and self._held.whole
+
+    def written(self) -> Stored:
+        """What is written, once all is: writes what is missing, or waits for another process.
+
+        Raises:
+            ReaderError: Another pass has the lock, and writes nothing.
+        """
+        with self._turn:
+            if self.held().whole:
+                return self.held()
+            self._users += 1
+            try:
+                while self._written(sys.maxsize) is None:
+                    if not self._writing:
+                        self._begin(self._awaited())
+                    if self._writing:
+                        self._read(sys.maxsize)
+            finally:
+                self._left()
+            return self.held()
+
+    def _awaited(self) -> int:
+        """The lock of the folder, as soon as the process that has it has written all, or ended."""
+        path, seen, since = Path(self.folder, _LOCK), 0, time.monotonic()
+        with Bar(f"waiting for the process that writes {Path(self.folder).name}") as bar:
+            while (lock := locked(path)) is None:
+                rows = self._look().rows
+                bar.add(rows - seen)
+                if rows > seen:
+                    seen, since = rows, time.monotonic()
+                here = any(each.writes(self.folder) for each in _LIVE)
+                if here or time.monotonic() - since > _PATIENCE:
+                    whose = "Another pass of this process" if here else "Another process"
+                    raise errors.ReaderError(
+                        f"this plan begins when all samples are in the cache in {self.folder!r}. "
+                        f"{whose} has begun to write them, and does not go on: let it reach its "
+                        "end, or end it; or give another folder."
+                    )
+                time.sleep(_POLL)
+        return lock
 
     def columns(self) -> Any:
         """The columns of all that is written; None if that is nothing."""
@@ -121,15 +165,16 @@ class DiskCache(Generic[T]):
 
     def start(self, at: Position) -> Pass[T]:
         """A pass in order; its position is (`IN_ORDER`, how many samples it has handed over)."""
-        done = at if isinstance(at, int) else checked_position(at, (None, 0))[1]
-        aside: list[Pass[T]] = []  # over the reader itself, where another process writes
+        _, done = checked_position(at, (None, 0))
+        aside: list[Pass[T]] = []  # over the reader itself, where this pass does not write
+        may_write = writes()
 
         def deal() -> Generator[T]:
             nonlocal done
             with self._turn:
                 self._users += 1
             try:
-                while some := self._some(done, aside):
+                while some := self._some(done, aside, may_write=may_write):
                     for sample in some:
                         done += 1
                         yield sample
@@ -162,21 +207,22 @@ class DiskCache(Generic[T]):
             finally:
                 self._turn.release()
 
-    def _some(self, index: int, aside: list[Pass[T]]) -> list[T]:
+    def _some(self, index: int, aside: list[Pass[T]], *, may_write: bool) -> list[T]:
         """Samples from an index on; none at the end."""
         with self._turn:
             if aside:
                 return list(islice(aside[0].items, 1))
             if (written := self._written(index)) is not None:
                 return written
-            if not self._writing and (lock := locked(Path(self.folder, _LOCK))) is not None:
-                self._begin(lock)
-            elif not self._writing:
-                self._look()
-            if (written := self._written(index)) is not None:
-                return written
-            if self._writing:
-                return self._read(index)
+            if may_write:
+                if not self._writing and (lock := locked(Path(self.folder, _LOCK))) is not None:
+                    self._begin(lock)
+                elif not self._writing:
+                    self._look()
+                if (written := self._written(index)) is not None:
+                    return written
+                if self._writing:
+                    return self._read(index)
             aside.append(self._aside(index))
             return list(islice(aside[0].items, 1))
 
@@ -203,7 +249,7 @@ class DiskCache(Generic[T]):
     def _begin(self, lock: int) -> None:
         """Begins to write where another writer stopped; unless all is written by now."""
         try:
-            held = self._look()
+            held = self._look(check=True)
             if not held.whole:
                 if held.said and not held.said["goes_on"]:
                     held = Stored()
@@ -219,13 +265,15 @@ class DiskCache(Generic[T]):
         known = held.said is not None and held.said["goes_on"] and held.rows <= index
         up = start(self.reader, held.said["position"] if known else None)
         deque(islice(up.items, index - (held.rows if known else 0)), maxlen=0)
-        return up
+        return up.mapped(as_found)
 
-    def _look(self) -> Stored:
-        """Looks at the folder anew."""
+    def _look(self, *, check: bool = False) -> Stored:
+        """Looks at the folder anew; compares its files with their checksums if it is to be used."""
         for turn in range(_TURNS):
             try:
                 held = stored(self.folder) or Stored()
+                if check:
+                    check_values(self.folder, held)
                 break
             except errors.DamagedData:  # or columns became others in the meantime
                 if turn == _TURNS - 1:
@@ -237,16 +285,22 @@ class DiskCache(Generic[T]):
 
     def _check(self, written: dict[str, list[str]]) -> None:
         for name in _PARTS:
-            before, now = written[name], self.plan[name]
+            now = self.plan[name]
+            before = written.get(name, now)
             if before != now:
                 self._held = None
                 number, one, other = difference(before, now)
                 raise ValueError(
                     f"the cache in {self.folder!r} is of another plan, whose line {number} of its "
-                    f"{name} is {one!r}; here it is {other!r}. Delete that folder, or give another "
-                    f"one, as in cache(reader, 'another'). (Functions are told apart by their "
-                    f"code, which another Python version compiles to another hash.)"
+                    f"{name} is {one!r}; here it is {other!r}. {_OTHER} (Functions are told apart "
+                    "by their code, which another Python version compiles to another hash.)"
                 )
+        if several := swapped(written["members"], self.plan["members"]):
+            self._held = None
+            raise ValueError(
+                f"the cache in {self.folder!r} is of another plan: the members of {several} come "
+                f"in another order here. {_OTHER}"
+            )
 
 
 class _Writer(Generic[T]):
@@ -255,19 +309,20 @@ class _Writer(Generic[T]):
     def __init__(
         self, reader: Reader[T], folder: str, held: Stored, plan: dict[str, list[str]], lock: int
     ) -> None:
-        self.out = Appending(folder, held)
         self._plan, self._lock, self._process = plan, lock, os.getpid()
-        self._position = held.said["position"] if held.said else None
-        self._up = start(reader, self._position)
+        position = held.said["position"] if held.said else None
+        self.out = Appending(folder, held, position, self._said)
+        self._up = start(reader, position)
         self._since = time.monotonic()
         self._bar = Bar(f"caching in {Path(folder).name}", length(reader))
         self._bar.add(held.rows)
         self.closed = False
+        _LIVE.add(self)
 
     def upto(self, index: int) -> list[T]:
         """The sample of an index; reads and writes what comes before. None if there is none."""
         while len(self.out) <= index:
-            late = self.out.samples and time.monotonic() - self._since > _SECONDS
+            late = self.out.waiting and time.monotonic() - self._since > _SECONDS
             if late or self.out.bytes >= _BYTES:
                 self._commit()
             try:
@@ -279,10 +334,13 @@ class _Writer(Generic[T]):
             except BaseException:
                 self.close()
                 raise
-            self.out.add(sample)
-            self._position = self._up.position()
+            self.out.add(sample, self._up.position())
             self._bar.add()
-        return [self.out.samples[index - self.out.held.rows]]
+        return [self.out[index]]
+
+    def writes(self, folder: str) -> bool:
+        """Whether it writes to a folder, in this process."""
+        return not self.closed and folder == self.out.folder and self._process == os.getpid()
 
     def close(self) -> None:
         """Writes what was read, ends the reading, and lets others write."""
@@ -290,7 +348,7 @@ class _Writer(Generic[T]):
             return
         self.closed = True
         try:
-            if self.out.samples:
+            if self.out.waiting:
                 self._commit()
         finally:
             os.close(self._lock)
@@ -298,14 +356,20 @@ class _Writer(Generic[T]):
             self._up.close()
 
     def _commit(self, *, whole: bool = False) -> None:
-        position, goes_on = self._position, not isinstance(self._position, Refusal)
+        self.out.commit(whole=whole)
+        self._since = time.monotonic()
+
+    def _said(self, position: Position) -> dict[str, Any]:
+        """What the table keeps beside samples: the plan, and the position after the last one."""
+        goes_on = not isinstance(position, Refusal)
         try:
             json.dumps(position)
         except (TypeError, ValueError):
             goes_on = False
-        said = {"plan": self._plan, "goes_on": goes_on, "position": position if goes_on else None}
-        self.out.commit(said, whole=whole)
-        self._since = time.monotonic()
+        return {"plan": self._plan, "goes_on": goes_on, "position": position if goes_on else None}
+
+
+_LIVE: weakref.WeakSet[_Writer[Any]] = weakref.WeakSet()
 
 
 def _leave(writing: list[_Writer[Any]]) -> None:

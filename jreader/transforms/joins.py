@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -14,20 +15,27 @@ from jreader.readers import (
     Pass,
     Position,
     Reader,
+    argument,
     checked_position,
     counted,
     described,
     foreign,
     length,
     op,
+    set_fields,
     start,
 )
 from jreader.readers.compounds import Members, beside, end_to_end
+from jreader.readers.declarations import check_choice
+from jreader.readers.nodes import bare, sources_first
 from jreader.readers.plain_functions import epoch_of_caller, in_epoch
 from jreader.readers.planes import ENDLESS, Indices, Plane, flattened, indexed
 from jreader.transforms.maps import close, positions, shortest, started
+from jreader.transforms.selections import int_array
 
 T = TypeVar("T")
+
+_NESTED = 32  # so many chains in one another may call one another; Python's stack has an end
 
 
 @op
@@ -55,8 +63,7 @@ class compose(Node[tuple[Any, ...]]):
     joins_lanes = True
 
     def __init__(self, *readers: Reader[Any], check_alignment: bool = True) -> None:
-        _take(self, readers)
-        object.__setattr__(self, "check_alignment", bool(check_alignment))
+        set_fields(self, readers=_checked(self, readers), check_alignment=bool(check_alignment))
 
     def start(self, at: Position) -> Pass[tuple[Any, ...]]:
         """Begins a pass; its position is those of all readers."""
@@ -127,15 +134,23 @@ class chain(Node[T]):
     joins_lanes = True
 
     def __init__(self, *readers: Reader[T]) -> None:
-        _take(self, readers)
+        set_fields(self, readers=_checked(self, readers))
 
     def start(self, at: Position) -> Pass[T]:
-        """Begins a pass; its position is (which reader, position inside it)."""
-        which, inner = checked_position(at, (0, None))
-        if which > len(self.readers):
-            raise foreign(at, (len(self.readers), None))
+        """Begins a pass; its position is (which reader, position inside it).
+
+        That of chains that are nested deeply has how many readers they have together, too.
+        """
+        readers, many = self._members()
+        which, inner = _found(self, at) if many else checked_position(at, (0, None))
+        if which > len(readers):
+            raise foreign(at, (len(readers), None))
         epoch = epoch_of_caller()
-        up = self._opened(which, inner)
+
+        def opened(which: int, inner: Position) -> Pass[T] | None:
+            return start(readers[which], inner) if which < len(readers) else None
+
+        up = opened(which, inner)
 
         def turns() -> Iterator[Iterator[T]]:
             nonlocal which, up
@@ -144,66 +159,147 @@ class chain(Node[T]):
                 up.close()
                 which += 1
                 with in_epoch(epoch):
-                    up = self._opened(which, None)
+                    up = opened(which, None)
 
         return Pass(
             itertools.chain.from_iterable(turns()),
-            lambda: (which, up.position() if up else None),
+            lambda: (which, up.position() if up else None, *many),
             lambda: up and up.close(),
         )
 
-    def _opened(self, which: int, inner: Position) -> Pass[T] | None:
-        return start(self.readers[which], inner) if which < len(self.readers) else None
+    def _members(self) -> tuple[Sequence[Reader[T]], tuple[int, ...]]:
+        """Its readers; if chains are nested deeply in it, the readers of all, and their number."""
+        flat, depth = self.flat
+        return (flat, (len(flat),)) if depth > _NESTED else (self.readers, ())
+
+    @cached_property
+    def flat(self) -> tuple[list[Reader[T]], int]:
+        """Its readers, with those of chains in place of these; and how deep chains are nested."""
+        for each in sources_first(self, _nested):
+            if each is not self:
+                each.flat  # noqa: B018  # those in it are known, so that calls do not nest
+        readers, depth = list[Reader[T]](), 0
+        for reader in self.readers:
+            inner = bare(reader)
+            if isinstance(inner, chain) and type(inner) is chain:
+                readers += inner.flat[0]
+                depth = max(depth, inner.flat[1] + 1)
+            else:
+                readers.append(reader)
+        return readers, depth
 
     def length(self) -> int | None:
         """The sum of all lengths, if all are known."""
-        return _total(self.readers)
+        return _total(self._members()[0])
 
     def plane(self) -> Plane | None:
         """The planes end to end, if their columns are alike."""
-        planes = _planes(self.readers)
+        planes = _planes(self._members()[0])
         return end_to_end(planes) if planes else None
+
+
+def _nested(node: chain[Any]) -> list[chain[Any]]:
+    """The chains that a chain reads, where it has not asked them yet."""
+    inside = [] if "flat" in vars(node) else map(bare, node.readers)
+    return [inner for inner in inside if isinstance(inner, chain) and type(inner) is chain]
+
+
+def _found(node: chain[Any], at: Position) -> tuple[int, Position]:
+    """Which reader of nested chains a position is in, and where, also if it is nested as they."""
+    if at is None or (isinstance(at, (list, tuple)) and len(at) == 3):
+        which, inner, _ = checked_position(at, (0, None, 0))
+        return which, inner
+    before = 0
+    while True:
+        which, inner = checked_position(at, (0, None))
+        if which > len(node.readers):
+            raise foreign(at, (len(node.readers), None))
+        for reader in map(bare, node.readers[:which]):
+            before += len(reader.flat[0]) if type(reader) is chain else 1
+        below = bare(node.readers[which]) if which < len(node.readers) else None
+        if type(below) is not chain:
+            return before, inner
+        node, at = below, inner
 
 
 @op
 class interleave(Node[T]):
-    """One sample of each reader in turn, until all have ended.
+    """One sample of each reader in turn, or in an order of your own, until all have ended.
 
-    A reader that has ended is left out of the turns from then on, so no sample is lost. For
-    sources in other proportions than one to one there is `mix`.
+    A reader that has ended is left out of the turns from then on, so no sample is lost. To let it
+    begin again, interleave `epochs(reader)`. For random turns in proportion there is `mix`.
 
     >>> list(interleave(lambda: "abc", lambda: "x", lambda: [1, 2])())
     ['a', 'x', 1, 'b', 2, 'c']
+    >>> list(interleave(lambda: "abcdef", lambda: [1, 2], order=[0, 0, 1], stop="first")())
+    ['a', 'b', 1, 'c', 'd', 2, 'e', 'f']
 
     Cost: all readers are open at once, and it keeps no samples. Resuming resumes each of them.
 
     Args:
         *readers: Any readers.
+        stop: When it ends. "once": when all readers have ended. "first": at the turn of a reader
+            that has no sample left.
+        order: The numbers of the readers whose turns these are, again and again, from 0: [0, 0, 1]
+            for two of the first reader and one of the second. None for each in turn.
+
+    Raises:
+        ValueError: There is no such `stop`, or `order` leaves out a reader.
+        TypeError: `order` is not a list of ints.
     """
 
     readers: tuple[Reader[T], ...]
+    stop: Literal["once", "first"] = argument(default="once", cursor="never")  # see `in_line`
+    order: tuple[int, ...] | None = argument(default=None, cursor="never")  # likewise
     joins_lanes = True
 
-    def __init__(self, *readers: Reader[T]) -> None:
-        _take(self, readers)
+    def __init__(
+        self,
+        *readers: Reader[T],
+        stop: Literal["once", "first"] = "once",
+        order: Sequence[int] | None = None,
+    ) -> None:
+        check_choice(("once", "first"), "stop of interleave", stop)
+        if order is not None:
+            order = tuple(int_array("order of interleave", order).tolist())
+            if {*order} != {*range(len(readers))}:
+                raise ValueError(
+                    f"order of interleave needs the number of each of the {len(readers)} readers, "
+                    f"from 0 to {len(readers) - 1}, and no other, not {list(order)}."
+                )
+        set_fields(self, readers=_checked(self, readers), stop=stop, order=order)
+
+    @property
+    def _order(self) -> Sequence[int]:
+        return range(len(self.readers)) if self.order is None else self.order
+
+    def in_line(self) -> str:
+        """Its order, where it is not each reader in turn, which older cursors do not say."""
+        plain = self.stop == "once" and self.order is None
+        return "" if plain else f"{self.stop}, {list(self._order)}"
 
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is (whose turn it is, positions of all readers)."""
         turn, inner = checked_position(at, (0, None))
-        if turn and turn >= len(self.readers):
+        order = self._order
+        if turn and turn >= len(order):
             raise foreign(at, (0, None))
         ups = started(self.readers, inner)
-        going = [*range(turn, len(ups)), *range(turn)]
+        going = [*range(turn, len(order)), *range(turn)]
         _, count = counted(())
 
         def rounds() -> Iterator[Iterator[T]]:
             nonlocal going, count
             while going:
-                turns = itertools.cycle([ups[number].items for number in going])
+                turns = itertools.cycle([ups[order[place]].items for place in going])
                 items, count = counted(map(next, turns))  # which ends with the first that ends
                 yield items
+                if self.stop == "first":
+                    return
                 ended = count() % len(going)
-                going, (_, count) = going[ended + 1 :] + going[:ended], counted(())
+                later = going[ended + 1 :] + going[:ended]
+                going = [place for place in later if order[place] != order[going[ended]]]
+                _, count = counted(())
 
         def position() -> Position:
             return going[count() % len(going)] if going else 0, positions(ups)
@@ -211,40 +307,77 @@ class interleave(Node[T]):
         return Pass(itertools.chain.from_iterable(rounds()), position, lambda: close(ups))
 
     def length(self) -> int | None:
-        """The sum of all lengths, if all are known."""
-        return _total(self.readers)
+        """The sum of all lengths, if all are known; or the turns up to the first end."""
+        if self.stop == "once":
+            return _total(self.readers)
+        known = list(map(length, self.readers))
+        return None if None in known else self._first_end([n for n in known if n is not None])
+
+    def _first_end(self, lengths: Sequence[int]) -> int:
+        """The turn at which a reader is asked for one sample more than it has."""
+        ends = []
+        for which, many in enumerate(lengths):
+            places = [place for place, each in enumerate(self._order) if each == which]
+            rounds, rest = divmod(many, len(places))
+            ends.append(rounds * len(self._order) + places[rest])
+        return min(ends, default=0)
 
     def plane(self) -> Plane | None:
-        """The planes in turn, if their columns are alike."""
+        """The planes in turn, if their columns are alike, and rounds stay as they begin."""
         planes = _planes(self.readers)
         members = Members.of(planes) if planes else None
-        if members is None:
+        if members is None or (self.order and self.stop == "once"):
             return None
         lengths = [plane.length for plane in planes]
+        if self.stop == "first":
+            return Plane(
+                members.columns,
+                min(self._first_end(lengths), ENDLESS),
+                _rounds(members, self._order),
+            )
         return Plane(members.columns, min(sum(lengths), ENDLESS), _turns(members))
 
 
-def _take(node: Node[Any], readers: tuple[Reader[Any], ...]) -> None:
-    """Sets the field `readers` of an op that takes them as `*readers`.
+def _checked(node: Node[Any], readers: tuple[Reader[Any], ...]) -> tuple[Reader[Any], ...]:
+    """The readers of an op that takes them as `*readers`.
 
     Raises:
         TypeError: One of them cannot be called.
     """
     for reader in readers:
         errors.check_reader(f"{type(node).__name__}(*readers)", reader)
-    object.__setattr__(node, "readers", readers)
+    return readers
 
 
-def _planes(readers: tuple[Reader[Any], ...]) -> list[Plane]:
+def _planes(readers: Sequence[Reader[Any]]) -> list[Plane]:
     """Their planes, if all of them are indexed; else none."""
-    planes = [plane for plane in map(indexed, readers) if plane]
-    return planes if len(planes) == len(readers) else []
+    planes = list[Plane]()
+    for reader in readers:
+        plane = indexed(reader)
+        if plane is None:
+            return []
+        planes.append(plane)
+    return planes
 
 
-def _total(readers: tuple[Reader[Any], ...]) -> int | None:
+def _total(readers: Sequence[Reader[Any]]) -> int | None:
     """The sum of all lengths, if all are known."""
     known = [length(reader) for reader in readers]
     return None if None in known else sum(n for n in known if n is not None)
+
+
+def _rounds(members: Members, order: Sequence[int]) -> Callable[[Indices], list[Indices]]:
+    """The route of samples in rounds of one order."""
+    given = [order[:place].count(which) for place, which in enumerate(order)]
+    each = [order.count(which) for which in order]
+
+    def route(indices: Indices) -> list[Indices]:
+        namespace = indices.__array_namespace__()
+        which, before, many = map(namespace.asarray, (list(order), given, each))
+        place = indices % len(order)
+        return members.rows(which[place], indices // len(order) * many[place] + before[place])
+
+    return route
 
 
 def _turns(members: Members) -> Callable[[Indices], list[Indices]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import chain, islice
 from typing import Any, Literal, TypeVar, get_args
 
@@ -12,7 +12,9 @@ from jreader.readers import (
     Pass,
     Position,
     Reader,
+    argument,
     checked_position,
+    choice,
     counted,
     described,
     epochs,
@@ -22,7 +24,7 @@ from jreader.readers import (
     start,
     whole,
 )
-from jreader.readers.nodes import inputs
+from jreader.readers.nodes import inputs, unrolled
 from jreader.readers.planes import ENDLESS, Plane
 from jreader.transforms.joins import compose
 from jreader.transforms.mixtures import mix
@@ -55,22 +57,13 @@ class exactly(Node[T]):
     """
 
     reader: Reader[T]
-    batch_size: int = whole(least=1)
-    steps: int | None = whole(default=None)
-    short: Short = "wrap"
-    origin: int = 0
+    batch_size: int = whole(least=1, cursor="never")
+    steps: int | None = whole(default=None, cursor="never")
+    short: Short = choice(*get_args(Short), default="wrap")
+    origin: int = argument(default=0, cursor="never")
     from_reader = "some"
-    cursor_ignores = ("batch_size", "steps", "origin")
-    keeps_indices = True
+    in_cursor = "in place"
     joins_lanes = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.short not in get_args(Short):
-            raise ValueError(
-                f"short of exactly(reader, batch_size, steps) is 'wrap', 'pad' or 'error', not "
-                f"{self.short!r}."
-            )
 
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is (samples before this round, in it, that of `reader`)."""
@@ -178,15 +171,21 @@ def may_not_end(reader: Reader[Any]) -> bool:
     >>> may_not_end(lambda: "abc"), may_not_end(firstn(lambda: "abc", 2)), may_not_end(range(3))
     (True, False, False)
     """
+    return unrolled(_may_not_end, reader)
+
+
+def _may_not_end(reader: Reader[Any]) -> Generator[Reader[Any], bool, bool]:
     if not isinstance(reader, Node) or not (ups := list(inputs(reader))):
         return length(reader) is None
-    if isinstance(reader, epochs) and reader.n is None:
-        return True
+    endless, one = isinstance(reader, epochs) and reader.n is None, True
     if isinstance(reader, mix):
-        return reader.stop == "repeat" or (any if reader.stop == "all" else all)(
-            map(may_not_end, ups)
-        )
+        endless, one = reader.stop == "repeat", reader.stop == "all"
+    if endless:
+        return True
     if isinstance(reader, firstn) or (isinstance(reader, exactly) and reader.steps is not None):
         return False
-    which = all if isinstance(reader, compose) else any
-    return which(map(may_not_end, ups))
+    one = one and not isinstance(reader, compose)
+    for up in ups:
+        if (yield up) is one:  # one that may not end is enough, or one that ends
+            return one
+    return not one

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any, TypeVar
 
 from jreader import errors
@@ -20,15 +20,19 @@ from jreader.readers import (
     length,
     lookup_of,
     op,
+    set_fields,
     start,
 )
 from jreader.readers.epochs import at_epoch, reached
+from jreader.readers.located import located_errors
+from jreader.readers.nodes import bare
 from jreader.transforms.slices import skip
 
 T = TypeVar("T")
 S = TypeVar("S")
 
 _NONE: Any = object()
+_NESTED = 64  # so many maps in a row may call one another; Python's stack has an end
 
 
 @op
@@ -61,44 +65,77 @@ class map_readers(Node[T]):
             raise TypeError("map_readers(func, *readers) needs at least one reader after func.")
         for reader in readers:
             errors.check_reader("map_readers(func, *readers)", reader)
-        object.__setattr__(self, "func", func)
-        object.__setattr__(self, "readers", readers)
+        set_fields(self, func=func, readers=readers)
 
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is that of the reader, or those of several."""
         if len(self.readers) == 1:
-            up = start(self.readers[0], at)
-            return Pass(self._mapped(up.items), up.position, up.close)
+            row, reader = self._row()
+            up = start(reader, at)
+            return Pass(self._in_a_row(row, up.items), up.position, up.close)
         ups = started(self.readers, at)
         rows = zip(*(up.items for up in ups), strict=False)
         return Pass(self._starmapped(rows), lambda: positions(ups), lambda: close(ups))
 
     def _mapped(self, samples: Iterator[Any]) -> Iterator[T]:
         func, label = self.func, f"map {described(self.func)}"
-        for sample in samples:
-            try:
-                result = annotated(label, func, sample) if profiler.active else func(sample)
-            except Exception as error:
-                explain(error, self, func, sample)
-                raise
-            yield result
+        with located_errors(self):
+            for sample in samples:
+                try:
+                    result = annotated(label, func, sample) if profiler.active else func(sample)
+                except Exception as error:
+                    explain(error, self, func, sample)
+                    raise
+                yield result
+
+    @staticmethod
+    def _in_a_row(row: list[map_readers[Any]], samples: Iterator[Any]) -> Iterator[Any]:
+        """The samples through one map, or through many, none of which calls another."""
+        if len(row) == 1:
+            return row[0]._mapped(samples)  # noqa: SLF001  # maps of this class
+        given: list[list[Any]] = [[] for _ in row]
+        results = [
+            op._mapped(map(list.pop, repeat(box)))  # noqa: SLF001  # likewise
+            for op, box in zip(row, given, strict=True)
+        ]
+
+        def through_all(result: Any) -> Any:
+            for box, made in zip(given, results, strict=True):
+                box.append(result)
+                result = next(made)
+            return result
+
+        return (through_all(sample) for sample in samples)
 
     def _starmapped(self, rows: Iterator[tuple[Any, ...]]) -> Iterator[T]:
         func, label = self.func, f"map {described(self.func)}"
-        for row in rows:
-            try:
-                result = annotated(label, func, *row) if profiler.active else func(*row)
-            except Exception as error:
-                explain(error, self, func, row)
-                raise
-            yield result
+        with located_errors(self):
+            for row in rows:
+                try:
+                    result = annotated(label, func, *row) if profiler.active else func(*row)
+                except Exception as error:
+                    explain(error, self, func, row)
+                    raise
+                yield result
+
+    def _row(self) -> tuple[list[map_readers[Any]], Reader[Any]]:
+        """The maps that one loop calls, and what the first one reads: many, or this one alone."""
+        row, reader = [self], bare(self.readers[0])
+        while type(reader) is map_readers and len(reader.readers) == 1:
+            row.append(reader)
+            reader = bare(reader.readers[0])
+        return (row[::-1], reader) if len(row) > _NESTED else ([self], self.readers[0])
 
     def length(self) -> int | None:
         """The length of the shortest reader."""
-        return shortest(self.readers)
+        return shortest(self.readers if len(self.readers) > 1 else (self._row()[1],))
 
     def lookup(self) -> Callable[[int], T] | None:
         """Applies `func` to the samples that `readers` find."""
+        row, reader = self._row()
+        if len(row) > 1:
+            found = lookup_of(reader)
+            return found and (lambda index: next(self._in_a_row(row, iter([found(index)]))))
         finds = [find for find in map(lookup_of, self.readers) if find]
         if len(finds) < len(self.readers):
             return None
@@ -107,7 +144,7 @@ class map_readers(Node[T]):
 
 @op
 class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
-    """The samples of `reader` for which `fn` is true.
+    """The samples for which `fn` is true.
 
     >>> list(filter(lambda n: n % 2, lambda: range(6))())
     [1, 3, 5]
@@ -132,15 +169,16 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
     def _kept(self, samples: Iterator[T], *, resumed: bool) -> Iterator[T]:
         fn, kept = self.fn, resumed
         sample: Any = _NONE
-        for sample in samples:  # looked at when there is no other
-            try:
-                if not fn(sample):
-                    continue
-            except Exception as error:
-                explain(error, self, fn, sample)
-                raise
-            kept = True
-            yield sample
+        with located_errors(self):
+            for sample in samples:  # looked at when there is no other
+                try:
+                    if not fn(sample):
+                        continue
+                except Exception as error:
+                    explain(error, self, fn, sample)
+                    raise
+                kept = True
+                yield sample
         if not kept and sample is not _NONE:
             errors.warn(
                 f"{self!r} left none of the samples of this pass: its function has to be true for "
@@ -151,7 +189,7 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
 
 @op
 class flat_map(Node[S]):
-    """The samples of each iterable that `fn` returns, for all samples of `reader`.
+    """The samples of each iterable that `fn` returns, for all samples.
 
     >>> list(flat_map(str.split, lambda: ["one two", "", "three"])())
     ['one', 'two', 'three']
@@ -180,25 +218,26 @@ class flat_map(Node[S]):
         def deal() -> Iterator[S]:
             nonlocal before, done
             fresh = True  # of several generators, the first one is looked at
-            for sample in up.items:
-                try:
-                    made = self.fn(sample)
-                    if isinstance(made, Node):
-                        items, _, end = _begun(made, self.epoch, done)
-                    else:
-                        if self.epoch and fresh:
-                            made, fresh = reached(made, self.epoch), False
-                        items, end = islice(made, done, None), _nothing
+            with located_errors(self):
+                for sample in up.items:
                     try:
-                        for item in items:
-                            done += 1
-                            yield item
-                    finally:
-                        end()
-                except Exception as error:
-                    explain(error, self, self.fn, sample)
-                    raise
-                before, done = up.position(), 0
+                        made = self.fn(sample)
+                        if isinstance(made, Node):
+                            items, _, end = _begun(made, self.epoch, done)
+                        else:
+                            if self.epoch and fresh:
+                                made, fresh = reached(made, self.epoch), False
+                            items, end = islice(made, done, None), _nothing
+                        try:
+                            for item in items:
+                                done += 1
+                                yield item
+                        finally:
+                            end()
+                    except Exception as error:
+                        explain(error, self, self.fn, sample)
+                        raise
+                    before, done = up.position(), 0
 
         return Pass(deal(), lambda: (before, done), up.close)
 
@@ -210,7 +249,7 @@ def _nothing() -> None:
 def _begun(reader: Reader[S], epoch: int, done: int) -> Pass[S]:
     """A pass over what a function returned, after its first samples; indexed, it reads none."""
     plan = at_epoch(reader, epoch) if epoch else reader
-    return start(skip(plan, done) if done else plan)
+    return start(skip(plan, 0).changed({"n": done}) if done else plan)  # no part of a split
 
 
 def started(readers: tuple[Reader[Any], ...], at: Position) -> list[Pass[Any]]:

@@ -29,8 +29,8 @@ def whole_weights(
 
     >>> whole_weights({"web": 0.7, "code": 0.3}, ["web", "code"], 2)
     (7, 3)
-    >>> whole_weights([2, 4, 6], None, 3)
-    (1, 2, 3)
+    >>> whole_weights([2, 4, 0], None, 3)
+    (1, 2, 0)
 
     Args:
         given: A mapping from names to numbers, a sequence of numbers, or None for equal ones.
@@ -40,7 +40,8 @@ def whole_weights(
 
     Raises:
         TypeError: There is no such form, or a weight is no number.
-        ValueError: A weight is not above 0, too small beside the others, missing, or one too many.
+        ValueError: A weight is below 0, or too small beside the others, missing, or one too many;
+            or all are 0.
     """
     if given is None:
         return (1,) * many
@@ -65,6 +66,8 @@ def whole_weights(
             f"names of the readers, or a list."
         )
     exact = [_exact(number, name, what) for number, name in zip(numbers, called, strict=True)]
+    if not any(exact):
+        raise ValueError(f"{what} of mix are all 0: give at least one reader a share above 0.")
     return _whole(exact, called, what)
 
 
@@ -120,21 +123,21 @@ def _check_names(given: Mapping[str, Any], names: Sequence[str], what: str) -> N
             )
     if missing := [name for name in names if name not in given]:
         raise ValueError(
-            f"{what} of mix has no number for {missing}: give one for each reader, above 0, or "
-            f"leave those readers out."
+            f"{what} of mix has no number for {missing}: give one for each reader, 0 for no "
+            f"samples, or leave those readers out."
         )
 
 
 def _exact(number: Any, name: Any, what: str) -> Fraction:
     of = what if name is None else f"{what} of mix: that of {name!r}"
+    needed = "a number above 0 is needed, such as 7 or 0.7"
+    if name is not None:
+        needed += ", or 0 for no samples"
     if isinstance(number, bool) or not isinstance(number, (Real, np.number)):
-        raise TypeError(f"{of} is {number!r}, and a number above 0 is needed, such as 7 or 0.7.")
+        raise TypeError(f"{of} is {number!r}, and {needed}.")
     item: Any = number.item() if isinstance(number, np.number) else number
-    if not (math.isfinite(item) and item > 0):
-        instead = "" if name is None else ": leave a source out that is to give no samples"
-        raise ValueError(
-            f"{of} is {item}, and a number above 0 is needed, such as 7 or 0.7{instead}."
-        )
+    if not math.isfinite(item) or item < 0 or (name is None and not item):
+        raise ValueError(f"{of} is {item}, and {needed}.")
     return Fraction(repr(item) if isinstance(item, float) else item)
 
 
@@ -143,12 +146,14 @@ def _whole(numbers: Sequence[Fraction], called: Sequence[Any], what: str) -> tup
     whole = [int(number * scale) for number in numbers]
     if (total := sum(whole)) > _MOST:
         whole = [round(Fraction(number * (_MOST - len(whole)), total)) for number in whole]
-    least = min(whole)
-    if not least or levels_of(whole) > MOST_LEVELS:
-        share = float(min(numbers) / sum(numbers))
+    shares = [each for each, number in zip(whole, numbers, strict=True) if number]
+    least = min(shares)
+    if not least or levels_of(shares) > MOST_LEVELS:
+        smallest = min(filter(None, numbers))
+        name, share = called[numbers.index(smallest)], float(smallest / sum(numbers))
         raise ValueError(
-            f"{what} of mix leaves {called[whole.index(least)]!r} a share of {share:.1e}, and the "
-            f"least that is dealt is {2.0**-MOST_LEVELS:.1e}: give it more, or leave it out."
+            f"{what} of mix leaves {name!r} a share of {share:.1e}, and the least that is dealt is "
+            f"{2.0**-MOST_LEVELS:.1e}: give it more, or leave it out."
         )
     common = math.gcd(*whole)
     return tuple(number // common for number in whole)

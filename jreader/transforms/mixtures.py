@@ -11,7 +11,7 @@ only with the first source that does (Grain).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, TypeVar, get_args
 
@@ -23,6 +23,7 @@ from jreader.readers import (
     Pass,
     Position,
     Reader,
+    argument,
     at_epoch,
     checked_position,
     counted,
@@ -33,10 +34,14 @@ from jreader.readers import (
     length,
     op,
     origin,
+    set_fields,
     start,
 )
 from jreader.readers.chosen_rows import Chosen, named
 from jreader.readers.compounds import Members, makes_rows
+from jreader.readers.declarations import check_choice
+from jreader.readers.fingerprints import Adjustable
+from jreader.readers.growing import written_first
 from jreader.readers.plain_functions import epoch_of_caller, in_epoch
 from jreader.readers.planes import ENDLESS, Array, Indices, Plane
 from jreader.readers.rewriting import rewritten
@@ -62,7 +67,7 @@ _NONE: Any = object()
 
 
 @op
-class mix(Node[T]):
+class mix(Adjustable[T]):
     """Samples of several readers in proportion: 7 of one for 3 of another, evenly spread.
 
     In every block of turns each reader has its share to within one sample, and gives its samples in
@@ -81,8 +86,8 @@ class mix(Node[T]):
 
     Args:
         readers: A dict of readers by name, or a list of readers; at least one.
-        weights: The share of each: a dict by name, or a list of numbers above 0, which need not sum
-            to 1. None for equal shares.
+        weights: The share of each: a dict by name, or a list of numbers, which need not sum to 1; 0
+            for no samples. None for equal shares.
         temperature: Instead of `weights`: shares in proportion to `len(reader) ** (1 /
             temperature)`. 1 gives each reader the share that it has of all samples; higher ones
             give small readers more.
@@ -90,7 +95,8 @@ class mix(Node[T]):
             anew for each pass, which can be resumed all the same.
         stop: When it ends. "first": at the turn of a reader that has no sample left. "all": when
             every reader has ended once; those that end earlier begin again with their next epoch.
-            "repeat": never.
+            "once": likewise, but a reader that has ended is left out of the turns, so that every
+            sample comes once. "repeat": never.
         at: Other weights from some sample of the epoch on, as {10_000: {"web": 1, "code": 1}}.
             Every reader goes on where it is.
         source: The name of a field that is added to samples that are dicts: the number of the
@@ -98,22 +104,21 @@ class mix(Node[T]):
 
     Raises:
         TypeError: An argument has another form.
-        ValueError: A weight is not above 0, is for a name that is not there, or missing; there is
-            no such `stop`; or `temperature` is given, and a reader has no known length.
+        ValueError: A weight is below 0, is for a name that is not there, or missing; there is no
+            such `stop`; or `temperature` is given, and a reader has no known length.
         ReaderError: A reader has no samples (while iterating).
     """
 
     readers: tuple[Reader[T], ...]
     weights: tuple[int, ...]
-    names: tuple[str, ...] | None = None
+    names: tuple[str, ...] | None = argument(default=None, cursor="never")
     seed: Any = None
     stop: Stop = "first"
     at: tuple[tuple[int, tuple[int, ...]], ...] = ()
-    source: str | None = None
+    source: str | None = argument(default=None, cursor="never")
     epoch: int = field(default=0, init=False)
     past: tuple[Piece, ...] = field(default=(), init=False)  # of a run that had other weights
-    cursor_ignores = ("names", "source")
-    cursor_tells = ("weights", "at")
+    adjustable = ("weights", "at")
     joins_lanes = True
 
     def __init__(
@@ -130,27 +135,24 @@ class mix(Node[T]):
         names, several = named_readers(readers)
         if temperature is not None and weights is not None:
             raise TypeError("mix takes weights or temperature, not both: leave one of them out.")
-        if stop not in get_args(Stop):
-            raise ValueError(f"stop of mix is 'first', 'all' or 'repeat', not {stop!r}.")
+        check_choice(get_args(Stop), "stop of mix", stop)
         if source is not None and not isinstance(source, str):
             raise TypeError(f"source of mix is the name of a new field, not {source!r}.")
         if temperature is None:
             whole = whole_weights(weights, names, len(several))
         else:
             whole = weights_of_lengths(list(map(length, several)), names, temperature)
-        values: dict[str, Any] = {
-            "readers": several,
-            "weights": whole,
-            "names": names,
-            "seed": seed if seed is None else orders.as_seed(seed, "mix(readers, weights, seed)"),
-            "stop": stop,
-            "at": changes_of(at, names, len(several)),
-            "source": source,
-            "epoch": 0,
-            "past": (),
-        }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        set_fields(
+            self,
+            # where it ends depends on their lengths, and so does the order of the turns before
+            readers=tuple(written_first(reader, known=False) for reader in several),
+            weights=whole,
+            names=names,
+            seed=seed if seed is None else orders.as_seed(seed, "mix(readers, weights, seed)"),
+            stop=stop,
+            at=changes_of(at, names, len(several)),
+            source=source,
+        )
 
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is (turn, (round, samples of it, position) of each reader).
@@ -159,23 +161,40 @@ class mix(Node[T]):
         """
         first = (0, 0, None)
         turn, inner = checked_position(at, (0, (first,) * len(self.readers)))
-        sources = [
-            _Source(reader, *checked_position(each, first))
-            for reader, each in zip(self.readers, inner, strict=True)
-        ]
-        if self.stop == "first" and any(each.round for each in sources):
+        parts = [checked_position(each, first) for each in inner]
+        most = {"first": 0, "once": 1}.get(self.stop)
+        if most is not None and any(number > most for number, _, _ in parts):
             raise foreign(at, (0, (first,) * len(self.readers)))
+        once = self.stop == "once"
+        dropped = [
+            (checked_position(turn, 0), which)
+            for which, (number, _, turn) in enumerate(parts)
+            if once and number
+        ]
+        dropped.sort()
+        sources = [
+            _Source(reader, number, given, inner, dropped=once and number > 0)
+            for reader, (number, given, inner) in zip(self.readers, parts, strict=True)
+        ]
         epoch = epoch_of_caller()
 
         def deal() -> Iterator[T]:
             nonlocal turn
-            for which in self._whose(turn):
+            turns = self._whose(turn, dropped)
+            while (which := next(turns, None)) is not None:
+                if turn in changes and self._ends(sources, turn):
+                    return
                 each = sources[which]
                 sample: Any = next(each.items, _NONE)
                 if sample is _NONE:
+                    if once:
+                        each.drop(turn)
+                        dropped.append((turn, which))
+                        turns = self._whose(turn, dropped)
+                        continue
                     self._check_given(each, which)
                     each.ended = True
-                    if self._ends(sources):
+                    if self._ends(sources, turn):
                         return
                     each.again(epoch)
                     sample = next(each.items, _NONE)
@@ -186,25 +205,34 @@ class mix(Node[T]):
                     sample = named(sample, self.source, np.int32(which))
                 yield sample
 
+        changes = {start for start, _ in self.at if self.stop == "all"}
         return Pass(
             deal(),
             lambda: (turn, tuple(each.position() for each in sources)),
             lambda: [each.up.close() for each in sources],
         )
 
-    def _whose(self, turn: int) -> Iterator[int]:
-        """The number of the reader of each turn, from one on."""
-        schedule, path, many = self._schedule(), self._path, _AT_FIRST
-        while True:
-            which, _ = schedule.at(np.arange(turn, turn + many), path)
+    def _whose(self, turn: int, dropped: Sequence[tuple[int, int]]) -> Iterator[int]:
+        """The number of the reader of each turn, from one on; for "once" up to the end."""
+        schedule, path, many = self._schedule(tuple(dropped)), self._path, _AT_FIRST
+        end = schedule.end if self.stop == "once" else None
+        while end is None or turn < end:
+            last = turn + many if end is None else min(turn + many, end)
+            which, _ = schedule.at(np.arange(turn, last), path)
             yield from which.tolist()
-            turn, many = turn + many, min(2 * many, _AT_ONCE)
+            turn, many = last, min(2 * many, _AT_ONCE)
 
-    def _ends(self, sources: list[_Source]) -> bool:
-        """Whether the pass ends where one of its sources has."""
-        if self.stop == "all":
-            return all(each.ended for each in sources)
-        return self.stop == "first"
+    def _ends(self, sources: list[_Source], turn: int) -> bool:
+        """Whether the pass ends at a turn, where nothing waits for a source to end."""
+        if self.stop != "all":
+            return self.stop == "first"
+        spans = [(0, self.weights), *self.at]
+        now = max(number for number, (start, _) in enumerate(spans) if start <= turn)
+        return not any(
+            weights[which] and not each.ended
+            for _, weights in spans[now:]
+            for which, each in enumerate(sources)
+        )
 
     def _check_given(self, each: _Source, which: int) -> None:
         if each.count():
@@ -217,68 +245,87 @@ class mix(Node[T]):
 
     @property
     def _path(self) -> tuple[Any, ...]:
-        return self.seed, self.epoch, seeded_below(self)
+        # turns that end at a place that no length tells are the same in all epochs, and so is it
+        return self.seed, 0 if self._unknown else self.epoch, seeded_below(self)
 
     @property
     def _planned(self) -> tuple[Any, ...]:
         return ((0, self.weights), *self.at), tuple(map(_length, self.readers)), self.stop
 
-    def _schedule(self) -> Schedule:
-        return scheduled(*self._planned, self.past)
+    @property
+    def _unknown(self) -> bool:
+        """Whether it ends where a reader does whose length is not known."""
+        unknown = [reader for reader in self.readers if _length(reader) is None]
+        if self.stop in ("first", "once"):
+            unknown = [reader for reader in unknown if not _is_endless(reader)]
+        return bool(unknown) and self.stop != "repeat"
 
-    def told(self) -> str:
+    def _schedule(self, dropped: tuple[tuple[int, int], ...] = ()) -> Schedule:
+        path = self._path if dropped else ()
+        return scheduled(*self._planned, self.past, dropped, path)
+
+    def history(self) -> str:
         """The pieces of the schedule."""
         return json.dumps(self._schedule().pieces, separators=(",", ":"))
 
-    def gone_on(self, told: str, index: int) -> Mapping[str, Any]:
+    def after(self, history: str, index: int) -> Mapping[str, Any]:
         """The pieces up to a turn, if they are others; from there on it has its own weights."""
         pieces = tuple(
             Piece(start, tuple(weights), tuple(before), settled)
-            for start, weights, before, settled in json.loads(told)
+            for start, weights, before, settled in json.loads(history)
         )
+        if self.stop == "once" and pieces != self._schedule().pieces:
+            raise errors.NotResumable(
+                f"weights of mix may change where a run goes on, but not with stop='once', where "
+                f"they follow from which readers have ended: go on with the weights it had, in "
+                f"{self!r}, made at {self.made_at}."
+            )
         return {"past": past_of(pieces, index, self._path, *self._planned)}
 
     def length(self) -> int | None:
         """The number of turns; None for no end, or if a reader's length is not known."""
-        unknown = [reader for reader in self.readers if _length(reader) is None]
-        if self.stop == "first":
-            unknown = [reader for reader in unknown if not _is_endless(reader)]
-        return None if unknown else self._schedule().end
+        return None if self._unknown else self._schedule().end
 
     def plane(self) -> Plane | None:
         """Each turn leads to a sample of a plane, whatever comes before it."""
-        whole = [reader if self.stop == "first" else epochs[T](reader) for reader in self.readers]
+        again = self.stop in ("all", "repeat")
+        whole = [epochs[T](reader) if again else reader for reader in self.readers]
         planes = [plane for plane in map(indexed, whole) if plane and plane.length]
         if self.seed is None or len(planes) < len(whole):
             return None
+        if (found := self._gathered(planes)) is None:
+            return None
+        columns, rows = found
         schedule, path = self._schedule(), self._path
         end = ENDLESS if schedule.end is None else schedule.end
+        return _Mixture(columns, end, lambda turns: rows(*schedule.at(turns, path)))
+
+    def _gathered(
+        self, planes: Sequence[Plane]
+    ) -> tuple[Any, Callable[[Indices, Indices], list[Indices]]] | None:
+        """Columns of all readers, and the rows in them of samples of readers by their numbers."""
         columns = [plane.columns for plane in planes]
         if all(makes_rows(column) and not isinstance(column, Chosen) for column in columns):
             several = Members(None, planes, [[0] * len(planes)], straight=False)
 
-            def chosen(turns: Indices) -> list[Indices]:
-                which, sample = schedule.at(turns, path)
+            def chosen(which: Indices, sample: Indices) -> list[Indices]:
                 (rows,) = several.rows(which, sample)
-                return [turns.__array_namespace__().stack([rows, which.astype(rows.dtype)], 1)]
+                return [rows.__array_namespace__().stack([rows, which.astype(rows.dtype)], 1)]
 
-            return _Mixture(Chosen(columns, self.source), end, chosen)
+            return Chosen(columns, self.source), chosen
         members = Members.of(planes)
         if members is None:
             return None
         if self.source is None:
-            return _Mixture(
-                members.columns, end, lambda turns: members.rows(*schedule.at(turns, path))
-            )
+            return members.columns, members.rows
         if type(members.columns) is not dict or self.source in members.columns:
             return None  # the first sample tells which of them it is
 
-        def labelled(turns: Indices) -> list[Indices]:
-            which, sample = schedule.at(turns, path)
+        def labelled(which: Indices, sample: Indices) -> list[Indices]:
             return [*members.rows(which, sample), which.astype(sample.dtype)]
 
         numbers = np.arange(len(planes), dtype=np.int32)
-        return _Mixture({**members.columns, self.source: numbers}, end, labelled)
+        return {**members.columns, self.source: numbers}, labelled
 
     def written(self, *but: object) -> Iterator[str]:
         """The readers as they were given, and the other arguments that are no defaults."""
@@ -371,11 +418,21 @@ class _Source:
         ended: Whether a pass has come to its end.
     """
 
-    def __init__(self, reader: Reader[Any], number: int, given: int, at: Position) -> None:
+    def __init__(
+        self, reader: Reader[Any], number: int, given: int, at: Position, *, dropped: bool
+    ) -> None:
         self.reader, self.round, self.ended = reader, number, number > 0
-        with in_epoch(number or epoch_of_caller()):
-            self.up = start(at_epoch(reader, number), at)
+        if dropped:
+            self.up = _none_left(at)
+        else:
+            with in_epoch(number or epoch_of_caller()):
+                self.up = start(at_epoch(reader, number), at)
         self.items, self.count = counted(self.up.items, given)
+
+    def drop(self, turn: int) -> None:
+        """Leaves it out of the turns from one on."""
+        self.up.close()
+        self.round, self.ended, self.up = 1, True, _none_left(turn)
 
     def again(self, epoch: int) -> None:
         """Begins the next pass."""
@@ -388,6 +445,11 @@ class _Source:
     def position(self) -> Position:
         """The number of the pass, samples given of it, and its position."""
         return self.round, self.count(), self.up.position()
+
+
+def _none_left(turn: int) -> Pass[Any]:
+    """The pass of a source that was left out of the turns; its position is from which on."""
+    return Pass(iter(()), lambda: turn, lambda: None)
 
 
 def _length(reader: Reader[Any]) -> int | None:

@@ -17,7 +17,7 @@ S = TypeVar("S")
 
 @op
 class read(flat_map[S], Lanes):
-    """The samples that `fn` yields for each file of `reader`; the files are dealt to `lanes`.
+    """The samples that `fn` yields for each file; the files are dealt to `lanes`.
 
     File i belongs to lane i % `lanes`, and each lane reads its files one after another. Ops that
     follow run inside lanes, each lane with filters, windows, shuffles and random numbers of its
@@ -57,8 +57,8 @@ class read(flat_map[S], Lanes):
     lanes: int = whole(default=1, least=1)
     lane: int | None = field(default=None, init=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check_arguments(self) -> dict[str, Any]:
+        """Checks that each lane has a file, as far as the number of files is known."""
         known = length(self.reader)
         if known is not None and known < self.lanes and self.lanes > 1:
             raise ValueError(
@@ -69,10 +69,11 @@ class read(flat_map[S], Lanes):
                 f"lanes={self.lanes}), where fn is text, jsonl, parquet, tfrecord, tar, or a "
                 f"function that yields the samples of a part."
             )
+        return {}
 
     def of_lane(self, lane: int) -> Node[S]:
         """The files of one lane, one after another."""
-        files = shard(self.reader, self.lanes, lane)
+        files = shard(self.reader, self.lanes, 0).changed({"index": lane})  # no part of a split
         return self.changed({"reader": files, "lane": lane})
 
     def in_turn(self, readers: Sequence[Reader[Any]]) -> Reader[Any]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from jreader.orders import as_seed
+from jreader.orders import random_seed
 from jreader.readers import (
     Node,
     Pass,
@@ -52,13 +52,8 @@ class keyed(Node[Keyed]):
     """
 
     reader: Reader[Any]
-    seed: Any = None
+    seed: Any = random_seed()
     epoch: int = field(default=0, init=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.seed is not None:
-            object.__setattr__(self, "seed", as_seed(self.seed, "keyed(reader, seed)"))
 
     def start(self, at: Position) -> Pass[Keyed]:
         """Begins a pass; its position is (index of the next sample, position of `reader`)."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import field, replace
-from itertools import chain, islice
 from typing import Any, TypeVar
 
 import numpy as np
 
 from jreader import errors, orders
+from jreader.orders import random_seed
 from jreader.orders.block_orders import block_order
 from jreader.readers import (
     Node,
@@ -25,18 +24,20 @@ from jreader.readers import (
     start,
     whole,
 )
+from jreader.readers.growing import writes
 from jreader.readers.hashing import text_hash
-from jreader.readers.nodes import children
+from jreader.readers.nodes import children, ops_of, unread
 from jreader.readers.planes import Array, Indices, Plane, indexed
 from jreader.readers.reading_ahead import keeping
 from jreader.readers.seeds import seeded, seeded_below
+from jreader.transforms.stream_windows import Made, in_windows
 
 T = TypeVar("T")
 
 
 @op
 class shuffle(Node[T]):
-    """The samples of `reader` in random order, within windows of `buf_size` samples.
+    """The samples in random order, within windows of `buf_size` samples.
 
     A window is read whole and handed over in random order before the next one is read: memory is
     `buf_size` samples, and no sample leaves its window. The order depends on indices alone, not on
@@ -74,14 +75,13 @@ class shuffle(Node[T]):
 
     reader: Reader[T]
     buf_size: int | None = whole(default=None)
-    seed: Any = None
-    blocks: int | None = whole(default=None, least=1)
+    seed: Any = random_seed()
+    blocks: int | None = whole(default=None, least=1, cursor="if given")
     epoch: int = field(default=0, init=False)
     from_reader = "all"
-    cursor_adds = ("blocks",)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check_arguments(self) -> dict[str, Any]:
+        """Checks what the reader has to have: a length, or blocks."""
         if self.blocks is not None:
             if self.buf_size is not None:
                 raise ValueError(
@@ -90,16 +90,8 @@ class shuffle(Node[T]):
                     "of which is read as a whole."
                 )
             check_blocks(self.reader, self.blocks)
-        elif self.buf_size is None and length(self.reader) is None:
-            raise ValueError(
-                f"shuffle({self.reader!r}) needs a buf_size: the length of the reader is not known "
-                f"before it is read. Give shuffle(reader, buf_size=1000), or a reader with a "
-                f"length, as jreader.arrays(...) has."
-            )
-        if self.seed is not None:
-            object.__setattr__(
-                self, "seed", orders.as_seed(self.seed, "shuffle(reader, buf_size, seed)")
-            )
+        elif self.buf_size is None and not unread(self.reader) and length(self.reader) is None:
+            raise self._of_no_length()
         if self.buf_size in (0, 1):
             meant = "." if self.seed is not None else f": was seed={self.buf_size} meant?"
             errors.warn(
@@ -107,6 +99,7 @@ class shuffle(Node[T]):
                 f"samples, and so keeps the order{meant} Give buf_size=1000, or seed=0 alone for "
                 f"the whole of a reader with a length; to keep the order, leave shuffle out."
             )
+        return {}
 
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is (that before a window, its number, samples of it).
@@ -116,38 +109,25 @@ class shuffle(Node[T]):
         if self.blocks is not None:
             return self._start_in_blocks(checked_position(at, 0))
         size = length(self.reader) if self.buf_size is None else self.buf_size
+        if size is None and writes():
+            raise self._of_no_length()
         if size is None or size < 2:
             return start(self.reader, at)
-        origin, window, done = checked_position(at, (None, 0, 0))
+        _, first, done = checked_position(at, (None, 0, 0))
         if done >= size:
             raise foreign(at, (None, 0, size - 1))
-        up = start(self.reader, origin).watched(self, size)
-        origin = up.position()
-        held: list[T] = []
-        before = -done  # how many samples of earlier windows this pass has handed over
+        path = (self.seed, self.epoch, seeded_below(self))
+        full = orders.windows(size, *path, first=first)
 
-        def dealt() -> Iterator[list[T]]:
-            nonlocal origin, window, before, held
-            path = (self.seed, self.epoch, seeded_below(self))
-            full = orders.windows(size, *path, first=window)
-            skipped = done
-            while held := list(islice(up.items, size)):
-                if len(held) == size:
-                    order = next(full)
-                else:
-                    key = orders.key(*path, window)
-                    order = orders.permutation(np.arange(len(held)), len(held), key)
-                yield list(map(held.__getitem__, order[skipped:].tolist()))
-                origin, window, before, skipped = up.position(), window + 1, count(), 0
+        def dealt(held: list[T], window: int) -> Made[T]:
+            many = len(held)
+            if many == size:
+                order = next(full)
+            else:
+                order = orders.permutation(np.arange(many), many, orders.key(*path, window))
+            return many, lambda done: list(map(held.__getitem__, order[done:].tolist()))
 
-        def position() -> Position:
-            # after the last sample of a full window, what lies before it need not be read again
-            if len(held) == size == count() - before:
-                return up.position(), window + 1, 0
-            return origin, window, count() - before
-
-        items, count = counted(chain.from_iterable(dealt()))
-        return Pass(items, position, up.close)
+        return in_windows(self, self.reader, at, size, dealt)
 
     def _start_in_blocks(self, done: int) -> Pass[T]:
         """A pass that holds all samples: what `plane` computes, from the same order."""
@@ -157,11 +137,18 @@ class shuffle(Node[T]):
         items, count = counted(map(held.__getitem__, order[done:].tolist()), done)
         return Pass(items, count, up.close)
 
+    def _of_no_length(self) -> ValueError:
+        return ValueError(
+            f"shuffle({self.reader!r}) needs a buf_size: the length of the reader is not known "
+            f"before it is read. Give shuffle(reader, buf_size=1000), or a reader with a "
+            f"length, as jreader.arrays(...) has."
+        )
+
     def length(self) -> int | None:
         """The length of `reader`."""
         return length(self.reader)
 
-    def layout(self) -> str:
+    def in_line(self) -> str:
         """Where blocks begin, if it deals blocks."""
         starts = None if self.blocks is None else _blocks_of(self.reader)
         return "" if starts is None else f"{len(starts)} blocks, {text_hash(starts.tolist())}"
@@ -238,9 +225,7 @@ def _blocks_of(reader: Reader[Any]) -> Any:
 
 def _blocks_below(reader: Reader[Any]) -> bool:
     """Whether a reader, or one that it reads, has blocks."""
-    if not isinstance(reader, Node):
-        return False
-    return _blocks_of(reader) is not None or any(map(_blocks_below, children(reader)))
+    return any(_blocks_of(op) is not None for op in ops_of(reader))
 
 
 def _keys(path: tuple[Any, ...], window: Indices) -> orders.Key:

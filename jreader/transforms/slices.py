@@ -23,13 +23,14 @@ from jreader.readers import (
     whole,
 )
 from jreader.readers.planes import ENDLESS, Plane
+from jreader.transforms.leaking_parts import note_part
 
 T = TypeVar("T")
 
 
 @op
 class firstn(Node[T]):
-    """The first `n` samples of `reader`; it pulls exactly `n`, and never waits for one more.
+    """The first `n` samples; it pulls exactly `n`, and never waits for one more.
 
     >>> list(firstn(lambda: "abcdef", 2)())
     ['a', 'b']
@@ -45,6 +46,15 @@ class firstn(Node[T]):
     n: int = whole()
     from_reader = "some"
     joins_lanes = True
+
+    def check_arguments(self) -> dict[str, Any]:
+        """Notes which part of the reader this is."""
+        note_part(self)
+        return {}
+
+    def chosen_places(self, below: Any) -> Any:
+        """Which of a range or array of places its samples have."""
+        return below[: self.n]
 
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is (samples handed over, position of `reader`, (n,))."""
@@ -75,7 +85,7 @@ class firstn(Node[T]):
 
 @op
 class skip(Node[T]):
-    """The samples of `reader` after its first `n`.
+    """The samples after the first `n`.
 
     >>> list(skip(lambda: "abcdef", 4)())
     ['e', 'f']
@@ -92,6 +102,15 @@ class skip(Node[T]):
     n: int = whole()
     from_reader = "some"
     joins_lanes = True
+
+    def check_arguments(self) -> dict[str, Any]:
+        """Notes which part of the reader this is."""
+        note_part(self)
+        return {}
+
+    def chosen_places(self, below: Any) -> Any:
+        """Which of a range or array of places its samples have."""
+        return below[self.n :]
 
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is (whether it has begun, position of `reader`, (n,))."""
@@ -118,7 +137,7 @@ class skip(Node[T]):
 
 @op
 class shard(Node[T]):
-    """Every `num_shards`-th sample of `reader`, from sample `index` on: one part of a partition.
+    """Every `num_shards`-th sample from sample `index` on: one part of a partition.
 
     One sample of each shard in turn gives the samples of `reader` again.
 
@@ -143,13 +162,19 @@ class shard(Node[T]):
     from_reader = "some"
     joins_lanes = True
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check_arguments(self) -> dict[str, Any]:
+        """Checks that there is such a shard, and notes which part of the reader this is."""
         if self.index >= self.num_shards:
             raise ValueError(
                 f"shard(reader, num_shards, index) needs an index below num_shards, not "
                 f"{self.index} of {self.num_shards}: shards count from 0 to {self.num_shards - 1}."
             )
+        note_part(self)
+        return {}
+
+    def chosen_places(self, below: Any) -> Any:
+        """Which of a range or array of places its samples have."""
+        return below[self.index :: self.num_shards]
 
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is as that of `skip`, with (num_shards, index)."""

@@ -18,6 +18,7 @@ from jreader.readers import (
     branches,
     checked_position,
     described,
+    flag,
     indexed,
     joined,
     leaves,
@@ -26,8 +27,9 @@ from jreader.readers import (
     start,
     whole,
 )
+from jreader.readers.located import located_errors
 from jreader.readers.planes import ENDLESS, Array, Plane
-from jreader.readers.ragged import Ragged
+from jreader.readers.ragged import Ragged, lengths_hash
 from jreader.readers.seeds import varies_by_epoch
 from jreader.readers.windowed import Cut, Strung, Windowed
 
@@ -36,7 +38,7 @@ _AT_ONCE = 1 << 20  # documents that are routed in one go
 
 @op
 class windows(Node[Any]):
-    """Samples of `size` tokens each, cut from the documents of `reader`.
+    """Samples of `size` tokens each, cut from documents.
 
     Over all documents as one stream (the default), a window goes on in the next document where one
     ends; only the last tokens, too few for a window, are left out:
@@ -90,12 +92,7 @@ class windows(Node[Any]):
     reader: Reader[Any]
     size: int = whole(least=1)
     stride: int | None = whole(default=None, least=1)
-    across: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        flag = errors.check_flag("across of windows(reader, size, stride, across)", self.across)
-        object.__setattr__(self, "across", flag)
+    across: bool = flag(default=True)
 
     @property
     def _step(self) -> int:
@@ -112,6 +109,10 @@ class windows(Node[Any]):
         """The number of windows, if the lengths of all documents are known."""
         plane = self.plane()
         return None if plane is None else plane.length
+
+    def layout(self) -> str:
+        """A hash of the lengths of all documents, as far as they are known before they are read."""
+        return lengths_hash(self.reader)
 
     def plane(self) -> Plane | None:
         """Window i is row i; None if the lengths, or the order, are not those of every epoch."""
@@ -216,25 +217,28 @@ class _Stream:
         """All that are left."""
         size, step, across = self.node.size, self.node._step, self.node.across  # noqa: SLF001  # its
         left = documents = 0
-        for given in self.up.items:
-            document, length = _document(self.node, given)
-            self.held.append((self.before, document, length))
-            self.tokens += length
-            self.before = self.up.position()
-            documents += 1
-            self._drop()
-            while self.tokens - self.begin >= size:
-                window = self._window()
-                self.begin += step
-                if across:
-                    self._drop()
-                elif self.tokens - self.begin < size:
-                    left -= self.begin - step + size  # where the last window of the document ends
+        with located_errors(self.node):
+            for given in self.up.items:
+                document, length = _document(self.node, given)
+                self.held.append((self.before, document, length))
+                self.tokens += length
+                self.before = self.up.position()
+                documents += 1
+                self._drop()
+                while self.tokens - self.begin >= size:
+                    window = self._window()
+                    self.begin += step
+                    if across:
+                        self._drop()
+                    elif self.tokens - self.begin < size:
+                        left -= (
+                            self.begin - step + size
+                        )  # where the last window of the document ends
+                        self._end()
+                    yield window
+                if not across:
+                    left += length
                     self._end()
-                yield window
-            if not across:
-                left += length
-                self._end()
         self.node._tell(left, documents)  # noqa: SLF001  # its
 
     def _drop(self) -> None:

@@ -21,12 +21,14 @@ runs JAX (the child hangs), and never run the user's main script again.
 from jreader._worker.stacking import map_and_stack
 from jreader._worker.worker_info import get_worker_info
 from jreader.workers.loader_workers import fetch_batches
-from jreader.workers.lookahead import lookahead
+from jreader.workers.lookahead import TURN, Pace, lookahead
 from jreader.workers.parallel_map import map_samples
 from jreader.workers.processes import Processes, multiprocess_reader
 from jreader.workers.threads import buffered, xmap_readers
 
 __all__ = [
+    "TURN",
+    "Pace",
     "Processes",
     "buffered",
     "fetch_batches",

@@ -1,14 +1,20 @@
-"""Clusters as executors, for `map(fn, executor=...)`: Ray.
+"""Clusters as executors, for `map(fn, executor=...)`: Ray; and which of them are gone.
 
 Dask has an executor of its own: `distributed.Client(...).get_executor()`.
+
+A task of a cluster that is gone never ends, and raises nothing. So whoever waits for one asks the
+cluster every now and then.
 """
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
+
+from jreader.extras import extra
 
 
 def ray_executor(**options: Any) -> Executor:
@@ -28,11 +34,7 @@ def ray_executor(**options: Any) -> Executor:
     Raises:
         ModuleNotFoundError: Ray is not installed.
     """
-    try:
-        import ray  # noqa: PLC0415  # an extra
-    except ModuleNotFoundError as error:
-        error.add_note("ray_executor needs Ray: python -m pip install 'jreader[ray]'")
-        raise
+    ray = extra("ray", "ray", "ray_executor needs Ray")
     if not ray.is_initialized():
         ray.init(include_dashboard=False)
     each = options.get("num_cpus", 1) or 1
@@ -45,20 +47,38 @@ class _RayExecutor(Executor):
         self.ray, self.workers = ray, workers
         self.call = ray.remote(**options)(_called)
         self.sent: weakref.WeakKeyDictionary[Callable[..., Any], Any] = weakref.WeakKeyDictionary()
+        self.session = self._session()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Has `fn(*args, **kwargs)` called on the cluster."""
+        """Has `fn(*args, **kwargs)` called on the cluster.
+
+        Raises:
+            RuntimeError: Ray was shut down; it would start another one.
+        """
+        if why := self.gone():
+            raise RuntimeError(why)
         if fn not in self.sent:
             self.sent[fn] = self.ray.put(fn)
         reference = self.call.remote(self.sent[fn], args, kwargs)
         future: Future[Any] = reference.future()
 
         def ended(future: Future[Any]) -> None:
-            if future.cancelled():
+            if future.cancelled() and not self.gone():
                 self.ray.cancel(reference)
 
         future.add_done_callback(ended)
         return future
+
+    def gone(self) -> str:
+        """Why it does no task any more; "" if it does."""
+        if not self.ray.is_initialized():
+            return "Ray was shut down"
+        same = self._session() == self.session
+        return "" if same else "Ray was shut down, and started again"
+
+    def _session(self) -> tuple[str, str]:
+        here = self.ray.get_runtime_context()
+        return here.get_node_id(), here.get_job_id()
 
     def __repr__(self) -> str:
         return f"<ray_executor of {self.workers} tasks>"
@@ -66,3 +86,52 @@ class _RayExecutor(Executor):
 
 def _called(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return fn(*args, **kwargs)
+
+
+_LONE = 60.0  # seconds that a Dask cluster may have no worker, once it had one
+
+
+class Watch:
+    """Knows whether the cluster of an executor is gone, as far as clusters say so.
+
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> Watch(ThreadPoolExecutor(1)).known
+    False
+
+    Attributes:
+        known: Whether it is an executor of Dask or Ray; of others a future tells.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor: Any = executor
+        self._client: Any = getattr(executor, "_client", None)  # of Dask
+        self.known = isinstance(executor, _RayExecutor) or hasattr(self._client, "scheduler")
+        self._had_workers, self._alone = False, 0.0
+
+    def gone(self, *, asking: bool = True) -> str:
+        """Why no task of it will be done; "" if one may be.
+
+        Args:
+            asking: Whether to ask the cluster for its workers, which takes a moment.
+        """
+        if isinstance(self._executor, _RayExecutor):
+            return self._executor.gone()
+        status = getattr(self._client, "status", "running")
+        if status != "running":  # it would try for minutes to find its scheduler again
+            return f"its Dask client has no scheduler any more: it is {status!r}"
+        return self._lone() if self.known and asking else ""
+
+    def _lone(self) -> str:
+        """Whether the workers of a Dask cluster have left, and none has come for long."""
+        client, now = self._client, time.monotonic()
+        try:
+            workers = client.sync(client.scheduler.ncores_running, callback_timeout=5)
+        except Exception:  # it is busy, or on its way out: its status tells
+            return ""
+        if workers:
+            self._had_workers, self._alone = True, 0.0
+        elif self._had_workers:
+            self._alone = self._alone or now
+            if now - self._alone > _LONE:
+                return f"its Dask cluster has had no worker for {_LONE:.0f} s"
+        return ""

@@ -27,6 +27,7 @@ from jreader import errors
 from jreader.counters import Work, working
 from jreader.readers import Node, Pass, Position, described
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
+from jreader.workers.clusters import Watch
 from jreader.workers.limits import Limits
 from jreader.workers.map_tasks import UNKNOWN, Failure, MapTask, Pickled, TaskInput, TaskResult
 from jreader.workers.memory_estimates import (
@@ -41,6 +42,7 @@ S = TypeVar("S")
 
 _WORK_PER_COST = 10  # the work of a task over what it costs to send it
 _TRIES = 3  # of one task, whose worker may be lost
+_LOOK = 1.0  # seconds between two looks whether a cluster is there
 
 _NOT_SENT = (pickle.PicklingError, TypeError, AttributeError)
 _ADVICE = (
@@ -134,9 +136,10 @@ class _ExecutorMap(Generic[S, T]):
         size: int,
     ) -> None:
         self.work, self.size = work, size
+        self.made_at = node.made_at
         self.where = f"{type(node).__name__}, made at {node.made_at}"
         self.source, self.task, self.executor = ClosableSource(up), task, executor
-        self.limits = limits
+        self.limits, self.watch = limits, Watch(executor)
         self.input_bytes = self.result_bytes = 0.0  # bytes of a sample, and of what is made of it
         self.chunks: deque[_Chunk] = deque()
         self.drawn = 0
@@ -208,7 +211,8 @@ class _ExecutorMap(Generic[S, T]):
         chunk.sent_at = time.perf_counter()
         chunk.done.clear()
         try:
-            _check_client(self.executor)
+            if why := self.watch.gone(asking=False):
+                raise RuntimeError(why)  # noqa: TRY301  # told in its place, as what `submit` raises
             if _is_elsewhere(self.executor):
                 self.task.pack()
             chunk.future = self.executor.submit(self.task, chunk.samples)
@@ -233,12 +237,14 @@ class _ExecutorMap(Generic[S, T]):
                 self.chunks.appendleft(chunk.rest(len(result.results)))
                 self._send(self.chunks[0])
         chunk.future = Future()  # its callback is the chunk's: only gc would free the results
+        if result.draws:
+            self._tell_of_draws()
         self._learn(chunk, result)
         return result.results
 
     def _result(self, chunk: _Chunk) -> TaskResult | None:
         """Waits for what became of a task; None if its worker was lost, and another may do it."""
-        done = chunk.done.wait(self.limits.timeout or None)
+        done = self._waited(chunk)
         with self.lock:
             future, closed = chunk.future, self.closed
         if closed:
@@ -268,6 +274,21 @@ class _ExecutorMap(Generic[S, T]):
             f"crash outside of Python)."
         ) from error
 
+    def _waited(self, chunk: _Chunk) -> bool:
+        """Waits for the end of a task; false if it was waited for as long as the limits say."""
+        until = time.monotonic() + (self.limits.timeout or inf)
+        look = _LOOK if self.watch.known else inf
+        while True:
+            left = min(look, until - time.monotonic())
+            if chunk.done.wait(None if left == inf else max(left, 0)):
+                return True
+            if time.monotonic() >= until:
+                return False
+            if why := self.watch.gone():
+                with self.lock:
+                    chunk.refused = RuntimeError(why)
+                return True
+
     def _unpickled(self, result: TaskResult | Pickled, chunk: _Chunk) -> TaskResult:
         """A result, unpickled if it was sent."""
         if isinstance(result, TaskResult):
@@ -283,6 +304,15 @@ class _ExecutorMap(Generic[S, T]):
             )
             raise
         return unpickled
+
+    def _tell_of_draws(self) -> None:
+        errors.warn(
+            f"{self.task!r} in {self.where}, draws from the global generators of np.random or "
+            "random. Each worker process has its own, which np.random.seed in this program does "
+            "not reach, so each run draws other numbers. Type map(fn, rng=True, seed=0) for a "
+            "function fn(sample, rng): each sample then draws the same, for any number of workers.",
+            self.made_at,
+        )
 
     def _raise_refused(self, chunk: _Chunk, error: Exception) -> NoReturn:
         if not (_is_loss(error) or isinstance(error, RuntimeError)):
@@ -356,13 +386,6 @@ def _is_elsewhere(executor: Executor) -> bool:
     """Whether an executor is known to pickle what it is given; others may, or be threads."""
     engines = ("concurrent.futures.process", "distributed", "ray", "jreader.workers.clusters")
     return any(kind.__module__.startswith(engines) for kind in type(executor).__mro__)
-
-
-def _check_client(executor: Any) -> None:
-    """Refuses a Dask client without its scheduler: it would try for minutes to find it again."""
-    status = getattr(getattr(executor, "_client", None), "status", "running")
-    if status != "running":
-        raise RuntimeError(f"its Dask client has no scheduler any more: it is {status!r}")
 
 
 def _raised_in(error: BaseException) -> str:

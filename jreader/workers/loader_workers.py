@@ -17,6 +17,7 @@ from jreader.readers import (
     Pass,
     Position,
     Reader,
+    argument,
     described,
     explain,
     explained,
@@ -24,8 +25,10 @@ from jreader.readers import (
     leaves,
     length,
     op,
+    set_fields,
     start,
 )
+from jreader.readers.located import located_errors
 from jreader.readers.plain_functions import in_epoch
 from jreader.workers.executor_map import map_on_executor
 from jreader.workers.global_rng import (
@@ -79,7 +82,7 @@ class fetch_batches(Node[T]):
     reader: Reader[Any]
     process_num: int = 0
     timeout: float = 0
-    worker_init_fn: Callable[[int], object] | None = None
+    worker_init_fn: Callable[[int], object] | None = argument(default=None, cursor="never")
     persistent: bool = False
     read_in_worker: bool = False
     prefetch: int | None = None
@@ -90,37 +93,40 @@ class fetch_batches(Node[T]):
     unit = "batches"
     from_reader = "each"
     in_cursor = "never"
-    cursor_ignores = ("worker_init_fn",)
 
-    def __post_init__(self) -> None:
+    def check_arguments(self) -> dict[str, Any]:
         """Makes the pool and its task; the processes start when there is something to do."""
-        if self.process_num and not self.read_in_worker:
-            object.__setattr__(self, "pool", Processes(self.process_num))
-            mapper = self.mapper if self.global_seed is None else SeededFunction(self.mapper)
-            task = _FetchTask(mapper, self.worker_init_fn, next(_loader_numbers), self.global_seed)
-            object.__setattr__(self, "task", task)
+        if not self.process_num or self.read_in_worker:
+            return {}
+        mapper = self.mapper if self.global_seed is None else SeededFunction(self.mapper)
+        task = _FetchTask(mapper, self.worker_init_fn, next(_loader_numbers), self.global_seed)
+        return {"pool": Processes(self.process_num), "task": task}
 
     def start(self, at: Position) -> Pass[T]:
         """The position of `reader`."""
         if self.process_num and self.read_in_worker:
-            return self._timed(self._read_in_worker(at), 1)
-        up = start(self.reader, at)
+            return self._timed(lambda: self._read_in_worker(at), 1)
         if self.pool is not None and self.task is not None:
             ahead_of = (self.prefetch or _PREFETCH) * self.process_num
             task = self.task.latest_sent() if self.persistent else self.task.to_send_anew()
-            if self.global_seed is not None:
-                up = seeded_items(up, self.global_seed, self.epoch)
-            return self._submitted(self.pool, task, self._timed(up, ahead_of))
+
+            def begin() -> Pass[Any]:
+                up = start(self.reader, at)
+                seed = self.global_seed
+                return up if seed is None else seeded_items(up, seed, self.epoch)
+
+            return self._submitted(self.pool, task, self._timed(begin, ahead_of))
+        mapper = explained(self, self.mapper)
         if self.timeout:
             limits = Limits(1, _PREFETCH, timeout=self.timeout)
-            return map_on_threads(self, up, explained(self, self.mapper), limits)
-        return up.mapped(explained(self, self.mapper))
+            return map_on_threads(self, lambda: start(self.reader, at), mapper, limits)
+        return start(self.reader, at).mapped(mapper, located_errors(self))
 
-    def _timed(self, up: Pass[T], window: int) -> Pass[T]:
+    def _timed(self, begin: Callable[[], Pass[T]], window: int) -> Pass[T]:
         """The same pass, read on a thread if there is a timeout."""
         if not self.timeout:
-            return up
-        return map_on_threads(self, up, itself, Limits(1, window, timeout=self.timeout))
+            return begin()
+        return map_on_threads(self, begin, itself, Limits(1, window, timeout=self.timeout))
 
     def _submitted(self, pool: Processes, task: MapTask, up: Pass[Any]) -> Pass[T]:
         limits = Limits(
@@ -156,7 +162,7 @@ class fetch_batches(Node[T]):
     def _read_in_worker(self, at: Position) -> Pass[T]:
         """A pass in a process of its own; its positions are those of one without."""
         here = fetch_batches(self.mapper, self.reader)
-        object.__setattr__(here, "made_at", self.made_at)  # for its errors
+        set_fields(here, made_at=self.made_at)  # for its errors
         begun = _with_worker_init(
             here, self.mapper, self.worker_init_fn, self.global_seed, self.epoch
         )

@@ -6,6 +6,10 @@ there were no thread; one that stays away (a step that is awaited), or a source 
 calls a thread in, which then keeps `capacity` items ready. Drawing goes in turn, so the order is
 the source's, and each item carries the position after it.
 
+A pass that runs users' code has one thread that draws it (`threads/drawers.py`). Which one is
+chosen when the pass begins, from what was seen of the one before (`Pace`): a thread at first, and
+where the consumer stays away or the source takes its time; else the consumer's, for the whole pass.
+
 What is done to an item once it is drawn (`finish`: the placing of a feed, 200 us) is nobody's in
 particular. Behind a slow source one thread draws on at once, and a second one, or the consumer if
 it waits already, finishes what was drawn: else the placing would be added to the source's time.
@@ -26,7 +30,7 @@ from jreader.counters import Counters, skips_after
 from jreader.readers import Pass, Position
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
 from jreader.tunables import Tunable
-from jreader.workers.threads import stoppable_pass
+from jreader.workers.threads import Drawer, stoppable_pass
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -35,6 +39,20 @@ _PAYS = 300e-6  # seconds away; handing an item from one thread to another costs
 _LONG = 4 * _PAYS  # seconds away that count; a longer break is not remembered for longer
 _SMALL = 0.1  # a hand-over that takes so much of the time to draw an item is nothing beside it
 _SLOW = _PAYS / _SMALL  # seconds to draw such an item
+_SEEN = 4  # items, after which it is known whether looking ahead pays
+
+TURN: Any = object()
+"""An item of a pass that is none: what comes next is another pass over users' code."""
+
+
+class Pace:
+    """What a loader's latest pass has seen of its source and its consumer.
+
+    Attributes:
+        pays: Whether a thread that looks ahead was worth it for most items; also if not known.
+    """
+
+    pays = True
 
 
 def lookahead(
@@ -44,6 +62,8 @@ def lookahead(
     name: str = "loader",
     counters: Counters | None = None,
     tunable: Tunable | None = None,
+    drawer: Drawer | None = None,
+    pace: Pace | None = None,
 ) -> Pass[T]:
     """`finish` of the items of `up`, at most `capacity` of them drawn before they are asked for.
 
@@ -58,18 +78,22 @@ def lookahead(
         name: What the threads are called.
         counters: What counts how long `finish` takes, and how many items wait; None for nothing.
         tunable: What may change the capacity while the pass runs; None for nothing.
+        drawer: Who has begun the pass, and draws and closes it; None for whoever is free.
+        pace: What remembers whether a thread is worth it; a `drawer` goes by it at each `TURN`.
     """
     if capacity == 0:
         return up.mapped(finish)
-    state = _Lookahead(up, capacity, finish, name, counters or Counters())
+    state = _Lookahead(up, capacity, finish, name, counters or Counters(), drawer, pace or Pace())
     if tunable:
         tunable.join(state, capacity)
     latest = [up.position()]
     position = partial(getitem, latest, 0)  # no function of Python, since it is asked at every item
-    return stoppable_pass(_handed_over(state, latest), position, state.stop)
+    return stoppable_pass(_handed_over(state, latest), position, state.close)
 
 
-def _handed_over(state: _Lookahead[S, T], latest: list[Position]) -> Generator[T, None, None]:
+def _handed_over(  # noqa: C901, PLR0912  # each function is one more call a feed
+    state: _Lookahead[S, T], latest: list[Position]
+) -> Generator[T, None, None]:
     """The finished items, in order; `latest[0]` becomes the position after each.
 
     What a consumer draws for itself is drawn right here: every call would count in a fast loop.
@@ -86,11 +110,15 @@ def _handed_over(state: _Lookahead[S, T], latest: list[Position]) -> Generator[T
             came = clock()
             with lock:
                 if not (state.room or state.drawn or state.busy or state.over):
-                    mine = state.busy = True
+                    mine = state.busy = not state.apart
             if mine:
                 held.append(next(source, _END))
                 if held[0] is _END:
                     return
+                if held[0] is TURN:
+                    held.clear()
+                    mine = state.turned()
+                    continue
                 after = position()
                 began = 0 if untimed else exact()
                 held.append(state.finish(held.pop()))
@@ -112,9 +140,13 @@ def _handed_over(state: _Lookahead[S, T], latest: list[Position]) -> Generator[T
                 return
             latest[0], state.left = after, clock()
             yield held.pop()
+    except GeneratorExit:
+        state.stop(mine)  # gc may come anywhere: it waits for nobody
+        mine = False
+        raise
     finally:
         held.clear()
-        state.stop(mine)
+        state.close(mine)
 
 
 _END = object()
@@ -139,7 +171,12 @@ class _Lookahead(Generic[S, T]):
         finish: Callable[[S], T],
         name: str,
         counters: Counters,
+        drawer: Drawer | None,
+        pace: Pace,
     ) -> None:
+        self.drawer, self.pace = drawer, pace
+        self.seen = self.paid = 0  # items, and those for which it was worth it to look ahead
+        self.apart = drawer is not None and drawer.apart  # one thread draws, not the consumer's
         self.up, self.capacity, self.finish, self.name = up, capacity, finish, name
         self.counters = counters
         self.lock = threading.RLock()  # reentrant: gc may drop a pass, which stops it, anywhere
@@ -153,19 +190,24 @@ class _Lookahead(Generic[S, T]):
         self.closed = False
         self.threads: list[threading.Thread] = []
         self.away = 0.0  # seconds that the consumer stays away, smoothed
+        self.took = 0.0  # seconds to draw the latest item
+        self.placing = False  # the thread that draws finishes an item
         self.left: float | None = None
         self.fork_guard = ForkGuard()
 
     def next(self, came: float) -> _Drawn | None:
-        """The next item, drawn here if nobody else is at it; None at the end."""
+        """The next item, drawn here if nobody else is at it, or may be; None at the end."""
         with self.lock:
+            if self.apart and not self.room and not self.over:
+                self.room = self.capacity
+                self._call_in(1)
             alone = not self.drawn and not self.busy
             ready = self.drawn and self.drawn[0].finished
             self.counters.depths.append(len(self.drawn) if ready else 0)
             while not (self.drawn and self.drawn[0].finished):
                 if self.drawn and not self.drawn[0].taken:
                     self._finish(self.drawn[0])
-                elif self.drawn or self.busy:
+                elif self.drawn or self.busy or (self.apart and not self.over):
                     self.waiting = True
                     self.ready.wait()
                     self.waiting = False
@@ -174,7 +216,8 @@ class _Lookahead(Generic[S, T]):
                 else:
                     self._draw()
             drawn = self.drawn.popleft()
-            self.learn(came, time.perf_counter() - came if alone else 0.0)
+            took = self.took if self.apart else time.perf_counter() - came if alone else 0.0
+            self.learn(came, took)
         if drawn.error:
             self._raise(drawn.error)
         return drawn
@@ -186,10 +229,35 @@ class _Lookahead(Generic[S, T]):
             away = spent * _SMALL
         if away > _LONG:  # noqa: PLR1730  # likewise
             away = _LONG
-        self.away += (away - self.away) / 4 if self.away else away
-        self.room = self.capacity if self.away > _PAYS else 0
+        if self.drawer:
+            self.seen += 1
+            self.paid += away > _PAYS
+        else:
+            self.away += (away - self.away) / 4 if self.away else away
+            self.room = self.capacity if self.away > _PAYS else 0
         if self.room and not self.over:
             self._call_in(1)
+
+    def turned(self) -> bool:
+        """Chooses who draws the next pass over users' code; returns False, as no draw is running.
+
+        Only the caller draws while it is called.
+        """
+        with self.lock:
+            self.busy = False
+            self._remember()
+            if self.drawer:
+                self.apart = self.drawer.apart = self.pace.pays
+                self.room = self.capacity if self.apart else 0
+            if self.room:
+                self._call_in(1)
+            self.ready.notify_all()
+        return False
+
+    def _remember(self) -> None:
+        if self.seen >= _SEEN:
+            self.pace.pays = 2 * self.paid > self.seen
+            self.seen = self.paid = 0
 
     def tune(self, value: int) -> None:
         """Keeps so many items ready from now on; more, until the consumer has taken them."""
@@ -225,16 +293,21 @@ class _Lookahead(Generic[S, T]):
         finally:
             self.lock.acquire()
             self.busy = False
+        if drawn and drawn.item is TURN:
+            self.turned()
+            return
+        self.took = time.perf_counter() - began
         self.over = self.over or drawn is None or drawn.error is not None
         if self.closed:
-            self.up.close()
+            if not self.apart:
+                self.up.close()
         elif drawn:
             self.drawn.append(drawn)
         if self.over:
             self.ready.notify_all()
             self.turn.notify_all()
         elif len(self.drawn) < self.room:
-            self._call_in(2 if time.perf_counter() - began > _SLOW else 1)
+            self._call_in(2 if self.took > _SLOW else 1)
 
     def _finish(self, drawn: _Drawn) -> None:
         """Finishes one item, likewise."""
@@ -253,20 +326,29 @@ class _Lookahead(Generic[S, T]):
 
     def _call_in(self, threads: int) -> None:
         if len(self.threads) < threads:
-            thread = threading.Thread(target=self._work, name=f"jreader {self.name}", daemon=True)
-            self.threads.append(thread)
-            stop_at_exit(self)
-            thread.start()
+            if self.drawer and not self.threads:
+                self.threads.append(self.drawer.work(self._draw_apart))
+                stop_at_exit(self)
+            else:
+                self._begin_thread()
         if self.waiting and self.drawn:
             self.ready.notify_all()  # it finishes what was drawn, rather than wait for a thread
+        elif self.drawer:
+            self.turn.notify_all()  # one of them alone may draw
         else:
             self.turn.notify()
+
+    def _begin_thread(self) -> None:
+        thread = threading.Thread(target=self._work, name=f"jreader {self.name}", daemon=True)
+        self.threads.append(thread)
+        stop_at_exit(self)
+        thread.start()
 
     def _work(self) -> None:
         with self.lock:
             while not self.over:
-                may_draw = not self.busy and len(self.drawn) < self.room
-                unfinished = next((each for each in self.drawn if not each.taken), None)
+                may_draw = not (self.drawer or self.busy) and len(self.drawn) < self.room
+                unfinished = self._unfinished()
                 if unfinished and not (may_draw and len(self.threads) > 1):
                     self._finish(unfinished)
                 elif may_draw:
@@ -274,8 +356,30 @@ class _Lookahead(Generic[S, T]):
                 else:
                     self.turn.wait()
 
-    def stop(self, drawing: bool = False) -> None:
-        """Ends the threads; the source is closed here, or by whoever is drawing from it."""
+    def _draw_apart(self) -> None:
+        """What the thread of the drawer does, until the pass is closed."""
+        with self.lock:
+            while not self.closed:
+                may_draw = self.apart and not self.over and len(self.drawn) < self.room
+                unfinished = self._unfinished()
+                if unfinished and not (may_draw and len(self.threads) > 1):
+                    self.placing = True
+                    self._finish(unfinished)
+                    self.placing = False
+                elif may_draw:
+                    self._draw()
+                else:
+                    self.turn.wait()
+
+    def _unfinished(self) -> _Drawn | None:
+        return next((each for each in self.drawn if not each.taken), None)
+
+    def close(self, drawing: bool = False) -> None:
+        """Stops it, and returns once the source is closed, unless somebody is at work with it."""
+        self.stop(drawing, wait=True)
+
+    def stop(self, drawing: bool = False, *, wait: bool = False) -> None:
+        """Ends the threads; the source is closed here, or by whoever draws from it."""
         if self.fork_guard.forked:
             return
         with self.lock:
@@ -283,9 +387,13 @@ class _Lookahead(Generic[S, T]):
                 self.busy = False
             elif self.closed:
                 return
+            at_work = self.busy or self.placing
             self.closed = self.over = True
+            self._remember()
             self.drawn.clear()
-            if not self.busy:
+            if not (self.busy or self.drawer):
                 self.up.close()
             self.turn.notify_all()
             self.ready.notify_all()
+        if self.drawer and (self.apart or not at_work):
+            self.drawer.close(wait=wait and not at_work)

@@ -8,12 +8,16 @@ whoever waits for the result unpickles that.
 from __future__ import annotations
 
 import pickle
+import random
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from math import inf
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from jreader._worker.pickling import (
     collect_large,
@@ -121,12 +125,14 @@ class TaskResult(NamedTuple):
         seconds: How long that took.
         bytes: What the results weigh.
         more: Whether there are more samples, which are left to another task.
+        draws: Whether the function drew from the global generators of a worker process.
     """
 
     results: list[Any]
     seconds: float
     bytes: float = 0.0
     more: bool = False
+    draws: bool = False
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """Pickles the results apart; one that cannot be pickled becomes a `Failure`."""
@@ -164,6 +170,7 @@ class MapTask:
     def __init__(self, fn: Callable[[Any], Any] | None, *, keep_going: bool = False) -> None:
         self.fn: Any = fn
         self.keep_going, self.function_pickle = keep_going, b""
+        self.is_elsewhere = False  # whether it was sent to another process
 
     def __call__(self, samples: TaskInput | Pickled) -> TaskResult:
         """Gives the results; an error of the function is the last one."""
@@ -180,21 +187,31 @@ class MapTask:
             noted(error, "raised while a worker unpickled the samples: their classes must be there")
             return TaskResult([Failure(error, None)], 0.0)
         size, left, each = 0.0, len(items), 0.0
+        before = self._generators(fn)
         for sample in items:
             try:
-                results.append(fn(sample))
+                result = fn(sample)
             except BaseException as error:
-                results.append(Failure(error))
-                if not self.keep_going or results[-1].fatal:
-                    left = 0
-                    break
+                result = Failure(error)
+            results.append(result)
+            if type(result) is Failure and (not self.keep_going or result.fatal):
+                left = 0
+                break
             if left % ESTIMATE_EVERY == 0 or not each:
                 each = estimated_bytes(results[-1])
             size += each
             left -= 1
             if size > samples.most:
                 break
-        return TaskResult(results, time.perf_counter() - began, size, more=left > 0)
+        draws = before is not None and before != _generators() and _draws(fn, items[0])
+        return TaskResult(results, time.perf_counter() - began, size, left > 0, draws)
+
+    def _generators(self, fn: Any) -> tuple[Any, ...] | None:
+        """The global generators before the first task of a function in a worker; else None."""
+        if not self.is_elsewhere or id(fn) in _LOOKED_AT:
+            return None
+        _LOOKED_AT.add(id(fn))
+        return _generators()
 
     def pack(self) -> None:
         """Pickles the function; called by the consumer, so that warnings show its line."""
@@ -215,8 +232,30 @@ class MapTask:
 def _unpickled_task(function_pickle: bytes, keep_going: bool) -> MapTask:
     """A task that unpickles its function when it is called: an error of that is a result."""
     task = MapTask(None, keep_going=keep_going)
-    task.function_pickle = function_pickle
+    task.function_pickle, task.is_elsewhere = function_pickle, True
     return task
+
+
+_LOOKED_AT: set[int] = set()  # functions, by their ids, whose first task a worker has looked at
+
+
+def _generators() -> tuple[Any, ...]:
+    """What changes when something is drawn from the global generators."""
+    state: Any = np.random.get_state()  # noqa: NPY002  # what functions draw from
+    kind, words, *place = state
+    return kind, words.tobytes(), place, random.getstate()
+
+
+def _draws(fn: Any, sample: Any) -> bool:
+    """Whether each run of a function draws other numbers; not if it seeds the generators."""
+    states = []
+    for _ in range(2):
+        np.random.seed()  # noqa: NPY002  # of the system's entropy
+        random.seed()
+        with suppress(Exception):  # its results tell
+            fn(sample)
+        states.append(_generators())
+    return states[0] != states[1]
 
 
 @lru_cache(8)
@@ -234,4 +273,6 @@ class MapTaskSentOnce(MapTask):
 
 
 def _unpickled_once_sent(fn: Callable[[Any], Any], keep_going: bool) -> MapTaskSentOnce:
-    return MapTaskSentOnce(fn, keep_going=keep_going)
+    task = MapTaskSentOnce(fn, keep_going=keep_going)
+    task.is_elsewhere = True
+    return task

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -28,8 +27,11 @@ from jreader.readers import (
     length,
     lookup_of,
     op,
+    set_fields,
     start,
 )
+from jreader.readers.located import located_errors
+from jreader.readers.planes import Plane
 from jreader.readers.seeds import seeded_below
 from jreader.transforms.sample_rng import Keyed, generator, keyed
 from jreader.workers.executor_map import map_on_executor
@@ -37,7 +39,14 @@ from jreader.workers.limits import Limits
 from jreader.workers.map_tasks import Failure, MapTask, MapTaskSentOnce, ShownAs
 from jreader.workers.processes.executors import Processes
 from jreader.workers.threads import map_on_threads
-from jreader.workers.worker_batches import BatchMap, index_ranges, is_cheap_to_send
+from jreader.workers.worker_batches import (
+    BatchMap,
+    Run,
+    SampleMap,
+    calls_users_class,
+    found_by_workers,
+    runs_of,
+)
 
 T = TypeVar("T")
 
@@ -47,7 +56,7 @@ _MAX_WINDOW = 4096  # and if they take next to no time
 
 @op
 class map_samples(Node[T]):
-    """Applies `fn` to each sample of `reader`, in order, on threads, processes or a cluster.
+    """Applies `fn` to each sample, in order, on threads, processes or a cluster.
 
     The samples and positions are the same, whoever does the work: a pass that was begun with four
     processes can be resumed without any. Quick samples are sent to workers in groups.
@@ -152,25 +161,32 @@ class map_samples(Node[T]):
         _check_workers(threads, processes, executor, concurrency)
         errors.tell_of_many(threads, "threads", each=64)
         given["pool"] = Processes(processes) if processes else None
-        for name, value in given.items():
-            object.__setattr__(self, name, value)
+        set_fields(self, **given)
 
     def start(self, at: Position) -> Pass[T]:
         """Positions are those of `reader`; with `rng`, of what is `keyed`."""
-        up = start(self.reader, at)
         if self._executor is not None:
-            up = up.watched(self, self.window or _WINDOW)
-            return self._without_failures(self._on_executor(up, self._function(), 1))
+            up: Pass[Any]
+            plane, fn = indexed(self._source) if self.pool else None, self._function()
+            found = self._found(plane) if plane and calls_users_class(plane) else None
+            if plane is None or found is None:
+                up = start(self.reader, at).watched(self, self.window or _WINDOW)
+            else:
+                up, fn = self._runs(plane, found, at, 1), SampleMap(fn, found)
+            return self._without_failures(self._on_executor(up, fn, 1))
         mapped = self._mapping()
         if threads := max(self.threads, self.timeout > 0):
             limits = self._limits(threads)
-            up = up.watched(self, limits.window + 1)
+
+            def begin() -> Pass[Any]:
+                return start(self.reader, at).watched(self, limits.window + 1)
+
             # one thread may be meant: a function that bears no other call beside its own
             tuned = self._limits if threads > 1 else None
             name = described(self.fn)
-            here = map_on_threads(self, up, mapped, limits, function=name, limits_of=tuned)
+            here = map_on_threads(self, begin, mapped, limits, function=name, limits_of=tuned)
         else:
-            here = up.mapped(mapped)
+            here = start(self.reader, at).mapped(mapped, located_errors(self))
         return here if self.on_error == "raise" else self._without_failures(here)
 
     def batches(self, size: int, at: Position) -> Pass[Sequence[T]] | None:
@@ -179,20 +195,33 @@ class map_samples(Node[T]):
             return None
         if self.window is not None and self.window < 2 * size:
             return None  # a run waits whole
-        source = self.reader.reader if isinstance(self.reader, keyed) and self.rng else self.reader
-        plane = indexed(source)
-        fn = self._function()
+        plane, fn = indexed(self._source), self._function()
+        found = plane and self._found(plane)
         up: Pass[Any]
-        if plane is None or not is_cheap_to_send(source, plane):
+        if plane is None or found is None:
             up, mapped = start(self.reader, at).watched(self, size).in_runs(size), BatchMap(fn)
         else:
-            here = start(self.reader, at).position()  # refused where there is no such position
-            done, position = (here[0], _both) if self.rng else (here, int)
-            if here != position(done):
-                raise foreign(at, (0, 0))
-            up = index_ranges(plane.length, done, size, position)
-            mapped = BatchMap(fn, source, self._numbered())
+            up, mapped = self._runs(plane, found, at, size), BatchMap(fn, found)
         return self._without_failures(self._on_executor(up, mapped, size))
+
+    @property
+    def _source(self) -> Reader[Any]:
+        """The reader of the samples, below their keys."""
+        return self.reader.reader if isinstance(self.reader, keyed) and self.rng else self.reader
+
+    def _found(self, plane: Plane) -> Reader[Any] | Plane | None:
+        """What workers are sent to find the samples; None if they are sent the samples."""
+        sent_once = isinstance(self._executor, Processes)
+        return found_by_workers(self._source, plane, sent_once=sent_once)
+
+    def _runs(self, plane: Plane, found: Reader[Any] | Plane, at: Position, size: int) -> Pass[Run]:
+        """A pass over what workers find, with the positions of `reader`."""
+        here = start(self.reader, at).position()  # refused where there is no such position
+        done, position = (here[0], _both) if self.rng else (here, int)
+        if here != position(done):
+            raise foreign(at, (0, 0))
+        routed = found is not self._source
+        return runs_of(plane, done, size, position, self._numbered(), routed=routed)
 
     @property
     def _executor(self) -> Executor | None:
@@ -305,14 +334,13 @@ class map_samples(Node[T]):
 
     def written(self, *but: object) -> Iterator[str]:
         """As it was given: the reader below the keys, the seed, an executor by its kind."""
-        shown, below, seed = copy.copy(self), self.reader, None
-        object.__setattr__(shown, "on_error", sys.intern(self.on_error))  # one text may be two
+        below, seed = self.reader, None
+        shown: dict[str, Any] = {"on_error": sys.intern(self.on_error)}  # one text may be two
         if self.rng and isinstance(below, keyed):
-            object.__setattr__(shown, "reader", below.reader)
-            seed = below.seed
+            shown["reader"], seed = below.reader, below.seed
         if self.executor is not None:
-            object.__setattr__(shown, "executor", ShownAs(f"<{type(self.executor).__name__}>"))
-        yield from Node.written(shown, *but)
+            shown["executor"] = ShownAs(f"<{type(self.executor).__name__}>")
+        yield from Node.written(self.changed(shown), *but)
         if seed is not None:
             yield f"seed={seed}"
 

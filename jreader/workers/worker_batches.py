@@ -1,7 +1,8 @@
 """Whole batches made by workers: a task maps the samples of a batch, and stacks the results.
 
 Over an indexed reader whose plan is small to send (files, memory maps), a task is sent a range of
-indices, and the worker reads the samples itself; otherwise it is sent the samples.
+indices, and the worker reads the samples itself. Over a data set of a user's class it is sent rows,
+for the worker to call `__getitem__`; otherwise it is sent the samples.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import count, islice
-from typing import Any, TypeVar, overload
+from math import inf
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -27,56 +29,34 @@ from jreader.readers import (
     Reader,
     described,
     indexed,
+    itself,
     leaves,
-    rebuilt,
 )
-from jreader.readers.nodes import children
-from jreader.readers.trees import zipped
+from jreader.readers.nodes import children, ops_of
+from jreader.readers.planes import Array
+from jreader.sources.random_access import asks_users_class
 from jreader.transforms.sample_rng import Keyed
 from jreader.workers.map_tasks import Failure
 
-T = TypeVar("T")
-
 _SMALL = 1 << 16  # bytes of a plan that is sent to every worker
+_ROUTED = 1024  # indices that are routed in one go
 _PLAIN = (bool, int, float, complex)  # what an array gives back as it was
 
 
-class ScalarColumns(Columns[T]):
-    """Columns of samples that give Python's numbers back as such, not as NumPy's.
+class Run(NamedTuple):
+    """Samples that a worker reads itself.
 
-    >>> rows = ScalarColumns((np.zeros((2, 3)), np.array([5, 6])), [None, int])
-    >>> rows[1], [label for _, label in rows]
-    ((array([0., 0., 0.]), 6), [5, 6])
-
-    Args:
-        columns: A tree of stacked arrays.
-        number_types: For each of its leaves the type of the numbers, or None for rows of the array.
+    Attributes:
+        low: The index of the first one.
+        high: One beyond the last index.
+        rows: Their rows in each column; None where their indices are enough.
+        numbered: Gives what the function takes, from a sample and its index; None for the sample.
     """
 
-    __slots__ = ("number_types",)
-
-    def __init__(self, columns: Any, number_types: Sequence[type | None]) -> None:
-        """Keeps both as they are."""
-        super().__init__(columns)
-        self.number_types = number_types
-
-    def __iter__(self) -> Iterator[T]:
-        """The samples, one after another."""
-        parts = zip(leaves(self.columns), self.number_types, strict=True)
-        return zipped(self.columns, [part.tolist() if kind else part for part, kind in parts])
-
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-    @overload
-    def __getitem__(self, index: slice) -> Columns[T]: ...
-    def __getitem__(self, index: int | slice) -> T | Columns[T]:
-        """One sample, or the columns of several."""
-        if isinstance(index, slice):
-            return ScalarColumns(super().__getitem__(index).columns, self.number_types)
-        parts = zip(leaves(self.columns), self.number_types, strict=True)
-        row = (part[index].item() if kind else part[index] for part, kind in parts)
-        picked: T = rebuilt(self.columns, row)
-        return picked
+    low: int
+    high: int
+    rows: list[Array] | None
+    numbered: Callable[[Any, int], Any] | None
 
 
 class BatchMap:
@@ -84,27 +64,25 @@ class BatchMap:
 
     Args:
         fn: A function of a sample.
-        source: The reader of the samples, if the range of their indices is sent instead.
-        numbered: Gives what `fn` takes, from a sample and its index.
+        source: Where a worker finds the samples, if it is sent a `Run` instead: the reader, or the
+            columns.
         origins: Tells this source from an equal one, whose files may be others by now.
     """
 
     def __init__(
         self,
         fn: Callable[[Any], Any],
-        source: Reader[Any] | None = None,
-        numbered: Callable[[Any, int], Any] | None = None,
+        source: Reader[Any] | Plane | None = None,
         origins: Sequence[int] = (),
     ) -> None:
-        self.fn, self.source, self.numbered = fn, source, numbered
+        self.fn, self.source = fn, source
         self.origins = origins or tuple(_origins(source))
 
     def __call__(self, run: Any) -> Any:
         """The results, stacked or in a list; or a `Failure` with the sample that made it."""
         try:
-            samples = run if self.source is None else self._read(*run)
+            samples = run if self.source is None else self.read(run)
         except Exception as error:
-            noted(error, "raised while a worker read the samples from {} to {}".format(*run))
             return Failure(error, None)
         results: list[Any] = []
         at = 0
@@ -123,74 +101,139 @@ class BatchMap:
             return Failure(error, sample.sample if isinstance(sample, Keyed) else sample)
         if several is not None:
             return several
-        return ScalarColumns(tree, [_number_type(leaf) for leaf in leaves(results[0])])
+        batch: Columns[Any] = Columns(tree)
+        batch.numbers = [_number_type(leaf) for leaf in leaves(results[0])]
+        return batch
 
-    def _read(self, low: int, high: int) -> list[Any]:
-        samples = list(islice(self.plane.samples(low).items, high - low))
-        if self.numbered is None:
+    def read(self, run: Run) -> list[Any]:
+        """The samples of a run, as the function takes them."""
+        low, high, rows, numbered = run
+        try:
+            each = self.plane.samples(low).items if rows is None else self.plane.each(rows)
+            samples = list(islice(each, high - low))
+        except Exception as error:
+            noted(error, f"raised while a worker read the samples from {low} to {high}")
+            raise
+        if numbered is None:
             return samples
-        return [self.numbered(sample, low + turn) for turn, sample in enumerate(samples)]
+        return [numbered(sample, low + turn) for turn, sample in enumerate(samples)]
 
     @cached_property
     def plane(self) -> Any:
         """Where the samples are; found once in each worker."""
-        return indexed(self.source) if self.source else None
+        source: Any = self.source
+        return source if isinstance(source, Plane) else indexed(source)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Without the plane."""
-        return BatchMap, (self.fn, self.source, self.numbered, self.origins)
+        """Without the plane that it found."""
+        return type(self), (self.fn, self.source, self.origins)
 
     def __repr__(self) -> str:
         """What an error calls it."""
         return described(self.fn)
 
 
+class SampleMap(BatchMap):
+    """Maps the one sample of a run."""
+
+    def __call__(self, run: Run) -> Any:
+        """The result; or a `Failure` with the sample that made it."""
+        try:
+            (sample,) = self.read(run)
+        except Exception as error:
+            return Failure(error, None)
+        try:
+            return self.fn(sample)
+        except Exception as error:
+            return Failure(error, sample.sample if isinstance(sample, Keyed) else sample)
+
+
 _ORIGINS: WeakKeyDictionary[Node[Any], int] = WeakKeyDictionary()
 _numbers = count()
 
 
-def _origins(source: Reader[Any] | None) -> Iterator[int]:
+def _origins(source: Reader[Any] | Plane | None) -> Iterator[int]:
     """The numbers of the sources of a plan; each source that is made has its own."""
-    if isinstance(source, Node):
-        below = list(children(source))
-        for child in below:
-            yield from _origins(child)
-        if not below:
-            yield _ORIGINS.setdefault(source, next(_numbers))
+    for op in () if source is None or isinstance(source, Plane) else ops_of(source):
+        if not any(True for _ in children(op)):
+            yield _ORIGINS.setdefault(op, next(_numbers))
 
 
-def index_ranges(
-    length: int, done: int, size: int, position: Callable[[int], Position]
-) -> Pass[tuple[int, int]]:
-    """The ranges of `size` indices from `done` on, each as (first, one beyond the last)."""
+def runs_of(
+    plane: Plane,
+    done: int,
+    size: int,
+    position: Callable[[int], Position],
+    numbered: Callable[[Any, int], Any] | None,
+    *,
+    routed: bool,
+) -> Pass[Run]:
+    """The samples from index `done` on, in runs of `size`.
 
-    def deal() -> Iterator[tuple[int, int]]:
+    Args:
+        plane: Where they are.
+        done: The first index.
+        size: How many samples a run has.
+        position: Makes a position of an index.
+        numbered: As of `Run`.
+        routed: Whether workers are sent rows, not indices alone.
+    """
+    many = max(_ROUTED // size, 1) * size
+
+    def deal() -> Iterator[Run]:
         nonlocal done
-        while done < length:
-            low, done = done, min(done + size, length)
-            yield low, done
+        for first in range(done, plane.length, many):
+            last = min(first + many, plane.length)
+            every = plane.rows(np.arange(first, last)) if routed else None
+            while done < last:
+                low, done = done, min(done + size, last)
+                rows = every and [each[low - first : done - first] for each in every]
+                yield Run(low, done, rows, numbered)
 
     return Pass(deal(), lambda: position(done), lambda: None)
 
 
-def is_cheap_to_send(reader: Reader[Any], plane: Plane) -> bool:
-    """Whether a plan is small to send to workers, because the data of its samples is not in it."""
+def found_by_workers(
+    reader: Reader[Any], plane: Plane, *, sent_once: bool
+) -> Reader[Any] | Plane | None:
+    """What workers are sent to find the samples of an indexed reader; None if samples are sent.
+
+    Args:
+        reader: The reader.
+        plane: Its plane.
+        sent_once: Whether a worker is sent it once, so that it may be large.
+    """
+    if sent_once and calls_users_class(plane):
+        found = Plane(plane.columns, plane.length, itself)
+        return found if _travels(found, inf) else None
     for column in leaves(plane.columns):
         if type(column) is np.ndarray and not column.flags.forc and column.nbytes > _SMALL:
-            return False  # to pickle it would copy it
-    room = _SizeLimit()
+            return None  # to pickle it would copy it
+    return reader if _travels(reader, _SMALL) else None
+
+
+def calls_users_class(plane: Plane) -> bool:
+    """Whether each of its samples is made by the `__getitem__` of a user's class."""
+    columns = leaves(plane.columns)
+    return bool(columns) and all(map(asks_users_class, columns))
+
+
+def _travels(value: Any, most: float) -> bool:
+    """Whether something can be sent to workers, in so many bytes."""
+    room = _SizeLimit(most)
+    pickler = WorkerPickler(room, room.take, value)
     try:
-        WorkerPickler(room, room.take, reader).dump(reader)
+        pickler.dump(value)
     except Exception:  # it is too large, or cannot travel: its samples may
         return False
-    return True
+    return pickler.drawing is None  # each worker would draw the same numbers
 
 
 class _SizeLimit:
-    """A file that raises OverflowError once more is written than is small to send."""
+    """A file that raises OverflowError once more is written than it takes."""
 
-    def __init__(self) -> None:
-        self.left = _SMALL
+    def __init__(self, most: float) -> None:
+        self.left = most
 
     def write(self, data: Any) -> int:
         size = memoryview(data).nbytes

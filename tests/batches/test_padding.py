@@ -125,6 +125,144 @@ class TestMasks:
         assert batch.columns["tokens"].dtype == np.uint8
 
 
+def only(batches):
+    (batch,) = batches()
+    return {name: np.asarray(column).tolist() for name, column in batch.columns.items()}
+
+
+class TestSides:
+    @given(st.lists(st.integers(0, 9), min_size=1, max_size=9), st.booleans())
+    def test_left_padding_stands_before_the_values(self, lengths, known):
+        rows = [row.tolist() for row in documents(lengths)()]
+        reader = documents(lengths) if known else as_lists(documents(lengths))
+        (batch,) = padded_batch(reader, len(lengths), pad=7, padding_side="left")()
+        tokens, mask = batch.columns["tokens"], batch.columns["tokens_mask"]
+        assert (np.diff(mask.astype(int), axis=1) >= 0).all()  # values last
+        assert (tokens[~mask] == 7).all()
+        assert [row[there].tolist() for row, there in zip(tokens, mask, strict=True)] == rows
+
+    def test_what_is_cut_is_the_end_on_either_side(self):
+        for side in ("left", "right"):
+            batches = padded_batch(
+                lambda: [[1, 2, 3, 4]], 1, to=[2], longer="truncate", padding_side=side
+            )
+            assert only(batches)["tokens"] == [[1, 2]]
+
+    def test_another_word_is_refused(self):
+        with pytest.raises(ValueError, match="'right' or 'left', not 'before'"):
+            padded_batch(lambda: [[1]], 1, padding_side="before")
+
+
+PAIRS = [{"x": [1, 2, 3], "y": [4]}, {"x": [5], "y": [6, 7]}]
+
+
+class TestLengthsByField:
+    def test_each_field_has_its_own_lengths_and_its_name_is_enough(self):
+        batch = only(padded_batch(lambda: PAIRS, 2, to={"x": [2, 4], "y": 3}))
+        assert batch["x"] == [[1, 2, 3, 0], [5, 0, 0, 0]]
+        assert batch["y"] == [[4, 0, 0], [6, 7, 0]]
+
+    def test_a_field_without_a_length_is_as_long_as_its_longest_row(self):
+        batch = only(padded_batch(lambda: PAIRS, 2, to={"x": 4}, fields=["x", "y"]))
+        assert batch["y"] == [[4, 0], [6, 7]]
+
+    def test_a_field_of_to_or_pad_or_axes_that_is_not_padded_is_refused(self):
+        with pytest.raises(ValueError, match=r"names 'y', and fields are \['x'\]: name it there"):
+            padded_batch(lambda: PAIRS, 2, to={"y": 4}, fields=["x"])
+        for options in ({"pad": {"z": 1}}, {"axes": {"z": 1}}):
+            with pytest.raises(ValueError, match=r"names 'z', and the fields that are padded"):
+                list(padded_batch(lambda: PAIRS, 2, fields=["x", "y"], **options)())
+
+    def test_lengths_of_a_field_rise_and_are_said_once(self):
+        with pytest.raises(ValueError, match=r"to\['x'\] of padded_batch.* needs increasing"):
+            padded_batch(lambda: PAIRS, 2, to={"x": [4, 2]})
+        with pytest.raises(ValueError, match=r"not both: type to=\{'x': \[8\], 'y': 'longest'\}"):
+            padded_batch(lambda: PAIRS, 2, to={"x": 7, "y": "longest"}, multiple_of=4)
+
+    def test_shapes_are_those_of_the_feeds(self):
+        for reader in (lambda: PAIRS, arrays(x=documents([3, 1]), y=documents([1, 2]))):
+            loader = Pipeline(reader).padded_batch(2, to={"x": [2, 4], "y": 3}).load()
+            (feed,) = loader
+            found = [{name: spec.shape for name, spec in each.items()} for each in loader.shapes()]
+            assert {name: array.shape for name, array in feed.items()} in found
+            assert all(each["y"] == (2, 3) for each in found)
+
+
+class TestSeveralAxes:
+    @given(
+        st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4)), min_size=1, max_size=5),
+        st.sampled_from(["left", "right"]),
+    )
+    def test_each_axis_is_padded_and_the_mask_has_them_all(self, shapes, side):
+        rows = [np.arange(np.prod(shape)).reshape(shape) + 1 for shape in shapes]
+        (batch,) = padded_batch(lambda: rows, len(rows), pad=-1, axes=2, padding_side=side)()
+        tokens, mask = batch.columns["tokens"], batch.columns["tokens_mask"]
+        longest = [max(sizes, default=0) for sizes in zip(*shapes, strict=True)]
+        assert tokens.shape == mask.shape == (len(rows), longest[0], max(longest[1], 1))
+        assert (tokens[~mask] == -1).all()
+        for row, found, there in zip(rows, tokens, mask, strict=True):
+            assert found[there].tolist() == row.ravel().tolist()
+
+    def test_lengths_hold_for_each_axis_and_what_is_longer_is_an_error(self):
+        rows = [np.ones((3, 1, 2)), np.ones((1, 5, 2))]
+        (batch,) = padded_batch(lambda: rows, 2, to=[4, 8], axes={"tokens": 2})()
+        assert batch.columns["tokens"].shape == (2, 4, 8, 2)
+        with pytest.raises(ValueError, match="a row of 'tokens' has 1 x 5 values, more than 4 x 4"):
+            list(padded_batch(lambda: rows, 2, to=[4], axes=2)())
+
+    def test_shapes_lists_all_of_them(self):
+        loader = Pipeline(lambda: [np.ones((3, 1))]).padded_batch(1, to=[2, 4], axes=2).load()
+        assert {spec["tokens"].shape for spec in loader.shapes()} == {
+            (1, high, wide) for high in (2, 4) for wide in (2, 4)
+        }
+
+    def test_rows_of_fewer_axes_are_named(self):
+        with pytest.raises(FeedMismatch, match="axes=2 of 'tokens' are padded, and a row has 1"):
+            list(padded_batch(lambda: [[1, 2]], 1, axes=2)())
+
+    def test_rows_of_other_inner_shapes_are_not_broadcast(self):
+        with pytest.raises(FeedMismatch, match="differ in more than their length"):
+            list(padded_batch(lambda: [np.ones((2, 3)), np.ones((2, 1))], 2)())
+
+
+NESTED = [
+    {"q": {"text": [1, 2], "id": 7}, "label": 0},
+    {"q": {"text": [3], "id": 8}, "label": 1},
+]
+
+
+class TestDictsInDicts:
+    def test_a_mask_lies_beside_its_field(self):
+        (batch,) = padded_batch(lambda: NESTED, 2, fields=["q.text"])()
+        assert list(batch.columns) == ["q", "label"]
+        assert {name: part.tolist() for name, part in batch.columns["q"].items()} == {
+            "text": [[1, 2], [3, 0]],
+            "id": [7, 8],
+            "text_mask": [[True, True], [True, False]],
+        }
+
+    def test_ragged_columns_are_found_in_them(self):
+        rows = arrays({"q": {"text": documents([2, 1])}, "label": np.arange(2)})
+        loader = Pipeline(rows).padded_batch(2, to=[4]).load()
+        (feed,) = loader
+        assert feed["q"]["text"].tolist() == [[1, 1, 0, 0], [2, 0, 0, 0]]
+        assert [spec["q"]["text_mask"].shape for spec in loader.shapes()] == [(2, 4)]
+        (bucketed,) = Pipeline(rows).bucket([4], 2, seed=0)
+        assert bucketed.columns["q"]["text"].shape == (2, 4)
+
+    def test_two_fields_of_one_name_are_refused(self):
+        with pytest.raises(FeedMismatch, match=r"two fields of a sample are named 'a\.b'"):
+            list(padded_batch(lambda: [{"a.b": [1], "a": {"b": [1]}}], 1, fields=["a.b"])())
+
+    def test_a_field_that_only_later_samples_have_is_not_lost(self):
+        for more in ({"a": [1], "b": 2}, {"a": [1], "b": {}}):
+            with pytest.raises(FeedMismatch, match="need one structure"):
+                list(padded_batch(lambda more=more: [{"a": [1]}, more], 2, fields="a")())
+        two = [{"a": {"b": [1]}}, {"a": {"b": [1], "c": 2}}]
+        with pytest.raises(FeedMismatch, match="need one structure"):
+            list(padded_batch(lambda: two, 2, fields="a.b")())
+
+
 class TestInALoader:
     def test_feeds_are_what_batches_are(self):
         rows = Pipeline(arrays(x=documents(LENGTHS), y=np.arange(5)))

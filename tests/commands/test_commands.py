@@ -180,7 +180,10 @@ class TestWhatGoesWrong:
         (folder / "damaged.npy").write_bytes(bytes(range(200, 256)))
         code, _, errors = told(command, "feeding:damaged")
         assert (code, len(errors)) == (1, 1)
-        assert re.search(r"raised DamagedData: .*damaged.npy is truncated.*\.$", errors[0])
+        assert re.search(
+            r"raised DamagedData: .*damaged.npy is truncated.* made at \S*feeding.py:\d+$",
+            errors[0],
+        )
 
     @pytest.mark.parametrize("command", COMMANDS)
     def test_an_extra_that_is_missing_says_what_to_install(

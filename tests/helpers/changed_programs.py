@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import functools
+import random
+import re
 from types import ModuleType
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pyarrow as pa
 
 from jreader import (
     DataLoader,
     Pipeline,
     arrays,
+    arrow,
     chain,
     compose,
     firstn,
     idx,
+    image_folder,
     map_readers,
     npy,
+    ragged,
     source,
     text,
+    tokens,
 )
 from jreader.datasets import (
     BatchSampler,
@@ -166,6 +173,51 @@ def image_rows():
     return np.random.default_rng(0).integers(0, 256, (3000, 28, 28), dtype=np.uint8)
 
 
+def documents(lengths):
+    offsets = np.cumsum([0, *lengths])
+    return Pipeline(ragged(np.arange(offsets[-1]), offsets))
+
+
+def one_token_moved(make, *, plan=documents):
+    """What is made of documents, and of those of which one gave a token to the next one."""
+    lengths = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3] * 40
+    moved = [*lengths]
+    moved[301], moved[302] = moved[301] + 1, moved[302] - 1
+    return both(lambda each: make(plan(each)), lengths, moved)
+
+
+def ended(folder, lengths):
+    """A file of documents that end with the token 0."""
+    values = np.full(sum(lengths), 7, np.uint16)
+    values[np.cumsum(lengths) - 1] = 0
+    (inside := folder / str(lengths[301])).mkdir(exist_ok=True)
+    values.tofile(inside / "documents.bin")
+    return Pipeline(tokens(inside / "documents.bin", eos=0))
+
+
+def listed(folder, lengths):
+    """An Arrow file of lists."""
+    table = pa.table({"tokens": pa.array([[7] * each for each in lengths])})
+    (inside := folder / str(lengths[301])).mkdir(exist_ok=True)
+    with pa.ipc.new_file(path := inside / "documents.arrow", table.schema) as file:
+        file.write_table(table)
+    return Pipeline(arrow(path))
+
+
+def images_of(folder, name="8.png", content=b"bb", place=""):
+    (kept := folder / content.decode() / name / place / "train/cat").mkdir(
+        parents=True, exist_ok=True
+    )
+    for number in range(8):
+        (kept / f"{number}.png").write_bytes(b"aa")
+    (kept / name).write_bytes(content)
+    return Pipeline(image_folder(kept.parent)).map(lambda sample: sample["label"])
+
+
+def padded(**options):
+    return documents([3, 1, 4, 1] * 12).padded_batch(4, **options).load()
+
+
 REFUSED, WARNED, UNSEEN = "refused", "**warned**", "not noticed"
 
 CHANGES = {
@@ -234,6 +286,28 @@ CHANGES = {
             200,
         ),
     ),
+    "lengths of documents below `pack`, `windows`, `bucket` or `unbatch`": (
+        REFUSED,
+        lambda _: one_token_moved(lambda plan: plan.pack(16, seed=0)),
+        lambda _: one_token_moved(lambda plan: plan.shuffle(seed=1).pack(16, window=8, seed=0)),
+        lambda _: one_token_moved(lambda plan: plan.pack(16, split="always", seed=0)),
+        lambda _: one_token_moved(lambda plan: plan.windows(8)),
+        lambda _: one_token_moved(lambda plan: plan.windows(1, across=False).shuffle(seed=1)),
+        lambda _: one_token_moved(lambda plan: plan.map(list).windows(8)),
+        lambda _: one_token_moved(lambda plan: plan.bucket([6, 10], batch_size=4, seed=0).load()),
+        lambda _: one_token_moved(lambda plan: plan.map(list).bucket([6, 10], batch_size=4).load()),
+        lambda _: one_token_moved(lambda plan: plan.unbatch()),
+        lambda folder: one_token_moved(
+            lambda plan: plan.pack(16, seed=0), plan=functools.partial(ended, folder)
+        ),
+        lambda folder: one_token_moved(
+            lambda plan: plan.windows(8), plan=functools.partial(listed, folder)
+        ),
+    ),
+    "names of files in an `image_folder`": (
+        REFUSED,
+        lambda folder: both(lambda name: images_of(folder, name), "8.png", "9.png"),
+    ),
     "values of arrays changed, or rows reordered": (
         WARNED,
         lambda _: both(lambda n: arrays(n=n), FIRST, changed_at(7)),
@@ -261,6 +335,41 @@ CHANGES = {
             lambda n: arrays(np.load(file_of(folder, "n.npy", n), mmap_mode="r")), FIRST, SECOND
         ),
     ),
+    "sizes or contents of files in an `image_folder`": (
+        WARNED,
+        lambda folder: both(lambda content: images_of(folder, content=content), b"bb", b"bc"),
+        lambda folder: both(lambda content: images_of(folder, content=content), b"bb", b"bbb"),
+    ),
+    "`pad=`, and `to=`, `multiple_of=`, `fields=`, `longer=`, `padding_side=` and `axes=` of "
+    "`padded_batch`; `stacked=` of `map_batches`": (
+        WARNED,
+        lambda _: both(
+            lambda stacked: (
+                Pipeline(arrays(FIRST)).batch(4).map_batches(np.array, stacked=bool(stacked)).load()
+            ),
+            0,
+            1,
+        ),
+        lambda _: both(lambda pad: documents([3, 1, 4] * 9).pack(8, seed=0, pad=pad), 0, -1),
+        lambda _: both(
+            lambda pad: documents([3, 1, 4, 1] * 9).bucket([4], 4, seed=0, pad=pad).load(), 0, 1
+        ),
+        lambda _: both(lambda pad: padded(pad=pad), 0, {"tokens": 1}),
+        lambda _: both(lambda to: padded(to=to), "longest", [8]),
+        lambda _: both(lambda to: padded(to=to), [2, 8], [4, 8]),
+        lambda _: both(lambda each: padded(multiple_of=each), 4, 8),
+        lambda _: both(lambda longer: padded(to=[4], longer=longer), "error", "truncate"),
+        lambda _: both(
+            lambda many: (
+                Pipeline(numbers)
+                .map(lambda n: {"a": [n] * (n % 3), "b": [n]})
+                .padded_batch(4, fields=["a", "b"][:many])
+                .load()
+            ),
+            1,
+            2,
+        ),
+    ),
     "a function, its code": (
         WARNED,
         lambda _: (mapped(lambda n: n + 1), mapped(lambda n: n + 2)),
@@ -280,6 +389,30 @@ CHANGES = {
         lambda _: both(closed_over, lambda n: n + 1, lambda n: n + 2),
         lambda _: both(closed_over, jnp.arange(3), jnp.arange(1, 4)),
         lambda _: both(closed_over, dict.fromkeys(range(3000), 1), dict.fromkeys(range(3001), 1)),
+    ),
+    "compiled functions that it holds, as those of NumPy and `jax.numpy`, and seeds of generators, "
+    "keys of jax, masks, patterns, memoryviews": (
+        WARNED,
+        lambda _: both(closed_over, np.add, np.multiply),
+        lambda _: both(closed_over, np.add.reduce, np.multiply.reduce),
+        lambda _: both(closed_over, jnp.add, jnp.multiply),
+        lambda _: both(closed_over, jax.random.key(0), jax.random.key(1)),
+        lambda _: both(closed_over, jax.random.key(0), jax.random.key(0, impl="rbg")),
+        lambda _: both(lambda seed: closed_over(np.random.default_rng(seed)), 0, 1),
+        lambda _: both(lambda seed: closed_over(np.random.Philox(key=seed)), 0, 1),
+        lambda _: both(lambda seed: closed_over(np.random.default_rng(seed).normal), 0, 1),
+        lambda _: both(lambda seed: closed_over(np.random.RandomState(seed)), 0, 1),
+        lambda _: both(lambda seed: closed_over({random.Random(seed)}), 0, 1),
+        lambda _: both(lambda seed: closed_over(np.random.SeedSequence(seed)), 0, 1),
+        lambda _: both(closed_over, *np.random.SeedSequence(0).spawn(2)),
+        lambda _: both(
+            lambda text: closed_over(memoryview(text)).batch(4).load(), b"abc", b"abd"
+        ),  # a loader, since cloudpickle makes bytes of it
+        lambda _: both(lambda text: closed_over(re.compile(text)), "a" * 300, "a" * 299 + "b"),
+        lambda _: both(lambda mask: closed_over(np.ma.array([1, 2], mask=mask)), [0, 1], [1, 0]),
+        lambda _: both(lambda fn: mapped(functools.partial(fn, 1)), np.add, np.multiply),
+        lambda _: both(lambda fn: mapped(lambda n: n).filter(fn), np.isfinite, np.isnan),
+        lambda _: both(lambda fn: loaded().on_device(lambda feed: (feed, fn)[0]), jnp.add, np.add),
     ),
     "globals and functions that it uses, and what it uses of your own modules": (
         WARNED,
@@ -350,10 +483,24 @@ CHANGES = {
             "b",
         ),
         lambda folder: both(lambda place: npy(file_of(folder / place, "n.npy", FIRST)), "a", "b"),
+        lambda folder: both(lambda place: images_of(folder, place=place), "a", "a/b/c"),
     ),
     "rows of an array with more than 256 rows, other than the 256 that are compared": (
         UNSEEN,
         lambda _: both(arrays, np.zeros(3000), changed_at(7, np.zeros(3000))),
+    ),
+    "bytes of files of rows or records, other than those that are compared": (
+        UNSEEN,
+        lambda folder: both(
+            lambda n: npy(file_of(folder, "n.npy", n)),
+            np.zeros(1 << 16),
+            changed_at(9999, np.zeros(1 << 16)),
+        ),
+    ),
+    "what a function draws of a generator without a seed, and the seeds of global generators": (
+        UNSEEN,
+        lambda _: both(lambda _: closed_over(np.random.default_rng()), 0, 1),
+        lambda _: both(lambda _: closed_over(np.random.normal).batch(4).load(), 0, 1),
     ),
     "the code of a library's function, in another release of it": (
         UNSEEN,

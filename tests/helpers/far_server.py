@@ -13,14 +13,24 @@ class FarServer:
     """Serves `files` under `url`; `mood` says for each request how it is answered.
 
     A mood is a function of the method and the name, called once for a request, that returns
-    "good", "drop" (the connection ends), "half" (of what was promised), "hang" (until `close`), or
-    a status.
+    "good", "drop" (the connection ends), "half" (of what was promised), "hang" (until `close`),
+    "first" (the first bytes of the file, whichever were asked for), or a status.
+
+    Attributes:
+        etags: Whether answers have ETags; "weak" for such as say little.
+        heeds: Whether `If-Match` is looked at.
+        by_query: Whether the names of files have queries.
+        dates: What answers say of when a file was written.
+        claims: Sizes that the answers to HEAD claim.
     """
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.mood: Callable[[str, str], Any] = lambda _method, _name: "good"
-        self.ranges, self.etags = True, True
+        self.ranges, self.heeds, self.by_query = True, True, False
+        self.etags: bool | str = True
+        self.dates: dict[str, str] = {}
+        self.claims: dict[str, int] = {}
         self.asked: list[tuple[str, str, str | None]] = []
         self.sent: Counter[str] = Counter()  # bytes of each file
         self._ended, self._lock = threading.Event(), threading.Lock()
@@ -63,8 +73,9 @@ def _handler(server: FarServer) -> type[BaseHTTPRequestHandler]:  # noqa: C901  
         def do_GET(self) -> None:
             self.answer(body=True)
 
-        def answer(self, *, body: bool) -> None:
-            name, span = self.path.partition("?")[0].lstrip("/"), self.headers.get("Range")
+        def answer(self, *, body: bool) -> None:  # noqa: C901  # one branch for a mood
+            path = self.path if server.by_query else self.path.partition("?")[0]
+            name, span = path.lstrip("/"), self.headers.get("Range")
             with server._lock:
                 server.asked.append((self.command, name, span))
                 mood = server.mood(self.command, name)
@@ -86,22 +97,28 @@ def _handler(server: FarServer) -> type[BaseHTTPRequestHandler]:  # noqa: C901  
                 self.wfile.write(page if body else b"")
                 return
             whole = server.files[name]
-            etag = f'"{hash(whole) & 0xFFFFFFFF:x}"'
+            weak = "W/" if server.etags == "weak" else ""
+            etag = f'{weak}"{hash(whole) & 0xFFFFFFFF:x}"'
             wanted = self.headers.get("If-Match")
-            if wanted is not None and wanted != etag:
+            if wanted is not None and wanted != etag and server.heeds:
                 self.head(412, 0, {})
                 return
             headers = {"ETag": etag} if server.etags else {}
+            if name in server.dates:
+                headers["Last-Modified"] = server.dates[name]
             data, status = whole, 200
             if span is not None and server.ranges:
                 low, _, high = span.removeprefix("bytes=").partition("-")
                 first, last = int(low), min(int(high or len(whole) - 1), len(whole) - 1)
+                if mood == "first":
+                    first, last = 0, last - first
                 if first >= len(whole):
                     self.head(416, 0, {})
                     return
                 data, status = whole[first : last + 1], 206
                 headers["Content-Range"] = f"bytes {first}-{last}/{len(whole)}"
-            self.head(status, len(data), headers)
+            size = len(data) if body else server.claims.get(name, len(data))
+            self.head(status, size, headers)
             if body:
                 some = data[: len(data) // 2] if mood == "half" else data
                 with server._lock:

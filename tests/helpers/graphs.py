@@ -26,8 +26,10 @@ import jreader
 from jreader import datasets
 from jreader.batches import gives_batches
 from jreader.readers import Node, indexed, length
+from jreader.readers.fingerprints import Adjustable
 from jreader.readers.lanes import dealt_below
 from jreader.readers.seeds import seeded
+from jreader.transforms import fixed_order, select
 from jreader.workers import fetch_batches
 
 
@@ -43,7 +45,8 @@ def everything() -> set[type[Node]]:
                 yield child
                 yield from below(child)
 
-    return {op for op in below(Node) if not op.__name__.startswith("_")}
+    named = {op for op in below(Node) if not op.__name__.startswith("_")}
+    return named - {Adjustable}  # what ops extend, and no op
 
 
 @cache  # plans are built by the ten thousands
@@ -89,6 +92,7 @@ def drawn_for(sample: Any, rng: np.random.Generator | None = None) -> Any:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "filter": kept,
+    "group_by": kept,
     "map_samples": drawn_for,
     "flat_map": several,
     "read": several,
@@ -136,9 +140,9 @@ ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "short": st.sampled_from(["wrap", "pad", "error"]),
     "origin": st.integers(0, 3),
     "stride": st.one_of(st.none(), small),
-    "weights": st.one_of(st.none(), st.lists(st.integers(1, 100), min_size=3, max_size=3)),
+    "weights": st.one_of(st.none(), st.lists(st.integers(0, 100), min_size=3, max_size=3)),
     "temperature": st.none(),
-    "stop": st.sampled_from(["first", "all", "repeat"]),
+    "stop": st.sampled_from(["first", "all", "once", "repeat"]),
     "at": st.dictionaries(st.integers(1, 60), st.lists(small, min_size=3, max_size=3), max_size=2),
     "source": st.none(),  # of samples that are dicts; likewise
     "stacked": st.just(True),  # noqa: FBT003  # lists of samples have tests of their own
@@ -148,11 +152,14 @@ ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "pad": st.sampled_from([0, 5]),
     "fields": st.none(),
     "longer": st.just("truncate"),
+    "padding_side": st.sampled_from(["right", "left"]),
+    "axes": st.sampled_from([1, {"tokens": 1}]),
     "split": st.sampled_from(["never", "always"]),
     "bounds": st.sampled_from([(8,), (2, 8), (1, 3, 6)]),
     "tokens": st.none(),
     "by": st.none(),
     "divisible_by": st.just(1),
+    "indices": st.lists(st.integers(0, 40), max_size=8),
     "path": st.none(),  # caches on disk have laws of their own
 }
 
@@ -228,10 +235,15 @@ class Recipe:
         given |= fitting_lanes(op, given, readers)
         if op is fetch_batches:
             given["process_num"] = 0  # in processes it has tests of its own
-        if op is jreader.window and gives_batches(readers[0]):
+        if op in (jreader.window, jreader.group_by) and gives_batches(readers[0]):
             readers[0] = jreader.unbatch(readers[0])
-        if op is jreader.mix:
-            return mixed(readers, **given)
+        if op in (jreader.mix, select, fixed_order):
+            known = length(self.below[0].build())
+            return (
+                mixed(readers, **given)
+                if op is jreader.mix
+                else by_number(op, readers[0], known, **given)
+            )
         names = list(parameters(op))
         variadic = parameters(op).get("readers")
         first = [FUNCTIONS.get(op.__name__, tagged)] if names[0] in FUNCTION_NAMES else []
@@ -256,6 +268,15 @@ def fitting_lanes(op: Any, given: dict[str, Any], readers: list[Any]) -> dict[st
     if op in (jreader.batch, jreader.padded_batch) and (dealt := dealt_below(readers[0])):
         return {"batch_size": given["batch_size"] * dealt.lanes}
     return {}
+
+
+def by_number(op: Any, reader: Any, known: int | None, **given: Any) -> Any:
+    """Samples by their number, where a length is known, with indices below it; else as they are."""
+    if known is None:
+        return reader
+    if op is select:
+        given = {"indices": [index % known for index in given["indices"] if known]}
+    return op(reader, **given)
 
 
 def joined(reader: Any) -> Any:
@@ -284,7 +305,9 @@ def mixed(readers: list[Any], weights: Any, at: Any, **given: Any) -> Any:
     """A mixture; of one without an end, the beginning, since some ops above may wait for an end."""
     many = len(readers)
     changes = {turn: each[:many] for turn, each in at.items()}
-    made = jreader.mix(readers, weights and weights[:many], at=changes, **given)
+    # of a plan that became smaller, the sources that are left may be those of no weight
+    weights = weights[:many] if weights and any(weights[:many]) else None
+    made = jreader.mix(readers, weights, at=changes, **given)
     return jreader.firstn(made, 20) if given["stop"] == "repeat" else made
 
 
@@ -373,6 +396,9 @@ def op_recipes(draw: st.DrawFn, op: type[Node], below: st.SearchStrategy[Recipe]
         elif name != "reader" and name not in FUNCTION_NAMES:
             given[name] = draw(argument(op, name))
     parts = tuple(draw(below) for _ in range(wanted))
+    if op is jreader.interleave:
+        given["stop"] = draw(st.sampled_from(["once", "first"]))
+        given["order"] = draw(st.one_of(st.none(), orders_of(wanted)))
     if op is jreader.pack:
         given["longer"] = draw(LONGER[given["split"]])
     if op in (jreader.pack, jreader.windows):
@@ -386,6 +412,12 @@ def op_recipes(draw: st.DrawFn, op: type[Node], below: st.SearchStrategy[Recipe]
         rows = Recipe(jreader.arrays, {"rows": draw(st.integers(0, 14)), "width": 2})
         parts = (Recipe(jreader.batch, {"batch_size": draw(small)}, (rows,)),)
     return Recipe(op, given, parts)
+
+
+def orders_of(many: int) -> st.SearchStrategy[list[int]]:
+    """Orders that name each of so many readers."""
+    more = st.lists(st.integers(0, many - 1), max_size=3)
+    return more.flatmap(lambda some: st.permutations([*range(many), *some]))
 
 
 LONGER = {

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-USUAL = 500  # of every other law, in CI
+USUAL = 500  # the scale of the numbers that tests give: CI has half of them
 
 
 def examples(usual: int, least: int = 5) -> settings:
-    """So many where the other laws have the usual number, and fewer where they have fewer.
+    """So many where the other laws have 500, and fewer where they have fewer.
 
     `least` is how many there are at any width: 3 where each compiles, or starts processes.
     """

@@ -6,7 +6,7 @@ from itertools import islice
 from programs import PATIENCE
 
 from jreader import start
-from jreader.loaders.cursors import beginning
+from jreader.loaders.checkpoints.cursors import beginning
 from jreader.loaders.multihost.agreement import Agreement
 from jreader.readers import Pass
 

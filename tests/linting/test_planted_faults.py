@@ -15,8 +15,8 @@ import pytest
 from programs import PATIENCE
 
 import jreader
-from jreader import DataLoader, LintWarning, Pipeline, arrays, lint, ragged
-from jreader.linting import RULES, Finding, field_rules
+from jreader import DataLoader, LintWarning, Pipeline, arrays, lint, map_readers, ragged, source
+from jreader.linting import RULES, Fed, Finding, field_rules
 
 IMAGES = np.zeros((512, 64, 64, 3), np.uint8)
 PAGE = (Path(__file__).parents[2] / "docs" / "linting.md").read_text()
@@ -46,6 +46,16 @@ def sum_of_squares(_):
     return sum(number * number for number in range(3000))
 
 
+class OfSeveral:
+    """What a loader tells of a plan of which each process feeds a part (`tests/loaders`)."""
+
+    def __init__(self, plan):
+        self.plan = plan
+
+    def _fed(self):
+        return Fed(self.plan, shared=True)
+
+
 def shared_generator():
     used = (number for number in range(10))
     return Pipeline(lambda: used).batch(2)
@@ -59,6 +69,8 @@ def documents(many):
 PLANTED = {
     "small-window": lambda: rows().shuffle(50, seed=0).batch(32),
     "shuffle-after-batch": lambda: rows().batch(32).shuffle(seed=0),
+    "map-below-shuffle": lambda: rows().map(str).shuffle(seed=0).batch(32),
+    "map-on-every-process": lambda: OfSeveral(rows().shuffle(seed=0).map(str).batch(32)),
     "generator-object": shared_generator,
     "same-left-out": lambda: rows().batch(64).load(),
     "host-float32": lambda: pictures().batch(128).map_batches(scaled),
@@ -151,6 +163,70 @@ class TestWindows:
                 raise OSError
 
         jreader.linting.tell_of_plan(Pipeline(Asked()).shuffle(4, seed=0))
+
+
+class TestMaps:
+    @pytest.mark.parametrize(
+        "plan",
+        [
+            rows().shuffle(seed=0).map(str).batch(8),
+            rows().shuffle(seed=0).batch(8).map_batches(dict),
+            rows().map(str).shuffle(500, seed=0).batch(8),
+            rows().filter(bool).map(str).shuffle(500, seed=0).batch(8),
+            rows().map(str).cache().shuffle(seed=0).batch(8),
+            rows().prefetch(2).shuffle(seed=0).batch(8),
+            Pipeline(source([*range(9)])).shuffle(seed=0).batch(3),
+            Pipeline(map_readers(max, numbers, numbers)).shuffle(64, seed=0).batch(8),
+        ],
+        ids=repr,
+    )
+    def test_those_that_are_called_when_a_sample_is_due_are_none(self, plan):
+        assert lint(plan) == []
+
+    @pytest.mark.parametrize(
+        "mapped",
+        [
+            rows().map(str),
+            rows().skip(3).map(str).firstn(100),
+            rows().map(str, threads=2),
+            rows().map(lambda row, rng: str(row), rng=True, seed=1),
+            rows().map(str).chain(rows().map(str)),
+        ],
+        ids=repr,
+    )
+    def test_one_below_a_shuffle_is_called_for_every_sample_before_the_first(self, mapped):
+        (finding,) = lint(mapped.shuffle(seed=0).batch(8))
+        assert finding.name == "map-below-shuffle"
+        assert f"for all {len(mapped):,} samples" in finding.sentence
+        with pytest.warns(LintWarning, match="^map-below-shuffle: "):
+            mapped.shuffle(seed=0).batch(8).load()
+
+    def test_what_the_finding_says_is_so_and_its_fix_mends_it(self):
+        called = []
+
+        def note(row):
+            called.append(row["x"])
+            return row["x"]
+
+        before, after = rows(60).map(note).shuffle(seed=0), rows(60).shuffle(seed=0).map(note)
+        first = [next(before()), next(after())]
+        assert first[0] == first[1]
+        assert len(called) == 60 + 1
+        assert list(before()) == list(after())
+        assert lint(after.batch(4)) == []
+
+    @pytest.mark.parametrize(
+        "plan",
+        [
+            rows().batch(8),
+            rows().batch(8).map_batches(dict),
+            stream().map(abs).batch(8),
+            Pipeline(source([*range(9)])).batch(3),
+        ],
+        ids=repr,
+    )
+    def test_plans_without_a_map_of_indexed_samples_are_none(self, plan):
+        assert lint(OfSeveral(plan)) == []
 
 
 class TestFields:
@@ -284,7 +360,7 @@ class TestBuilding:
         for made in (
             lambda: DataLoader.from_generator().set_sample_generator(reader, 32),
             lambda: DataLoader.from_generator().set_sample_list_generator(batches),
-            lambda: DataLoader.over(batches, sharding="host"),
+            lambda: Pipeline(batches).load(sharding="host"),
         ):
             with pytest.warns(LintWarning, match="small-window"):
                 made()

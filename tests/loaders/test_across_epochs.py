@@ -101,6 +101,7 @@ def test_an_error_of_the_next_epoch_comes_after_the_last_feed_of_this_one():
     assert feeds.step == 3
 
 
+@pytest.mark.filterwarnings("ignore:epoch . is empty")
 def test_an_epoch_that_gives_nothing_ends_the_run_behind_the_feeds_before():
     passes = iter([[1, 2], []])
     source = DataLoader.from_generator().set_batch_generator(

@@ -217,3 +217,42 @@ def test_nobody_waits_for_words_of_what_is_found_by_place():
     parts = [[[at, at + 4] for at in starts], [[at] for at in starts], [[at + 4] for at in starts]]
     begun = [["0", f"begun {turn}", process] for turn in (0, 1) for process in "012"]
     assert processes(UNEVEN, 3, devices=2) == [[part, begun] for part in parts]
+
+
+MAPPED = """
+import warnings
+from jax.sharding import Mesh
+from jreader import Pipeline, arrays, source
+calls = []
+def note(row):
+    calls.append(1)
+    return row * 2
+class Made:
+    def __len__(self):
+        return 40
+    def __getitem__(self, row):
+        calls.append(1)
+        return np.int32(row)
+rows = Pipeline(arrays(np.arange(40, dtype=np.int32))).shuffle(seed=0)
+mesh = Mesh(np.array(jax.devices()), ("data",))
+said = []
+for plan in (rows.map(note), rows, Pipeline(source(Made())).shuffle(seed=0)):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        loader = plan.batch(8).load(sharding=mesh)
+        calls.clear()
+        list(loader.epoch(0))
+    said.append([len(calls), [str(each.message).partition(":")[0] for each in told]])
+say(said)
+"""
+
+
+@pytest.mark.slow
+def test_a_map_that_every_process_calls_for_all_rows_is_told_and_getitem_is_called_for_own_rows():
+    found = processes(MAPPED, 2)
+    for mapped, plain, made in found:
+        assert mapped == [40, ["map-on-every-process"]]
+        assert plain == [0, []]
+        assert made[1] == []
+    assert sum(made[0] for _, _, made in found) == 40
+    assert processes(MAPPED, 1) == [[[40, []], [0, []], [40, []]]]

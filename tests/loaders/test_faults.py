@@ -134,7 +134,7 @@ def test_an_unheard_ctrl_c_ends_the_program_with_its_code(python):
 
 
 def test_a_pass_that_another_thread_closes_ends_for_its_consumer():
-    waits, go_on = threading.Event(), threading.Event()
+    waits, fed, go_on = threading.Event(), threading.Event(), threading.Event()
 
     def numbers():
         yield 0
@@ -143,13 +143,20 @@ def test_a_pass_that_another_thread_closes_ends_for_its_consumer():
         yield 1
 
     loader, seen = Pipeline(numbers).batch(1).load(), []
+
+    def consume():
+        for feed in loader:
+            seen.append(feed.tolist())
+            fed.set()
+
     with loader:
-        consumer = threading.Thread(target=lambda: seen.extend(loader))
+        consumer = threading.Thread(target=consume)
         consumer.start()
         assert waits.wait(PATIENCE)
+        assert fed.wait(PATIENCE)
     go_on.set()
     consumer.join(PATIENCE)
-    assert [feed.tolist() for feed in seen] == [[0]]
+    assert seen == [[0]]
     cursor = loader.state_dict()
     assert (cursor["epoch"], cursor["step"]) == (0, 1)  # closed, not at its end
     assert not consumer.is_alive()

@@ -40,15 +40,15 @@ def lists(reader, size=2):
 
 
 DOORS = {
-    "load": lambda reader, **o: Pipeline(reader).batch(2).load(steps_per_epoch=3, **o),
-    "samples": lambda reader, **o: DataLoader.from_generator(
-        steps_per_epoch=3, **o
+    "load": lambda reader, steps=3, **o: Pipeline(reader).batch(2).load(steps_per_epoch=steps, **o),
+    "samples": lambda reader, steps=3, **o: DataLoader.from_generator(
+        steps_per_epoch=steps, **o
     ).set_sample_generator(reader, 2),
-    "lists": lambda reader, **o: DataLoader.from_generator(
-        steps_per_epoch=3, **o
+    "lists": lambda reader, steps=3, **o: DataLoader.from_generator(
+        steps_per_epoch=steps, **o
     ).set_sample_list_generator(lists(reader)),
-    "workers": lambda reader, **o: (
-        Pipeline(reader).map(int, threads=2).batch(2).load(steps_per_epoch=3, **o)
+    "workers": lambda reader, steps=3, **o: (
+        Pipeline(reader).map(int, threads=2).batch(2).load(steps_per_epoch=steps, **o)
     ),
 }
 of_every_door = pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
@@ -111,6 +111,21 @@ def test_another_batch_size_goes_on_at_the_same_sample_between_epochs():
     other.load_state_dict(loader.state_dict())
     assert stream(other) == [[6, 7, 8, 9], [10, 11, 12, 13]]
     assert stream(other) == [[14, 15, 16, 17], [18, 19, 20, 21]]
+
+
+@of_every_door
+@pytest.mark.parametrize("done", [2, 3])
+def test_an_epoch_that_is_shorter_now_than_what_is_done_of_it_is_over(door, done):
+    def shorter():
+        return door(numbers, steps=2)
+
+    feeds = door(numbers).steps(10)
+    assert stream(islice(feeds, done)) == ROWS[:done]
+    cursor = json.loads(json.dumps(feeds.cursor))
+    assert stream(shorter().steps(done + 4, at=cursor)) == ROWS[done : done + 4]
+    loader = shorter()
+    loader.load_state_dict(cursor)
+    assert [stream(loader), stream(loader)] == [[], ROWS[done : done + 2]]
 
 
 def test_it_is_peeked_at_where_it_is():

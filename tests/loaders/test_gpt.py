@@ -100,6 +100,7 @@ def test_a_document_in_a_packed_row_is_predicted_as_if_it_were_alone(path):
     assert several
 
 
+BOTH = [("windows", 1), ("packed", 8)]
 CHECKPOINTED = """
     import conftest, json
     from itertools import islice
@@ -121,7 +122,7 @@ CHECKPOINTED = """
                     state=ocp.args.StandardSave(state), cursor=ocp.args.JsonSave(feeds.cursor)))
         return losses
 
-    print(json.dumps([losses_of(name, count) for name in PLANS for count in (1, 8)]))
+    print(json.dumps([losses_of(name, count) for name, count in {both}]))
 """
 
 
@@ -131,14 +132,13 @@ def test_a_run_resumed_from_orbax_in_a_new_process_has_the_same_losses(
     if not find_spec("orbax"):
         pytest.skip("orbax-checkpoint is not installed")
     for first, stop in ((0, STOP), (STOP, STEPS)):
-        script = CHECKPOINTED.format(path=str(path), folder=tmp_path, stop=stop)
+        script = CHECKPOINTED.format(path=str(path), folder=tmp_path, stop=stop, both=BOTH)
         printed = python(script).stdout
         losses = json.loads(printed.splitlines()[-1])
-        assert losses == [each[first:stop] for each in alone.values()]
+        assert losses == [alone[each][first:stop] for each in BOTH]
 
 
-@of_both_plans
-@on_one_and_eight
+@pytest.mark.parametrize(("name", "count"), BOTH)
 def test_an_epoch_as_one_scan_has_the_same_losses(name, count, path, alone):
     mesh = devices(count)
     data, batch_at = as_function(PLANS[name](path), sharding=NamedSharding(mesh, PartitionSpec()))

@@ -119,11 +119,9 @@ def undisturbed():
 @pytest.mark.slow
 class TestARunThatIsInterruptedAtRandomMoments:
     @pytest.mark.parametrize("kind", ["indexed", "threads", "processes"])
-    @pytest.mark.parametrize("signals", [[signal.SIGINT], [signal.SIGINT, signal.SIGTERM]], ids=len)
-    def test_loses_and_repeats_no_step_where_signals_wait_for_its_end(
-        self, kind, signals, undisturbed
-    ):
+    def test_loses_and_repeats_no_step_where_signals_wait_for_its_end(self, kind, undisturbed):
         whole = undisturbed["indexed" if kind == "indexed" else "threads"]
+        signals = [signal.SIGINT, signal.SIGTERM]
         losses, begun = losses_of(DEFERRED, kind, len(whole), signals, again=False)
         assert losses == whole
         assert begun == STOPS + 1

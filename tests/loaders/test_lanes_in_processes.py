@@ -55,13 +55,14 @@ def on(count, last, **told):
     return processes(LANED, count, devices=8 // count, given={"files": FILES, "last": last, **told})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", ["pad"])
 def test_two_processes_read_their_lanes_and_know_the_places_of_all(last):
     check(2, last)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("last", ["drop", "pad", "wrap"])
+@pytest.mark.parametrize("last", ["drop", "wrap"])
 def test_four_processes_read_their_lanes_and_know_the_places_of_all(last):
     check(4, last)
 

@@ -12,7 +12,8 @@ from widths import examples, few
 
 from jreader import Pipeline, ReaderError, files, jsonl, source
 from jreader.devices import Share
-from jreader.loaders.cursors import Progress, beginning, sealed
+from jreader.loaders.checkpoints.cursors import beginning, sealed
+from jreader.loaders.checkpoints.positions import Place
 from jreader.loaders.host_feeds import host_feeds
 from jreader.loaders.multihost.lane_places import Spare, lanes_read, places, with_places
 from jreader.loaders.multihost.shards import dealt_to
@@ -73,7 +74,7 @@ def together(pipeline, shares, last, cursor=None, most=80):
         items = [item.feed if isinstance(item, Spare) else item for item in made]
         assert len({(first, epoch) for _, first, epoch in items}) == 1
         told = [places(host.up.position(), host.lanes) for host in hosts]
-        wholes = [Progress(*with_places(host.up.position(), told)).cursor() for host in hosts]
+        wholes = [Place(*with_places(host.up.position(), told)).cursor for host in hosts]
         assert all(json.dumps(each) == json.dumps(wholes[0]) for each in wholes)
         yield (
             joined([feed for feed, *_ in items], shares),

@@ -234,6 +234,7 @@ def test_what_is_handed_over_and_what_is_declared_are_all(door):
     assert told or door in ("PyReader", "train", "load") or RUNS < 60
 
 
+@pytest.mark.filterwarnings("ignore:epoch . is empty")
 def test_train_sees_every_sample():
     for seed in range(min(RUNS, 200)):
         run = Run(seed)

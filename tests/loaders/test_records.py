@@ -18,6 +18,7 @@ from jreader import (
     chain,
     compose,
     idx,
+    mix,
     npy,
     shuffle,
     source,
@@ -32,6 +33,14 @@ def numbers():
 
 def columns():
     return arrays(n=np.arange(COUNT) * 3, half=np.arange(COUNT) / 2)
+
+
+def negative(row):
+    return {"n": -row["n"]}
+
+
+def noisy(row, rng):
+    return {"n": -row["n"], "noise": rng.random()}
 
 
 def indexed(seed=1, size=4, **options):
@@ -139,6 +148,62 @@ class TestSamples:
     def test_functions_and_look_ahead_change_nothing(self):
         mapped = Pipeline(columns()).shuffle(seed=1).prefetch(3).batch(4).map_batches(dict).load()
         assert mapped.samples(5).rows["n"].tolist() == indexed().samples(5).rows["n"].tolist()
+
+    @pytest.mark.filterwarnings("ignore:map-below-shuffle")
+    @pytest.mark.parametrize("seed", [1, None])
+    @pytest.mark.parametrize(
+        "plan",
+        [
+            lambda rows, seed: rows.shuffle(seed=seed).map(negative),
+            lambda rows, seed: rows.map(negative).shuffle(seed=seed),
+            lambda rows, seed: rows.map(negative).shuffle(7, seed=seed).firstn(40),
+            lambda rows, seed: rows.map(negative, threads=2).shuffle(seed=seed).prefetch(3),
+            lambda rows, seed: rows.shuffle(seed=seed).map(noisy, rng=True, seed=seed),
+            lambda rows, seed: (
+                rows.map(negative).chain(rows.skip(30).map(negative)).shuffle(seed=seed)
+            ),
+        ],
+    )
+    def test_maps_of_samples_leave_the_rows_that_they_read(self, plan, seed):
+        loader = plan(Pipeline(columns()), seed).batch(4).load(last="wrap")
+        for number, feed in enumerate(loader.epoch(1)):
+            seen = loader.samples(number)
+            assert (-3 * (seen.rows["n"] % COUNT)).tolist() == feed["n"].tolist()
+            assert (-seen.columns["n"][seen.rows["n"]]).tolist() == feed["n"].tolist()
+
+    @pytest.mark.filterwarnings("ignore:map-below-shuffle")
+    def test_rows_that_random_maps_below_a_shuffle_read_cannot_be_asked(self):
+        plan = Pipeline(columns()).map(noisy, rng=True, seed=2).shuffle(seed=1)
+        with pytest.raises(TypeError, match=r"needs an indexed plan"):
+            plan.batch(4).load().samples(0)
+        skipping = Pipeline(columns()).map(negative, on_error="skip")
+        with pytest.raises(TypeError, match=r"needs an indexed plan"):
+            skipping.batch(4).load().samples(0)
+
+    @pytest.mark.parametrize(
+        "rows",
+        [
+            lambda: chain(arrays(np.arange(9) * 10), arrays(np.arange(7) * 100)),
+            lambda: chain(source([*range(9)]), source([*range(20, 27)])),
+            lambda: mix([arrays(np.arange(9)), arrays(np.arange(20, 30))], [1, 2], seed=0),
+            lambda: mix([source([*range(9)]), source([*range(20, 30)])], [1, 2], seed=0),
+            lambda: source([*range(16)]),
+        ],
+    )
+    def test_columns_are_indexed_by_rows(self, rows):
+        loader = Pipeline(rows()).batch(4).load(sharding="host")
+        for number, feed in enumerate(loader):
+            seen = loader.samples(number)
+            assert list(seen.columns[seen.rows]) == feed.tolist()
+            assert [seen.columns[row] for row in seen.rows] == feed.tolist()
+
+    def test_columns_take_slices_and_negative_rows_as_arrays_do(self):
+        one = Pipeline(chain(arrays(np.arange(9)), arrays(np.arange(9, 14))))
+        column = one.batch(4).load().samples(0).columns
+        assert (len(column), column[-1], column[7:11].tolist()) == (14, 13, [7, 8, 9, 10])
+        assert column[np.array([[0, -2], [3, 4]])][0].tolist() == [0, 12]
+        with pytest.raises(IndexError, match="one of the 14"):
+            column[[3, 14]]
 
     def test_what_is_read_cannot_be_asked(self):
         with pytest.raises(TypeError, match=r"needs an indexed plan.*begin with jreader\.arrays"):
@@ -302,8 +367,8 @@ class TestDigest:
         expected = digest(make().steps(30))
         feeds = make().steps(30)
         for _ in range(3):
-            next(islice(feeds, 6, 6), None)
-            digest(feeds, 7)
+            next(islice(feeds, 4, 4), None)
+            digest(feeds, 5)
             cursor = through_json(feeds.cursor)
             feeds.close()
             feeds = make(capacity=5).steps(30, at=cursor)

@@ -150,7 +150,7 @@ def test_after_an_epoch_the_state_is_the_beginning_of_the_next():
 def test_a_cursor_is_small():
     feeds = LOADERS["streamed"](None, capacity=64).epoch(0)
     next(feeds)
-    assert len(json.dumps(feeds.cursor)) < 400
+    assert len(json.dumps(feeds.cursor)) < 450
 
 
 def test_a_fresh_process_goes_on(python):
@@ -186,6 +186,7 @@ class TestOtherData:
             list(loader.epoch(0, at=through_json(feeds.cursor)))
 
 
+@pytest.mark.filterwarnings("ignore:epoch . is empty")
 def test_an_endless_run_over_nothing_ends_with_an_error():
     loader = DataLoader.from_generator().set_sample_generator(tuple, 4)
     with pytest.raises(Exception, match="epoch 0 gave no feed"):

@@ -230,8 +230,9 @@ class TestShortEnds:
         with pytest.warns(UserWarning, match="this epoch is empty.*drop_last=False"):
             assert list(loader) == []
 
-    def test_an_empty_source_gives_an_empty_epoch_and_no_warning(self):
-        assert list(DataLoader.from_generator().set_sample_generator(tuple, 4)) == []
+    def test_an_empty_source_gives_an_empty_epoch_and_a_warning(self):
+        with pytest.warns(UserWarning, match=r"epoch 0 is empty: batch\(tuple, batch_size=4"):
+            assert list(DataLoader.from_generator().set_sample_generator(tuple, 4)) == []
 
     def test_a_field_called_mask_is_refused_where_one_is_added(self):
         loader = DataLoader.from_generator(last="pad")

@@ -9,7 +9,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jreader import DataLoader, FeedMismatch, Pipeline, arrays, batch
-from jreader.loaders.on_device import Layout, Stage, Stages, words
+from jreader.loaders.device_programs.stages import Layout, Stage, Stages, words
 
 ROWS = 70
 PIXELS = np.arange(ROWS * 4, dtype=np.uint8).reshape(ROWS, 4)

@@ -10,7 +10,7 @@ import pytest
 
 from jreader import DataLoader, Pipeline, arrays
 from jreader.counters import KEPT, MOST, QUICK, Counters, Work, counting, working
-from jreader.loaders.stats import stats_of
+from jreader.loaders.queries.stats import stats_of
 
 
 def rows(samples=64, **options):

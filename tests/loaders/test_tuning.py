@@ -211,7 +211,7 @@ def test_every_door_tunes():
     doors = [
         DataLoader(range(8), batch_size=2, tune=True),
         DataLoader.from_generator(tune=True).set_sample_list_generator(batch(data, 2)),
-        DataLoader.over(batch(data, 2), tune={"capacity": 3}),
+        Pipeline(batch(data, 2)).load(tune={"capacity": 3}),
     ]
     for loader in doors:
         assert len(list(loader)) == 4

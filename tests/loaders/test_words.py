@@ -15,7 +15,7 @@ import pytest
 from words import Side
 
 from jreader import ReaderError, ShortEpoch
-from jreader.loaders.cursors import beginning
+from jreader.loaders.checkpoints.cursors import beginning
 from jreader.loaders.multihost.agreement import Agreement
 from jreader.loaders.multihost.board import Board
 

@@ -69,16 +69,26 @@ def test_an_index_of_another_library_becomes_an_int():
 def test_an_op_with_checks_of_its_own_keeps_those_of_its_fields():
     @op
     class even(scaled):
-        def __post_init__(self):
-            super().__post_init__()
+        def check_arguments(self):
             if self.times % 2:
                 raise ValueError(f"even needs an even number of times, not {self.times}")
+            return {}
 
     assert list(even(abs, ones, 2)()) == [2]
     with pytest.raises(ValueError, match="even number"):
         even(abs, ones, 3)
     with pytest.raises(ValueError, match=r"times of even\("):
         even(abs, ones, 0)
+
+
+def test_arguments_that_change_with_others_are_returned():
+    @op
+    class clipped(scaled):
+        def check_arguments(self):
+            return {"most": self.times if self.most is None else self.most}
+
+    assert clipped(abs, ones, 2).most == 2
+    assert clipped(abs, ones, 2, 5).most == 5
 
 
 def test_an_op_that_is_decorated_as_a_dataclass_is_the_same():

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from changed_programs import Scaled
+from hypothesis import given
+from hypothesis import strategies as st
 
 import jreader
 from jreader import (
@@ -19,6 +21,7 @@ from jreader import (
 )
 from jreader.readers import fingerprint
 from jreader.readers.hashing import identity
+from jreader.readers.ragged import Ragged
 
 
 def of_this_thread(fn, *args):
@@ -49,6 +52,28 @@ def test_long_texts_cost_milliseconds_too_and_their_ends_count(make):
     assert of_this_thread(identity, long) < of_this_thread(sha256, bytes(1 << 24)) / 4
     assert identity(long) == identity(make(1 << 24)) != identity(make((1 << 24) + 1))
     assert identity(long) != identity(long[:-1] + ("y" if make not in (bytes, bytearray) else b"y"))
+
+
+lengths = st.lists(st.sampled_from([0, 1, 2, 255, 256, 65_535, 65_536]), max_size=6)
+
+
+def documents(lengths, dtype=np.int64, first=0):
+    offsets = (first + np.cumsum([0, *lengths])).astype(dtype)
+    return Ragged(np.broadcast_to(np.uint16(0), int(offsets[-1])), offsets)
+
+
+@given(lengths, lengths)
+def test_columns_have_one_digest_if_their_rows_have_one_length_each(one, other):
+    assert (documents(one).digest == documents(other).digest) == (one == other)
+    assert documents(one).digest == documents(one, np.int32, first=3).digest
+
+
+@pytest.mark.parametrize("row", [0, (1 << 20) - 1, 1 << 20, (1 << 20) + 2])
+def test_the_length_of_every_row_is_part_of_a_digest(row):
+    same = np.full((1 << 20) + 4, 2)
+    moved = same.copy()
+    moved[row], moved[row + 1] = 3, 1
+    assert documents(moved).digest != documents(same).digest
 
 
 def test_what_refers_to_itself_or_has_no_end_is_hashed():

@@ -212,7 +212,7 @@ def test_what_is_given_twice_on_purpose_is_not_told(name, source):
 
 
 def test_who_changes_a_sample_that_was_handed_over_is_not_told():
-    for reader in (cache(strided), buffered(strided, 2), buffered(map_readers(np.copy, bare), 3)):
+    for reader in (buffered(strided, 2), buffered(map_readers(np.copy, bare), 3)):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             for sample in reader():

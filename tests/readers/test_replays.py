@@ -5,7 +5,7 @@ import threading
 import pytest
 from tqdm import tqdm
 
-from jreader import NotResumable, start
+from jreader import IterableDataset, NotResumable, Pipeline, start
 
 
 def numbers():
@@ -27,3 +27,25 @@ def test_a_replay_of_too_few_samples_ends_with_the_reason():
         NotResumable, match=r"cannot go on after sample 50 of .* it gave 40 samples"
     ):
         list(start(numbers, 50).items)
+
+
+class Stream(IterableDataset):
+    """As an `IterableDataset` of another library: its order is that of the epoch that was set."""
+
+    def __init__(self):
+        self.epoch = 7
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __iter__(self):
+        return iter([self.epoch] * 2)
+
+
+def test_a_stream_that_has_epochs_is_told_which_one_it_is():
+    stream = Stream()
+    plan = Pipeline(lambda: stream)
+    assert list(plan) == [7, 7]  # as its user has set it
+    assert list(plan.epochs(3)) == [0, 0, 1, 1, 2, 2]
+    loader = plan.batch(2).load(sharding="host")
+    assert [feed.tolist() for _ in range(2) for feed in loader] == [[0, 0], [1, 1]]

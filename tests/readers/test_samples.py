@@ -75,7 +75,7 @@ def test_no_sample_is_taken_for_anything_but_a_sample(verb):
 
 
 def test_shuffled_samples_are_only_moved():
-    found = list(shuffle(lambda: SAMPLES, 99, seed=1)())
+    found = list(shuffle(lambda: iter(SAMPLES), 99, seed=1)())
     assert sorted(map(id, found)) == sorted(map(id, SAMPLES))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from programs import PATIENCE, program
+from thread_bound import ThreadBound, told
 
 import jreader
 from jreader import FeedMismatch, Pipeline, ReaderError, arrays, npy, ragged, tar, write
@@ -377,6 +378,7 @@ TAR = [
     ({"__key__": "a.b", "x": 1}, "without a dot"),
     ({"__key__": "a/", "x": 1}, "no folder"),
     ({"__key__": 5, "x": 1}, "no folder"),
+    ({"__key__": "__meta__/a", "x": 1}, "which readers leave out"),
     ({"JPG": b""}, "is no extension"),
     ({"a/b": b""}, "is no extension"),
     ({3: b""}, "is no extension"),
@@ -477,6 +479,31 @@ def test_no_thread_is_left(tmp_path):
     with pytest.raises(FeedMismatch):
         write(lambda: [1] * 200 + ["a"], tmp_path / "y", "npy", threads=4, progress=False)
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize(
+    "plan", [lambda source: source, lambda source: Pipeline(source).map(lambda n: n).shuffle(8)]
+)
+def test_one_thread_draws_a_stream_that_runs_users_code(tmp_path, threads, plan):
+    source, token = ThreadBound(400), told.set("the caller")
+    try:
+        write(plan(source), tmp_path / "x", "npy", threads=threads, samples_per_shard=7)
+        with pytest.raises(ZeroDivisionError):
+            write(plan(source), tmp_path / "y", "npy", threads=threads, encode=lambda n: 1 // n)
+        with pytest.raises(ZeroDivisionError):
+            write(
+                plan(source),
+                tmp_path / "y",
+                "npy",
+                threads=threads,
+                encode=lambda n: 1 // (n - 300),
+            )
+        with pytest.raises(ValueError, match="has no samples"):
+            write(lambda: (n for n in source() if n < 0), tmp_path / "y", "npy")
+    finally:
+        told.reset(token)
+    source.check(passes=4, context="the caller")
 
 
 def test_a_pipeline_writes_itself(tmp_path):

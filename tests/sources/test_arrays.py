@@ -51,14 +51,15 @@ def test_trees_of_columns_nest():
     assert everything(reader) == [[{"views": [0, 0]}, "a"], [{"views": [1, 10]}, "b"]]
 
 
-def test_columns_are_the_arrays_that_were_given_not_copies():
+def test_columns_are_read_only_views_of_the_arrays_that_were_given_not_copies():
     images, labels = np.zeros((2, 3)), np.arange(2)
     reader = arrays(images, labels)
-    assert reader.columns[0] is images
-    assert reader.columns[1] is labels
+    assert reader.columns[0].base is images
+    assert reader.columns[1].base is labels
+    assert not reader.columns[0].flags.writeable
     assert np.shares_memory(next(reader())[0], images)
     assert set(arrays(image=images).columns) == {"image"}
-    assert arrays(images).columns is images
+    assert arrays(images).columns.base is images
 
 
 def test_rows_of_a_memory_map_are_plain_arrays(tmp_path):

@@ -35,7 +35,7 @@ def test_the_tutorials_file_has_three_modes(name, tmp_path):
 
 def test_another_mode_is_refused_with_the_three(tmp_path):
     path = write_mnist_json(tmp_path / "m.json", [])
-    with pytest.raises(ValueError, match="train, valid, eval, not 'test'"):
+    with pytest.raises(ValueError, match="'train', 'valid' or 'eval', not 'test'"):
         mnist_json(path, "test")
 
 

@@ -16,13 +16,14 @@ from widths import examples
 
 from jreader import Pipeline, batch, shuffle, tar
 from jreader.errors import DamagedData
-from jreader.readers import indexed
+from jreader.readers import fingerprint, indexed
+from jreader.sources.files.kept_indices import _save
 
 FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
 SAMPLES = [
     {"__key__": "a/1", "jpg": b"pixels" * 100, "cls": b"7"},
     {"__key__": "a/2", "jpg": b"", "cls": b"8"},
-    {"__key__": "b/2", "seg.png": b"\0" * 512, "": b"no dot"},
+    {"__key__": "b/2", "seg.png": b"\0" * 512, "txt": b"seen"},
 ]
 
 
@@ -31,8 +32,7 @@ def write_tar(path, samples, kind=tarfile.PAX_FORMAT):
         for sample in samples:
             for extension, content in sample.items():
                 if extension != "__key__":
-                    name = f"{sample['__key__']}.{extension}" if extension else sample["__key__"]
-                    add(archive, name, content)
+                    add(archive, f"{sample['__key__']}.{extension}", content)
     return path
 
 
@@ -105,6 +105,34 @@ def test_what_is_no_part_of_a_sample_lies_between_its_members(tmp_path):
         {"__key__": "data/1", "jpg": b"1", "cls": b"one"},
         {"__key__": "data/2", "jpg": b"2"},
     ]
+
+
+OTHERS = ["README", "data/LICENSE", "__meta__/info.json", "__index__", "__x__/data/1.jpg"]
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_what_webdataset_leaves_out_is_no_sample_and_splits_none(tmp_path, other):
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        for name in (other, "data/1.jpg", other, "data/1.cls", "data/2.jpg", other):
+            add(archive, name, b"content")
+    keys = [(sample["__key__"], len(sample)) for sample in tar(tmp_path / "a.tar")()]
+    assert keys == [("data/1", 3), ("data/2", 2)]
+    assert len(tar(tmp_path / "a.tar")) == 2
+
+
+def test_an_archive_of_names_without_a_dot_is_an_error_and_not_empty(tmp_path):
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        add(archive, "0001", b"content")
+    with pytest.raises(ValueError, match=r"a\.tar has no sample: .* such as '0001'. Name them key"):
+        len(tar(tmp_path / "a.tar"))
+
+
+def test_samples_name_their_archive_where_it_is_asked_for(tmp_path):
+    paths = [str(write_tar(tmp_path / f"{n}.tar", [SAMPLES[n]])) for n in (0, 1)]
+    reader = tar(paths, with_url=True)
+    assert list(reader()) == [{"__url__": paths[n], **SAMPLES[n]} for n in (0, 1)]
+    assert "with_url=True" in repr(reader)
+    assert fingerprint(reader) != fingerprint(tar(paths)) == fingerprint(tar(paths, with_url=False))
 
 
 def test_a_key_that_comes_again_later_is_another_sample(tmp_path):
@@ -229,7 +257,7 @@ def test_the_index_is_kept(tmp_path, monkeypatch):
     for _ in range(2):
         assert list(tar(path)()) == SAMPLES
     (index,) = (tmp_path / "cache/jreader/tar").iterdir()
-    np.save(index, np.load(index)[[0, 2, 3]])
+    _save(index, np.load(index)[[0, 2, 3]])
     with pytest.raises(DamagedData, match="another sample begins"):
         list(tar(path)())
 
@@ -245,3 +273,30 @@ def test_samples_are_those_of_webdataset(tmp_path):
         for sample in webdataset.WebDataset(str(tmp_path / "a.tar"), shardshuffle=False)
     ]
     assert list(tar(tmp_path / "a.tar")()) == theirs == SAMPLES[:2]
+
+
+class TestZeros:
+    """What a full disk, or a copy that broke off, leaves of a shard."""
+
+    @pytest.mark.parametrize("size", [10_752, 1 << 20])
+    def test_of_nothing_else_are_no_empty_archive(self, tmp_path, size):
+        (tmp_path / "a.tar").write_bytes(bytes(size))
+        for reader in (tar(tmp_path / "a.tar"), tar(tmp_path / "*.tar")):
+            with pytest.raises(DamagedData, match=r"a\.tar is .*more than 10,240 zeros"):
+                list(reader())
+
+    def test_of_one_record_are_an_archive_of_nothing(self, tmp_path):
+        (tmp_path / "a.tar").write_bytes(bytes(10_240))
+        assert list(tar(tmp_path / "a.tar")()) == []
+
+    def test_behind_the_last_member_are_its_end_or_what_is_lost(self, tmp_path):
+        path = write_tar(tmp_path / "a.tar", SAMPLES)
+        with path.open("ab") as file:
+            file.write(bytes(1 << 19))
+        assert list(tar(path)()) == SAMPLES
+        with path.open("ab") as file:
+            file.write(bytes(1 << 20))
+        given = []
+        with pytest.raises(DamagedData, match="more than 1,048,576 zeros"):
+            given.extend(tar(path)())
+        assert given == SAMPLES

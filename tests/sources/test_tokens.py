@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
 import struct
 from pathlib import Path
 
@@ -164,7 +166,10 @@ def idx_of(path):
 DAMAGED = {
     "an empty file": (lambda p: flat(p / "a.bin", []), "a.bin.*it is empty"),
     "half a token": (lambda p: cut(flat(p / "a.bin")), "so the token at byte 16 is not whole"),
-    "gzip": (lambda p: patched(flat(p / "a.bin"), 0, b"\x1f\x8b\x08\0"), "those of a gzip file"),
+    "gzip": (
+        lambda p: patched(flat(p / "a.bin"), 0, b"\x1f\x8b\x08\0"),
+        "it is a gzip file: unpack it",
+    ),
     "npy of floats": (lambda p: cut(npy(p / "a.npy"), 2), "it has 144 bytes, and with 9 tokens"),
     "npy of two axes": (
         lambda p: patched(npy(p / "a.npy"), 10, b"{'descr': '<u2', 'fortran_order': 0, 'shape': "),
@@ -199,6 +204,62 @@ DAMAGED = {
         "documents do not go from sequence 0 to 4 in order",
     ),
 }
+
+
+def _arrow(stream):
+    pa = pytest.importorskip("pyarrow")
+    table, out = pa.table({"ids": [[1, 2], [3]]}), pa.BufferOutputStream()
+    with (pa.ipc.new_stream if stream else pa.ipc.new_file)(out, table.schema) as writer:
+        writer.write_table(table)
+    return out.getvalue().to_pybytes()
+
+
+def _safetensors():
+    head = json.dumps({"x": {"dtype": "U16", "shape": [9], "data_offsets": [0, 18]}}).encode()
+    head += b" " * (-len(head) % 8)
+    return struct.pack("<Q", len(head)) + head + bytes(18)
+
+
+FOREIGN = {
+    "safetensors": (_safetensors, "a safetensors file: load it"),
+    "Arrow": (lambda: _arrow(stream=False), r"an Arrow file: type arrow\(path\)"),
+    "Arrow's stream": (lambda: _arrow(stream=True), r"an Arrow file: type arrow\(path\)"),
+    "text": (lambda: "Größe und mehr Text, ohne Token.".encode() * 300, "text: read it with text"),
+    "JSON": (lambda: json.dumps([*range(50)]).encode(), "text: read it with text"),
+    **{
+        f"pickle {protocol}": (
+            lambda protocol=protocol: pickle.dumps(np.arange(9, dtype=np.uint16), protocol),
+            "a pickle: load it",
+        )
+        for protocol in range(2, 6)
+    },
+}
+
+
+class TestOtherFormats:
+    @pytest.mark.parametrize("name", FOREIGN)
+    def test_they_are_no_tokens_whatever_their_name(self, name, tmp_path):
+        make, says = FOREIGN[name]
+        content = make()
+        (tmp_path / "a.bin").write_bytes(content + bytes(len(content) % 2 * ("pickle" not in name)))
+        with pytest.raises(DamagedData, match=rf"a\.bin is truncated, or not .*: it is {says}"):
+            list(tokens(tmp_path / "a.bin")())
+
+    @pytest.mark.parametrize("suffix", ["safetensors", "arrow", "pkl", "txt", "pt", "parquet"])
+    def test_their_suffixes_say_it_too(self, suffix, tmp_path):
+        with pytest.raises(DamagedData, match=r"of uint16 tokens: it is"):
+            list(tokens(flat(tmp_path / f"a.{suffix}"))())
+
+    def test_text_is_tokens_of_a_byte_each_where_that_is_said(self, tmp_path):
+        (tmp_path / "a.txt").write_text("letters " * 100)
+        assert listed(tokens(tmp_path / "a.txt", dtype="uint8")) == [[*(b"letters " * 100)]]
+
+    def test_tokens_are_tokens_whatever_they_begin_with(self, tmp_path):
+        rng = np.random.default_rng(0)
+        for number in range(300):
+            first = [[0x0280], [0x0480], [0xFFFF] * 2, [0x227B] * 9, [0x4150], []][number % 6]
+            every = [*first, *rng.integers(0, 50_257, 40).tolist()]
+            assert listed(tokens(flat(tmp_path / "a.bin", every))) == [every]
 
 
 class TestDamage:
@@ -275,6 +336,27 @@ class TestSize:
         assert [document.tolist() for document in kept] == [[number] * 5 for number in range(9)]
         dealt = Pipeline(reader).windows(5).shuffle(seed=1).batch(4)
         assert sorted(int(row[0]) for rows in dealt for row in rows) == list(range(9))
+
+    @pytest.mark.parametrize("resident", [0, 1 << 28], ids=["large", "small"])
+    def test_a_file_that_is_replaced_in_the_middle_of_a_pass_is_not_mixed_with_the_new_one(
+        self, tmp_path, monkeypatch, resident
+    ):
+        """Neither one that is opened later, nor one that has to be opened again."""
+        monkeypatch.setattr("jreader.sources.lazy_maps._OPEN", 3)
+        monkeypatch.setattr("jreader.sources.lazy_maps._RESIDENT", resident)
+        paths = [flat(tmp_path / f"{number}.bin", [0] * 5) for number in range(5)]
+        plan = Pipeline(tokens(paths)).windows(5)
+        assert all(not window.any() for window in plan)  # so that some were open before
+        for pipeline in (plan, Pipeline(tokens(paths)).windows(5)):
+            samples = iter(pipeline)
+            given = [next(samples)]
+            for path in paths:
+                flat(tmp_path / "new", [7] * 5).rename(path)
+            with pytest.raises(DamagedData, match=r"\.bin was replaced by another file"):
+                given.extend(samples)
+            assert all(not window.any() for window in given)
+            for path in paths:
+                flat(path, [0] * 5)
 
     @pytest.mark.parametrize("dtype", ["uint16", "int32"])
     @pytest.mark.parametrize("open_at_once", [2, 256])

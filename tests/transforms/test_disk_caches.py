@@ -11,18 +11,24 @@ import pytest
 from graphs import recipes
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
+from kept_samples import FAST, trees
 from programs import program
 from seen import LIMIT, canonical, see
 from widths import examples
 
 import jreader
-from jreader import Pipeline, arrays, batch, cache, chain, map_readers, shuffle
+from jreader import Pipeline, arrays, batch, cache, chain, map_readers, ragged, shuffle
 from jreader.errors import DamagedData, NotResumable
 from jreader.readers import indexed, start
+from jreader.sources.stored_columns import save, stored
 from jreader.sources.stored_rows import as_found
 
-FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None  # many short lives of files
+
+def holding_itself():
+    sample = {"n": 0, "x": np.arange(3), "list": ["a"]}
+    sample["itself"] = sample
+    sample["list"].append(sample["list"])
+    return sample
 
 
 def decoded(number):
@@ -70,32 +76,6 @@ def test_every_pass_gives_the_samples_and_resumes_at_every_position(recipe):
                 rest = LIMIT - place
                 assert see(whole, at, rest).samples == plain.samples[place:]
                 assert see(kept, at, rest).samples == plain.samples[place:]
-
-
-leaf = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.floats(allow_nan=False),
-    st.text(),
-    st.binary(),
-    hnp.arrays(
-        st.sampled_from(
-            [np.uint8, np.float32, ">i4", "datetime64[s]", "<U3", [("a", "i4"), ("b", "f8")]]
-        ),
-        hnp.array_shapes(min_dims=0, max_dims=2, min_side=0, max_side=3),
-        elements={"allow_nan": False},
-    ),
-)
-trees = st.recursive(
-    leaf,
-    lambda below: st.one_of(
-        st.dictionaries(st.text(max_size=2), below, max_size=3),
-        st.lists(below, max_size=3),
-        st.tuples(below, below),
-    ),
-    max_leaves=4,
-)
 
 
 @given(st.lists(trees, max_size=6))
@@ -204,6 +184,46 @@ def test_a_cache_of_another_plan_is_refused_with_the_line(tmp_path):
         list(other.batch(2))
 
 
+def rows_and(function):
+    return Pipeline(arrays(np.arange(1, 21))).map(lambda n: function(n, 2))
+
+
+def documents(*lengths):
+    offsets = np.cumsum([0, *lengths])
+    return Pipeline(arrays(ragged(np.arange(offsets[-1]), offsets)))
+
+
+def padded(pad):
+    return documents(*[1, 2, 3] * 7).padded_batch(3, pad=pad)
+
+
+def packed(moved):
+    lengths = np.full(4000, 3)  # of so many, the hash of the data reads some
+    lengths[1000:1002] += [moved, -moved]
+    return documents(*lengths).pack(8, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "line"),
+    [
+        (lambda: rows_and(np.add), lambda: rows_and(np.multiply), r"values is 'in .*<lambda>"),
+        (lambda: padded(0), lambda: padded(-1), r"values is 'padded_batch\(pad=0\)"),
+        (lambda: packed(0), lambda: packed(1), "layouts is 'pack: "),
+    ],
+)
+def test_a_cache_over_other_values_or_lengths_is_refused(tmp_path, one, other, line):
+    folder = tmp_path / "kept"
+    kept = list(map(canonical, one().cache(folder)))
+    assert list(map(canonical, one().cache(folder))) == kept
+    with pytest.raises(ValueError, match=f"of another plan, whose line . of its {line}"):
+        next(iter(other().cache(folder)))
+    held = stored(folder)
+    for name in ("layouts", "values"):  # as folders of earlier versions lack them
+        del held.said["plan"][name]
+    save(folder, held)
+    assert list(map(canonical, other().cache(folder))) == kept
+
+
 def test_a_plan_that_draws_anew_is_refused(tmp_path):
     with pytest.raises(ValueError, match="give its ops a seed"):
         cache(shuffle(lambda: "abc", 3), tmp_path / "kept")
@@ -282,6 +302,28 @@ def test_an_error_of_the_source_comes_after_the_good_samples_and_is_tried_again(
 def test_what_cannot_be_kept_is_an_error_that_says_what_to_type(tmp_path):
     with pytest.raises(TypeError, match="without a path"):
         list(cache(lambda: [threading.Lock()], tmp_path / "kept")())
+
+
+def test_a_sample_that_holds_itself_is_an_error_that_says_what_to_type(tmp_path):
+    with pytest.raises(TypeError, match=r"a dict that holds itself.*\.map\(fn\)"):
+        list(cache(lambda: [holding_itself()], tmp_path / "kept")())
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        cache(lambda: [1, holding_itself()]),
+        jreader.source([holding_itself()] * 2),
+        cache(shuffle(lambda: [holding_itself()] * 2, 2, seed=0)),
+    ],
+)
+def test_a_sample_that_holds_itself_is_handed_over_and_kept_as_it_was(kept):
+    for _ in range(2):
+        sample = list(kept())[-1]
+        assert sample["itself"] is sample
+        assert sample["list"][1] is sample["list"]
+        sample["n"] += 1
+        assert sample["n"] == 1
 
 
 def test_passes_at_the_same_time_read_once(tmp_path):

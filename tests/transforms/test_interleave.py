@@ -12,7 +12,7 @@ from seen import see, through_json
 from widths import examples
 
 import jreader
-from jreader import NotResumable, Pipeline, arrays, interleave, shuffle, start
+from jreader import NotResumable, Pipeline, arrays, epochs, firstn, interleave, shuffle, start
 from jreader.batches import gives_batches
 from jreader.readers import indexed, length
 from jreader.readers.planes import ENDLESS
@@ -43,6 +43,7 @@ def test_readers_take_turns_until_all_have_ended(counts):
 
 
 @given(lengths)
+@examples(200)
 def test_indexed_readers_of_any_lengths_take_turns_by_arithmetic(counts):
     rows = list(map(arrays, numbered(counts)))
     plan, expected = interleave(*rows), list(by_hand(rows))
@@ -125,3 +126,50 @@ def test_tf_data_is_told_apart():
         Pipeline(lambda: "ab").interleave(lambda: "c", cycle_length=4)
     with pytest.raises(TypeError, match=r"^interleave\(\*readers\) needs a reader"):
         interleave(lambda: "ab", "cd")
+
+
+ORDERS = [None, [0, 1], [1, 0, 0], [0, 0, 1, 1, 1]]
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=str)
+@pytest.mark.parametrize("stop", ["once", "first"])
+@pytest.mark.parametrize("many", [(7, 4), (2, 9), (0, 3), (6, 6)], ids=str)
+@pytest.mark.parametrize("kind", ["arrays", "streams"])
+def test_turns_follow_the_order_to_the_first_end_or_to_the_last(kind, many, stop, order):
+    numbers = [np.arange(n) + 100 * which for which, n in enumerate(many)]
+    readers = [arrays(each) if kind == "arrays" else each.__iter__ for each in numbers]
+    plan = interleave(*readers, stop=stop, order=order)
+    left, expected, turns = [list(each) for each in numbers], [], 0
+    while any(left):
+        which = (order or [0, 1])[turns % len(order or [0, 1])]
+        turns += 1
+        if left[which]:
+            expected.append(left[which].pop(0))
+        elif stop == "first":
+            break
+    assert [int(n) for n in plan()] == expected
+    assert length(plan) in (None, len(expected))
+    assert (indexed(plan) is not None) == (kind == "arrays" and (stop == "first" or not order))
+    for cut in range(len(expected) + 1):
+        up = start(plan)
+        head = [next(up.items) for _ in range(cut)]
+        assert head + list(start(plan, up.position()).items) == expected
+
+
+def test_readers_that_begin_again_go_round_for_ever():
+    plan = interleave(epochs(arrays([1, 2, 3])), epochs(arrays([7])))
+    assert [int(n) for n in firstn(plan, 8)()] == [1, 7, 2, 7, 3, 7, 1, 7]
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "says"),
+    [
+        ({"stop": "all"}, ValueError, "'once' or 'first', not 'all'"),
+        ({"order": [0]}, ValueError, r"each of the 2 readers, from 0 to 1"),
+        ({"order": [0, 1, 2]}, ValueError, r"and no other"),
+        ({"order": ["a"]}, TypeError, "a list of ints"),
+    ],
+)
+def test_an_order_that_cannot_be_is_refused(given, error, says):
+    with pytest.raises(error, match=says):
+        interleave(lambda: "a", lambda: "b", **given)

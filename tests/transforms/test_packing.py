@@ -92,6 +92,7 @@ SOURCES = {"found by place": lambda reader: reader, "a stream": read}
 
 @pytest.mark.parametrize("source", SOURCES)
 @given(some_lengths, sizes, st.integers(0, 3), st.integers(0, 5))
+@examples(200)
 def test_whole_documents_lie_in_one_row_each_once(source, lengths, size, seed, epoch):
     if not any(lengths):
         return
@@ -102,6 +103,7 @@ def test_whole_documents_lie_in_one_row_each_once(source, lengths, size, seed, e
 
 @pytest.mark.parametrize("source", SOURCES)
 @given(some_lengths, sizes, st.integers(0, 3), st.integers(0, 5))
+@examples(200)
 def test_cut_documents_lie_end_to_end_and_are_cut_where_rows_end(
     source, lengths, size, seed, epoch
 ):

@@ -57,7 +57,7 @@ def test_a_plan_in_lanes_travels():
     plan = Pipeline(source(FILES)).read(lines, lanes=2).shuffle(2, seed=1).batch(2)
     copy = cloudpickle.loads(cloudpickle.dumps(plan))
     assert repr(copy) == repr(plan)
-    assert list(copy) == list(plan)
+    assert [*map(list, copy)] == [*map(list, plan)]
 
 
 def test_the_error_of_a_function_names_read_and_its_line():

@@ -59,6 +59,7 @@ def test_windows_are_the_slices_of_the_tokens(some, cut):
 
 @told
 @given(documents, cuts, st.integers(0, 3))
+@examples(200)
 def test_a_stream_of_windows_goes_on_anywhere_in_a_document(some, cut, threads):
     plan = windows(jreader.buffered(lambda: some, threads), *cut)
     whole = see(plan)
@@ -68,6 +69,7 @@ def test_a_stream_of_windows_goes_on_anywhere_in_a_document(some, cut, threads):
 
 @told
 @given(documents, cuts, st.integers(0, 2), st.integers(0, 2))
+@examples(200)
 def test_over_documents_in_a_random_order_they_are_those_of_that_order(some, cut, epoch, seed):
     dealt = at_epoch(shuffle(columns(some), seed=seed), epoch)
     plan = windows(dealt, *cut)
@@ -80,6 +82,7 @@ def test_over_documents_in_a_random_order_they_are_those_of_that_order(some, cut
 
 @told
 @given(documents, cuts, st.integers(0, 5), st.integers(0, 5))
+@examples(200)
 def test_over_a_fixed_order_they_are_indexed(some, cut, skipped, taken):
     part = Pipeline(columns(some)).skip(skipped).firstn(taken)
     turned = cache(shuffle(columns(some), seed=3))

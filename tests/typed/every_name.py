@@ -69,6 +69,7 @@ others: list[jreader.Reader[Any]] = [
     jreader.padded_batch(documents, 2),
     jreader.rebatch(batches, 3),
     jreader.unbatch(batches),
+    jreader.group_by(str, reader),
     jreader.window(reader, 3, drop_last=True),
     jreader.windows(documents, 2),
 ]

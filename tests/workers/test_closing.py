@@ -62,7 +62,8 @@ class TestClosedOnce:
         for _ in range(100):
             closed = []
             up = Pass(iter(()), lambda: None, lambda closed=closed: closed.append(True))
-            here = map_on_threads(buffered(numbers(), 1), up, itself, Limits(workers=4, window=8))
+            op, limits = buffered(numbers(), 1), Limits(workers=4, window=8)
+            here = map_on_threads(op, lambda up=up: up, itself, limits)
             assert list(here.items) == []
             wait_for_threads()
             assert closed == [True]
@@ -70,7 +71,9 @@ class TestClosedOnce:
     def test_also_by_hand_and_if_nothing_was_asked_for(self):
         closed = []
         up = Pass(iter("ab"), lambda: None, lambda: closed.append(True))
-        here = map_on_threads(buffered(numbers(), 1), up, itself, Limits(workers=2, window=8))
+        here = map_on_threads(
+            buffered(numbers(), 1), lambda: up, itself, Limits(workers=2, window=8)
+        )
         here.close()
         here.close()
         assert (closed, list(here.items)) == ([True], [])
@@ -187,8 +190,10 @@ PLANS = {
 class TestAtExit:
     """The threads of a loader have ended when its program has: nobody waits for one of them."""
 
-    @pytest.mark.parametrize("plan", PLANS)
-    @pytest.mark.parametrize("leave", ["a break", pytest.param("ctrl-c", marks=pytest.mark.slow)])
+    @pytest.mark.parametrize(
+        ("plan", "leave"),
+        [*((plan, "a break") for plan in PLANS), ("threads", "ctrl-c"), ("processes", "ctrl-c")],
+    )
     def test_a_loader_that_was_broken_off_has_no_thread_at_the_end(
         self, plan, leave, gate, monkeypatch
     ):

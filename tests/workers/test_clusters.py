@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from concurrent.futures import Executor, Future
 from importlib.util import find_spec
 from itertools import islice
@@ -19,6 +20,7 @@ from programs import HELPERS, PATIENCE, ROOT
 from widths import examples
 
 from jreader import Pipeline, WorkerDied, map_samples, shuffle, start
+from jreader.workers import clusters
 from jreader.workers.clusters import ray_executor
 
 pytestmark = [
@@ -62,6 +64,7 @@ def deadly(sample):
     return sample
 
 
+@pytest.mark.slow  # a cluster takes half a minute to begin and end
 class TestDask:
     """Two worker processes under a scheduler and nannies, as on any Dask cluster."""
 
@@ -117,7 +120,6 @@ class TestDask:
         assert "raised by <lambda>(7) in map_samples" in told
         assert "in a worker process" in told
 
-    @pytest.mark.slow
     def test_a_worker_killed_during_the_epoch_is_not_to_be_seen(self, client, tmp_path):
         def stream(flag, **engine):
             return list(map_samples(killing(flag), numbers(), rng=True, seed=1, **engine)())
@@ -127,7 +129,6 @@ class TestDask:
         assert stream(tmp_path / "killed", executor=client.get_executor()) == undisturbed
         assert (tmp_path / "killed").exists()
 
-    @pytest.mark.slow
     def test_a_sample_that_ends_its_worker_is_named(self, client):
         executor = client.get_executor()
         items = map_samples(deadly, numbers(4), executor=executor, window=1, timeout=PATIENCE)()
@@ -135,7 +136,6 @@ class TestDask:
         with pytest.raises(WorkerDied, match=r"sample 3 of this pass .* lost their worker 3 times"):
             next(items)
 
-    @pytest.mark.slow
     def test_what_is_broken_off_is_cancelled_and_the_executor_works_on(self, client):
         executor = client.get_executor()
         for count in (0, 1, 5):
@@ -143,6 +143,45 @@ class TestDask:
             list(islice(here.items, count))
             here.close()
         assert executor.submit(abs, -3).result(PATIENCE) == 3
+
+
+class TestDaskWithoutWorkers:
+    """A cluster whose workers have gone, and do not come back, has tasks that never end."""
+
+    @pytest.fixture
+    def cluster(self):
+        distributed = pytest.importorskip("distributed")
+        with distributed.LocalCluster(
+            n_workers=1, processes=False, dashboard_address=None, silence_logs=50
+        ) as cluster:
+            yield cluster
+
+    def test_ends_a_pass_that_had_one(self, cluster, monkeypatch):
+        monkeypatch.setattr(clusters, "_LONE", 1.0)
+        executor = cluster.get_client().get_executor()
+        items = map_samples(held_back, numbers(), executor=executor, window=1)()
+        assert next(items) == 0
+        gate.clear()  # so that a task is waited for while its worker leaves
+        threading.Timer(3.0, cluster.scale, (0,)).start()
+        with pytest.raises(WorkerDied, match="Dask cluster has had no worker for 1 s"):
+            list(items)
+        gate.set()
+
+    def test_is_waited_for_until_one_comes(self, cluster, monkeypatch):
+        monkeypatch.setattr(clusters, "_LONE", 0.0)
+        cluster.scale(0)
+        executor = cluster.get_client().get_executor()
+        threading.Timer(3.0, cluster.scale, (1,)).start()
+        assert list(map_samples(abs, numbers(), executor=executor, concurrency=1)()) == [*range(60)]
+
+
+gate = threading.Event()
+gate.set()
+
+
+def held_back(sample):
+    gate.wait(PATIENCE)
+    return sample
 
 
 class LosingExecutor(Executor):
@@ -215,6 +254,23 @@ class TestRay:
         with pytest.raises(ZeroDivisionError) as caught:
             list(map_samples(lambda n: 1 / (n - 7), numbers(), executor=executor)())
         assert "raised by <lambda>(7) in map_samples" in "\n".join(caught.value.__notes__)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("again", [False, True])
+def test_a_pass_whose_ray_is_shut_down_ends_and_starts_no_other(again):
+    ray = pytest.importorskip("ray")
+    options = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 100_000_000}
+    ray.init(**options)
+    here = start(map_samples(abs, numbers(9_000), executor=ray_executor(), window=2))
+    assert next(here.items) == 0
+    ray.shutdown()
+    if again:
+        ray.init(**options)
+    with pytest.raises(WorkerDied, match="Ray was shut down"):
+        list(here.items)
+    assert ray.is_initialized() == again
+    ray.shutdown()
 
 
 @pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed")

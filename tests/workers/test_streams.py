@@ -15,6 +15,7 @@ from seen import LIMIT, see
 from widths import examples
 
 from jreader import Pipeline, batch, epochs, map_readers, map_samples, shuffle, start
+from jreader.readers.lanes import dealt_below
 
 # random windows of few samples do so, and it is told
 pytestmark = pytest.mark.filterwarnings("ignore:.*leaves out .* tokens of")
@@ -61,6 +62,7 @@ class TestOneStream:
         given = {"processes": 2, "window": window, **drawing}
         plain = map_samples(drawn_for, recipe.build(), **drawing)
         assert seen(map_samples(drawn_for, recipe.build(), **given)) == seen(plain)
+        size *= dealt.lanes if (dealt := dealt_below(plain)) else 1  # of each lane as many
         batches = batch(map_samples(drawn_for, recipe.build(), **given), size)
         whole = see(batches)
         assert whole.samples == see(batch(plain, size)).samples

@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 from engines import Here, numbers, same
 
-from jreader import map_samples, start
+from jreader import Columns, map_samples, start
 from jreader.workers.limits import Limits
 from jreader.workers.map_tasks import MapTask, TaskInput, TaskResult
 from jreader.workers.memory_estimates import estimated_bytes
 from jreader.workers.threads.thread_map import ThreadMap
-from jreader.workers.worker_batches import ScalarColumns
 
 MIB = 1 << 20
 PER_WORKER = 32 * MIB
@@ -166,7 +165,7 @@ class TestWeights:
             ([row] * 100, 800_000),
             ([[[row] * 50] * 50] * 50, 1_000_000_000),
             (Noted(row, "a"), 8000),
-            (ScalarColumns({"image": row}, [None]), 8000),
+            (Columns({"image": row}), 8000),
             (b"a" * 5000, 5000),
             ("a" * 5000, 5000),
         ]:

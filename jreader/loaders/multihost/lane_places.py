@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from jreader.devices import Share
-from jreader.loaders.cursors import Progress
+from jreader.loaders.checkpoints.positions import Place
 from jreader.readers import Position
 
 Places: TypeAlias = Sequence[tuple[int, Position]]
@@ -52,17 +52,17 @@ def lanes_read(share: Share, lanes: int) -> list[int]:
     return found
 
 
-def places(progress: tuple[Any, ...], numbers: Iterable[int]) -> Places:
-    """Where some lanes are, in the fields of a `Progress`."""
-    of_all = Progress(*progress).batches
+def places(place: tuple[Any, ...], numbers: Iterable[int]) -> Places:
+    """Where some lanes are, in the fields of a `Place`."""
+    of_all = Place(*place).batches
     return [(number, of_all[number]) for number in numbers]
 
 
-def with_places(progress: tuple[Any, ...], told: Iterable[Places]) -> tuple[Any, ...]:
-    """The fields of a `Progress` with the places of lanes that other processes told of."""
-    here = Progress(*progress)
+def with_places(place: tuple[Any, ...], told: Iterable[Places]) -> tuple[Any, ...]:
+    """The fields of a `Place` with the places of lanes that other processes posted."""
+    here = Place(*place)
     of_all = list(here.batches)
     for some in told:
-        for number, place in some:
-            of_all[number] = place
+        for number, at in some:
+            of_all[number] = at
     return tuple(here._replace(batches=tuple(of_all)))

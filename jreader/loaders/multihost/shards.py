@@ -11,38 +11,23 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from jreader.batches import Gaps, LaneBatches, batching, bucket, padded_batch
+from jreader.batches import LaneBatches, batching, bucket, padded_batch
 from jreader.devices import Share
 from jreader.readers import Columns, Node, Pass, Position, Reader, indexed, map_tree, op, start
 from jreader.readers.planes import Array, Gathering, Plane
 from jreader.readers.reading_ahead import opened
+from jreader.readers.trees import Rows
 
-
-class Part(NamedTuple):
-    """This process's rows of a batch.
-
-    Attributes:
-        samples: The rows; or a function that returns one of a batch of which this process has none,
-            if that has to be looked for.
-        total: How many samples the whole batch has, on all processes.
-        stands_in: Whether this process has no row of a short batch. Then `samples` is one row of
-            another process, which gives the shapes and dtypes.
-        fresh: Whether the batch is one of the epoch as far as this process knows; of lanes, others
-            may have samples left when this process has none.
-    """
-
-    samples: Any
-    total: int
-    stands_in: bool = False
-    fresh: bool = True
+_NONE = np.zeros(0, int)
+"""The valid rows of a batch of which this process has none: one of another stands in."""
 
 
 @op
-class _parts(Node[Part]):
+class _parts(Node[Columns[Any]]):
     """The batches of an indexed reader, of which only the rows of `share` are gathered.
 
     Args:
@@ -56,7 +41,7 @@ class _parts(Node[Part]):
     drop_last: bool = False
     in_cursor = "counted"
 
-    def start(self, at: Position) -> Pass[Part]:
+    def start(self, at: Position) -> Pass[Columns[Any]]:
         """The position of a `batch`: how many samples are done, on all processes."""
         plane = indexed(self.reader)
         if plane is None:
@@ -71,7 +56,7 @@ class _parts(Node[Part]):
                 told.append((batches[0], batches[1]))
                 yield routed
 
-        def deal() -> Iterator[Part]:
+        def deal() -> Iterator[Columns[Any]]:
             nonlocal done
             ahead = blocks.ahead(routes(done)) if blocks else routes(done)
             for routed in map(gathered.found, ahead):
@@ -81,7 +66,7 @@ class _parts(Node[Part]):
                     high = low + max(mine, 1)
                     samples = gathered.gather([rows[low:high] for rows in routed])
                     done, low = done + count, high
-                    yield Part(samples, count, not mine)
+                    yield _part(samples, count, stands_in=not mine)
 
         return Pass(deal(), lambda: done, blocks.close if blocks else lambda: None)
 
@@ -108,7 +93,16 @@ class _parts(Node[Part]):
             done += int(counts.sum())
 
 
-def dealt_to(reader: Reader[Any], share: Share) -> Reader[Part] | None:
+def _part(samples: Any, rows: int, *, stands_in: bool) -> Columns[Any]:
+    """This process's rows of a batch that has so many on all of them."""
+    made = samples if isinstance(samples, Columns) else Columns(Rows(samples))
+    made.rows, made.valid = rows, _NONE if stands_in else None
+    return made
+
+
+def dealt_to(
+    reader: Reader[Any], share: Share, *, pads: bool = True
+) -> Reader[Columns[Any]] | None:
     """The batches of a reader with only the rows of `share`; None if whole batches are needed.
 
     They are needed by what looks at whole batches (`map_batches`, `padded_batch`), and if the
@@ -116,8 +110,13 @@ def dealt_to(reader: Reader[Any], share: Share) -> Reader[Part] | None:
 
     >>> from jreader import arrays, batch
     >>> digits = dealt_to(batch(arrays(np.arange(7)), 4), Share(4, ((0, 1), (3, 4))))
-    >>> [(part.samples.columns.tolist(), part.total) for part in digits()]
+    >>> [(part.columns.tolist(), part.rows) for part in digits()]
     [([0, 3], 4), ([4], 3)]
+
+    Args:
+        reader: The batches.
+        share: The rows of each batch that this process feeds.
+        pads: Whether feeds are made of batches of which this process has no row, too.
     """
     found = batching(reader)
     batches = found.counted
@@ -125,14 +124,14 @@ def dealt_to(reader: Reader[Any], share: Share) -> Reader[Part] | None:
     if batches is None or padded or found.rows != share.size:
         return None
     if found.lanes:
-        return _parts_of_lanes(batches, share)
+        return _parts_of_lanes(batches, share, pads)
     if not found.indexed:
         return None
     return _parts(batches.reader, share, bool(batches.drop_last))
 
 
 @op
-class _parts_of_lanes(Node[Part]):
+class _parts_of_lanes(Node[Columns[Any]]):
     """The batches of a stream in lanes, of which only the lanes of the rows of `share` are read.
 
     It has no end where lanes stay empty, or begin again, when they have ended: the process cannot
@@ -141,39 +140,33 @@ class _parts_of_lanes(Node[Part]):
     Args:
         reader: The `batch`, the same on every process.
         share: The rows of each batch that this process feeds.
+        pads: Whether a batch of which this process has no row shows the shapes all the same.
     """
 
     reader: Any
     share: Share
+    pads: bool = True
     in_cursor = "counted"
 
-    def start(self, at: Position) -> Pass[Part]:
+    def start(self, at: Position) -> Pass[Columns[Any]]:
         """The position of the `batch`, in which lanes that are not read stay where they were."""
-        mine = self.share.rows()
-        lanes: LaneBatches[Any] = self.reader.in_lanes(at, mine)
+        lanes: LaneBatches[Any] = self.reader.in_lanes(at, self.share.rows())
 
-        latest: list[Any] = []  # a sample, once there was one
-
-        def example() -> list[Any]:
-            if not latest:
-                latest.append(lanes.any_sample())
-            return latest
-
-        def deal() -> Iterator[Part]:
-            for samples, rows, fresh in lanes.runs():
-                total = self.share.size - len(mine) + len(samples)
-                if samples:
-                    latest[:] = samples[:1]
-                    gaps = Gaps(samples, np.searchsorted(mine, rows), len(mine))
-                    yield Part(samples if len(samples) == len(mine) else gaps, total, fresh=fresh)
-                else:
-                    yield Part(example, total, stands_in=True, fresh=fresh)
+        def deal() -> Iterator[Columns[Any]]:
+            latest: list[Any] = []  # a sample, once there was one
+            for made in lanes.runs():
+                if len(made):
+                    latest = [made[0]]
+                elif self.pads:
+                    latest = latest or [lanes.any_sample()]
+                    made.columns, made.arrays = Rows(latest), [latest]
+                yield made
 
         return Pass(deal(), lanes.position, lanes.close)
 
 
 @op
-class _parts_of_buckets(Node[Part]):
+class _parts_of_buckets(Node[Columns[Any]]):
     """The batches of a `bucket`, of which only the rows of this process are gathered.
 
     Args:
@@ -184,31 +177,29 @@ class _parts_of_buckets(Node[Part]):
     reader: Any
     shares: tuple[Share, ...]
 
-    def start(self, at: Position) -> Pass[Part]:
+    def start(self, at: Position) -> Pass[Columns[Any]]:
         """The position of the `bucket`."""
         op: bucket[Any] = self.reader
         plane, padding = indexed(op.reader), op.padding
         assert plane is not None  # noqa: S101  # its lengths are known
         rows = [share.rows() for share in self.shares]
 
-        def part(number: int, samples: Array) -> Part:
+        def part(number: int, samples: Array) -> Columns[Any]:
             mine = samples[rows[number][rows[number] < len(samples)]]
             held = mine if len(mine) else samples[:1]
             made = op.made(padding, list(plane.each(held)), number)
-            return Part(made, len(samples), not len(mine))
+            return _part(made, len(samples), stands_in=not len(mine))
 
         return op.dealt(at, part)
 
 
-def buckets_dealt_to(reader: Reader[Any], shares: tuple[Share, ...]) -> Reader[Part]:
+def buckets_dealt_to(reader: Reader[Any], shares: tuple[Share, ...]) -> Reader[Columns[Any]]:
     """The batches of a reader that come from a `bucket`, with only the rows of the shares."""
     return _parts_of_buckets(batching(reader).buckets, shares)
 
 
-def part_of(batch: Columns[Any], share: Share) -> Part:
+def part_of(batch: Columns[Any], share: Share) -> Columns[Any]:
     """The rows of a whole batch that a share has."""
     rows = share.rows()
-    mine: Columns[Any] = Columns(
-        map_tree(lambda column: column[rows], batch.columns), full=batch.full
-    )
-    return Part(mine, len(batch))
+    mine = map_tree(lambda column: column[rows], batch.columns)
+    return Columns(mine, full=batch.full, rows=len(batch))

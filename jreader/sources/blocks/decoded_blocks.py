@@ -10,6 +10,7 @@ import numpy as np
 
 from jreader.errors import DamagedData
 from jreader.readers.planes import Array, Gathering, one_by_one
+from jreader.readers.protected import protected, read_only
 from jreader.readers.trees import Columns, branches, joined, leaves, rebuilt, zipped
 
 
@@ -29,7 +30,7 @@ class Objects(Sequence[Any]):
 
     def each(self, rows: Array) -> Iterator[Any]:
         """Those rows one by one."""
-        return map(self.rows.__getitem__, rows.tolist())
+        return map(protected, map(self.rows.__getitem__, rows.tolist()))
 
     def gather(self, rows: Array) -> list[Any]:
         """Those rows."""
@@ -80,7 +81,7 @@ class Decoded:
     def each(self, rows: Array) -> Iterator[Any]:
         """Those rows one by one."""
         if self.lent:
-            return zipped(self.tree, [array.take(rows, 0) for array in self.arrays])
+            return zipped(self.tree, [read_only(array.take(rows, 0)) for array in self.arrays])
         return zipped(self.tree, [one_by_one(column, rows) for column in self.columns])
 
     def over(self, arrays: list[Array]) -> Decoded:
@@ -111,7 +112,7 @@ def _as_columns(tree: Any) -> Any:
     parts = branches(tree)
     if parts is not None:
         return joined(tree, {key: _as_columns(part) for key, part in parts.items()})
-    return tree if hasattr(tree, "gather") else np.asanyarray(tree)
+    return tree if hasattr(tree, "gather") else read_only(np.asanyarray(tree))
 
 
 class Stack:

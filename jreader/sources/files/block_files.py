@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import struct
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
+
+from jreader.sources.transactions import new_file
 
 _MAGIC = b"jreader block 1\n"
 _HEAD = struct.Struct("<16sQI4x")  # magic, bytes of the block, their checksum
@@ -78,20 +79,11 @@ class BlockFiles:
         Raises:
             OSError: It cannot be written.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        half = self.folder / f".{name}.{secrets.token_hex(8)}"
-        try:
-            with half.open("xb", buffering=0) as out:
-                out.write(_HEAD.pack(_MAGIC, len(data), crc32(data)))
-                left = memoryview(data)
-                while left:
-                    left = left[out.write(left) :]
-            with suppress(FileNotFoundError):  # another process took it for one that was left
-                half.replace(self.folder / name)
-        except BaseException:
-            with suppress(OSError):
-                half.unlink()
-            raise
+        # another process may take the new file for one that was left, and delete it
+        gone = suppress(FileNotFoundError)
+        with gone, new_file(self.folder / name) as half, half.open("xb") as out:
+            out.write(_HEAD.pack(_MAGIC, len(data), crc32(data)))
+            out.write(data)
 
     def delete(self, name: str) -> None:
         """Deletes a block, unless the file of that name is none, or cannot be deleted."""

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from jreader.errors import DamagedData
 from jreader.sources.far_systems import is_far
-from jreader.sources.file_checks import changed
+from jreader.sources.file_checks import changed, check_state
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.far_files import FarFile
 from jreader.sources.files.stored_files import StoredFile
@@ -158,11 +158,7 @@ class _LocalFile:
             opened = Descriptor(self.path)
         except FileNotFoundError:
             raise changed(self.path, "cannot be found any more") from None
-        now, first = os.fstat(opened.number), self._state
-        if now.st_size != self.size:
-            raise self._shorter(opened)
-        if now.st_ino != first.st_ino and now.st_mtime_ns != first.st_mtime_ns:
-            raise changed(self.path, "was replaced by another file")
+        check_state(self.path, self._state, os.fstat(opened.number))
         self._descriptor = opened
         with _LOCK:
             _OPENED[id(self)] = self

@@ -6,14 +6,18 @@ part that fails is a small loss.
 
 from __future__ import annotations
 
+import secrets
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
+from hashlib import blake2b
 from itertools import chain
 
 from jreader.errors import DamagedData
-from jreader.sources.far_systems import far_state, forget, range_of
+from jreader.readers.credentials import masked
+from jreader.sources.far_answers import OtherFile
+from jreader.sources.far_systems import FarState, far_state, forget, is_web, range_of
 from jreader.sources.file_checks import changed
 
 _PART = 1 << 25  # bytes that are asked for at once: less costs more than it gains on a near server
@@ -44,12 +48,17 @@ class FarFile:
 
     def __init__(self, path: str) -> None:
         """Asks what the file is now."""
+        self.url, self.path = path, masked(path)
         try:
-            state = far_state(path)
+            self.state: FarState = far_state(path)
         except FileNotFoundError:
-            raise changed(path, "cannot be found any more") from None
-        self.path, self.size, self.stamp = path, state.size, state.stamp
-        self.etag = state.etag
+            raise changed(self.path, "cannot be found any more") from None
+        self.size, self.stamp = self.state.size, self.state.stamp
+        if not self.state.etag and "?" in path:  # what is asked may name the file
+            of = f"{self.stamp}\n{path}".encode(errors="surrogateescape")
+            self.stamp = blake2b(of, digest_size=8).hexdigest()
+        if not self.state.known:  # nothing tells it from another one of its size: for this reader
+            self.stamp = secrets.token_hex(8)
 
     def __repr__(self) -> str:
         return f"{self.path} ({self.size:,} bytes)"
@@ -75,6 +84,8 @@ class FarFile:
         """
         from jreader.sources.far_tries import beginner  # noqa: PLC0415  # it imports asyncio
 
+        if not is_web(self.url) and (other := self._changed()) is not None:
+            raise other
         begin, ahead = beginner(_AT_ONCE), 0
         on_way: deque[list[Future[bytes]]] = deque()
         sizes = iter([size for _, size in ranges])
@@ -85,7 +96,7 @@ class FarFile:
                     ahead -= next(sizes)
                     yield self._came(on_way)
                 parts = _cut(offset, size)
-                asked = [partial(range_of, self.path, *part, self.etag) for part in parts]
+                asked = [partial(range_of, self.url, *part, self.state) for part in parts]
                 on_way.append(begin(asked))
                 ahead += size
             while on_way:
@@ -99,8 +110,11 @@ class FarFile:
         try:
             data = b"".join([part.result() for part in on_way[0]])
         except OSError as error:
+            forget(self.url)
             if (other := self._changed()) is not None:
                 raise other from error
+            if isinstance(error, OtherFile):
+                raise changed(self.path, f"is another file ({error})") from error
             raise
         on_way.popleft()
         return data
@@ -111,17 +125,16 @@ class FarFile:
             raise ValueError(f"bytes {offset:,} to {offset + size:,} were asked of {last}.")
 
     def _changed(self) -> DamagedData | None:
-        """The error for a file that is another one now, if that is why it could not be read."""
-        forget(self.path)
+        """The error for a file that is another one now, or was when it was looked at last."""
         try:
-            now = far_state(self.path)
+            now = far_state(self.url)
         except FileNotFoundError:
             return changed(self.path, "cannot be found any more")
         except OSError:
             return None
         if now.size != self.size:
             return changed(self.path, f"had {self.size:,} bytes, and has {now.size:,} now")
-        if now.stamp != self.stamp:
+        if now.stamp != self.state.stamp:
             return changed(self.path, "was replaced by another file")
         return None
 

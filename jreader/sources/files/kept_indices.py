@@ -2,23 +2,26 @@
 
 An index is an array of int64, a file of its own in the cache folder. Its name says what it was made
 of: the path of the file, its state (size and time of the last change), and what was asked. So a
-file that has changed gets a new one. It is written under another name first, and an index that is
-not whole is made anew: neither a kill nor a second process that makes the same index does harm.
+file that has changed gets a new one. It is written under another name first, and ends with its
+checksum: an index that is not whole, or that a disk has damaged, is made anew. So neither a kill
+nor a second process that makes the same index does harm.
 Where the folder cannot be written, the index is found again by each process, as it is for files
-that are soon read.
+that are soon read. The folder is listed once after indices were added: those of earlier states of
+these files are removed, and those that no process has read for months.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock, current_thread
-from typing import Any, TypeVar
+from typing import TypeVar
+from zlib import crc32
 
 import numpy as np
 
@@ -28,11 +31,15 @@ from jreader.readers.planes import Array
 from jreader.sources.cache_folders import cache_folder
 from jreader.sources.far_systems import is_far
 from jreader.sources.files.byte_ranges import ByteFile
+from jreader.sources.transactions import new_file
 
 S = TypeVar("S")
 T = TypeVar("T")
 
 _WORTH = 1 << 24  # bytes of all files: less are looked through in 10 ms
+_SMALL = 128  # of that, one file that is here: it is read as quickly as its index
+_UNUSED = 90 * 24 * 3600  # seconds since an index was last read, after which it is removed
+_SUM = 4  # bytes of the checksum
 _NAME = "jreader indices"  # of threads
 
 
@@ -66,33 +73,68 @@ def kept(
     Raises:
         DamagedData: `find` raises it, of the first file in order for which it does.
     """
+    mapped = len(files) == 1  # a map would hold a file descriptor for each of many files
+
+    def load(file: ByteFile, path: Path) -> Array | None:
+        index = _load(path, mapped=mapped)
+        return index if index is not None and fits(file, index) else None
+
+    def make(file: ByteFile, path: Path | None) -> Array:
+        index = np.ascontiguousarray(find(file), np.int64)
+        if path is not None:
+            _save(path, index)
+        return index
+
+    def name(file: ByteFile) -> str:
+        return f"{name_of(file, asked)}.npy"
+
+    return kept_files(kind, files, name, load, make, least=_WORTH // _SMALL)
+
+
+def kept_files(
+    kind: str,
+    files: Sequence[ByteFile],
+    name: Callable[[ByteFile], str],
+    load: Callable[[ByteFile, Path], T | None],
+    make: Callable[[ByteFile, Path | None], T],
+    *,
+    least: int = 0,
+) -> list[T]:
+    """For each file, what a file in the cache folder has of it, which is made if there is none.
+
+    Args:
+        kind: The folder of the cache folder that holds such files.
+        files: The files.
+        name: Returns the name of what is kept of a file; it begins with its `name_of`.
+        load: Returns what is kept; None if there is nothing, or it is not whole.
+        make: Makes it, and writes it to the path, if there is one. It is called on several threads
+            for many files; for few, it may look through parts of one with `in_threads`.
+        least: The bytes of a file that is worth it; one of fewer is as quickly read itself.
+    """
     keep = sum(file.size for file in files) >= _WORTH
-    folder = cache_folder() / kind
-    # a map would hold a file descriptor for each of many files
-    mapped = len(files) == 1
+    folder, saved = cache_folder() / kind, list[str]()
 
-    def found(file: ByteFile) -> Array:
+    def of(file: ByteFile) -> T:
+        path = None
+        if keep and (file.size >= least or is_far(file.path)):
+            path = folder / name(file)
+            loaded = load(file, path)
+            if loaded is not None:
+                bar.add(file.size)
+                return loaded
+            saved.append(path.name)
         watched = _Watched(file, bar)
-        index = _checked(find(watched))
+        made = make(watched, path)
         watched.told(file.size)
-        return index
-
-    def index_of(file: ByteFile) -> Array:
-        if not keep:
-            return found(file)
-        name = _name(file, asked)
-        index = _load(folder / name, mapped=mapped)
-        if index is None or not fits(file, index):
-            index = found(file)
-            _save(folder, name, index)
-        else:
-            bar.add(file.size)
-        return index
+        return made
 
     with Bar(f"finding {kind}", sum(file.size for file in files), "B") as bar:
         # few files are each looked through by all threads, of many files each thread has its own
         every = map if len(files) < _threads() else in_threads
-        return list(every(index_of, files))
+        found = list(every(of, files))
+    if saved:
+        _tidy(folder, saved)
+    return found
 
 
 class _Watched:
@@ -137,37 +179,45 @@ def _threads() -> int:
     return min(usable_cores(), 8)
 
 
-def _checked(index: Any) -> Array:
-    return np.ascontiguousarray(index, np.int64)
-
-
-def _name(file: ByteFile, asked: str) -> str:
-    """The name of the index of a file: what it is of, and of which state of the file."""
+def name_of(file: ByteFile, asked: str) -> str:
+    """The name of what is kept of a file: what it is of, and of which state of the file."""
     path = file.path if is_far(file.path) else os.path.realpath(file.path)
     of = f"{path} {asked}"
     key = blake2b(of.encode(errors="surrogateescape"), digest_size=12).hexdigest()
-    return f"{key}-{file.stamp}.npy"
+    return f"{key}-{file.stamp}"
 
 
 def _load(path: Path, *, mapped: bool) -> Array | None:
-    """The index that was kept; None if there is none, or it is not whole."""
+    """The index that was kept; None if there is none, or it is not as it was written."""
     try:
+        written = np.memmap(path, np.uint8, "r") if mapped else np.fromfile(path, np.uint8)
+        if len(written) < _SUM or crc32(written[:-_SUM].data) != int.from_bytes(written[-_SUM:]):
+            return None
         index = np.asarray(np.load(path, mmap_mode="r" if mapped else None))
     except (OSError, ValueError, EOFError):
         return None
     return index if index.dtype == np.int64 and index.ndim else None
 
 
-def _save(folder: Path, name: str, index: Array) -> None:
-    temporary = folder / f".{name}.{secrets.token_hex(8)}"
-    with suppress(OSError):  # it is found again by the next process
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            with temporary.open("xb") as out:
-                np.save(out, index)
-            temporary.replace(folder / name)
-        finally:
-            temporary.unlink(missing_ok=True)
-        for old in folder.glob(f"{name.partition('-')[0]}-*.npy"):
-            if old.name != name:  # of an earlier state of the file
-                old.unlink(missing_ok=True)
+def _save(path: Path, index: Array) -> None:
+    # where it cannot be written, it is found again by the next process
+    with suppress(OSError), new_file(path) as aside, aside.open("xb") as out:
+        np.save(out, index)
+        out.flush()
+        out.write(crc32(np.memmap(aside, np.uint8, "r").data).to_bytes(_SUM))
+
+
+def _tidy(folder: Path, saved: Sequence[str]) -> None:
+    """Removes the indices of earlier states of files, and those that are not used any more."""
+    latest, before = {_key(name): name for name in saved}, time.time() - _UNUSED
+    with suppress(OSError), os.scandir(folder) as entries:
+        for each in entries:
+            state = each.stat()
+            unused = max(state.st_atime, state.st_mtime) < before
+            if unused or latest.get(_key(each.name), each.name) != each.name:
+                Path(each).unlink(missing_ok=True)
+
+
+def _key(name: str) -> str:
+    """The part of the name of an index that is the same for all states of its file."""
+    return name.partition("-")[0]

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from jreader.readers.credentials import masked
 from jreader.sources.far_systems import far_matches, is_far
 from jreader.sources.file_checks import check_paths
 from jreader.sources.files.file_parts import FilePart, Which
 
 Paths: TypeAlias = "str | os.PathLike[str] | FilePart | Sequence[str | os.PathLike[str]]"
-"""A file, a folder, a pattern such as `"data/*.tar"`, or a list of these; also elsewhere, as in
-`"s3://bucket/data/*.tar"`; or, where a format is read in parts, one of `files(paths, parts=)`."""
+"""A file, a folder, a pattern such as `"data/*.tar"` or `"data/{0..9}.tar"`, or a list of these;
+also elsewhere, as in `"s3://bucket/data/*.tar"`; or, where a format is read in parts, one of
+`files(paths, parts=)`."""
+
+_BRACES = re.compile(r"\{(?:(\d+)\.\.(\d+)|([^{}]*,[^{}]*))\}")
 
 
 def files_named(
@@ -54,8 +59,34 @@ def _of(call: str, given: Any, suffixes: tuple[str, ...], far: bool) -> Iterator
         )
     path = os.fspath(given) if isinstance(given, (str, os.PathLike)) else None
     here = isinstance(path, str) and (far or not is_far(path))
-    matches = matching(call, str(path), suffixes) if here else None
-    yield from [given] if matches is None else matches  # `check_paths` says what it is
+    for each in braces_expanded(given):
+        matches = matching(call, os.fspath(each), suffixes) if here else None
+        yield from [each] if matches is None else matches  # `check_paths` says what it is
+
+
+def braces_expanded(given: Any) -> list[Any]:
+    """The paths that braces stand for, in that order; what is given itself if it has none.
+
+    >>> braces_expanded("a-{08..10}.tar"), braces_expanded("{train,test}/x")
+    (['a-08.tar', 'a-09.tar', 'a-10.tar'], ['train/x', 'test/x'])
+    """
+    path = os.fspath(given) if isinstance(given, (str, os.PathLike)) else None
+    found = _BRACES.search(path) if isinstance(path, str) else None
+    if found is None or not isinstance(path, str) or os.path.exists(path):  # noqa: PTH110  # a Path costs more
+        return [given]
+    first, last, words = found.groups()
+    choices = words.split(",") if words else _numbers(first, last)
+    begin, end = path[: found.start()], path[found.end() :]
+    every = [each for choice in choices for each in braces_expanded(f"{begin}{choice}{end}")]
+    return list(dict.fromkeys(every))  # of braces in braces, some come twice
+
+
+def _numbers(first: str, last: str) -> list[str]:
+    padded = any(len(end) > 1 and end[0] == "0" for end in (first, last))
+    width = max(len(first), len(last)) if padded else 0
+    low, high = int(first), int(last)
+    step = 1 if low <= high else -1
+    return [f"{number:0{width}}" for number in range(low, high + step, step)]
 
 
 def matching(call: str, path: str, suffixes: tuple[str, ...]) -> list[str] | None:
@@ -81,9 +112,9 @@ def matching(call: str, path: str, suffixes: tuple[str, ...]) -> list[str] | Non
         folder = f"a folder with {' or '.join(suffixes)} files, " if suffixes else ""
         some = suffixes[0] if suffixes else ".tar"
         raise FileNotFoundError(
-            f"{call} finds no file in {path!r}: give {folder}a pattern such as 'data/*{some}' (or "
-            f"'data/**/*{some}', for folders in it too), or a list of paths. The program runs in "
-            f"{Path.cwd()}."
+            f"{call} finds no file in {masked(path)!r}: give {folder}a pattern such as "
+            f"'data/*{some}' (or 'data/**/*{some}', for folders in it too), or a list of paths. "
+            f"The program runs in {Path.cwd()}."
         )
     return sorted(found)
 
@@ -95,8 +126,8 @@ def written(paths: tuple[str, ...], part: Which | None = None) -> str:
     ("'a'", "['a', 'b']", "['a', ..., 'a']")
     """
     if part is not None:
-        return repr(FilePart(paths[0], *part))
-    first, *more = map(repr, paths)
+        return repr(FilePart(masked(paths[0]), *part))
+    first, *more = map(repr, map(masked, paths))
     if not more:
         return first
     return f"[{', '.join([first, *more] if len(more) < 4 else [first, '...', more[-1]])}]"

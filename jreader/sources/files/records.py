@@ -153,13 +153,13 @@ class RecordFiles(FileNode[T], Table[T]):
 
     Attributes:
         kind: The folder of the cache folder that keeps where records begin.
+        index_rules: By which rules `find` goes; with others, what was kept is found anew.
         part: Which part of its only file it reads; None for all files as a whole.
         store: What keeps blocks of files that lie elsewhere; a subclass names both as fields.
     """
 
     kind: ClassVar[str]
-    cursor_ignores = ("store",)
-    cursor_adds = ("part",)
+    index_rules: ClassVar[str] = ""
     paths: tuple[str, ...]
     part: Which | None = None
     store: Store | None = None
@@ -182,7 +182,7 @@ class RecordFiles(FileNode[T], Table[T]):
         """The records; where they begin is found at the first use."""
         self.check_files()
         files = [open_file(path, self.store) for path in self.paths]
-        offsets = kept(self.kind, files, self.find, _ends_with_file)
+        offsets = kept(self.kind, files, self.find, _ends_with_file, asked=self.index_rules)
         self.check_files()  # which may have changed while they were looked through
         if self.part is not None:
             part = FilePart(self.paths[0], *self.part)

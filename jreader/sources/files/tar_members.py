@@ -14,6 +14,13 @@ BLOCK = 512
 _ZEROS = bytes(BLOCK)
 _FILES = (b"0", b"\0", b"7")
 _LONG_NAME, _LONG_LINK, _PAX, _PAX_FOR_ALL, _SPARSE = b"L", b"K", b"x", b"g", b"S"
+_EMPTY = 10240  # bytes of an archive of nothing, as tar writes it
+_PADDING = 1 << 20  # zeros behind the last member: those of the longest record that tar writes
+_ZEROED = (
+    "a disk that was full, or a copy that broke off, leaves such a file. Cut the zeros off if "
+    "nothing is missing"
+)
+_NAMELESS = "\0"  # as if the zeros were a member, so that they are no part of the last sample
 _NO_END = (
     "it does not end in blocks of zeros, as archives do, so the last sample may lack a part: if it "
     "is complete, append 1024 zero bytes"
@@ -50,7 +57,7 @@ class DamagedMember(ValueError):
         self.place, self.member = place, member
 
 
-def members(
+def members(  # noqa: C901  # one branch for a kind of header
     get: Callable[[int, int], bytes], at: int, end: int, size: int
 ) -> Iterator[Member | None]:
     """The regular files of an archive whose headers begin in a part of it; None for an end.
@@ -65,6 +72,7 @@ def members(
         DamagedMember: What stands there is no header, or the archive ends before the data.
     """
     header, long_name, pax, ended = at, "", dict[str, str](), False
+    zeros, most = 0, _EMPTY if at == 0 else _PADDING
     while at < end:
         if at + BLOCK > size:
             raise DamagedMember(at, f"it ends in a header of {BLOCK} bytes")
@@ -73,7 +81,12 @@ def members(
         if ended:
             yield None
             at = header = at + BLOCK
+            zeros += BLOCK
+            if zeros > most:
+                said = f"more than {most:,} zeros stand where members may: {_ZEROED}"
+                raise DamagedMember(at - BLOCK, said, (_NAMELESS, at - zeros))
             continue
+        zeros, most = 0, _PADDING
         _check_sum(block, at)
         kind, many = block[156:157], int(pax.get("size", 0)) or _number(block[124:136], at)
         begin = at + BLOCK

@@ -12,18 +12,24 @@ error that names its column and row, unless the user says what stands for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
+from itertools import chain
+from operator import is_
 from typing import Any
 
 import numpy as np
 
 from jreader.errors import DamagedData
+from jreader.extras import extra
 from jreader.readers.joined_columns import Joined, found, share_starts
 from jreader.readers.planes import Array
 from jreader.readers.ragged import Ragged, ragged_end_to_end
 from jreader.readers.trees import leaves
+from jreader.sources.file_checks import damaged
 
+_DECODED = ("dictionary", "run_end", "list_view", "extension")  # types that `_plain` decodes
 _AT_ONCE = 64  # rows that are made at once where they are wanted one by one
 
 
@@ -37,12 +43,8 @@ def pyarrow() -> Any:
     Raises:
         ModuleNotFoundError: It is not installed.
     """
-    try:
-        import pyarrow as pa  # noqa: PLC0415  # an extra
-        import pyarrow.compute  # noqa: PLC0415  # likewise
-    except ModuleNotFoundError as error:
-        error.add_note("this needs pyarrow: python -m pip install 'jreader[arrow]'")
-        raise
+    pa = extra("pyarrow", "arrow", "this needs pyarrow")
+    import_module("pyarrow.compute")
     return pa
 
 
@@ -54,14 +56,36 @@ class Nulls:
         where: What has the rows: a path, as a rule.
         first: The number there of the first row.
         instead: For each column (`"label"`, a field `"point.x"` of a struct, the values `"ids[]"`
-            of lists), what stands for a null.
+            of lists, the field `"messages[].name"` of structs in lists), what stands for a null;
+            None for text and other objects, where it also stands for nulls inside of them.
         hint: What the user may type to fill them.
+        as_stored: Whether the arrays lie in memory as a file has them: their offsets may lie
+            anywhere then, and to follow one crashes a program.
     """
 
     where: str
     first: int = 0
     instead: Mapping[str, Any] = field(default_factory=dict)
     hint: str = "nulls={{{name!r}: {value}}}"
+    as_stored: bool = False
+
+    def checked(self, array: Any, name: str, *, full: bool = True) -> Any:
+        """The array, once all that it refers to is known to lie in it, if that is in doubt.
+
+        Args:
+            array: An array of Arrow.
+            name: The column.
+            full: Whether to look at all values; else, at the sizes of its parts.
+
+        Raises:
+            DamagedData: Something in it is wrong.
+        """
+        if self.as_stored:
+            try:
+                array.validate(full=full)
+            except pyarrow().ArrowException as error:
+                raise _unreadable(self.where, name, error) from error
+        return array
 
     def filled(
         self, array: Any, name: str, row_of: Callable[[int], int], *, objects: bool = False
@@ -74,17 +98,18 @@ class Nulls:
         """
         if not array.null_count:
             return array
+        self.checked(array, name)
         pa = pyarrow()
         missing = array.is_null().to_numpy(zero_copy_only=False)
-        if name not in self.instead:
+        if name not in self.instead and not (objects and self._is_inside_none(name)):
             row = self.first + row_of(int(missing.argmax()))
-            shown = "0" if pa.types.is_primitive(array.type) else "..."
+            shown = "None" if objects else "0" if pa.types.is_primitive(array.type) else "..."
             raise ValueError(
                 f"column {name!r} of {self.where} is null in row {row:,}, as are "
                 f"{array.null_count:,} of {len(array):,} values there: say what stands for a null, "
                 f"with {self.hint.format(name=name, value=shown)}, or leave the column out."
             )
-        value = self.instead[name]
+        value = self.instead.get(name)
         try:
             one = pa.array([value], array.type)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
@@ -95,12 +120,37 @@ class Nulls:
         rows = np.where(missing, len(array), np.arange(len(array)))
         return pa.concat_arrays([array, one]).take(pa.array(rows))
 
+    def _is_inside_none(self, name: str) -> bool:
+        """Whether None stands for nulls of what this is a part of, and so for its own."""
+        while name:
+            name = name[:-2] if name.endswith("[]") else name.rpartition(".")[0]
+            if self.instead.get(name, 0) is None:
+                return True
+        return False
+
+
+def _unreadable(where: str, name: str, error: Exception) -> DamagedData:
+    return damaged(where, "a table whose values can be read", f"column {name!r}: {error}")
+
 
 def _unfit(name: str, value: Any, kind: Any) -> TypeError:
     return TypeError(
         f"nulls={{{name!r}: {value!r}}} is not a value of the column, whose values are {kind}: "
         "give one of that type (None only for text and other objects)."
     )
+
+
+def checked_schema(schema: Any) -> Any:
+    """The schema, or the type of a struct, if all names in it are texts.
+
+    Raises:
+        UnicodeDecodeError: One is not in UTF-8.
+    """
+    for each in schema:
+        each.name  # noqa: B018  # it raises
+        kind = each.type
+        checked_schema([kind.field(number) for number in range(kind.num_fields)])
+    return schema
 
 
 def columns_of(table: Any, nulls: Nulls) -> dict[str, Any]:
@@ -149,13 +199,13 @@ class Objects:
     They are made of Arrow's values when they are asked for.
 
     Args:
-        chunks: Arrow's arrays, end to end.
+        chunks: The values, end to end.
     """
 
     stacks = False
     """Whether its rows can be stacked: batches of it are lists of samples."""
 
-    def __init__(self, chunks: Sequence[Any]) -> None:
+    def __init__(self, chunks: Sequence[Chunk]) -> None:
         self.chunks = list(chunks)
         self.starts = np.cumsum([0, *map(len, self.chunks)])[:-1]
 
@@ -163,26 +213,80 @@ class Objects:
         return int(self.starts[-1]) + len(self.chunks[-1])
 
     def __repr__(self) -> str:
-        return f"{self.chunks[0].type}[{len(self)}]"
+        return f"{self.chunks[0].array.type}[{len(self)}]"
 
     def gather(self, rows: Array) -> list[Any]:
-        """These rows as a list."""
+        """These rows as a list.
+
+        Raises:
+            DamagedData: A text is not in UTF-8, or a value lies outside of the file.
+        """
         if len(self.chunks) == 1:
-            objects: list[Any] = self.chunks[0].take(pyarrow().array(rows)).to_pylist()
-            return objects
+            return self.chunks[0].take(rows)
         which, local = found(self.starts, rows)
         pairs = zip(which.tolist(), local.tolist(), strict=True)
-        return [self.chunks[chunk][row].as_py() for chunk, row in pairs]
+        return [self.chunks[chunk].one(row) for chunk, row in pairs]
 
     def each(self, rows: Array) -> Iterator[Any]:
-        """These rows one by one."""
+        """These rows one by one; an error comes after the good ones."""
         for low in range(0, len(rows), _AT_ONCE):
-            yield from self.gather(rows[low : low + _AT_ONCE])
+            some = rows[low : low + _AT_ONCE]
+            try:
+                values: Iterable[Any] = self.gather(some)
+            except DamagedData:
+                values = chain.from_iterable(
+                    self.gather(some[at : at + 1]) for at in range(len(some))
+                )
+            yield from values
+
+
+class Chunk:
+    """Arrow's values of some rows, which become Python's; they are checked at the first use.
+
+    Args:
+        array: Of Arrow.
+        name: The column.
+        nulls: What has the rows.
+    """
+
+    def __init__(self, array: Any, name: str, nulls: Nulls) -> None:
+        self.array, self._name, self._nulls = array, name, nulls
+        self._in_doubt = nulls.as_stored
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def take(self, rows: Array) -> list[Any]:
+        """The values of these rows."""
+        if self._in_doubt:
+            self._check()
+        try:
+            values: list[Any] = self.array.take(pyarrow().array(rows)).to_pylist()
+        except UnicodeDecodeError as error:
+            raise _unreadable(self._nulls.where, self._name, error) from error
+        return values
+
+    def one(self, row: int) -> Any:
+        """The value of a row."""
+        if self._in_doubt:
+            self._check()
+        try:
+            return self.array[row].as_py()
+        except UnicodeDecodeError as error:
+            raise _unreadable(self._nulls.where, self._name, error) from error
+
+    def _check(self) -> None:
+        self._nulls.checked(self.array, self._name)
+        self._in_doubt = False
 
 
 def _end_to_end(chunks: list[Any], name: str, nulls: Nulls) -> Any:
     """The column of several arrays of one type."""
     begins = np.cumsum([0, *map(len, chunks)]).tolist()
+    if nulls.as_stored:
+        full = not _is_looked_at_late(chunks[0].type)
+        for chunk in chunks:
+            nulls.checked(chunk, name, full=full)
 
     def each_chunk(made: Callable[[Any, Callable[[int], int]], Any]) -> list[Any]:
         return [made(chunk, first.__add__) for chunk, first in zip(chunks, begins, strict=False)]
@@ -208,7 +312,19 @@ def _end_to_end(chunks: list[Any], name: str, nulls: Nulls) -> Any:
     if _is_list(kind) and _is_dense(_stored_type(kind.value_type)):
         lists = each_chunk(lambda chunk, row_of: _ragged(chunk, name, nulls, row_of))
         return lists[0] if len(lists) == 1 else ragged_end_to_end(lists)
-    return Objects(each_chunk(lambda chunk, row_of: _objects(chunk, name, nulls, row_of)))
+    objects = each_chunk(lambda chunk, row_of: _objects(chunk, name, nulls, row_of))
+    return Objects([Chunk(each, name, nulls) for each in objects])
+
+
+def _is_looked_at_late(kind: Any) -> bool:
+    """Whether nothing follows an offset of such arrays before their rows are asked for.
+
+    Texts may be as long as the file; fields of structs are columns of their own.
+    """
+    if pyarrow().types.is_struct(kind):
+        return True
+    dense = _is_dense(kind) or (_is_list(kind) and _is_dense(_stored_type(kind.value_type)))
+    return not dense and not any(word in str(kind) for word in _DECODED)
 
 
 def _plain(array: Any) -> Any:
@@ -216,7 +332,7 @@ def _plain(array: Any) -> Any:
     pa = pyarrow()
     while True:
         kind = array.type
-        if isinstance(kind, pa.BaseExtensionType):
+        if isinstance(kind, pa.BaseExtensionType) and not hasattr(kind, "read_as_it_is"):
             array = array.storage
         elif pa.types.is_dictionary(kind):
             array = array.dictionary_decode()
@@ -322,34 +438,57 @@ def _ragged(array: Any, name: str, nulls: Nulls, row_of: Callable[[int], int]) -
 
 
 def _objects(array: Any, name: str, nulls: Nulls, row_of: Callable[[int], int]) -> Any:
-    """The array, of which no row is null, or has a null in it."""
-    array = nulls.filled(array, name, row_of, objects=True)
-    if f"{name}[]" in nulls.instead:  # whatever is inside stays as it is, None for a null
-        return array
-    _check_inside(array, f"{name}[]", nulls, row_of)
+    """The array, with nothing null in it, however deep, but what None stands for."""
+    array = nulls.filled(_plain(array), name, row_of, objects=True)
+    types = pyarrow().types
+    if types.is_struct(array.type):
+        return _struct(array, name, nulls, row_of)
+    if types.is_fixed_size_list(array.type):
+        array = array.cast(pyarrow().large_list(array.type.value_field))
+    if _is_list(array.type) or types.is_map(array.type):
+        return _list(array, name, nulls, row_of)
     return array
 
 
-def _check_inside(array: Any, name: str, nulls: Nulls, row_of: Callable[[int], int]) -> None:
-    array, types = _plain(array), pyarrow().types
-    if _is_list(array.type) or types.is_map(array.type):
-        offsets = array.offsets.to_numpy()
-        first, last = int(offsets[0]), int(offsets[-1])
-
-        def row_of_value(value: int) -> int:
-            return row_of(int(np.searchsorted(offsets, value + first, "right")) - 1)
-
-        inside = array.items if types.is_map(array.type) else array.values
-        part = inside.slice(first, last - first)
-        _check_value(part, name, nulls, row_of_value)
-    elif types.is_fixed_size_list(array.type):
-        size = array.type.list_size
-        _check_value(array.flatten(), name, nulls, lambda value: row_of(value // max(size, 1)))
-    elif types.is_struct(array.type):
-        for part in array.flatten():
-            _check_value(part, name, nulls, row_of)
+def _struct(array: Any, name: str, nulls: Nulls, row_of: Callable[[int], int]) -> Any:
+    names = [array.type.field(number).name for number in range(array.type.num_fields)]
+    fields = array.flatten()
+    filled = [
+        _objects(field, f"{name}.{each}", nulls, row_of)
+        for each, field in zip(names, fields, strict=True)
+    ]
+    if all(map(is_, filled, fields)):
+        return array
+    return pyarrow().StructArray.from_arrays(filled, names, mask=_missing(array))
 
 
-def _check_value(array: Any, name: str, nulls: Nulls, row_of: Callable[[int], int]) -> None:
-    array = nulls.filled(_plain(array), name, row_of)
-    _check_inside(array, name, nulls, row_of)
+def _list(array: Any, name: str, nulls: Nulls, row_of: Callable[[int], int]) -> Any:
+    offsets = array.offsets.to_numpy()
+
+    def row_of_value(value: int) -> int:
+        return row_of(int(np.searchsorted(offsets, value + int(offsets[0]), "right")) - 1)
+
+    return over_values(array, lambda values: _objects(values, f"{name}[]", nulls, row_of_value))
+
+
+def over_values(array: Any, fn: Callable[[Any], Any]) -> Any:
+    """The lists, or maps, of what `fn` makes of the array of all their values, as many as before.
+
+    >>> import pyarrow as pa
+    >>> over_values(pa.array([[1, 2], None, [3]])[1:], lambda values: values.cast(pa.string()))[1]
+    <pyarrow.ListScalar: ['3']>
+    """
+    is_map = pyarrow().types.is_map(array.type)
+    offsets = array.offsets.to_numpy()
+    first, size = int(offsets[0]), int(offsets[-1] - offsets[0])
+    values = (array.items if is_map else array.values).slice(first, size)
+    made = fn(values)
+    if made is values:
+        return array
+    parts = [array.keys.slice(first, size), made] if is_map else [made]
+    begins = pyarrow().array(offsets - first, array.offsets.type)
+    return type(array).from_arrays(begins, *parts, mask=_missing(array))
+
+
+def _missing(array: Any) -> Any:
+    return array.is_null() if array.null_count else None

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from jreader.readers import leaves, op
+from jreader.readers import leaves, op, set_fields
 from jreader.readers.joined_columns import share_starts
 from jreader.sources.blocks import BlockColumns
 from jreader.sources.columns import Table
@@ -15,7 +15,7 @@ from jreader.sources.files.kept_indices import in_threads
 from jreader.sources.files.named_files import Paths, files_named, written
 from jreader.sources.tables.arrow_columns import pyarrow
 from jreader.sources.tables.joined_tables import columns_end_to_end, refuse_another
-from jreader.sources.tables.record_batches import Batches, CompressedBatches, columns_in
+from jreader.sources.tables.record_batches import Batches, TableBlocks, columns_in
 from jreader.sources.tables.table_arguments import check_fills, checked_names, checked_nulls, shown
 
 _CALL = "arrow(paths, columns, nulls)"
@@ -70,11 +70,12 @@ class arrow(FileNode[Any], Table[Any]):
         nulls: Mapping[str, Any] | None = None,
     ) -> None:
         pyarrow()
-        object.__setattr__(
-            self, "paths", files_named(_CALL, paths, (".arrow", ".feather"), far=False)
+        set_fields(
+            self,
+            paths=files_named(_CALL, paths, (".arrow", ".feather"), far=False),
+            names=checked_names(_CALL, columns),
+            nulls=checked_nulls(_CALL, nulls),
         )
-        object.__setattr__(self, "names", checked_names(_CALL, columns))
-        object.__setattr__(self, "nulls", checked_nulls(_CALL, nulls))
 
     @cached_property
     def columns(self) -> Any:
@@ -88,7 +89,7 @@ class arrow(FileNode[Any], Table[Any]):
             if not file.schema.equals(first.schema):
                 refuse_another(self._blank(file), file.path, blank, first.path)
         if any(file.table is None for file in filled):
-            blocks = CompressedBatches(filled, self.names, nulls)
+            blocks = TableBlocks(filled, self.names, nulls)
             return BlockColumns(blocks.starts, blocks.rows, blocks, name=repr(self))
         trees = [columns_in(file.table, file.path, 0, self.names, nulls) for file in filled]
         columns = columns_end_to_end(trees)

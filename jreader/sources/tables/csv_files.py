@@ -6,17 +6,18 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from jreader.readers import op
+from jreader.readers import argument, op, set_fields
 from jreader.sources.blocks import BlockColumns
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import FileNode
 from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.named_files import Paths, files_named, written
 from jreader.sources.tables.arrow_columns import pyarrow
-from jreader.sources.tables.csv_blocks import CsvBlocks
-from jreader.sources.tables.csv_index import Layout
+from jreader.sources.tables.csv_decoding import Layout
+from jreader.sources.tables.csv_tables import tables
 from jreader.sources.tables.csv_types import checked_types
-from jreader.sources.tables.table_arguments import checked_names, checked_nulls, shown
+from jreader.sources.tables.record_batches import TableBlocks
+from jreader.sources.tables.table_arguments import check_fills, checked_names, checked_nulls, shown
 
 _CALL = "csv(paths, columns, nulls, types=, delimiter=, header=)"
 
@@ -37,19 +38,21 @@ class csv(FileNode[Any], Table[Any]):
     {'label': array([5, 0]), 'x': array([1.5, 2. ])}
 
     Fields in quotes may hold delimiters, newlines and doubled quotes; empty lines are skipped.
-    Files are in UTF-8, with a byte order mark or without.
+    Lines end with LF, CR LF or CR. Files are in UTF-8, with a byte order mark or without.
 
-    Columns are of the types that pyarrow finds in them: whole numbers (int64), floats, booleans
-    (true, false), dates and times in the notation of ISO 8601, and text; the narrowest of these
-    that holds *all* values of *all* files. `types` says what a column is instead: text such as the
-    postal code 01067 would be the number 1067.
+    Columns are of the types that pyarrow finds in them: whole numbers (int64, or uint64 where one
+    needs it), floats, booleans (true, false), dates and times in the notation of ISO 8601, and
+    text; the narrowest of these that holds *all* values of *all* files. Whole numbers that 64 bits
+    cannot hold are text. One fraction makes a column of floats (float64), which round whole numbers
+    beyond 2**53. `types` says what a column is instead: `str` keeps all digits, and text such as
+    the postal code 01067, which would be the number 1067.
 
-    The first pass decodes everything once to find the types, and where records begin, on several
-    threads; of 16 MB or more, that is kept in the folder `jreader/csv` of `$XDG_CACHE_HOME` or
-    `~/.cache`, for as long as the files do not change. Then records are decoded in blocks of about
-    a megabyte, those that come next ahead: `shuffle(seed=0, blocks=64)` decodes each once in an
-    epoch. A file whose name ends in `.gz` is one block, which is unpacked as a whole: keep such
-    files small, or unpack them.
+    The first pass decodes everything to find the types, on several threads, and keeps what it
+    decoded: in memory, or, for 16 MB or more, in the folder `jreader/csv` of `$XDG_CACHE_HOME` or
+    `~/.cache`, for as long as the files do not change. That folder needs about as much room as the
+    files. Later passes and later runs read blocks of about a megabyte from there, and those that
+    come next ahead: `shuffle(seed=0, blocks=64)` reads each once in an epoch. A file whose name
+    ends in `.gz` is one block, which is unpacked as a whole: keep such files small, or unpack them.
 
     Args:
         paths: A file, a folder (its `.csv` and `.csv.gz` files), a pattern such as `"data/*.tsv"`,
@@ -86,8 +89,7 @@ class csv(FileNode[Any], Table[Any]):
     types: Mapping[str, Any] | None = None
     delimiter: str = ","
     header: tuple[str, ...] | None = None
-    store: Store | None = None
-    cursor_ignores = ("store",)
+    store: Store | None = argument(default=None, cursor="never")
 
     def __init__(
         self,
@@ -101,21 +103,30 @@ class csv(FileNode[Any], Table[Any]):
         store: Store | None = None,
     ) -> None:
         pyarrow()
-        object.__setattr__(self, "paths", files_named(_CALL, paths, (".csv", ".csv.gz")))
-        object.__setattr__(self, "names", checked_names(_CALL, columns))
-        object.__setattr__(self, "nulls", checked_nulls(_CALL, nulls))
-        object.__setattr__(self, "types", checked_types(_CALL, types))
-        object.__setattr__(self, "delimiter", _checked_delimiter(delimiter))
-        object.__setattr__(self, "header", _checked_header(header))
-        object.__setattr__(self, "store", checked_store(_CALL, store))
+        set_fields(
+            self,
+            paths=files_named(_CALL, paths, (".csv", ".csv.gz")),
+            names=checked_names(_CALL, columns),
+            nulls=checked_nulls(_CALL, nulls),
+            types=checked_types(_CALL, types),
+            delimiter=_checked_delimiter(delimiter),
+            header=_checked_header(header),
+            store=checked_store(_CALL, store),
+        )
 
     @cached_property
     def columns(self) -> BlockColumns:
         """A single column whose rows are the samples; the files are looked through at first use."""
         self.check_files()
         layout = Layout(self.delimiter, self.header, self.names, self.types or {})
-        blocks = CsvBlocks.of(self.paths, layout, self.nulls or {}, self.store)
-        self.check_files()  # which may have changed while they were looked through
+        found, nulls = tables(self.paths, layout, self.store), self.nulls or {}
+        self.check_files()  # which may have changed while they were decoded
+        wanted = found[0].file.wanted
+        check_fills(nulls, wanted)
+        blocks = TableBlocks(found, self.names or wanted, nulls)
+        for number, (table, block, _) in enumerate(blocks.blocks):
+            if any(table.found.nulls[name] == block for name in {*table.found.nulls} - {*nulls}):
+                blocks(number)  # which says where the null is
         return BlockColumns(blocks.starts, blocks.rows, blocks, name=repr(self))
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Where the records of CSV end: at the newlines that stand in no quotes.
+"""Where the records of CSV end: at the newlines (LF, CR LF or CR) that stand in no quotes.
 
 A quote opens where a field begins, and nowhere else; two in quotes stand for one. So whether a
 newline ends a record depends on all that stands before it, and parts of a file are cut one after
@@ -18,8 +18,10 @@ from itertools import pairwise
 
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.file_objects import FileObject
+from jreader.sources.unpacked_sizes import check_unpacked
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+OPEN = "a quote is open in it, and never closed"
 _BLOCK = 1 << 20  # bytes of the records that are decoded at once
 _AT_ONCE = 1 << 24  # bytes that are read at once
 _LONGEST = 1 << 28  # bytes of a record: more are one whose quote is not closed
@@ -51,8 +53,10 @@ def end_of_records(data: bytes, low: int, high: int, delimiter: str, *, last: bo
         last: Whether the file ends there, and the last record may lack its newline.
     """
     if data.find(b'"', low, high) < 0:
-        return high if last else max(data.rfind(b"\n", low, high) + 1, low)
-    if not last or data.endswith(b"\n", low, high):
+        newline = data.rfind(b"\n", low, high)
+        newline = data.rfind(b"\r", low, high) if newline < 0 else newline
+        return high if last else max(newline + 1, low)
+    if not last or data.endswith((b"\n", b"\r"), low, high):
         found = _records(delimiter).match(data, low, high)
         return found.end() if found else low
     found = _records(delimiter).match(data[low:high] + b"\n")
@@ -80,7 +84,7 @@ def blocks(
         some = [(at + low, data[low:high], "") for low, high in pairwise(cuts)]
         at, data = at + cuts[-1], data[cuts[-1] :]
         if data and (last or len(data) > _LONGEST):
-            yield [*some, (at, data, _open(at))]
+            yield [*some, (at, data, OPEN)]
             return
         yield some
 
@@ -91,14 +95,19 @@ def unpacked(file: ByteFile, most: int | None = None) -> tuple[bytes, str]:
     Args:
         file: The file.
         most: How many are wanted; None for all.
+
+    Raises:
+        DamagedData: They are too many for the memory (`check_unpacked`).
     """
     source = FileObject(file)
     parts, wrong, left = list[bytes](), "", sys.maxsize if most is None else most
+    size = 0
     with gzip.GzipFile(fileobj=source, mode="rb") as opened:
         try:
             while left and (part := opened.read1(min(left, _BLOCK))):
                 parts.append(part)
-                left -= len(part)
+                left, size = left - len(part), size + len(part)
+                check_unpacked(file.path, size, file.size)
         except (EOFError, OSError, zlib.error) as error:
             if source.error is not None:  # of our own: the file has changed, or cannot be reached
                 raise source.error from None
@@ -111,7 +120,7 @@ def _record(delimiter: str) -> bytes:
     opening = rb'(?<![^%s\r\n])"' % one
     quoted = opening + rb'[^"]*+(?:""[^"]*+)*+"'
     literal = rb'(?<=[^%s\r\n])"' % one
-    return rb'[^"\n]*+(?:(?:%s|%s)[^"\n]*+)*+\n' % (quoted, literal)
+    return rb'[^"\r\n]*+(?:(?:%s|%s)[^"\r\n]*+)*+(?:\r\n?|\n)' % (quoted, literal)
 
 
 @lru_cache(32)
@@ -142,8 +151,4 @@ def _unpacked_block(file: ByteFile, begin: int, delimiter: str) -> list[tuple[in
     whole = [(begin, data[begin:end], "")] if end > begin else []
     if wrong:
         return [*whole, (end, data[end:], wrong)]
-    return [*whole, (end, data[end:], _open(end))] if end < len(data) else whole
-
-
-def _open(at: int) -> str:
-    return f"a quote is open in the record at byte {at:,}, and never closed"
+    return [*whole, (end, data[end:], OPEN)] if end < len(data) else whole

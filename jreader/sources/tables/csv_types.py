@@ -7,7 +7,7 @@ does not make a column of numbers of one whose last row is text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,22 @@ from jreader.sources.tables.arrow_columns import pyarrow
 NULLS = ["", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "none"]
 """What stands for a null in columns that are not text."""
 
-_UNKNOWN, _TEXT = 0, 10
+_UNKNOWN = 0
 _NAMES = [
     *("null", "bool", "int64", "float64", "date32[day]", "time32[s]"),
     *("timestamp[s]", "timestamp[ns]", "timestamp[s, tz=UTC]", "timestamp[ns, tz=UTC]", "string"),
+    *("positive", "uint64", "digits"),
 ]  # in an index that is kept, a kind is the place of its name
-_WIDER = [("int64", "float64"), ("date32[day]", "timestamp[s]", "timestamp[ns]")]
-_WIDER += [("timestamp[s, tz=UTC]", "timestamp[ns, tz=UTC]")]
+_WIDER = [
+    ("positive", "int64", "uint64", "digits", "float64"),
+    ("date32[day]", "timestamp[s]", "timestamp[ns]"),
+    ("timestamp[s, tz=UTC]", "timestamp[ns, tz=UTC]"),
+]
+_STORED = {"positive": "int64", "digits": "string"}  # others by their own names
+TEXT = _NAMES.index("string")
+"""The kind of text, which has the values of all others."""
+
+_BEYOND = 2.0**63  # no int64
 
 
 def checked_types(call: str, types: Any) -> dict[str, Any] | None:
@@ -56,13 +65,52 @@ def kind_of_type(kind: Any) -> int | None:
     return _NAMES.index(name) if name in _NAMES else None
 
 
-def type_of_kind(kind: int) -> Any:
-    """The type of a column of that kind; one without any value is text.
+def kind_of_values(column: Any, as_text: Callable[[], Any]) -> int:
+    """The kind of a column: of whole numbers also whether an int64 or a uint64 holds all of them.
 
-    >>> type_of_kind(2), type_of_kind(0)
+    Pyarrow takes whole numbers that no int64 holds for floats.
+
+    >>> import pyarrow as pa
+    >>> [_NAMES[kind_of_values(pa.array([n]), lambda: pa.array([str(n)]))] for n in (7, -7)]
+    ['positive', 'int64']
+    >>> def found(*numbers):
+    ...     text = pa.array(map(str, numbers))
+    ...     return _NAMES[kind_of_values(text.cast(pa.float64()), lambda: text)]
+    >>> found(0.5), found(1e30), found(2**63), found(2**64), found(2**63, -1)
+    ('float64', 'float64', 'uint64', 'digits', 'digits')
+
+    Args:
+        column: Its values, as pyarrow reads them.
+        as_text: Returns its values as they are written.
+    """
+    pa = pyarrow()
+    if not (pa.types.is_int64(column.type) or pa.types.is_float64(column.type)):
+        return kind_of_type(column.type) or _UNKNOWN
+    ends = pa.compute.min_max(column).as_py()
+    low, high = ends["min"] or 0, ends["max"] or 0
+    if pa.types.is_int64(column.type):
+        return _NAMES.index("int64" if low < 0 else "positive")
+    if max(-low, high) < _BEYOND:
+        return _NAMES.index("float64")
+    written = pa.compute.utf8_trim_whitespace(as_text())
+    whole = pa.compute.match_substring_regex(written, r"^[+-]?\d+$")
+    null = pa.compute.is_in(written, pa.array(NULLS))
+    if not pa.compute.all(pa.compute.or_(whole, null)).as_py():
+        return _NAMES.index("float64")
+    try:
+        written.filter(whole).cast(pa.uint64())
+    except pa.ArrowInvalid:
+        return _NAMES.index("digits")
+    return _NAMES.index("uint64")
+
+
+def type_of_kind(kind: int) -> Any:
+    """The type of a column of that kind.
+
+    >>> type_of_kind(2), type_of_kind(TEXT)
     (DataType(int64), DataType(string))
     """
-    pa, name = pyarrow(), _NAMES[kind if kind != _UNKNOWN else _TEXT]
+    pa, name = pyarrow(), _STORED.get(_NAMES[kind], _NAMES[kind])
     unit = "ns" if "[ns" in name else "s"
     return pa.timestamp(unit, "UTC") if "tz=" in name else pa.type_for_alias(name)
 
@@ -73,14 +121,35 @@ def joint_kind(kinds: Iterable[int]) -> int:
     >>> joint_kind([2, 0, 3]), joint_kind([1, 2])
     (3, 10)
     """
-    found = {*kinds} - {_UNKNOWN}
+    found = {_NAMES[kind] for kind in kinds} - {"null"}
     if len(found) < 2:
-        return max(found, default=_UNKNOWN)
+        return _NAMES.index(max(found, default="null"))
+    if found >= {"int64", "uint64"}:
+        found.add("digits")
     for wider in _WIDER:
-        places = [_NAMES.index(name) for name in wider]
-        if found <= {*places}:
-            return max(found)
-    return _TEXT
+        if found <= {*wider}:
+            return _NAMES.index(max(found, key=wider.index))
+    return TEXT
+
+
+def of_types(table: Any, schema: Any) -> Any:
+    """The table with the types of a schema; None if only the text of the file has the values.
+
+    >>> import pyarrow as pa
+    >>> numbers = pa.table({"x": [7]})
+    >>> of_types(numbers, pa.schema({"x": pa.float64()}))["x"].to_pylist()
+    [7.0]
+    >>> of_types(numbers, pa.schema({"x": pa.string()})) is None  # it may have been 007
+    True
+    """
+    pa = pyarrow()
+    for found, wanted in zip(table.schema.types, schema.types, strict=True):
+        if found != wanted and (wanted == pa.string() or found == pa.float64()):
+            return None
+    try:
+        return table.cast(schema)
+    except pa.ArrowInvalid:  # a number of 64 bits that no float has, say
+        return None
 
 
 def _checked(call: str, name: str, given: Any) -> Any:

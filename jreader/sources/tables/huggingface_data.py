@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jreader.readers import Plane, leaves, op
+from jreader.readers import Plane, leaves, op, set_fields
 from jreader.readers.excerpts import spread
 from jreader.readers.hashing import text_hash
 from jreader.readers.joined_columns import share_starts
@@ -16,11 +16,11 @@ from jreader.readers.messages import described
 from jreader.readers.planes import Array
 from jreader.sources.columns import Table
 from jreader.sources.tables.arrow_columns import pyarrow
+from jreader.sources.tables.media import with_media
 from jreader.sources.tables.record_batches import columns_in
 from jreader.sources.tables.table_arguments import check_fills, checked_names, checked_nulls, shown
 
 _CALL = "huggingface(dataset, columns, nulls)"
-_MEDIA = ("Image", "Audio", "Video", "Pdf")  # features whose values are bytes, and a path
 _LOOKED_AT = 16  # rows, for hashes
 
 
@@ -30,7 +30,8 @@ class huggingface(Table[Any]):
 
     Nothing is copied or decoded row by row: numbers are gathered from the data set's own memory, or
     its files that are mapped, as those of `arrow` are. Images and other media stay the bytes that
-    they are stored as. The order of a data set that was shuffled, sorted or filtered is kept.
+    they are stored as, or those of their files, where the data set has only paths, as that of
+    `imagefolder`. The order of a data set that was shuffled, sorted or filtered is kept.
 
     >>> from datasets import Dataset
     >>> from jreader import batch
@@ -45,11 +46,12 @@ class huggingface(Table[Any]):
             struct also some fields (`"answer.text"`). None for all columns. A single str gives bare
             values instead of dicts.
         nulls: What stands for nulls, by column: `{"age": -1}`, `{"ids[]": 0}` for the values of
-            lists. Without it, a null is an error.
+            lists, `{"messages[].name": None}` for an optional key of dicts in a list (None keeps
+            nulls as None, there and inside). Without it, a null is an error.
 
     Raises:
         TypeError: It is not a `datasets.Dataset`: choose a split of a `DatasetDict`; for an
-            `IterableDataset`, type `lambda: dataset`.
+            `IterableDataset`, type `Pipeline(lambda: dataset)`.
         ValueError: A function is applied to its rows when they are read (`set_transform`); or, when
             a pass begins, there is no such column, or it has nulls.
     """
@@ -65,9 +67,12 @@ class huggingface(Table[Any]):
         nulls: Mapping[str, Any] | None = None,
     ) -> None:
         pyarrow()
-        object.__setattr__(self, "dataset", _checked(dataset))
-        object.__setattr__(self, "names", checked_names(_CALL, columns))
-        object.__setattr__(self, "nulls", checked_nulls(_CALL, nulls))
+        set_fields(
+            self,
+            dataset=_checked(dataset),
+            names=checked_names(_CALL, columns),
+            nulls=checked_nulls(_CALL, nulls),
+        )
 
     @cached_property
     def columns(self) -> Any:
@@ -135,7 +140,7 @@ class DatasetTable:
         left = (self.dataset.format or {}).get("columns") or table.column_names
         columns = {name: table.column(name) for name in table.column_names if name in left}
         return pyarrow().table(
-            {name: _encoded(column, features.get(name)) for name, column in columns.items()}
+            {name: with_media(column, features.get(name)) for name, column in columns.items()}
         )
 
     @cached_property
@@ -150,18 +155,6 @@ class DatasetTable:
     def __reduce__(self) -> tuple[Any, ...]:
         """A data set that lies in files travels as their names."""
         return DatasetTable, (self.dataset,)
-
-
-def _encoded(column: Any, feature: Any) -> Any:
-    """The bytes of media, without the path that lies beside them; other columns as they are."""
-    pa, kind = pyarrow(), column.type
-    if type(feature).__name__ not in _MEDIA or not pa.types.is_struct(kind):
-        return column
-    at = kind.get_field_index("bytes")
-    if at < 0:
-        return column
-    chunks = [chunk.flatten()[at] for chunk in column.chunks]
-    return pa.chunked_array(chunks, kind.field(at).type)
 
 
 def _checked(dataset: Any) -> DatasetTable:
@@ -179,7 +172,7 @@ def _checked(dataset: Any) -> DatasetTable:
     if not hasattr(dataset, "features") or not hasattr(getattr(dataset, "data", None), "table"):
         stream = hasattr(dataset, "features") and hasattr(dataset, "__iter__")
         hint = (
-            "a stream is a reader as it is, lambda: iter(dataset)"
+            "a stream is a reader as it is, Pipeline(lambda: dataset)"
             if stream
             else "give what datasets.load_dataset(name, split='train') returns"
         )

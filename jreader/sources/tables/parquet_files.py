@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from jreader.readers import op
+from jreader.readers import argument, op, set_fields
 from jreader.sources.blocks import BlockColumns
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import FileNode
@@ -71,10 +71,8 @@ class parquet(FileNode[Any], Table[Any]):
     paths: tuple[str, ...]
     names: tuple[str, ...] | str | None = None
     nulls: Mapping[str, Any] | None = None
-    store: Store | None = None
-    part: Which | None = None
-    cursor_ignores = ("store",)
-    cursor_adds = ("part",)
+    store: Store | None = argument(default=None, cursor="never")
+    part: Which | None = argument(default=None, cursor="if given")
 
     def __init__(
         self,
@@ -86,11 +84,14 @@ class parquet(FileNode[Any], Table[Any]):
     ) -> None:
         pyarrow()
         paths, part = part_in(paths)
-        object.__setattr__(self, "part", part)
-        object.__setattr__(self, "paths", files_named(_CALL, paths, (".parquet",)))
-        object.__setattr__(self, "names", checked_names(_CALL, columns))
-        object.__setattr__(self, "nulls", checked_nulls(_CALL, nulls))
-        object.__setattr__(self, "store", checked_store(_CALL, store))
+        set_fields(
+            self,
+            part=part,
+            paths=files_named(_CALL, paths, (".parquet",)),
+            names=checked_names(_CALL, columns),
+            nulls=checked_nulls(_CALL, nulls),
+            store=checked_store(_CALL, store),
+        )
 
     @cached_property
     def columns(self) -> BlockColumns:

@@ -8,6 +8,7 @@ many rows it has is in the head of its message, a flatbuffer, which pyarrow does
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ import numpy as np
 
 from jreader.readers.planes import begins
 from jreader.sources.file_checks import changed, damaged
-from jreader.sources.tables.arrow_columns import Nulls, columns_of, pyarrow
+from jreader.sources.tables.arrow_columns import Nulls, checked_schema, columns_of, pyarrow
 from jreader.sources.tables.joined_tables import bare, selected
 
 _EXPECTED = "an Arrow file (IPC)"
@@ -81,6 +82,7 @@ class Batches:
                     f"found by number: write it in the file format (pyarrow.ipc.new_file), or "
                     f"without compression."
                 )
+            checked_schema(opened.schema).empty_table()  # or a type is one that no column has
             table = None if compressed else opened.read_all()
         return cls(path, opened.schema, rows, places, table, mapped)
 
@@ -104,7 +106,7 @@ class Batches:
 def _mapped(path: str) -> Any:
     """The bytes of a file, mapped; the file need not stay open."""
     try:
-        with pyarrow().memory_map(path) as file:
+        with pyarrow().memory_map(os.fsencode(path)) as file:  # also a name that is not UTF-8
             return file.read_buffer()
     except FileNotFoundError:
         raise changed(path, "cannot be found any more") from None
@@ -151,42 +153,46 @@ def _field(head: memoryview, table: int, number: int) -> int:
     return table + offset if offset else 0
 
 
-class CompressedBatches:
-    """The batches of files of one table, which are decoded by their number.
+class TableBlocks:
+    """The blocks of files of one table, which are decoded by their number.
 
     Args:
-        files: The files.
+        files: The files, such as `Batches`: each has a `path`, a `schema`, the number of `rows` of
+            each block, and `decoded(number)`.
         names: The names of the columns; a single str for bare values; None for all.
         nulls: What stands for nulls.
 
     Attributes:
-        starts: The rows at which batches begin.
+        starts: The rows at which blocks begin.
         rows: How many rows there are.
     """
 
     def __init__(
-        self, files: Sequence[Batches], names: Sequence[str] | str | None, nulls: Mapping[str, Any]
+        self,
+        files: Sequence[Any],
+        names: Sequence[str] | str | None,
+        nulls: Mapping[str, Any],
     ) -> None:
         self.files, self.names, self.nulls = list(files), names, nulls
-        self.batches = [
+        self.blocks = [
             (file, number, first)
             for file in files
             for number, (first, many) in enumerate(zip(begins(file.rows), file.rows, strict=False))
             if many
         ]
-        counts = [file.rows[number] for file, number, _ in self.batches]
+        counts = [file.rows[number] for file, number, _ in self.blocks]
         self.starts, self.rows = np.array(begins(counts)), sum(counts)
 
     def __call__(self, block: int) -> Any:
-        """The columns of a batch.
+        """The columns of a block.
 
         Raises:
             DamagedData: It cannot be decoded.
             ValueError: It has nulls.
         """
-        if not self.batches:
+        if not self.blocks:
             return columns_in(self.files[0].schema.empty_table(), "", 0, self.names, self.nulls)
-        file, number, first = self.batches[block]
+        file, number, first = self.blocks[block]
         return columns_in(file.decoded(number), file.path, first, self.names, self.nulls)
 
 
@@ -210,7 +216,7 @@ def columns_in(
         ValueError: There is no such column, or it has nulls that nothing stands for.
     """
     wanted = selected(table, [names] if isinstance(names, str) else names, where)
-    return bare(columns_of(wanted, Nulls(where, first, nulls)), names)
+    return bare(columns_of(wanted, Nulls(where, first, nulls, as_stored=True)), names)
 
 
 @contextmanager
@@ -219,5 +225,5 @@ def _reading(path: str, what: str) -> Iterator[None]:
     pa = pyarrow()
     try:
         yield
-    except (pa.ArrowException, OSError, struct.error) as error:
+    except (pa.ArrowException, OSError, struct.error, UnicodeDecodeError) as error:
         raise damaged(path, _EXPECTED, f"{what}: {error}") from error

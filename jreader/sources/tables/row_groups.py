@@ -19,7 +19,7 @@ from jreader.sources.files.file_objects import FileObject
 from jreader.sources.files.file_parts import FilePart
 from jreader.sources.files.kept_indices import in_threads
 from jreader.sources.files.stored_files import StoredFile
-from jreader.sources.tables.arrow_columns import Nulls, columns_of, pyarrow
+from jreader.sources.tables.arrow_columns import Nulls, checked_schema, columns_of, pyarrow
 from jreader.sources.tables.joined_tables import bare, refuse_another, top_of
 from jreader.sources.tables.table_arguments import check_fills
 
@@ -137,9 +137,23 @@ class RowGroups:
                 wanted = {name for name in file.schema.names if name not in self.nulls}
                 every = range(chunks.num_columns)
                 flat[number] = [at for at in every if chunks.column(at).path_in_schema in wanted]
-            told = [chunks.column(at).statistics for at in flat[number]]
+            told = [self._statistics(file, group, at) for at in flat[number]]
             if any(each and each.has_null_count and each.null_count for each in told):
                 self(block)
+
+    def _statistics(self, file: _File, group: int, at: int) -> Any:
+        """What the footer tells of a column in a row group.
+
+        Raises:
+            DamagedData: It says another type there than in its schema: pyarrow would end the
+                program (SIGABRT) where it reads the numbers as of the other one.
+        """
+        chunk = file.metadata.row_group(group).column(at)
+        here, whole = chunk.physical_type, file.metadata.schema.column(at).physical_type
+        if here != whole:
+            said = f"its footer says {whole} of {chunk.path_in_schema!r}, and {here} in row group"
+            raise damaged(file.file.path, _EXPECTED, f"{said} {group}")
+        return chunk.statistics
 
     def _of(self, table: Any, file: _File, first: int) -> Any:
         return bare(columns_of(table, Nulls(file.file.path, first, self.nulls)), self.names)
@@ -154,6 +168,7 @@ def _opened(file: ByteFile, names: tuple[str, ...] | str | None) -> _File:
     """
     with _reading(FileObject(file), "its footer") as opened:
         metadata = opened.metadata
+        checked_schema(opened.schema_arrow)
         if names is None:
             return _File(file, metadata, opened.schema_arrow, None)
         wanted = [names] if isinstance(names, str) else list(names)
@@ -247,7 +262,7 @@ def _reading(
         yield reader or ParquetFile(
             source, metadata=metadata, pre_buffer=False, page_checksum_verification=True
         )
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if source.error is not None:  # of our own: the file has changed, or cannot be reached
             raise source.error from None
         raise damaged(source.file.path, _EXPECTED, f"{what}: {error}") from error

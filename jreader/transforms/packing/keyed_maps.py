@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jreader.orders.arithmetic import NARROW
+from jreader.orders.arithmetic import NARROW, mixed
 
 _ROUNDS, _HALF = 8, np.uint32(1 << 31)
 MOST = 1 << 16  # of what `shuffled` orders
@@ -35,7 +35,7 @@ def dealt(rank: Any, n: Any, variant: Any, number: Any) -> Any:
     """
     namespace = rank.__array_namespace__()
     chosen = _keyed(variant, number)
-    keys = _hashed(chosen + NARROW.tweaks[:_ROUNDS].reshape(-1, *[1] * chosen.ndim))
+    keys = mixed(chosen + NARROW.tweaks[:_ROUNDS].reshape(-1, *[1] * chosen.ndim))
     centres = keys % n
     for turn in range(_ROUNDS):
         mirrored = centres[turn] - rank  # below 0 it wraps around, and n brings it back
@@ -59,19 +59,10 @@ def shuffled(n: int, variant: Any, number: Any) -> Any:
     """
     namespace = number.__array_namespace__()
     indices, low = np.arange(n, dtype=np.uint32), np.uint32(MOST - 1)
-    words = _hashed(_keyed(variant, number)[..., None] + indices * NARROW.tweaks[0])
+    words = mixed(_keyed(variant, number)[..., None] + indices * NARROW.tweaks[0])
     # an index in the lower half of each word: no two are equal, and sorting takes it along
     return namespace.sort(words & ~low | indices, axis=-1) & low
 
 
 def _keyed(variant: Any, number: Any) -> Any:
-    return _hashed(_hashed(variant + NARROW.tweaks[0]) + number)
-
-
-def _hashed(words: Any) -> Any:
-    """A hash of each word, by the constants of `orders`: a bijection whose upper bits are good."""
-    words = words ^ words >> np.uint32(16)
-    words = words * NARROW.first
-    words = words ^ words >> NARROW.shift
-    words = words * NARROW.second
-    return words ^ words >> np.uint32(16)
+    return mixed(mixed(variant + NARROW.tweaks[0]) + number)

@@ -3,40 +3,49 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from itertools import chain, islice
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
 from jreader import orders
 from jreader.errors import FeedMismatch
+from jreader.orders import random_seed
 from jreader.readers import (
     Node,
     Pass,
     Position,
     Reader,
-    checked_position,
-    counted,
-    foreign,
+    argument,
+    choice,
     indexed,
     op,
-    start,
     whole,
 )
+from jreader.readers.growing import written_first
 from jreader.readers.nodes import unread
 from jreader.readers.plan_tables import Line
 from jreader.readers.planes import ENDLESS, Indices, Plane
+from jreader.readers.ragged import lengths_hash
 from jreader.readers.seeds import seeded_below
 from jreader.transforms.packing.cut_documents import CutDocuments
 from jreader.transforms.packing.document_fields import Documents
 from jreader.transforms.packing.packed_rows import PackedRows
 from jreader.transforms.packing.whole_documents import WholeDocuments
+from jreader.transforms.stream_windows import Made, in_windows
 
 _WINDOW = 4096
-_SPLITS = ("never", "always")
-_LONGER = ("error", "split", "truncate", "drop")
+
+
+def _checked_fields(call: str, names: Any) -> tuple[str, ...]:
+    several = () if isinstance(names, str) else tuple(names)
+    if not several or not all(isinstance(name, str) for name in several):
+        raise TypeError(
+            f"{call} needs as fields a list of names, such as fields=['tokens'], not {names!r}; "
+            "leave it out for all."
+        )
+    return several
 
 
 @op
@@ -93,42 +102,27 @@ class pack(Node[dict[str, Any]]):
 
     reader: Reader[Any]
     size: int = whole(least=1)
-    split: Literal["never", "always"] = "never"
-    longer: Literal["error", "split", "truncate", "drop"] = "error"
-    fields: Sequence[str] | None = None
-    pad: Any = 0
+    split: Literal["never", "always"] = choice("never", "always", default="never")
+    longer: Literal["error", "split", "truncate", "drop"] = choice(
+        "error", "split", "truncate", "drop", default="error"
+    )
+    fields: Sequence[str] | None = argument(_checked_fields, default=None)
+    pad: Any = argument(default=0, cursor="values")
     window: int | None = whole(default=None, least=1)
-    seed: Any = None
+    seed: Any = random_seed()
     epoch: int = field(default=0, init=False)
     unit = "rows"
-    cursor_ignores = ("pad",)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        call = "pack(reader, size)"
-        for name, value, words in (
-            ("split", self.split, _SPLITS),
-            ("longer", self.longer, _LONGER),
-        ):
-            if value not in words:
-                raise ValueError(
-                    f"{call} needs as {name} {' or '.join(map(repr, words))}, not {value!r}."
-                )
+    def check_arguments(self) -> dict[str, Any]:
+        """Checks that `split` and `longer` go together; writes first what lengths depend on."""
         if self.split == "always" and self.longer != "error":
             raise ValueError(
-                f"{call} has split='always', which cuts documents of any length: leave "
+                f"pack(reader, size) has split='always', which cuts documents of any length: leave "
                 f"longer={self.longer!r} out, or give split='never'."
             )
-        if self.fields is not None:
-            named = not isinstance(self.fields, str) and all(map(_is_text, self.fields))
-            if not (named and len(self.fields)):
-                raise TypeError(
-                    f"{call} needs as fields a list of names, such as fields=['tokens'], not "
-                    f"{self.fields!r}; leave it out for all."
-                )
-            object.__setattr__(self, "fields", tuple(self.fields))
-        if self.seed is not None:
-            object.__setattr__(self, "seed", orders.as_seed(self.seed, call))
+        if self.window is None and seeded_below(self) == 1:  # one window, if lengths are known
+            return {"reader": written_first(self.reader)}
+        return {}
 
     @property
     def fill(self) -> float | None:
@@ -144,59 +138,40 @@ class pack(Node[dict[str, Any]]):
 
     def start(self, at: Position) -> Pass[dict[str, Any]]:
         """Begins a pass; its position is (that before a window, its number, rows of it)."""
-        origin, window, done = checked_position(at, (None, 0, 0))
         many = self.window or _WINDOW
-        up = start(self.reader, origin).watched(self, many)
-        origin, first = up.position(), not (window or done)
-        before, rows = -done, 0  # rows of earlier windows in this pass, and of this window
 
-        def dealt() -> Iterator[Iterator[dict[str, Any]]]:
-            nonlocal origin, window, before, rows
-            skipped, read = done, False
-            while samples := list(islice(up.items, many)):
-                documents = Documents.of_samples(samples, self.fields, window * many)
-                plane = self._plane(self._dealt(documents), window)
-                del samples
-                if skipped and skipped >= plane.length:
-                    raise foreign(at, (None, 0, 0))
-                rows = plane.length
-                yield plane.samples(skipped).items
-                origin, window, before, rows = up.position(), window + 1, count(), 0
-                skipped, read = 0, True
-            if read and first and not count():
-                raise FeedMismatch(
-                    f"{self!r} has nothing to pack: none of the documents of this pass has a token "
-                    f"that is kept. Give documents with tokens, or other lengths than {self.size}."
-                )
+        def packed(samples: list[Any], window: int) -> Made[dict[str, Any]]:
+            documents = Documents.of_samples(samples, self.fields, window * many)
+            plane = self._plane(self._dealt(documents), window)
+            return plane.length, lambda done: plane.samples(done).items
 
-        def position() -> Position:
-            # after the last row of a window, what lies before it need not be read again
-            given = count() - before
-            if given and given == rows:
-                return up.position(), window + 1, 0
-            return origin, window, given
+        return in_windows(self, self.reader, at, many, packed, self._of_nothing)
 
-        items, count = counted(chain.from_iterable(dealt()))
-        return Pass(items, position, up.close)
+    def _of_nothing(self) -> FeedMismatch:
+        return FeedMismatch(
+            f"{self!r} has nothing to pack: none of the documents of this pass has a token that is "
+            f"kept. Give documents with tokens, or other lengths than {self.size}."
+        )
 
     def length(self) -> int | None:
         """The number of rows; None where lengths are not known before they are read."""
         found = self._whole()
         return found.dealt.rows if found else None
 
+    def layout(self) -> str:
+        """A hash of the lengths of all documents, as far as they are known before they are read."""
+        return lengths_hash(self.reader)
+
     def plane(self) -> Plane | None:
         """The rows of all documents, as of one window; None if the seed is not drawn yet."""
         found = None if self.seed is None else self._whole()
         return self._plane(found, 0) if found and found.dealt.rows else None
 
-    def drawn(self) -> list[Line]:
-        """The table of the plan, with the fill where it is known."""
-        *lines, line = super().drawn()
+    def drawn(self) -> Line:
+        """The op as a line of a table, with the fill where it is known."""
+        line = super().drawn()
         fill = None if unread(self) else self.fill
-        return [
-            *lines,
-            line if fill is None else Line(line.text, (*line.notes, f"fill {fill:.4f}")),
-        ]
+        return line if fill is None else Line(line.text, (*line.notes, f"fill {fill:.4f}"))
 
     def changed(self, new: Mapping[str, Any]) -> Self:
         """A copy that shares what was computed from the lengths, if it reads the same."""
@@ -247,10 +222,6 @@ class pack(Node[dict[str, Any]]):
             return [variant.astype(moved.dtype) * rows + moved]
 
         return Plane(column, rows, route)
-
-
-def _is_text(name: object) -> bool:
-    return isinstance(name, str)
 
 
 class _Dealt(NamedTuple):

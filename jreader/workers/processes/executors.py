@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 from jreader import errors
 from jreader._worker.pickling import pickled_for_worker
 from jreader.readers import described
+from jreader.workers.processes.pickled_functions import PickledFunction
 from jreader.workers.processes.worker_pool import WorkerPool, join_pool
 
 T = TypeVar("T")
@@ -53,6 +54,7 @@ class Processes(Executor):
         errors.tell_of_many(self.workers, "worker processes", each=4)
         self.init = init
         self._pool: WorkerPool | None = None
+        self._latest: PickledFunction | None = None  # kept: the next pass may send the same again
         self._release: Callable[[], object] | None = None
         self._tasks: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
         self._shut = False
@@ -77,7 +79,9 @@ class Processes(Executor):
         task = pool.submit(function, arguments)
         while task is None:  # its `init` failed meanwhile, say
             pool = self._current_pool()
-            task = pool.submit(pool.functions.of(fn), arguments)
+            function = pool.functions.of(fn)
+            task = pool.submit(function, arguments)
+        self._latest = function
         self._tasks.add(task)
         return task
 
@@ -100,7 +104,7 @@ class Processes(Executor):
             _waited_for(tasks)
         if self._release is not None:
             self._release()
-        self._pool = None
+        self._pool = self._latest = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """As it was written: elsewhere it has workers of its own."""

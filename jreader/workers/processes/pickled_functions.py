@@ -26,7 +26,7 @@ from jreader.readers import described
 from jreader.staging import Array
 
 _WORTH = 1 << 20  # bytes; fewer are sent to each worker
-_RECENT = 4  # functions that are kept though nobody does: the next pass may send the same again
+_RECENT = 4  # small functions that are kept: who comes next may send the same again
 
 _numbers = count()
 
@@ -123,6 +123,8 @@ class PickledFunctions:
 
     def _keep(self, key: object, function: PickledFunction) -> None:
         self._latest.pop(key, None)
+        if function.size:
+            return  # who sends it keeps it
         self._latest[key] = function
         while len(self._latest) > _RECENT:
             self._latest.popitem(last=False)

@@ -22,17 +22,28 @@ from jreader.readers import (
     Pass,
     Position,
     Reader,
+    argument,
     checked_position,
     foreign,
     length,
     op,
     refused,
+    truth,
+    whole,
 )
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
 from jreader.staging import Array
 from jreader.workers.processes.worker_process import WorkerProcess, end_all, unpickled
 
 T = TypeVar("T")
+
+
+def _checked_readers(call: str, readers: Any) -> tuple[Reader[Any], ...]:
+    if not isinstance(readers, (list, tuple)) or not readers:
+        raise TypeError(f"{call} needs a list of readers, at least one, not {readers!r}.")
+    for reader in readers:
+        errors.check_reader(call, reader)
+    return tuple(readers)
 
 
 @op
@@ -64,27 +75,18 @@ class multiprocess_reader(Node[T]):
             `buffered` or `xmap_readers` there.
     """
 
-    readers: Sequence[Reader[T]]
-    use_pipe: bool = True
-    queue_size: int = 1000
-    cursor_ignores = ("use_pipe", "queue_size")
+    readers: Sequence[Reader[T]] = argument(_checked_readers)
+    use_pipe: bool = truth(default=True, cursor="never")
+    queue_size: int = whole(default=1000, least=1, cursor="never")
     joins_lanes = True
 
-    def __post_init__(self) -> None:
-        """Raises TypeError for what is no list of readers, ValueError for a size below one."""
-        call = "multiprocess_reader(readers)"
-        if not isinstance(self.readers, (list, tuple)) or not self.readers:
-            raise TypeError(f"{call} needs a list of readers, at least one, not {self.readers!r}.")
-        for reader in self.readers:
-            errors.check_reader(call, reader)
-        size = errors.check_number("queue_size of multiprocess_reader", self.queue_size, 1)
+    def check_arguments(self) -> dict[str, Any]:
+        """Checks that the platform has such processes."""
         if sys.platform == "win32":
             raise NotImplementedError(
                 "multiprocess_reader does not run on Windows: use buffered or xmap_readers there."
             )
-        object.__setattr__(self, "readers", tuple(self.readers))
-        object.__setattr__(self, "queue_size", size)
-        object.__setattr__(self, "use_pipe", bool(self.use_pipe))
+        return {}
 
     def start(self, at: Position) -> Pass[T]:
         """Positions are (the reader whose turn it is, (whether it ended, position) of each)."""

@@ -12,6 +12,7 @@ import errno
 import os
 import selectors
 import socket
+import sys
 import threading
 import time
 from collections import deque
@@ -342,7 +343,7 @@ def _advice(error: OSError) -> str:
     return f"raised when a worker process was to be started{few}"
 
 
-_pools: dict[tuple[int, int], WorkerPool] = {}
+_pools: dict[tuple[object, ...], WorkerPool] = {}
 _pools_lock = threading.RLock()
 
 
@@ -358,11 +359,12 @@ if hasattr(os, "register_at_fork"):
 
 
 def join_pool(size: int, init: Callable[[int], object] | None) -> WorkerPool:
-    """The pool of that size and `init`, with one user more."""
+    """The pool of that size, `init` and `sys.path`, with one user more."""
+    begins_with = size, id(init), tuple(sys.path)
     with _pools_lock:
-        pool = _pools.get((size, id(init)))
+        pool = _pools.get(begins_with)
         if pool is None or pool.over or pool.fork_guard.forked:
-            pool = _pools[size, id(init)] = WorkerPool(size, init)
+            pool = _pools[begins_with] = WorkerPool(size, init)
         pool.users += 1
         return pool
 

@@ -1,13 +1,17 @@
 """Reading ahead and mapping on threads: the ops, the one map behind them, closing."""
 
 from jreader.workers.threads.closing import ClosableSource, stoppable_pass
+from jreader.workers.threads.drawers import Drawer, current_drawer, runs_users_code
 from jreader.workers.threads.ops import buffered, xmap_readers
 from jreader.workers.threads.thread_map import map_on_threads
 
 __all__ = [
     "ClosableSource",
+    "Drawer",
     "buffered",
+    "current_drawer",
     "map_on_threads",
+    "runs_users_code",
     "stoppable_pass",
     "xmap_readers",
 ]

@@ -21,6 +21,7 @@ from jreader.readers import (
     op,
     refused,
     start,
+    truth,
     whole,
 )
 from jreader.workers.limits import Limits
@@ -31,7 +32,7 @@ T = TypeVar("T")
 
 @op
 class buffered(Node[T]):
-    """Prefetches up to `size` samples of `reader` on a thread of their own.
+    """Prefetches up to `size` samples on a thread of their own.
 
     After `k` samples were handed over, `reader` has been read at most `k + size` times. An error of
     `reader` arrives after the samples before it.
@@ -54,11 +55,13 @@ class buffered(Node[T]):
 
     def start(self, at: Position) -> Pass[T]:
         """Positions are those of `reader` after the sample handed over, not those read ahead."""
-        up = start(self.reader, at)
         if self.size == 0:
-            return up
-        up = up.watched(self, self.size + 1)
-        return map_on_threads(self, up, itself, Limits(workers=1, window=self.size))
+            return start(self.reader, at)
+
+        def begin() -> Pass[T]:
+            return start(self.reader, at).watched(self, self.size + 1)
+
+        return map_on_threads(self, begin, itself, Limits(workers=1, window=self.size))
 
     def length(self) -> int | None:
         """That of `reader`."""
@@ -75,7 +78,7 @@ class buffered(Node[T]):
 
 @op
 class xmap_readers(Node[T]):
-    """Applies `mapper` to each sample of `reader` on `process_num` threads (as in Paddle).
+    """Applies `mapper` to each sample on `process_num` threads (as in Paddle).
 
     At most `process_num + buffer_size` samples are in work or wait to be handed over. NumPy, file
     and network calls run side by side; pure Python code does not (the interpreter's lock).
@@ -97,32 +100,28 @@ class xmap_readers(Node[T]):
 
     mapper: Callable[[Any], T]
     reader: Reader[Any]
-    process_num: int
-    buffer_size: int
-    order: bool = False
+    process_num: int = whole(least=1)
+    buffer_size: int = whole(least=1)
+    order: bool = truth(default=False)
     in_cursor = "never"
 
-    def __post_init__(self) -> None:
-        """Raises TypeError for what cannot be called, ValueError for a number below one."""
-        call = "xmap_readers(mapper, reader, process_num, buffer_size)"
-        errors.check_function(call, self.mapper)
-        errors.check_reader(call, self.reader)
-        for name in ("process_num", "buffer_size"):
-            number = errors.check_number(f"{name} of {call}", getattr(self, name), 1)
-            object.__setattr__(self, name, number)
+    def check_arguments(self) -> dict[str, Any]:
+        """Warns of more threads than the machine can use."""
         errors.tell_of_many(self.process_num, "threads", each=64)
-        object.__setattr__(self, "order", bool(self.order))
+        return {}
 
     def start(self, at: Position) -> Pass[T]:
         """Positions are those of `reader`, if the order is kept."""
         if isinstance(at, str) and not self.order:
             raise errors.NotResumable(at)  # which has been through JSON
-        up = start(self.reader, at)
         window = self.process_num + self.buffer_size
-        up = up.watched(self, window)
+
+        def begin() -> Pass[Any]:
+            return start(self.reader, at).watched(self, window)
+
         limits = Limits(self.process_num, window)
         mapper, name = explained(self, self.mapper), described(self.mapper)
-        here = map_on_threads(self, up, mapper, limits, function=name, ordered=self.order)
+        here = map_on_threads(self, begin, mapper, limits, function=name, ordered=self.order)
         if self.order:
             return here
         lost = refused(self, "order=True")

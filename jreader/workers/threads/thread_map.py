@@ -20,6 +20,7 @@ from jreader.tunables import Tunable
 from jreader.workers.limits import Limits
 from jreader.workers.memory_estimates import ESTIMATE_EVERY, estimated_bytes, raised_average
 from jreader.workers.threads.closing import stoppable_pass
+from jreader.workers.threads.drawers import Drawer, drawn_apart
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -29,7 +30,7 @@ _WORTH = 500e-6  # seconds of work that make a hand-over between threads (some 5
 
 def map_on_threads(
     node: Node[T],
-    up: Pass[S],
+    begin: Callable[[], Pass[S]],
     fn: Callable[[S], T],
     limits: Limits,
     *,
@@ -41,7 +42,8 @@ def map_on_threads(
 
     Args:
         node: The op, for errors.
-        up: A pass, read by one thread at a time.
+        begin: Begins a pass over the reader of the op; one thread draws it, if it runs users' code,
+            else one at a time.
         fn: A function of an item; several threads call it at once.
         limits: How many threads, and how far they may be ahead.
         function: The name of the user's function, for the counters; "" where there is none.
@@ -52,8 +54,9 @@ def map_on_threads(
     Raises:
         TimeoutError: A result was waited for longer than `limits.timeout` (while iterating).
     """
+    up, drawer = drawn_apart(node, begin)
     position = up.position()
-    state = ThreadMap(type(node).__name__, node.made_at, up, fn, limits, function)
+    state = ThreadMap(type(node).__name__, node.made_at, up, fn, limits, function, drawer)
     if limits_of:
         state.tuned(limits_of)
 
@@ -96,11 +99,22 @@ class _DoneChunk(NamedTuple):
     end: bool = False
 
 
+class _Drawn(NamedTuple, Generic[S]):
+    """A chunk that is to be mapped: its number, items, positions after them, and seconds."""
+
+    number: int
+    items: list[S]
+    positions: list[Position]
+    seconds: float
+
+
 _CLOSED = _DoneChunk(-1, [], [], end=True)  # for whoever waits while another thread closes the pass
 
 
 class ThreadMap(Generic[S, T]):
     """The threads of one pass: one at a time draws items, all of them map.
+
+    If the pass runs users' code, one more thread draws for all of them, or the only one does both.
 
     A thread takes slots before it draws, so that no more than the window is ahead, and sends each
     item with the position after it, so that looking ahead cannot spoil a position. What is done
@@ -116,6 +130,7 @@ class ThreadMap(Generic[S, T]):
         fn: A function of an item.
         limits: How many threads, and how far they may be ahead.
         function: The name of the user's function, for the counters.
+        drawer: Who has begun the pass, and draws and closes it; None for any of the threads.
     """
 
     def __init__(
@@ -126,7 +141,10 @@ class ThreadMap(Generic[S, T]):
         fn: Callable[[S], T],
         limits: Limits,
         function: str = "",
+        drawer: Drawer | None = None,
     ) -> None:
+        self.drawer = drawer
+        self.drawn: SimpleQueue[_Drawn[S] | None] = SimpleQueue()  # chunks that `drawer` has drawn
         self.work = working(op, function, made_at, "threads", limits.workers)
         self.op, self.made_at, self.up, self.fn, self.limits = op, made_at, up, fn, limits
         self.window, self.chunksize, self.item_bytes = limits.window, 1, 1.0
@@ -134,6 +152,7 @@ class ThreadMap(Generic[S, T]):
         self.drawing = threading.Lock()  # held while the source makes an item, however long
         self.counting = threading.RLock()  # held for a moment; gc may drop a pass inside it
         self.done: SimpleQueue[_DoneChunk] = SimpleQueue()
+        self.draw: Callable[[], _Drawn[S] | None] = self._draw_chunk
         self.chunks = 0  # drawn so far
         self.stopped = self.closed = False
         self.threads: list[threading.Thread] = []
@@ -191,6 +210,12 @@ class ThreadMap(Generic[S, T]):
             # all of them at once: the last one that leaves must be one
             self.working, self.begun = self.limits.workers, True
             many = self.working
+        if self.drawer and many == 1 and not self.tunable:
+            self.threads.append(self.drawer.work(self._work))
+            return
+        if self.drawer:
+            self.threads.append(self.drawer.work(self._draw_all))
+            self.draw = self.drawn.get
         self._start(many)
 
     def _start(self, many: int) -> None:
@@ -289,11 +314,20 @@ class ThreadMap(Generic[S, T]):
     def _work(self) -> None:
         surplus = False
         try:
-            while not (surplus := self._is_surplus()) and self._do_chunk():
-                pass
+            while not (surplus := self._is_surplus()) and (chunk := self.draw()):
+                if not self.closed:
+                    self._map_chunk(chunk)
         finally:
             if not surplus:
                 self._leave()
+
+    def _draw_all(self) -> None:
+        """Draws for all threads, until they are to leave."""
+        try:
+            while chunk := self._draw_chunk():
+                self.drawn.put(chunk)
+        finally:
+            self.drawn.put(None)
 
     def _is_surplus(self) -> bool:
         """Whether this thread is one too many, and leaves; never the last one."""
@@ -304,12 +338,12 @@ class ThreadMap(Generic[S, T]):
             self.working -= surplus
         return surplus
 
-    def _do_chunk(self) -> bool:
-        """Draws a chunk and maps it; false once there is nothing more to do."""
+    def _draw_chunk(self) -> _Drawn[S] | None:
+        """Draws a chunk; None once there is nothing more to do."""
         slots = self.take_slots()
         with self.drawing, profiler.during("read"):
             if self.stopped:
-                return False
+                return None
             began = time.perf_counter()
             drawn: list[S] = []
             positions: list[Position] = []
@@ -330,20 +364,21 @@ class ThreadMap(Generic[S, T]):
                 end = _DoneChunk(0, [], [], error, end=True)
             with self.counting:
                 if self.stopped:
-                    return False
+                    return None
                 number, self.chunks = self.chunks, self.chunks + bool(drawn)
                 self.stopped = self.stopped or end is not None
                 if self.limits.timeout and drawn:
                     self.in_work[number] = drawn[0]
             if end:
                 self.done.put(end._replace(number=self.chunks))
-        if drawn:
-            drawn_at = time.perf_counter()
-            item_bytes = self._map(number, drawn, positions)
-            done_at = time.perf_counter()
-            self._count(done_at - drawn_at, len(drawn))
-            self._learn((done_at - began) / len(drawn), item_bytes)
-        return True
+        return _Drawn(number, drawn, positions, time.perf_counter() - began) if drawn else None
+
+    def _map_chunk(self, chunk: _Drawn[S]) -> None:
+        began, number = time.perf_counter(), len(chunk.items)
+        item_bytes = self._map(chunk.number, chunk.items, chunk.positions)
+        took = time.perf_counter() - began
+        self._count(took, number)
+        self._learn((chunk.seconds + took) / number, item_bytes)
 
     def _map(self, number: int, drawn: list[S], positions: list[Position]) -> float:
         """Hands over what is made of the items of a chunk; gives the bytes of one of them."""
@@ -386,5 +421,9 @@ class ThreadMap(Generic[S, T]):
         with self.counting:
             self.working -= threads
             last = self.working == 0
-        if last:
+        if self.drawer:
+            self.drawn.put(None)  # whoever waits for a chunk leaves next
+        if last and self.drawer:
+            self.drawer.close(wait=False)
+        elif last:
             self.up.close()

@@ -104,11 +104,11 @@ def test_a_new_loader_begins_anew_also_over_an_equal_data_set(tmp_path):
 
 
 def test_a_large_data_set_is_in_shared_memory_once_also_if_it_changes():
-    dataset = TensorDataset([np.zeros((8, 1 << 18))])
-    loader = DataLoader(dataset, 4, num_workers=1)
+    rows = np.zeros((8, 1 << 18))
+    loader = DataLoader(TensorDataset([rows]), 4, num_workers=1)
     held = []
     for epoch in range(5):
-        dataset.tensors[0][:] = epoch
+        rows[:] = epoch
         assert [float(np.asarray(feed[0]).max()) for feed in loader] == [epoch] * 2
         links = map(Path.resolve, Path("/proc/self/fd").iterdir())
         held.append(sum("memfd:jreader" in str(link) for link in links))
@@ -134,3 +134,64 @@ def test_one_that_is_not_changed_keeps_what_its_workers_opened(tmp_path):
         assert len(stream(loader)) == 4
     opened = [path.name.split()[0] for path in tmp_path.iterdir()]
     assert len(opened) == len(set(opened)) <= 2
+
+
+def shared_bytes():
+    """The bytes of shared memory that this process holds by a descriptor."""
+    sizes = []
+    for each in Path("/proc/self/fd").iterdir():
+        try:
+            if "memfd:jreader" in str(each.readlink()):
+                sizes.append(each.stat().st_size)
+        except FileNotFoundError:  # that of the listing
+            continue
+    return sum(sizes)
+
+
+LARGE = 16 << 20
+
+
+def test_a_large_data_set_is_let_go_with_its_loader_though_the_processes_stay():
+    before = shared_bytes()
+    small = DataLoader([1, 2, 3, 4], 2, num_workers=1)  # it keeps the processes
+    held = []
+    for value in range(3):
+        loader = DataLoader(Where(np.full(LARGE // 8, value)), 2, num_workers=1)
+        assert stream(loader)[0][0] == [1, 1]
+        held.append(shared_bytes() - before)
+        assert LARGE <= held[-1] < 1.5 * LARGE, held
+        del loader
+        assert stream(small) == [[1, 2], [3, 4]]
+        held.append(shared_bytes() - before)
+        assert held[-1] < LARGE // 2, held
+
+
+class Where(Dataset):
+    """Whether a worker has the rows in shared memory, and how many such mappings are large."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        lines = Path("/proc/self/maps").read_text().splitlines()
+        ends = [line.split()[0].split("-") for line in lines if "memfd:jreader" in line]
+        maps = [range(int(first, 16), int(end, 16)) for first, end in ends]
+        array = isinstance(self.rows, np.ndarray)
+        shared = array and any(self.rows.ctypes.data in each for each in maps)
+        return int(shared), sum(len(each) >= LARGE for each in maps)
+
+
+def test_rows_of_a_mapped_file_are_shared_by_workers(tmp_path):
+    np.save(tmp_path / "rows.npy", np.ones(LARGE // 8))
+    rows = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    loader = DataLoader(Where(rows), 2, num_workers=1)
+    assert stream(loader)[0][0] == [1, 1]
+
+
+def test_a_worker_lets_go_of_a_pickle_once_it_has_the_objects():
+    texts = [bytes(1 << 16) for _ in range(LARGE >> 16)]
+    assert stream(DataLoader([1, 2], 1, num_workers=1)) == [[1], [2]]  # others are forgotten
+    assert stream(DataLoader(Where(texts), 1, num_workers=1))[-1] == [[0], [0]]

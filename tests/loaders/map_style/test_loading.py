@@ -24,8 +24,10 @@ from jreader import (
     DataLoader,
     Dataset,
     FeedMismatch,
+    IterableDataset,
     NotResumable,
     Pipeline,
+    ReaderError,
     train,
 )
 from jreader.datasets import (
@@ -62,6 +64,7 @@ class TestDoors:
     @pytest.mark.filterwarnings("ignore:(this epoch is empty|same-left-out)")
     @given(sizes, st.sampled_from([None, 0, 7]))
     @examples(60)
+    @pytest.mark.filterwarnings("ignore:epoch . is empty")
     def test_three_doors_give_the_same_batches(self, size, seed):
         n, batch_size, drop_last = size
         rows = {"x": np.arange(n * 2.0).reshape(n, 2), "id": np.arange(n)}
@@ -205,6 +208,7 @@ class TestWorkers:
     @pytest.mark.usefixtures("held")
     @given(st.integers(0, 30), st.integers(1, 5), st.integers(0, 3))
     @examples(25)
+    @pytest.mark.filterwarnings("ignore:epoch . is empty")
     def test_the_stream_is_the_same_for_any_number(self, n, size, seed):
         streams = [
             stream(DataLoader(range(n), size, shuffle=True, seed=seed, num_workers=workers))
@@ -370,3 +374,48 @@ class TestStreams:
     def test_its_length_is_a_type_error_that_helps(self):
         with pytest.raises(TypeError, match="an IterableDataset has none"):
             len(DataLoader(Stream(5), 2))
+
+
+class TestStreamsThatAreIterators:
+    """An `IterableDataset` whose `__iter__` returns itself."""
+
+    class Countdown(IterableDataset):
+        def __iter__(self):
+            self.left = 5
+            return self
+
+        def __next__(self):
+            if not self.left:
+                raise StopIteration
+            self.left -= 1
+            return self.left
+
+    @pytest.mark.parametrize("num_workers", [0, 1])
+    def test_one_that_begins_again_is_read_in_each_epoch(self, num_workers):
+        loader = DataLoader(self.Countdown(), batch_size=2, num_workers=num_workers)
+        epochs = [[feed.tolist() for feed in loader] for _ in range(2)]
+        assert epochs == [[[4, 3], [2, 1], [0]]] * 2
+
+    def test_one_that_does_not_begin_again_is_an_error_and_not_an_empty_epoch(self):
+        class Once(self.Countdown):
+            left = 5
+
+            def __iter__(self):
+                return self
+
+        loader = DataLoader(Once(), batch_size=5)
+        assert [feed.tolist() for feed in loader] == [[4, 3, 2, 1, 0]]
+        with pytest.raises(ReaderError, match="gives its samples only once"):
+            list(loader)
+
+
+def test_a_stream_with_epochs_is_given_the_epoch_of_the_loader():
+    class Shuffled(IterableDataset):
+        def set_epoch(self, epoch):
+            self.epoch = epoch
+
+        def __iter__(self):
+            return iter([self.epoch] * 2)
+
+    loader = DataLoader(Shuffled(), batch_size=2)
+    assert [feed.tolist() for _ in range(3) for feed in loader] == [[0, 0], [1, 1], [2, 2]]

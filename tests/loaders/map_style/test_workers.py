@@ -72,6 +72,7 @@ class TestStream:
     @pytest.mark.usefixtures("held")
     @given(st.integers(0, 20), st.integers(1, 5), st.sampled_from([1, 2, 3]), st.booleans())
     @examples(20, least=3)
+    @pytest.mark.filterwarnings("ignore:epoch . is empty")
     def test_a_cursor_of_any_number_goes_on_with_any_other(self, n, size, workers, of_stream):
         dataset = Stream(n) if of_stream else range(n)
         options = {} if of_stream else {"shuffle": True, "seed": 1}
@@ -162,7 +163,7 @@ class TestWorkers:
         for options in ({}, {"persistent_workers": True}):
             with pytest.raises(TypeError, match="cannot pickle") as raised:
                 next(iter(DataLoader(Locked(), 2, num_workers=2, **options)))
-            name, note = raised.value.__notes__
+            name, note, *_ = raised.value.__notes__
             assert name == "what cannot be sent is `lock` of Locked"
             assert "fetch(Locked) cannot be sent to worker processes: open files, locks" in note
             assert "__getitem__ of a data set" in note

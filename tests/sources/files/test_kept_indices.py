@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from jreader.errors import DamagedData
 from jreader.sources.file_checks import damaged
 from jreader.sources.files import kept, open_file
-from jreader.sources.files.kept_indices import in_threads
+from jreader.sources.files.kept_indices import _save, in_threads
 
 
 @pytest.fixture(autouse=True)
@@ -91,12 +92,29 @@ def test_one_that_is_not_whole_is_found_anew(tmp_path, found, index_of, cache, b
         assert path.read_bytes() == whole
 
 
+@pytest.mark.parametrize("files", [["a"], ["a", "b"]], ids=["mapped", "read"])
+def test_one_of_which_any_bit_is_another_is_found_anew(tmp_path, found, index_of, cache, files):
+    for name in files:
+        (tmp_path / name).write_bytes(b"\1\2\3")
+    expected = index_of(*files)
+    path, *_ = cache.iterdir()
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << place % 8
+        path.write_bytes(flipped)
+        found.clear()
+        assert index_of(*files) == expected
+        assert len(found) == 1
+    assert path.read_bytes() == whole
+
+
 def test_one_that_does_not_fit_the_file_is_found_anew(tmp_path, found, index_of, cache):
     (tmp_path / "a").write_bytes(b"\1\2")
     index_of("a")
     (path,) = cache.iterdir()
     for wrong in (np.zeros((1, 2), np.int64), np.zeros((2, 2), np.float32), np.int64(7)):
-        np.save(path, wrong)
+        _save(path, wrong)
         assert index_of("a") == [[[0, 1], [1, 2]]]
 
 
@@ -106,6 +124,46 @@ def test_a_folder_that_cannot_be_written_is_no_error(tmp_path, found, index_of, 
     (tmp_path / "a").write_bytes(b"\1")
     assert index_of("a") == index_of("a") == [[[0, 1]]]
     assert found == ["a", "a"]
+
+
+def test_small_files_are_read_again_and_have_no_indices(
+    tmp_path, found, index_of, cache, monkeypatch
+):
+    monkeypatch.setattr("jreader.sources.files.kept_indices._WORTH", 2 * 128)
+    (tmp_path / "small").write_bytes(b"1")
+    (tmp_path / "large").write_bytes(b"1" * 255)
+    for _ in range(2):
+        index_of("small", "large")
+    assert found.count("small") == 2
+    assert found.count("large") == len(list(cache.iterdir())) == 1
+
+
+def test_the_folder_is_listed_once_for_many_files(tmp_path, index_of, cache, monkeypatch):
+    listings = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: listings.append(str(path)) or scandir(path))
+    names = [str(number) for number in range(60)]
+    for name in names:
+        (tmp_path / name).write_bytes(b"12")
+    for _ in range(2):
+        index_of(*names)
+    assert listings == [str(cache)]
+
+
+def test_indices_that_are_not_read_for_months_are_removed(tmp_path, index_of, cache):
+    for name in ("old", "read", "new"):
+        (tmp_path / name).write_bytes(b"12")
+    index_of("old")
+    (old,) = cache.iterdir()
+    index_of("read")
+    (read,) = {*cache.iterdir()} - {old}
+    months = time.time() - 100 * 24 * 3600
+    os.utime(old, (months, months))
+    os.utime(read, (time.time(), months))
+    index_of("new")
+    assert read in cache.iterdir()
+    assert old not in cache.iterdir()
+    assert len(list(cache.iterdir())) == 2
 
 
 def test_what_is_soon_found_is_not_kept(tmp_path, found, index_of, cache, monkeypatch):

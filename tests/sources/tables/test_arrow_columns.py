@@ -175,6 +175,52 @@ class TestNulls:
                 Nulls("here"),
             )
 
+    CHAT = (
+        [{"role": "user", "name": None, "calls": None, "n": 1}],
+        [],
+        [{"role": "tool", "name": "bob", "calls": [{"arg": "x"}, {"arg": None}], "n": None}],
+    )
+
+    def test_one_under_a_key_of_dicts_in_a_list_is_told_with_what_to_type(self):
+        said = {}
+        for name in ("x[].name", "x[].calls", "x[].n"):
+            with pytest.raises(ValueError, match="is null in row") as caught:
+                column(self.CHAT, **said)
+            assert str(caught.value).startswith(f"column {name!r} of here is null in row")
+            assert f"nulls={{{name!r}: None}}" in str(caught.value)
+            said[name] = None
+        assert samples(column(self.CHAT, **said)) == list(self.CHAT)
+
+    @pytest.mark.parametrize("name", ["x", "x[]"])
+    def test_none_stands_for_all_inside_as_well(self, name):
+        assert samples(column(self.CHAT, **{name: None})) == list(self.CHAT)
+        filled = samples(column([*self.CHAT, None], **{"x": None, "x[].n": 7, "x[].calls": []}))
+        assert filled[0] == [{"role": "user", "name": None, "calls": [], "n": 1}]
+        assert [each["n"] for each in filled[2]] == [7]
+        assert filled[2][0]["calls"] == self.CHAT[2][0]["calls"]
+        assert filled[3] is None
+
+    @pytest.mark.parametrize(
+        ("kind", "rows", "name", "filled"),
+        [
+            (pa.list_(pa.string()), [["a", None], [], [None]], "x[]", [["a", ""], [], [""]]),
+            (pa.large_list(pa.string()), [["a", None]], "x[]", [["a", ""]]),
+            (pa.list_(pa.string(), 2), [["a", None]], "x[]", [["a", ""]]),
+            (pa.list_view(pa.string()), [["a", None]], "x[]", [["a", ""]]),
+            (pa.list_(pa.list_(pa.string())), [[["a"], [None]]], "x[][]", [[["a"], [""]]]),
+            (pa.map_(pa.string(), pa.string()), [[("a", None)]], "x[]", [[("a", "")]]),
+            (pa.list_(pa.struct({"y": pa.string()})), [[{"y": None}]], "x[].y", [[{"y": ""}]]),
+        ],
+        ids=str,
+    )
+    def test_text_inside_of_lists_is_filled(self, kind, rows, name, filled):
+        array = pa.array([rows[0], *rows], kind)[1:]
+        assert samples(column_of(array, "x", Nulls("here", 0, {name: ""}))) == filled
+
+    def test_what_stands_for_one_inside_fits_or_is_refused(self):
+        with pytest.raises(TypeError, match=r"nulls=\{'x\[\]': 5\} is not a value"):
+            column([["a", None]], **{"x[]": 5})
+
     def test_a_value_of_another_type_is_refused(self):
         with pytest.raises(TypeError, match="is not a value of the column, whose values are int64"):
             column([1, None], x="zero")

@@ -56,6 +56,10 @@ def listed(reader):
     return [plain(sample) for sample in reader()]
 
 
+def _fits(kind):
+    return lambda number: np.iinfo(kind).min <= number <= np.iinfo(kind).max
+
+
 def said(path):
     """The samples of a file and what its error says."""
     samples, error = ends(csv(path)())
@@ -123,6 +127,26 @@ class TestRoundTrips:
         path = write(tmp_path / "a.csv", b"a,b\r\n1,2\n\n\r\n3,4\r5,6")
         assert [tuple(plain(row).values()) for row in csv(path)()] == [(1, 2), (3, 4), (5, 6)]
 
+    @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+    @pytest.mark.parametrize("end", [True, False])
+    def test_the_rows_are_the_same_for_each_kind_of_newline(
+        self, tmp_path, small_blocks, newline, end
+    ):
+        rows = [[n, "x" * (n % 3)] for n in range(40)]
+        rows[11][1] = rows[30][1] = "a\rb\nc"
+        content = content_of(["n", "text"], rows, lineterminator=newline)
+        for name in ("a.csv", "b.csv.gz"):
+            path = write(
+                tmp_path / name, content if end else content.removesuffix(newline.encode())
+            )
+            assert [tuple(row.values()) for row in listed(csv(path))] == [*map(tuple, rows)]
+
+    def test_a_record_that_cannot_be_read_is_found_where_lines_end_with_cr(self, tmp_path):
+        path = write(tmp_path / "a.csv", b"a,b\r1,2\r3\r5,6\r")
+        rows, error = said(path)
+        assert rows == [(1, 2)]
+        assert "record 1, which begins at byte 8: it has 1 fields" in error
+
 
 class TestTypes:
     def test_they_are_those_that_all_values_of_all_files_have(self, tmp_path, small_blocks):
@@ -145,6 +169,14 @@ class TestTypes:
             ("10:11:12", "13:14:15", "m8[s]"),
             ("10:11:12", "13", None),
             ("nan", "1", "f8"),
+            ("1", str(2**64 - 1), "u8"),
+            ("1", str(2**63), "u8"),
+            ("-1", str(2**63), None),
+            ("1", str(2**64), None),
+            ("1.5", str(2**64), "f8"),
+            ("inf", "1e300", "f8"),
+            (str(-(2**63)), "1", "i8"),
+            (str(-(2**63) - 1), "1", None),
         ],
     )
     def test_two_kinds_in_two_blocks_make_the_least_that_has_both(
@@ -158,6 +190,25 @@ class TestTypes:
                 assert read == values
             else:
                 assert {value.dtype for value in read} == {np.dtype(dtype)}
+
+    @given(numbers=st.lists(st.integers(-(2**65), 2**65), min_size=1, max_size=9))
+    def test_no_digit_of_a_whole_number_is_lost(self, numbers, tmp_path_factory):
+        path = write(
+            tmp_path_factory.mktemp("digits") / "a.csv", content_of("x", [[n] for n in numbers])
+        )
+        read = list(csv(path, "x")())
+        assert [int(value) for value in read] == numbers
+        fits = [kind for kind in (np.int64, np.uint64) if all(map(_fits(kind), numbers))]
+        assert {type(value) for value in read} == {(fits or [str])[0]}
+
+    def test_whole_numbers_among_fractions_are_floats_unless_text_is_asked_for(self, tmp_path):
+        path = write(tmp_path / "a.csv", content_of("x", [[2**53 + 1], [0.5]]))
+        assert listed(csv(path, "x")) == [float(2**53), 0.5]
+        assert listed(csv(path, "x", types={"x": str})) == [str(2**53 + 1), "0.5"]
+
+    def test_a_null_among_numbers_of_64_bits_is_filled(self, tmp_path):
+        path = write(tmp_path / "a.csv", content_of("xy", [[2**63, 1], ["", 2], ["NA", 3]]))
+        assert listed(csv(path, "x", {"x": 0})) == [2**63, 0, 0]
 
     def test_what_is_said_is_read(self, tmp_path):
         rows = [["007", 1, 2, "2024-05-06", "3.25"]]
@@ -263,15 +314,15 @@ class TestBlocks:
     @pytest.fixture
     def decoded(self, monkeypatch, small_blocks):
         """The blocks that were decoded by passes."""
-        from jreader.sources.tables.csv_blocks import CsvBlocks  # noqa: PLC0415  # a fixture's
+        from jreader.sources.tables.record_batches import TableBlocks  # noqa: PLC0415  # a fixture's
 
-        calls, original = [], CsvBlocks.__call__
+        calls, original = [], TableBlocks.__call__
 
         def call(self, block):
             calls.append(block)
             return original(self, block)
 
-        monkeypatch.setattr(CsvBlocks, "__call__", call)
+        monkeypatch.setattr(TableBlocks, "__call__", call)
         return calls
 
     def numbers(self, folder, many=90):
@@ -295,11 +346,17 @@ class TestBlocks:
     def test_a_pass_goes_on_at_any_row(self, tmp_path, small_blocks):
         check_resumes_everywhere(self.numbers(tmp_path, 20))
 
-    def test_what_is_found_is_kept_for_the_same_question_of_the_same_file(
-        self, tmp_path, monkeypatch
-    ):
+
+class TestKept:
+    """What was decoded is kept in the cache folder; here also of files that are not large."""
+
+    @pytest.fixture
+    def folder(self, tmp_path, monkeypatch, small_blocks):
         monkeypatch.setattr("jreader.sources.files.kept_indices._WORTH", 0)
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        return tmp_path / "cache" / "jreader" / "csv"
+
+    def test_for_the_same_question_of_the_same_file(self, tmp_path, folder):
         path = tmp_path / "a.csv"
         for time, (content, values) in enumerate([(b"n\n1\n2", [1, 2]), (b"n\n1\na", ["1", "a"])]):
             write(path, content)
@@ -307,7 +364,47 @@ class TestBlocks:
             for _ in range(2):
                 assert listed(csv(path, "n")) == values
             assert listed(csv(path, "n", types={"n": str})) == list(map(str, values))
-            assert len(list((tmp_path / "cache" / "jreader" / "csv").iterdir())) == 2
+            assert len(list(folder.iterdir())) == 2
+
+    def test_a_later_run_decodes_nothing(self, tmp_path, folder):
+        rows = [[n, "x" * n, n / 2] for n in range(20)]
+        path = write(tmp_path / "a.csv", content_of("abc", rows))
+        first = listed(csv(path))
+        times = path.stat()
+        path.write_bytes(path.read_bytes().replace(b"1", b"2"))  # which nobody can notice
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        assert listed(csv(path)) == first
+
+    def test_a_file_is_decoded_as_another_file_of_the_table_needs_it(self, tmp_path, folder):
+        write(tmp_path / "0.csv", content_of("nt", [["007", ""], ["1", "NA"]]))
+        write(tmp_path / "1.csv", content_of("nt", [["a", 5]]))
+        for _ in range(2):
+            assert listed(csv(tmp_path, "n")) == ["007", "1", "a"]
+            assert listed(csv(tmp_path, "t", {"t": -1})) == [-1, -1, 5]
+            assert listed(csv(tmp_path / "0.csv", "n")) == [7, 1]
+
+    def test_it_is_decoded_again_where_somebody_clears_the_folder(self, tmp_path, folder):
+        path = write(tmp_path / "a.csv", content_of("n", [[n] for n in range(90)]))
+        rows = csv(path, "n")()
+        assert next(rows) == 0
+        for each in folder.iterdir():
+            each.unlink()
+        assert list(rows) == [*range(1, 90)]
+
+    def test_it_stays_in_memory_where_the_folder_cannot_be_written(self, tmp_path, folder):
+        path = write(tmp_path / "a.csv", content_of("n", [[n] for n in range(90)]))
+        (tmp_path / "cache").write_bytes(b"no folder")
+        with pytest.warns(UserWarning, match=r"a.csv cannot be kept in .* stays in memory: free"):
+            assert listed(csv(path, "n")) == [*range(90)]
+
+    def test_a_damaged_file_is_looked_at_again(self, tmp_path, folder):
+        path = write(tmp_path / "a.csv", b"n,t\n1,x\n2\n")
+        for _ in range(2):
+            assert said(path)[0] == [(1, "x")]
+        times = path.stat()
+        path.write_bytes(b"n,t\n1,x\n2,")
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        assert said(path)[0] == [(1, "x"), (2, "")]
 
 
 class TestFaults:
@@ -385,8 +482,9 @@ class TestFaults:
         next(rows)
         content = path.read_bytes()
         path.write_bytes(content[:100])
+        assert len(list(rows)) == 1999  # as they were decoded
         with pytest.raises(DamagedData, match=r"a.csv had .* bytes, and has .* now"):
-            list(rows)
+            listed(reader)
         path.write_bytes(content)
         assert len(listed(reader)) == 2000
         path.unlink()

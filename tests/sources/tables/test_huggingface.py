@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from itertools import chain
 
@@ -15,8 +16,10 @@ from widths import examples
 
 from jreader import Pipeline, as_function, batch, huggingface, shuffle
 from jreader.readers import fingerprint, indexed, start
+from jreader.readers.plain_functions import in_epoch
 
 datasets = pytest.importorskip("datasets")
+Image = pytest.importorskip("PIL.Image")
 
 pytestmark = pytest.mark.filterwarnings("ignore:Specifying null_placement:FutureWarning")
 
@@ -89,6 +92,36 @@ def test_images_stay_the_bytes_that_they_are():
     assert listed(huggingface(dataset)) == [{"image": b"jpeg", "label": 1}]
 
 
+def test_images_of_local_files_are_their_bytes(tmp_path):
+    contents = {}
+    for number, name in enumerate(("cat/a.png", "cat/b.png", "dog/c.png")):
+        path = tmp_path / "pets" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((4, 4, 3), number, np.uint8)).save(path)
+        contents[str(path)] = path.read_bytes()
+    folder, cache = str(tmp_path / "pets"), str(tmp_path / "cache")
+    pets = datasets.load_dataset("imagefolder", data_dir=folder, split="train", cache_dir=cache)
+    labels = [("cat", "dog").index(path.split("/")[-2]) for path in contents]
+    assert listed(huggingface(pets)) == [
+        {"image": content, "label": label}
+        for content, label in zip(contents.values(), labels, strict=True)
+    ]
+    features = datasets.Features({"both": datasets.Sequence(datasets.Image())})
+    several = datasets.Dataset.from_dict({"both": [[*contents], []]}, features)
+    assert listed(huggingface(several)) == [{"both": [*contents.values()]}, {"both": []}]
+
+
+def test_an_optional_key_in_a_list_of_dicts_is_none_where_that_is_asked_for():
+    chat = [
+        {"messages": [{"role": "user", "content": "hi"}]},
+        {"messages": [{"role": "tool", "content": "5", "name": "f", "calls": [{"id": 1}]}]},
+    ]
+    dataset = datasets.Dataset.from_list(chat)
+    with pytest.raises(ValueError, match=r"column 'messages\[\]\.\w+' of the data set is null"):
+        listed(huggingface(dataset))
+    assert listed(huggingface(dataset, nulls={"messages": None})) == list(dataset)
+
+
 def test_arrays_of_a_fixed_shape_are_stacked():
     features = datasets.Features({"x": datasets.Array2D((2, 3), "float32")})
     values = np.arange(24, dtype=np.float32).reshape(4, 2, 3)
@@ -157,3 +190,75 @@ class TestPlans:
             4,
             5,
         ]
+
+
+class TestStreams:
+    """An `IterableDataset`: its epochs, and resuming from its own state."""
+
+    @pytest.fixture
+    def read(self):
+        return []
+
+    @pytest.fixture
+    def stream(self, read):
+        def shards(numbers):
+            for number in numbers:
+                for n in range(5):
+                    read.append(5 * number + n)
+                    yield {"n": 5 * number + n}
+
+        return datasets.IterableDataset.from_generator(shards, gen_kwargs={"numbers": [*range(4)]})
+
+    def test_each_epoch_has_another_order(self, stream):
+        plan = Pipeline(lambda: stream.shuffle(seed=0, buffer_size=3)).map(lambda row: row["n"])
+        epochs = list(plan.epochs(3))
+        three = [epochs[low : low + 20] for low in (0, 20, 40)]
+        assert three[0] != three[1] != three[2]
+        assert all(sorted(each) == [*range(20)] for each in three)
+        loader = plan.batch(4).load()
+        assert [np.concatenate([*loader]).tolist() for _ in range(3)] == three
+
+    @pytest.mark.parametrize("epoch", [0, 1])
+    @pytest.mark.parametrize("done", [0, 1, 7, 20])
+    def test_it_goes_on_where_it_was_without_reading_again(self, stream, read, epoch, done):
+        def samples(up):
+            return [row["n"] for row in up.items]
+
+        with in_epoch(epoch):
+            whole = samples(start(lambda: stream))
+            up = start(lambda: stream)
+        assert [next(up.items)["n"] for _ in range(done)] == whole[:done]
+        at = json.loads(json.dumps(up.position()))
+        next(start(lambda: stream).items)  # of another pass, which changes nothing
+        read.clear()
+        again = start(lambda: stream, at)
+        if done:
+            assert json.loads(json.dumps(again.position())) == at
+            assert samples(again) == whole[done:]
+            assert len(read) <= 20 - done + 5
+        assert samples(up) == whole[done:]
+
+    def test_one_whose_state_is_not_exact_is_read_again(self, stream):
+        shuffled = stream.shuffle(seed=0, buffer_size=7)
+        whole = [row["n"] for row in shuffled]
+        up = start(lambda: shuffled)
+        assert [next(up.items)["n"] for _ in range(9)] == whole[:9]
+        assert up.position() == 9
+        assert [row["n"] for row in start(lambda: shuffled, 9).items] == whole[9:]
+
+    def test_a_position_that_only_counts_is_read_up_to(self, stream):
+        assert [row["n"] for row in start(lambda: stream, 18).items] == [18, 19]
+
+    def test_a_loader_resumes_in_a_later_epoch(self, stream):
+        def feeds():
+            plan = Pipeline(lambda: stream).map(lambda row: row["n"])
+            return plan.batch(3).load(last="pad")
+
+        steps = feeds().steps(15)
+        every = []
+        for feed in steps:
+            every.append(jax.tree.map(np.asarray, feed))
+            if len(every) == 9:
+                cursor = json.loads(json.dumps(steps.cursor))
+        rest = [jax.tree.map(np.asarray, feed) for feed in feeds().steps(15, at=cursor)]
+        assert [str(each) for each in rest] == [str(each) for each in every[9:]]

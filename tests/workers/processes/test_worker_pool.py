@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 
@@ -35,6 +36,15 @@ class TestCrews:
             with Processes(1) as one:
                 pids.add(one.submit(os.getpid).result())
         assert len(pids) == 1
+
+    def test_workers_that_stay_import_what_can_be_imported_now(self, tmp_path, monkeypatch):
+        with Processes(1) as one:
+            one.submit(pow, 2, 3).result()
+        (tmp_path / "found_later.py").write_text("def ten(n):\n    return 10 * n\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        ten = importlib.import_module("found_later").ten
+        with Processes(1) as one:
+            assert one.submit(ten, 1).result() == 10
 
     def test_they_are_begun_when_there_is_something_to_do(self):
         before = children()

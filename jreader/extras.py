@@ -1,0 +1,29 @@
+"""Packages that not every user has, imported where they are first needed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+def extra(module: str, name: str, says: str) -> Any:
+    """A module of an extra of jreader.
+
+    >>> extra("no_such_module", "far", "this needs fsspec")
+    Traceback (most recent call last):
+    ModuleNotFoundError: No module named 'no_such_module'
+    this needs fsspec: python -m pip install 'jreader[far]'
+
+    Args:
+        module: Its name.
+        name: The name of the extra.
+        says: What the error says besides, as in "this needs fsspec".
+
+    Raises:
+        ModuleNotFoundError: It is not installed; a note has what to type.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        error.add_note(f"{says}: python -m pip install 'jreader[{name}]'")
+        raise

@@ -1,0 +1,295 @@
+"""Cursors: what a loader stores of its position, how it checks one, and which plans it fits."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from jreader.errors import NotResumable, warn
+from jreader.orders import STREAM_VERSION
+from jreader.readers import Cursor, Plan, Position
+from jreader.readers.credentials import as_shown_now
+from jreader.readers.fingerprints import FOUND, STAGE, TOLD, difference, swapped
+from jreader.readers.hashing import text_hash
+from jreader.readers.messages import Refusal
+
+FORMAT = 2
+_NEEDED = {*Cursor.__annotations__}
+_OF_SAMPLES = ("ops", "data", "functions", "layouts", "values")
+_SHOWN = ("epoch", "step", "samples", "position", "digest", "skipped")
+_ANEW = "Resume with the pipeline that wrote it, or begin anew, without at=."
+
+
+def beginning(epoch: int) -> Cursor:
+    """The cursor of the beginning of an epoch.
+
+    >>> beginning(2)["epoch"], beginning(2)["position"]
+    (2, None)
+    """
+    return Cursor(
+        epoch=epoch,
+        step=0,
+        samples=0,
+        position=None,
+        digest=":0",
+        skipped=[],
+        plan=Plan(ops=[], members=[], data=[], functions=[], feeds=[]),
+        format=FORMAT,
+        stream_version=STREAM_VERSION,
+        check="",
+    )
+
+
+def skipping(cursor: Cursor, steps: Any, size: int) -> Cursor:
+    """The cursor, with more steps that are left out.
+
+    >>> skipping(beginning(0), range(3, 5), size=64)["skipped"]
+    [[3, 5, 64]]
+
+    Args:
+        cursor: A cursor.
+        steps: A range of steps with a stride of 1; None for no more.
+        size: Samples per step; 0 if positions count batches.
+
+    Raises:
+        TypeError: `steps` is not such a range.
+        NotResumable: The cursor leaves out later steps that had another size.
+    """
+    known = cursor["skipped"]
+    if steps is not None:
+        if not isinstance(steps, range) or steps.step != 1 or steps.start < 0:
+            raise TypeError(
+                f"skip_steps needs a range of steps to leave out, as range(300, 310), not "
+                f"{steps!r}."
+            )
+        added = [[steps.start, steps.stop, size]] if steps else []
+        behind = [part for part in known if part[1] <= cursor["step"] or part[2] == size]
+        known = sorted([part for part in behind if part not in added] + added)
+    for low, high, before in known:
+        if high > cursor["step"] and before != size:
+            raise NotResumable(
+                f"this cursor leaves out the steps from {low} to {high - 1}, of {before} samples "
+                f"each, and here a step has {size}, so they would be other samples. Resume with "
+                "the sizes of that run; or give skip_steps= again, in steps of this loader "
+                "(range(0) for none), which replaces them."
+            )
+    return {**cursor, "skipped": known}
+
+
+def sealed(cursor: Cursor) -> Cursor:
+    """The cursor as users get it: with a hash of all its parts in `check`.
+
+    >>> sealed(beginning(2))["check"] == sealed(beginning(3))["check"]
+    False
+
+    Raises:
+        NotResumable: The pass cannot be resumed, or JSON cannot store its position.
+    """
+    _check_kept(cursor["position"])
+    return {**cursor, "check": _check_of(cursor)}
+
+
+def _check_kept(part: Position) -> None:
+    if isinstance(part, Refusal):
+        raise NotResumable(part)
+    if isinstance(part, dict) and all(isinstance(key, str) for key in part):
+        part = list(part.values())
+    if isinstance(part, (list, tuple)):
+        for inner in part:
+            _check_kept(inner)
+    elif part is not None and not isinstance(part, (bool, int, float, str)):
+        raise NotResumable(
+            f"this pass has no cursor: a source gave {part!r} as its position, or a part of it, "
+            "and JSON does not keep that as it is. Positions are None, numbers, strings, and lists "
+            "and dicts of them, with strings as keys: type int(...) around a number of NumPy."
+        )
+
+
+def checked(cursor: Any) -> Cursor:
+    """The cursor, once it is known to be whole and of this version.
+
+    Raises:
+        ValueError: It is not a cursor, or was changed after it was written.
+        NotResumable: Another version wrote it.
+    """
+    lacks = _NEEDED.difference(cursor) if isinstance(cursor, dict) else _NEEDED
+    if not lacks - {"check"}:
+        _check_versions(cursor)
+    if lacks:
+        seen = f" It lacks {sorted(lacks)}." if isinstance(cursor, dict) else ""
+        raise ValueError(
+            f"this is not a cursor: {cursor!r}.{seen} Give feeds.cursor or loader.state_dict() of "
+            "an earlier run, unchanged; it may have been through JSON."
+        )
+    _check_parts(cursor)
+    try:
+        whole = cursor["check"] == _check_of(cursor)
+    except (TypeError, ValueError, RecursionError):  # not what JSON gives
+        whole = False
+    if not whole:
+        parts = ", ".join(f"{name} {cursor[name]!r}" for name in _SHOWN)
+        raise ValueError(
+            f"this cursor was changed after it was written: its parts ({parts}, and its plan) do "
+            f"not match its check, {cursor['check']!r}. Give one whole cursor, as feeds.cursor or "
+            "loader.state_dict() gave it; it may have been through JSON."
+        )
+    known: Any = {name: cursor[name] for name in Cursor.__annotations__}
+    read: Cursor = known
+    return read
+
+
+def _check_of(cursor: Any) -> str:
+    parts = {name: cursor[name] for name in _NEEDED if name != "check"}
+    return text_hash(json.dumps(parts, sort_keys=True))
+
+
+def _check_versions(cursor: Any) -> None:
+    for name in ("format", "stream_version"):
+        if not _is_number(cursor[name]):
+            raise _damaged(cursor, name)
+    form, stream = cursor["format"], cursor["stream_version"]
+    if form > FORMAT:
+        raise NotResumable(
+            f"this cursor has format {form}, and this jreader knows {FORMAT}: a newer release "
+            f"wrote it. Update jreader (pip install -U jreader), and resume with that."
+        )
+    if stream != STREAM_VERSION or form != FORMAT:
+        raise NotResumable(
+            f"this cursor has format {form} and stream version {stream}, and this jreader has "
+            f"version {STREAM_VERSION}, which reads samples in other orders (since version 2, they "
+            f"depend on the number of samples): resume with the release that wrote it, or begin "
+            f"anew, without at=."
+        )
+
+
+def _check_parts(cursor: Any) -> None:
+    plan, skipped, digest = cursor["plan"], cursor["skipped"], cursor["digest"]
+    end = digest.rpartition(":")[2] if isinstance(digest, str) else ""
+    right = {
+        **{name: _is_number(cursor[name]) for name in ("epoch", "step", "samples")},
+        "digest": end.removeprefix("-").isdecimal(),
+        "skipped": isinstance(skipped, list) and all(map(_is_span, skipped)),
+        "plan": isinstance(plan, dict)
+        and all(isinstance(plan.get(name), list) for name in Plan.__required_keys__)
+        and all(isinstance(plan.get(name, []), list) for name in Plan.__optional_keys__),
+    }
+    for name, well in right.items():
+        if not well:
+            raise _damaged(cursor, name)
+
+
+def _damaged(cursor: Any, name: str) -> ValueError:
+    return ValueError(
+        f"the {name} of this cursor is damaged: {cursor[name]!r}. Give an earlier cursor, as it "
+        f"was written; {_ANEW[0].lower()}{_ANEW[1:]}"
+    )
+
+
+def _is_number(part: Any) -> bool:
+    return type(part) is int and part >= 0
+
+
+def _is_span(part: Any) -> bool:
+    return isinstance(part, (list, tuple)) and len(part) == 3 and all(map(_is_number, part))
+
+
+def kept_lines(plan: Plan) -> list[str]:
+    """The lines of a plan that have to be equal for a run to go on."""
+    return [line for line in plan["ops"] if not line.startswith(TOLD)]
+
+
+def plan_hash(plan: Plan) -> str:
+    """What the digest of samples begins with: all that orders samples, and what makes them.
+
+    >>> plan_hash(beginning(0)["plan"]) == plan_hash(beginning(1)["plan"])
+    True
+    """
+    return text_hash(STREAM_VERSION, _sampled(plan))
+
+
+def with_plan(cursor: Cursor, plan: Plan) -> Cursor:
+    """The cursor, from which a plan goes on; its digest says so if that may give other samples."""
+    runs, _, end = cursor["digest"].rpartition(":")
+    written: Any = {**plan, **cursor["plan"]}  # older cursors lack some parts
+    if runs and written["ops"] and _sampled(written) != _sampled(plan):
+        runs = text_hash(runs, plan_hash(plan))
+    return {**cursor, "plan": plan, "digest": f"{runs}:{end}"}
+
+
+def _sampled(plan: Any) -> list[list[str]]:
+    """The parts that samples depend on, whether they are found by their place or read in order."""
+    every = (plan.get(name, []) for name in _OF_SAMPLES)
+    return [[line for line in each if not line.startswith((FOUND, STAGE))] for each in every]
+
+
+_TOLD = {
+    "data": "the data of this pipeline are not what they were",
+    "functions": "a function of this pipeline is not what it was",
+    "values": "an argument, or a value that a function holds, is not what it was",
+    "feeds": "the feeds of this loader are not made as they were",
+}
+
+
+def check_plan(written: Plan, plan: Plan, *, grows: bool = False) -> None:
+    """Compares the plan of a cursor with the plan of a loader.
+
+    It warns if orders and counts are equal, but data, functions or feeds are not: then every index
+    stays, and its sample may differ.
+
+    Args:
+        written: The plan of a cursor.
+        plan: The plan of a loader.
+        grows: Whether it is streamed until something of it is whole, and indexed then.
+
+    Raises:
+        NotResumable: The plans order or count samples differently.
+    """
+    ops, here = ([*map(as_shown_now, kept_lines(each))] for each in (written, plan))
+    if grows:
+        ops, here = ([line for line in each if not line.startswith(FOUND)] for each in (ops, here))
+    if ops != here:
+        number, before, now = difference(ops, here)
+        raise NotResumable(
+            f"this cursor is of another plan, whose line {number} is {before}; here it is {now}. "
+            f"{_ANEW}"
+        )
+    if several := swapped(written["members"], plan["members"]):
+        raise NotResumable(
+            f"this cursor is of another plan: the members of {several} come in another order here. "
+            f"{_ANEW}"
+        )
+    if "layouts" in written and written["layouts"] != plan["layouts"]:
+        _, before, now = difference(written["layouts"], plan["layouts"])
+        raise NotResumable(
+            f"this cursor is of another plan: lengths of samples, or names or sizes of files, from "
+            f"which an order follows, were {before}, and here they are {now}. {_ANEW}"
+        )
+    same = ops[-1:] and ops[-1].startswith(FOUND)
+    follows = (
+        "The order is the same, but the samples may differ"
+        if same
+        else "The run goes on at the same position, where other samples may come, or more or fewer"
+    )
+    for name, what in _TOLD.items():
+        here = plan[name]  # type: ignore[literal-required]  # its names
+        one, other = _comparable({name: here, **written}[name], here)
+        if one != other:
+            _, before, now = difference(one, other)
+            warn(
+                f"{what} when the cursor was written: {now}, and it was {before} (name and hash; "
+                f"another Python version compiles functions to another hash). {follows}."
+            )
+            return
+
+
+def _comparable(written: list[str], lines: list[str]) -> tuple[list[str], list[str]]:
+    """Both lists, without the line of the fields if one of them has no such line.
+
+    A loader without a `feed_list` has the fields of the samples, and its plan does not name them.
+    """
+    both = all(any(line.startswith("fields") for line in each) for each in (written, lines))
+    one, other = (
+        [line for line in each if both or not line.startswith("fields")]
+        for each in (written, lines)
+    )
+    return one, other

@@ -1,0 +1,205 @@
+"""Where a pass of a loader is: counted step by step, noted for each feed, and read off as a cursor.
+
+A pass notes a plain tuple for each feed, the fields of a `Place`, since a loop asks for few cursors
+and takes many feeds. `Tally` counts what leads from one to the next, and `epochs` joins the epochs
+of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
+
+from jreader.errors import ReaderError
+from jreader.loaders.checkpoints.cursors import plan_hash
+from jreader.readers import Cursor, Pass, Position, checked_position
+from jreader.readers.hashing import text_hash
+from jreader.workers import TURN
+
+SKIPPED: Any = object()
+"""It stands for the feed of a step that is left out, since its position counts all the same."""
+
+
+class Place(NamedTuple):
+    """A place in an epoch.
+
+    Attributes:
+        began: The cursor that the pass began at.
+        samples: How many samples of the epoch are done.
+        runs: A hash of where the runs of consecutive samples begin (`Tally`); "" before a pass.
+        end: The index in the epoch at which the last run ends.
+        rows: The rows of a full batch; None before the first one.
+        size: The samples per batch, if the position counts samples; else None.
+        batches: The position of the reader of batches (`Pass.position`).
+        steps: How many steps of the epoch are done.
+    """
+
+    began: Cursor
+    samples: int
+    runs: str
+    end: int
+    rows: int | None
+    size: int | None
+    batches: Position
+    steps: int
+
+    @classmethod
+    def of(cls, cursor: Cursor) -> Place:
+        """The place of a cursor.
+
+        >>> from jreader.loaders.checkpoints.cursors import beginning
+        >>> Place.of({**beginning(0), "position": [64, 64, 640, 10]}).steps
+        10
+
+        Raises:
+            NotResumable: Its position is not one of a loader.
+        """
+        runs, _, end = cursor["digest"].rpartition(":")
+        inner = checked_position(cursor["position"], (None, None, None, 0))
+        return cls(cursor, cursor["samples"], runs, int(end), *inner)
+
+    @property
+    def cursor(self) -> Cursor:
+        """The cursor of this place."""
+        before = Place.of(self.began).steps
+        return {
+            **self.began,
+            "step": self.began["step"] + self.steps - before,
+            "samples": self.samples,
+            "position": (self.rows, self.size, self.batches, self.steps),
+            "digest": f"{self.runs}:{self.end}",
+            "check": "",  # made when it is handed out
+        }
+
+
+def cursor_at(noted: Cursor | tuple[Any, ...]) -> Cursor:
+    """The cursor of what a run notes: a cursor that it stands at, or the fields of a `Place`."""
+    return noted if isinstance(noted, dict) else Place(*noted).cursor
+
+
+class Tally:
+    """Counts the steps of an epoch, and which of its samples a pass gives.
+
+    Samples that follow one another are one run, whatever batches they came in. The digest has a
+    hash of where runs begin, and where the last one ends. So it does not depend on batch sizes,
+    hosts or devices, and costs one comparison per step.
+
+    >>> from jreader.loaders.checkpoints.cursors import beginning
+    >>> small, large = Tally(beginning(0)), Tally(beginning(0))
+    >>> small.gives(32), small.gives(32), large.gives(64)
+    (True, True, True)
+    >>> small.digest == large.digest, small.samples, small.steps
+    (True, 64, 2)
+
+    Attributes:
+        samples: How many samples of the epoch are done.
+        steps: In how many steps they were done.
+        last: The number of the step of the epoch to stop before; None for none.
+    """
+
+    def __init__(
+        self, cursor: Cursor, drawn: int | None = None, first: int = 0, until: int | None = None
+    ) -> None:
+        """Goes on at a cursor.
+
+        Args:
+            cursor: The cursor.
+            drawn: The seed that an unseeded plan drew for this epoch.
+            first: The number of the first step to give, as the cursor counts.
+            until: The number of the step to stop before, likewise; None for none.
+        """
+        self.began, self.samples, runs, self.end, *_, self.steps = Place.of(cursor)
+        self.runs = runs or plan_hash(cursor["plan"])
+        self._about, self._skipped = (cursor["epoch"], drawn), cursor["skipped"]
+        if cursor["position"] is None or (not self.samples and self.end >= 0):
+            self.runs, self.end = text_hash(self.runs, self.end), -1
+        self._before = cursor["step"] - self.steps  # a cursor counts the steps of a run
+        self._first = first - self._before
+        self.last = None if until is None else until - self._before
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no more steps are asked for."""
+        return self.last is not None and self.steps >= self.last
+
+    @property
+    def digest(self) -> str:
+        """The hash of the runs, a colon, and where the last one ends."""
+        return f"{self.runs}:{self.end}"
+
+    def gives(self, samples: int) -> bool:
+        """Counts a step of so many samples; whether its feed is given, or left out."""
+        step, self.steps = self.steps, self.steps + 1
+        if self._skipped and self._is_skipped(step + self._before):
+            self.samples += samples
+            return False
+        if self.samples != self.end:
+            self.runs = text_hash(self.runs, self.end, *self._about, self.samples)
+        self.samples += samples
+        self.end = self.samples
+        return step >= self._first
+
+    def _is_skipped(self, step: int) -> bool:
+        return any(low <= step < high for low, high, _ in self._skipped)
+
+    def place(self, rows: int | None, size: int | None, batches: Position) -> tuple[Any, ...]:
+        """The fields of the `Place`, for a position of the batches."""
+        began, samples, runs, end = self.began, self.samples, self.runs, self.end
+        return began, samples, runs, end, rows, size, batches, self.steps
+
+
+def epochs(
+    begin: Callable[[Cursor], Pass[Any]],
+    cursor: Cursor,
+    until: int | None,
+    *,
+    continues: bool,
+    turns: bool = False,
+) -> Pass[Any]:
+    """A pass over the feeds of a run: those of an epoch, of the next one, and so on.
+
+    A look-ahead above it goes on across the end of an epoch: the first feed of the next one is
+    ready when the loop has used the last one of this.
+
+    Args:
+        begin: Begins a pass over an epoch, at a cursor.
+        cursor: The cursor that the run begins at.
+        until: The number of the step to stop before; None for no end.
+        continues: Whether an epoch begins where the one before ended, as parts of a stream do.
+        turns: Whether `TURN` stands between two epochs: the next one may be drawn by another
+            thread.
+
+    Raises:
+        ReaderError: An epoch has no feed, so the run would never end (while iterating).
+    """
+    here = begin(cursor)
+
+    def deal() -> Generator[Any, None, None]:
+        nonlocal here
+        while True:
+            yield from here.items
+            ended = Place(*here.position()).cursor
+            if until is not None and ended["step"] >= until:
+                return
+            _check_fed(ended)
+            here.close()
+            if turns:
+                yield TURN
+            here = begin({**next_epoch(ended, continues=continues), "step": ended["step"]})
+
+    return Pass(deal(), lambda: here.position(), lambda: here.close())  # noqa: PLW0108  # that of then
+
+
+def _check_fed(ended: Cursor) -> None:
+    if not Place.of(ended).steps:
+        raise ReaderError(
+            f"epoch {ended['epoch']} gave no feed, so steps(...) would never end: give data for at "
+            "least one full batch, a smaller batch, or last='pad'"
+        )
+
+
+def next_epoch(ended: Cursor, *, continues: bool) -> Cursor:
+    """The cursor of the next epoch, made from that at the end of one; its steps begin at 0."""
+    goes_on = continues and ended["position"] is not None
+    position = (*ended["position"][:3], 0) if goes_on else None
+    return {**ended, "epoch": ended["epoch"] + 1, "step": 0, "samples": 0, "position": position}

@@ -1,0 +1,6 @@
+"""Programs on the devices: functions of feeds, and whole pipelines, that jax compiles.
+
+stages: `loader.on_device(fn)`: jitted functions of feeds, with random keys.
+as_function: A pipeline as a function of (epoch, step) that jax can trace.
+overlapping_rows: Columns with overlapping rows, as `as_function` keeps them on a device.
+"""

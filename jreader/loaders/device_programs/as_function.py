@@ -1,0 +1,304 @@
+"""A pipeline as a pure function of (epoch, step), for programs that never come back to the host.
+
+An indexed plan is arithmetic on indices, and a gather of rows. The arithmetic works on arrays of
+NumPy and of jax, so jax can trace it: a whole epoch of training can be one XLA program, on the same
+feeds as the loader's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Sharding
+
+from jreader.batches import batching, map_batches, padded_batch
+from jreader.devices import Placement, sharding_placement
+from jreader.errors import ShortEpoch, warn
+from jreader.feeds import FeedList, Feeds, cast, with_mask
+from jreader.loaders.device_programs.overlapping_rows import Windows, stored
+from jreader.loaders.remainders import Last, Remainder
+from jreader.readers import (
+    Node,
+    Reader,
+    at_epoch,
+    branches,
+    described,
+    indexed,
+    leaves,
+    map_tree,
+    rebuilt,
+)
+from jreader.readers.overlaps import below
+from jreader.readers.planes import ENDLESS, Placed
+from jreader.readers.rewriting import rewritten
+
+_CALL = "as_function(pipeline)"
+_LONGEST = 1 << 31
+_LOOKED_AT = 1 << 26  # bytes whose values are looked at in one go
+
+
+@dataclass(frozen=True, eq=False)
+class BatchAt:
+    """The feed of any step of any epoch, traceable; `len` is the number of steps.
+
+    Attributes:
+        reader: The samples.
+        batch_size: Samples per feed.
+        functions: The functions of whole batches, in order.
+        feeds: The names, shapes and dtypes of the fields.
+        masked: Whether feeds carry a mask, and a short last one is padded.
+        samples: How many samples of an epoch make feeds.
+        windows: For each column, how its rows lie in what is on the device; None if one by one.
+    """
+
+    reader: Reader[Any]
+    batch_size: int
+    functions: tuple[Callable[[Any], Any], ...]
+    feeds: Feeds
+    masked: bool
+    samples: int
+    windows: tuple[Windows | _Rows | None, ...]
+
+    def __call__(self, data: Any, epoch: Any, step: Any, seed: Any = None) -> Any:
+        """The feed of a step.
+
+        Args:
+            data: The data that `as_function` returned with this.
+            epoch: The number of the epoch, traced or not.
+            step: The number of the step, from 0 to `len(batch_at) - 1`; it is not checked.
+            seed: A seed for every shuffle of the plan; None for their own seeds.
+        """
+        return self.beginning(data, epoch, jnp.asarray(step) * self.batch_size, seed)
+
+    def __len__(self) -> int:
+        """The number of steps of an epoch."""
+        return (self.samples + self.batch_size - 1) // self.batch_size
+
+    def beginning(self, data: Any, epoch: Any, first: Any, seed: Any = None) -> Any:
+        """The feed that begins with sample `first` of its epoch."""
+        plane = indexed(self._plan(epoch, seed))
+        if plane is None:
+            raise ValueError(
+                f"{described(self.reader)} draws new numbers in each pass: give its shuffles a "
+                "seed, or type batch_at(data, epoch, step, seed=0)."
+            )
+        indices = jnp.asarray(first) + jnp.arange(self.batch_size)
+        there = indices < self.samples
+        rows = plane.route(jnp.where(there, indices, 0) if self.masked else indices)
+        parts = map(_gathered, _in_order(plane.columns, data), rows, self.windows)
+        columns = rebuilt(plane.columns, parts)
+        if self.masked:
+            columns = map_tree(partial(_or_zeros, there), columns)
+        for fn in self.functions:
+            try:
+                columns = fn(columns)
+            except jax.errors.TracerArrayConversionError as error:
+                error.add_note(
+                    f"map_batches({described(fn)}) calls NumPy, and jax traces it here: write it "
+                    "with operators and methods of its arrays, or with jax.numpy"
+                )
+                raise
+        feed = self.feeds.traced(columns)
+        return with_mask(map_tree(partial(_or_zeros, there), feed), there) if self.masked else feed
+
+    def _plan(self, epoch: Any, seed: Any) -> Reader[Any]:
+        plan = self.reader
+        if seed is not None:
+            plan = rewritten(plan, lambda op: {"seed": seed} if hasattr(op, "seed") else {})
+        return at_epoch(plan, epoch if isinstance(epoch, int) else jnp.asarray(epoch))
+
+
+def as_function(
+    pipeline: Reader[Any],
+    feed_list: FeedList | None = None,
+    *,
+    sharding: Any = None,
+    drop_last: bool | None = None,
+    last: Last | None = None,
+) -> tuple[Any, BatchAt]:
+    """Turns a pipeline into data on the devices and a function that jax can trace.
+
+    `batch_at(data, epoch, step)` is the feed that the loader gives there. It runs under `jit`,
+    `lax.scan`, `shard_map`, and `vmap` over seeds, so a whole epoch can be one program:
+
+    >>> import jax
+    >>> from jreader import Pipeline, arrays
+    >>> pipeline = Pipeline(arrays(x=np.arange(6.0))).shuffle(seed=0).batch(2)
+    >>> data, batch_at = as_function(pipeline)
+    >>> def step(total, number):
+    ...     return total + batch_at(data, 0, number)["x"].sum(), None
+    >>> float(jax.lax.scan(step, 0.0, jax.numpy.arange(len(batch_at)))[0])
+    15.0
+
+    Args:
+        pipeline: A batched pipeline over an indexed reader: arrays or array files, ops that only
+            reorder or choose samples, and `map_batches` with functions that jax can trace.
+        feed_list: The fields, as in `load`.
+        sharding: Where the data go: a Sharding, Mesh or Device; None for the default device. A
+            Mesh splits the rows, as in `load`; `NamedSharding(mesh, PartitionSpec())` puts a copy
+            on every device.
+        drop_last: Whether to leave out a short last batch, as in `load`. With False, it is padded
+            with zeros, which functions of batches see too, and every feed carries a `mask`.
+        last: What to do with a short last batch, instead of `drop_last`, as in `load`.
+
+    Returns:
+        The data, as a tree of arrays on the devices; and `batch_at`, whose `len` is the number of
+        steps of an epoch.
+
+    Raises:
+        TypeError: The pipeline gives no batches, or is not indexed.
+        ShortEpoch: The last batch is short, and `last="error"`.
+        ValueError: The pipeline is endless, has 2**31 samples or more, or a column computes its
+            rows when they are read.
+        FeedMismatch: The columns do not fit the `feed_list`.
+    """
+    remainder = Remainder.checked(drop_last, last).of_batches(pipeline)
+    found = batching(remainder.of(pipeline, 1))
+    op = found.op
+    if found.buckets or isinstance(op, padded_batch):
+        raise TypeError(
+            f"{_CALL} makes one program of one shape, and {described(pipeline)} pads rows batch by "
+            f"batch: type .pack(size).batch(n) for rows of one length; or .load(), whose "
+            f"loader.warm(step, *state) compiles a program for each shape."
+        )
+    if op is None or not found.whole:
+        raise TypeError(
+            f"{_CALL} needs batches, and {described(pipeline)} gives samples, or some of its "
+            f"batches: end it with .batch(n), and .map_batches(fn) behind it."
+        )
+    if not found.ordered:
+        raise TypeError(
+            f"{_CALL} finds each batch by its index, and {described(pipeline)} gives whole "
+            f"batches in another order: shuffle samples, before .batch(n)."
+        )
+    functions = tuple(map(_function, found.functions))
+    drawn = rewritten(op.reader, lambda op: {"seed": 0} if getattr(op, "seed", 0) is None else {})
+    plane = indexed(drawn)
+    if plane is None:
+        raise TypeError(
+            f"{_CALL} needs an indexed reader below .batch(n), one that finds samples by their "
+            f"index, and {described(op.reader)} has to be read in order: begin with "
+            "jreader.arrays(...), and use .map_batches(fn) behind .batch(n) instead of .map(fn)."
+        )
+    if plane.length >= min(ENDLESS, _LONGEST):
+        raise ValueError(
+            f"{_CALL} counts up to 2**31 samples, and {described(op.reader)} has more, or no end: "
+            f"leave .epochs() out, since batch_at takes the epoch."
+        )
+    rest = plane.length % op.batch_size
+    if rest and remainder.last == "error":
+        raise ShortEpoch(
+            f"{_CALL}: the last step of an epoch would have {rest} samples, not {op.batch_size}. "
+            f"Give last='drop', 'pad' or 'wrap'."
+        )
+    masked = remainder.last == "pad"
+    placement = sharding_placement(sharding)
+    if placement.hosts:
+        raise ValueError(
+            f"{_CALL} puts all data on devices, and {described(sharding)} leaves some on the host: "
+            "give a Mesh, a Sharding or a Device, or use .load(sharding=...)."
+        )
+    feeds = Feeds(feed_list, placement.canonical)
+    columns = [_stored(column, placement) for column in leaves(plane.columns)]
+    whole = rebuilt(plane.columns, (array for array, _ in columns))
+    windows = tuple(each for _, each in columns)
+    if not functions and plane.length and not any(isinstance(each, _Rows) for _, each in columns):
+        rows = (each.over(array) if isinstance(each, Windows) else array for array, each in columns)
+        _check_values(feeds, rebuilt(plane.columns, rows))
+    samples = plane.length if masked and not op.drop_last else plane.length - rest
+    batch_at = BatchAt(op.reader, op.batch_size, functions, feeds, masked, samples, windows)
+    return placement.put(whole), batch_at
+
+
+def _function(op: Node[Any]) -> Callable[[Any], Any]:
+    """The function of an op of stacked columns.
+
+    Raises:
+        TypeError: The op is not `map_batches`, or takes lists of samples.
+    """
+    if not isinstance(op, map_batches):
+        raise TypeError(
+            f"{_CALL} knows no function of stacked columns for {described(op)}: use "
+            f".map_batches(fn) behind .batch(n), or .load(...)."
+        )
+    if not op.stacked:
+        raise TypeError(
+            f"{_CALL} gathers stacked columns, and map_batches({described(op.fn)}, "
+            f"stacked=False) takes a list of samples: give it columns, or use .load(...)."
+        )
+    return op.fn
+
+
+def _or_zeros(there: Any, rows: Any) -> Any:
+    return jnp.where(there.reshape(-1, *[1] * (rows.ndim - 1)), rows, jnp.zeros_like(rows))
+
+
+def _check_values(feeds: Feeds, whole: Any) -> None:
+    """Checks all values once, which a trace cannot look at; columns may differ in length.
+
+    Raises:
+        FeedMismatch: A value does not fit its field.
+    """
+    lengths = list(map(len, leaves(whole)))
+    few = [_LOOKED_AT * len(each) // each.nbytes + 1 for each in leaves(whole) if below(each)]
+    each = min(lengths + few)
+    for low in range(0, max(lengths), each):
+        part = [column[min(low, len(column) - each) :][:each] for column in leaves(whole)]
+        feeds.from_arrays(rebuilt(whole, iter(part)))
+
+
+def _in_order(columns: Any, data: Any) -> list[Any]:
+    """The leaves of the data in the order of the columns, since jax sorts the keys of dicts."""
+    parts, placed = branches(columns), branches(data)
+    if parts is None or placed is None:
+        return [data]
+    return [leaf for key, part in parts.items() for leaf in _in_order(part, placed[key])]
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """How a column that is no array gathers on a device, as its `placed` says."""
+
+    rows: Callable[[Any, Any], Any]
+
+
+def _gathered(column: Any, rows: Any, windows: Windows | _Rows | None) -> Any:
+    """The given rows of a column on a device."""
+    if windows is not None:
+        return windows.rows(column, rows)
+    return column.at[rows].get(mode="promise_in_bounds")
+
+
+def _stored(column: Any, placement: Placement) -> tuple[Any, Windows | _Rows | None]:
+    """A column as it goes to the devices; of overlapping rows, the array that they overlap in."""
+    if isinstance(column, Placed):
+        tree, rows_of = column.placed()
+        return map_tree(partial(_as_placed, placement), tree), _Rows(rows_of)
+    if not hasattr(column, "__array__"):
+        raise ValueError(
+            f"{_CALL} needs columns that fit on a device as a whole, and {described(column)} makes "
+            f"its rows when they are asked for: use .load(...)."
+        )
+    target = placement.target
+    split = isinstance(target, Sharding) and not target.is_fully_replicated
+    found = stored(column) if isinstance(column, np.ndarray) and not split else None
+    array, windows = found or (np.asarray(column), None)
+    overlapping = [part for part in getattr(column, "parts", [column]) if below(part)]
+    if windows is None and overlapping and array.nbytes >= _LOOKED_AT:
+        warn(
+            f"{_CALL} puts {described(array)} on the devices row by row, {array.nbytes:,} bytes, "
+            f"although its rows overlap: use .load(...), or gather them from the array below, "
+            f"with arrays of where they begin and .map_batches(fn)."
+        )
+    return _as_placed(placement, array), windows
+
+
+def _as_placed(placement: Placement, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An array in the dtype that devices have for it; values that do not fit are an error."""
+    return cast(array, placement.canonical(array.dtype.newbyteorder("=")), "a column")

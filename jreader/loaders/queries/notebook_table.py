@@ -1,0 +1,70 @@
+"""How a loader shows itself in a notebook: its plan, its fields, and where they go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from jax.sharding import Sharding
+
+from jreader.devices import Placement
+from jreader.loaders.assembling import FeedShape
+from jreader.loaders.loading import Loading
+from jreader.readers import described
+from jreader.readers.growing import only_looking
+from jreader.readers.nodes import lines_of, unread
+from jreader.readers.plan_tables import Line, under
+
+
+def picture(loading: Loading | None, capacity: int) -> list[Line]:
+    """The lines of a loader's table; it reads nothing.
+
+    Args:
+        loading: What the loader loads; None for a loader without a source.
+        capacity: How many feeds the loader prefetches.
+    """
+    text = f"DataLoader(capacity={capacity})"
+    if loading is None:
+        return [Line(text, ("no source",))]
+    with only_looking():
+        return _lines(replace(loading), text)
+
+
+def _lines(loading: Loading, text: str) -> list[Line]:
+    batches = loading.batches()
+    known = None if unread(batches) else loading.count()
+    feeds = "length unknown" if known is None else f"{known:,} feeds"
+    loader = Line(text, (feeds, where(loading.placement)))
+    return [*under([lines_of(batches)], loader), *_fields(loading.shape)]
+
+
+def _fields(shape: FeedShape) -> list[Line]:
+    rows, parts = shape.rows, shape.placement.parts
+    specs = shape.feeds.specs(rows) if rows else None
+    if rows is None or specs is None:
+        return [Line(f"· {name}", ("", "")) for name in shape.feeds.names or ()]
+    split = (rows,) if parts is None else (parts, rows if shape.batch_per_place else rows // parts)
+    shapes = {name: (*split, *shape[1:]) for name, (shape, _) in specs.items()}
+    return [
+        Line(f"· {name}", (f"{dtype}[{', '.join(map(str, shapes[name]))}]", ""))
+        for name, (_, dtype) in specs.items()
+    ]
+
+
+def where(placement: Placement) -> str:
+    """Where feeds go, in few words.
+
+    >>> from jreader.devices import places_placement, sharding_placement
+    >>> where(places_placement(None)), where(sharding_placement("host"))
+    ('on the default device', 'on the host')
+    """
+    target = placement.target
+    if target is None or isinstance(target, str):
+        return "on the host" if target else "on the default device"
+    if not isinstance(target, Sharding):
+        return f"each field as {described(target)} says"
+    devices: list[Any] = sorted(target.device_set, key=lambda device: device.id)
+    if len(devices) == 1:
+        return f"on {devices[0].platform}:{devices[0].id}"
+    over = f"{len(devices)} devices, {devices[0].platform}:{devices[0].id} to {devices[-1].id}"
+    return f"on {over}" if placement.parts is None else f"a part for each of {over}"

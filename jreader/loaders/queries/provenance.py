@@ -1,0 +1,269 @@
+"""`loader.samples(step)`: the samples of any step, found by arithmetic, without a log."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import starmap
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jreader.loaders.checkpoints.positions import Place
+from jreader.loaders.loading import Loading
+from jreader.readers import (
+    Columns,
+    Cursor,
+    at_epoch,
+    described,
+    indexed,
+    leaves,
+    map_tree,
+    rebuilt,
+)
+from jreader.readers.chosen_rows import Chosen
+from jreader.readers.compounds import Several
+from jreader.readers.joined_columns import Joined, found
+from jreader.readers.planes import Array, Gathering, Plane, SideBySide
+from jreader.readers.seeds import seeded, waits
+from jreader.readers.stacked_rows import STACKED
+from jreader.sources.lazy_maps import LazyMap
+from jreader.transforms.mixtures import sources_of
+from jreader.transforms.unmapped import without_maps
+
+_CALL = "loader.samples(step)"
+
+
+class Where(NamedTuple):
+    """The file of a row, and the byte at which the row begins in it."""
+
+    path: str
+    offset: int
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The samples of one step.
+
+    Attributes:
+        epoch: The number of the epoch.
+        step: The number of the step, as `loader.samples` got it.
+        places: The indices of the samples in the order of the epoch, of shape [samples]; of those
+            of a bucket, the indices in the reader that it sorts.
+        rows: For each column, the indices of its rows that make the samples: a tree like `columns`;
+            of samples that are several rows (`window`), with an axis more.
+        columns: The columns of the plan: a tree of arrays, or of what is indexed as they are, so
+            that `columns[rows]` gives the samples before functions have them.
+        sources: Which reader of a `mix` each sample comes from: names, or numbers where the readers
+            have none. None if the samples do not come from a `mix`, perhaps reordered.
+    """
+
+    epoch: int
+    step: int
+    places: Array
+    rows: Any
+    columns: Any
+    sources: Array | None = None
+
+    @property
+    def files(self) -> Any:
+        """A `Where` for each row of each column that lies in files; None for other columns.
+
+        A window that goes on in another file has that in which it begins.
+        """
+        columns = (getattr(each, "column", each) for each in leaves(self.columns))
+        pairs = zip(columns, leaves(self.rows), strict=True)
+        return rebuilt(self.columns, iter([_files(column, rows) for column, rows in pairs]))
+
+    def __repr__(self) -> str:
+        """The rows, without the columns, which may be large."""
+        sources = "" if self.sources is None else f", sources={self.sources!r}"
+        return f"Samples(epoch={self.epoch}, step={self.step}, rows={self.rows!r}{sources})"
+
+
+class _Indexable:
+    """A column that gathers rows, indexed as an array is.
+
+    Args:
+        column: The column.
+    """
+
+    def __init__(self, column: Any) -> None:
+        self.column = column
+
+    @classmethod
+    def of(cls, column: Any) -> Any:
+        """The column itself, if it is an array."""
+        return column if isinstance(column, np.ndarray) else cls(column)
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    def __repr__(self) -> str:
+        return repr(self.column)
+
+    def __getitem__(self, rows: Any) -> Any:
+        """A row of a number, or several: an array, or a list where rows cannot be stacked."""
+        if isinstance(rows, slice):
+            rows = np.arange(*rows.indices(len(self)))
+        which, pairs = np.asarray(rows), getattr(self.column, "in_pairs", False)
+        if which.ndim == pairs:
+            return self[which[None]][0]
+        if which.ndim > 1 + pairs:
+            return [self[each] for each in which]
+        if not pairs:
+            which = np.where(which < 0, which + len(self), which)
+        if which.size and not 0 <= which.min() <= which.max() < len(self):
+            raise IndexError(f"a row of {rows!r} is not one of the {len(self):,} of {self!r}")
+        made = Gathering(self.column, len(which))([which])
+        return made.columns if isinstance(made, Columns) else made
+
+
+def samples_of(
+    loading: Loading, began: Cursor, cursor: Cursor, step: int, *, other: bool = False
+) -> Samples:
+    """The samples of a step; it reads nothing but the lengths of the columns.
+
+    Args:
+        loading: What the loader loads.
+        began: A cursor of the epoch, from which steps are counted on.
+        cursor: The position of the loader; it holds what an unseeded plan drew for its epoch.
+        step: The number of the step, counted as `began` counts.
+        other: Whether the epoch is one that the user named, not the one under way.
+
+    Raises:
+        TypeError: The plan is not indexed.
+        ValueError: The order of the epoch is not drawn yet, or the epoch has no such step.
+    """
+    shape, batches = loading.shape, loading.batches()
+    found = loading.batching() if other else loading.batching(cursor, began)
+    op: Any = found.counted or found.buckets
+    if found.counted:
+        known = indexed(seeded(without_maps(op.reader), 0)) is not None
+    else:
+        known = found.indexed
+    if not known:
+        raise TypeError(
+            f"{_CALL} needs an indexed plan, one that finds samples by their index, and "
+            f"{described(batches)} has to be read in order: begin with jreader.arrays(...), npy or "
+            "source, and leave samples out by .firstn, .skip and .shard, not by functions."
+        )
+    reader: Any = op.reader if found.buckets is None else op
+    epoch = began["epoch"]
+    if waits(reader):
+        if cursor["epoch"] != epoch or cursor["position"] is None:
+            raise ValueError(
+                f"{described(batches)} draws new numbers in each pass, and epoch {epoch} is not "
+                "under way: give its shuffles a seed, and every step of every epoch is known."
+            )
+        reader = seeded(reader, Place.of(cursor).batches[0])
+    if found.buckets is not None:
+        return _of_bucket(at_epoch(reader, epoch), began, step)
+    reader = without_maps(at_epoch(reader, epoch))
+    plane = indexed(reader)
+    assert plane is not None  # noqa: S101  # it was, above
+    size = op.batch_size * shape.per_feed
+    before = Place.of(began).size if began["position"] else op.batch_size
+    if step < began["step"] and before != op.batch_size:
+        raise ValueError(
+            f"{_CALL}: step {step} was one of batches of {before} samples, and here they have "
+            f"{op.batch_size}, from step {began['step']} on: ask a loader with that size."
+        )
+    first = began["samples"] + (step - began["step"]) * size
+    end = plane.length - ((plane.length - began["samples"]) % op.batch_size if op.drop_last else 0)
+    rest = (end - began["samples"]) % size
+    if rest and not shape.gives(rest):
+        end -= rest
+    samples = _samples(plane, first, min(first + size, end), size, epoch, step)
+    return replace(samples, sources=sources_of(reader, samples.places))
+
+
+def _of_bucket(op: Any, began: Cursor, step: int) -> Samples:
+    """The samples of a step where batches come from buckets."""
+    index = Place.of(began).steps + step - began["step"]
+    plane, steps, epoch = indexed(op.reader), len(op), began["epoch"]
+    assert plane is not None  # noqa: S101  # its lengths are known
+    if not 0 <= index < steps:
+        raise ValueError(
+            f"{_CALL}: epoch {epoch} has no step {step}; it has {steps:,} steps. For another epoch "
+            f"type loader.samples(step, epoch=...), where steps count from 0 in each."
+        )
+    samples = _told(plane, op.samples_of(index), epoch, step)
+    return replace(samples, sources=sources_of(op.reader, samples.places))
+
+
+def _samples(plane: Plane, first: int, last: int, size: int, epoch: int, step: int) -> Samples:
+    if not 0 <= first < last:
+        raise ValueError(
+            f"{_CALL}: epoch {epoch} has no step {step}; it has {plane.length:,} samples, {size} a "
+            f"step, and those that fill none may be left out. For another epoch type "
+            f"loader.samples(step, epoch=...), where steps count from 0 in each: "
+            f"step % len(loader) of epoch step // len(loader)."
+        )
+    return _told(plane, np.arange(first, last), epoch, step)
+
+
+def _told(plane: Plane, places: Array, epoch: int, step: int) -> Samples:
+    routed = zip(leaves(plane.columns), plane.rows(places), strict=True)
+    columns, rows = zip(*(_unstacked(column, each) for column, each in routed), strict=True)
+    trees = (_plain(rebuilt(plane.columns, iter(every))) for every in (rows, columns))
+    made, held = trees
+    return Samples(epoch, step, places, made, map_tree(_Indexable.of, held))
+
+
+def _unstacked(column: Any, rows: Array) -> tuple[Any, Array]:
+    """The column that rows lie in, and which: of windows, those of all their samples."""
+    while isinstance(column, STACKED):
+        column, rows = column.below(rows)
+    return column, rows
+
+
+def _plain(tree: Any) -> Any:
+    """The tree as users know it, with a tuple for the parts of a `compose`."""
+    return tuple(map(_plain, tree.parts)) if isinstance(tree, SideBySide) else tree
+
+
+def _files(column: Any, rows: Array) -> list[Where] | None:
+    if isinstance(column, Chosen):
+        return _files_of_parts(column.parts, rows[:, 1], rows[:, 0])
+    rows = rows.ravel()
+    while hasattr(column, "origins"):  # rows that are slices of values
+        column, rows = column.origins(rows)
+    if isinstance(column, (Joined, Several)):
+        return _files_of_parts(column.parts, *found(column.starts, rows))
+    if isinstance(column, LazyMap):
+        each = column.dtype.itemsize
+        return [Where(column.path, column.first + row * each) for row in rows.tolist()]
+    if hasattr(column, "where"):  # records of files
+        return list(starmap(Where, column.where(rows)))
+    mapped = _mapped(column)
+    if mapped is None:
+        return None
+    first = mapped.offset + _address(column) - _address(mapped)
+    return [Where(str(mapped.filename), first + row * column.strides[0]) for row in rows.tolist()]
+
+
+def _files_of_parts(parts: Sequence[Any], which: Array, local: Array) -> list[Where] | None:
+    """The files of rows `local` of the columns of numbers `which`, if all have one."""
+    places: list[Where] = []
+    for part, row in zip(which.tolist(), local.tolist(), strict=True):
+        files = _files(parts[part], np.array([row]))
+        if files is None:
+            return None
+        places += files
+    return places
+
+
+def _mapped(column: Any) -> np.memmap[Any, Any] | None:
+    """The memory map that a column is a view of: the outermost one, whose offset is right."""
+    while isinstance(column, np.ndarray):
+        if isinstance(column, np.memmap) and isinstance(column.base, mmap.mmap):
+            return column if column.filename else None
+        column = column.base
+    return None
+
+
+def _address(array: Array) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address

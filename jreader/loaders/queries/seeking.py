@@ -1,0 +1,107 @@
+"""The cursor of any step: of an indexed plan it is arithmetic, and nothing is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jreader.batches import bucket
+from jreader.datasets.samplers import Sampler
+from jreader.loaders.checkpoints.cursors import beginning
+from jreader.loaders.checkpoints.positions import Tally
+from jreader.loaders.loading import Loading
+from jreader.readers import Cursor, Position, at_epoch, described, indexed, length
+from jreader.readers.planes import ENDLESS
+from jreader.readers.seeds import waits
+
+
+def cursor_of_step(loading: Loading, epoch: int, start: int, *, endless: bool) -> Cursor | None:
+    """The cursor of a step; None if everything before the step has to be read.
+
+    Args:
+        loading: What the loader loads.
+        epoch: The epoch whose first step is step 0.
+        start: The number of the step.
+        endless: Whether steps count on through later epochs.
+
+    Raises:
+        ValueError: The plan draws a new order for each pass, or the epoch has fewer steps.
+    """
+    loading.check()
+    batches = loading.batches()
+    cursor: Cursor = {**beginning(epoch), "plan": loading.plan()}
+    if waits(batches):
+        raise ValueError(
+            f"{described(batches)} draws new numbers in each pass, so step {start} of another run "
+            "cannot be found: give its shuffles and random maps a seed, or give at=cursor."
+        )
+    each, done_after = loading.count(), _counted_steps(loading)
+    if done_after is None or each == 0:
+        return None
+    left = start
+    while endless and each is not None and left >= each:
+        _, samples = done_after(cursor["epoch"], each)
+        cursor = {**_after(cursor, samples), "epoch": cursor["epoch"] + 1}
+        left -= each
+    if each is not None and left > each:
+        raise too_few(cursor["epoch"], each, start)
+    if not left:
+        return {**cursor, "step": start}
+    position, samples = done_after(cursor["epoch"], left)
+    return {**_after(cursor, samples), "step": start, "samples": samples, "position": position}
+
+
+def _counted_steps(loading: Loading) -> Callable[[int, int], tuple[Position, int]] | None:
+    """The position, and the samples that are done, after some steps of an epoch, by arithmetic."""
+    found, rows = loading.batching(), loading.shape.rows
+    buckets, op = found.buckets, found.counted
+    if buckets is not None:
+        return _steps_of_buckets(buckets) if _are_known(loading) else None
+    if op is None or loading.remainder.continues:
+        return None
+    plane, known = indexed(op.reader), loading.count() is not None
+    samples = plane.length if plane else length(op.reader)
+    if samples is None or not (plane or isinstance(op.reader, Sampler)):
+        return None
+    if not known and samples < ENDLESS:
+        return None
+    batch, size = op.batch_size, op.batch_size * loading.per_feed
+    end = samples - (samples % batch if op.drop_last and known else 0)
+
+    def done_after(_epoch: int, steps: int) -> tuple[Position, int]:
+        done = min(steps * size, end)
+        return (rows, batch, done, steps), done
+
+    return done_after
+
+
+def _are_known(loading: Loading) -> bool:
+    """Whether the steps of batches that come from buckets can be counted."""
+    known = loading.count() is not None and not loading.remainder.steps
+    return known and loading.batching().indexed
+
+
+def _steps_of_buckets(op: bucket[Any]) -> Callable[[int, int], tuple[Position, int]]:
+    """The same where batches come from buckets, so that steps differ in size."""
+
+    def done_after(epoch: int, steps: int) -> tuple[Position, int]:
+        there: Any = at_epoch(op, epoch)
+        batches, samples = there.cursor_at(steps)
+        return (None, None, batches, steps), samples
+
+    return done_after
+
+
+def _after(cursor: Cursor, samples: int) -> Cursor:
+    """The cursor with the digest of an epoch of which `samples` samples are done."""
+    tally = Tally(cursor)
+    tally.gives(samples)
+    return {**cursor, "digest": tally.digest}
+
+
+def too_few(epoch: int, steps: int, start: int) -> ValueError:
+    """The error of a `start` beyond the end of an epoch."""
+    return ValueError(
+        f"epoch {epoch} has {steps} steps, and start={start} lies beyond: steps of an epoch count "
+        "from 0; loader.steps(start=...) goes on counting through the later ones."
+    )

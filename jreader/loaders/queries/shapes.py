@@ -1,0 +1,158 @@
+"""`loader.shapes()`: every shape of an epoch, known before it.
+
+Where lengths are known, shapes follow from them, and no sample is read. An example of each is made
+of zeros (of the first sample, where functions of batches or the samples themselves have to tell
+what a feed is), and goes the way of every feed, so that dtypes, masks and shardings are those of
+the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Any
+
+import jax
+import numpy as np
+
+from jreader.batches import Batching
+from jreader.batches.padded_batches import padded_batch
+from jreader.batches.padding import Shape, blank, example, ragged_fields
+from jreader.loaders.assembling import Assembler
+from jreader.loaders.loading import Loading
+from jreader.loaders.multihost.shards import part_of
+from jreader.loaders.prefetching import first_item, spec_of
+from jreader.readers import Columns, Cursor, at_epoch, branches, described, indexed, start
+from jreader.readers.planes import ENDLESS
+from jreader.readers.ragged import lengths_of
+from jreader.readers.seeds import waits
+
+
+def shapes_of(loading: Loading, cursor: Cursor) -> list[Any]:
+    """The trees of `jax.ShapeDtypeStruct` of the feeds of the epoch of a cursor, each once.
+
+    Raises:
+        TypeError: Lengths are not known, and any may come.
+        ValueError: The source gives no batch.
+    """
+    specs = [spec_of(loading, item) for item in _items(loading, cursor)]
+    every = {str(jax.tree.map(shape_and_dtype, spec)): spec for spec in specs}
+    return list(every.values())
+
+
+def shape_and_dtype(leaf: Any) -> tuple[Any, ...]:
+    """The shape and the dtype of a leaf; none of what stays on the host, as texts do."""
+    return getattr(leaf, "shape", ()), getattr(leaf, "dtype", None)
+
+
+def _items(loading: Loading, cursor: Cursor) -> Iterator[Any]:
+    """An example of a host feed of each shape, as `finisher` takes it."""
+    found, shape = loading.batching(), loading.shape
+    if found.buckets is not None:
+        batches = _of_buckets(found, keeps=shape.remainder.last == "keep")
+    elif isinstance(found.op, padded_batch):
+        batches = _of_lengths(loading, found, found.op, cursor["epoch"])
+    else:
+        yield from _of_one_shape(loading, found, cursor)
+        return
+    for batch in batches:
+        made = batch
+        for op in found.functions:
+            made = next(start(op.changed({"reader": [made].__iter__})).items)
+        share = next((share for share in shape.shares if share.size == len(made)), None)
+        part = part_of(made, share) if share else made
+        feed = Assembler(shape).feed([part] * shape.per_feed)
+        yield (feed, 0, 0) if loading.numbered else feed
+
+
+def _of_one_shape(loading: Loading, found: Batching, cursor: Cursor) -> Iterator[Any]:
+    """The first feed, and the last one where that may be smaller."""
+    first = first_item(loading, cursor)
+    yield first
+    samples, size = found.samples, found.size
+    if samples is None or not size or loading.remainder.last != "keep" or found.functions:
+        return
+    if (rest := samples % size) and samples > size and not (found.op and found.op.drop_last):
+        feed = first[0] if loading.numbered else first
+        cut = jax.tree.map(lambda array: array[:rest], feed)
+        yield (cut, 0, 0) if loading.numbered else cut
+
+
+def _of_buckets(found: Batching, *, keeps: bool) -> Iterator[Any]:
+    """A full batch of each bucket that has one, and a short one where these are handed on."""
+    op = found.buckets
+    assert op is not None  # noqa: S101  # as the caller has seen
+    numbers = op.shapes()
+    padding, sample = op.padding, _sample(op, read=bool(found.functions))
+    if sample is None:
+        return
+    every = range(len(op.bounds)) if numbers is None else numbers
+    wanted = [(number, op.rows[number]) for number in every]
+    if keeps:
+        wanted = [each for each in wanted if each[0] not in op.never()] + op.short()
+    for number, rows in wanted:
+        fitting = example(sample, dict.fromkeys(padding.chosen(sample), (op.bounds[number],)))
+        yield op.made(padding, [fitting] * rows, number)
+
+
+def _of_lengths(
+    loading: Loading, found: Batching, op: padded_batch[Any], epoch: int
+) -> Iterator[Any]:
+    """A batch of each length, or lengths, that an epoch has."""
+    padding = op.padding
+    sample = _sample(op, read=bool(found.functions))
+    if sample is None:
+        return
+    names = padding.chosen(sample)
+    for lengths, rows in sorted(_lengths(loading, op, names, epoch)):
+        fitting = example(sample, dict(zip(names, lengths, strict=True)))
+        yield Columns(padding.columns([fitting] * rows, lambda _, longest: longest))
+
+
+def _lengths(
+    loading: Loading, op: padded_batch[Any], names: Sequence[Any], epoch: int
+) -> set[tuple[tuple[Shape, ...], int]]:
+    """The lengths of the fields of each batch, and its rows.
+
+    Raises:
+        TypeError: They are not known, and any may come.
+    """
+    plane = None if waits(op.reader) else indexed(at_epoch(op.reader, epoch))
+    known = ragged_fields(op.reader, op.names) and all(op.axes_of(name) == 1 for name in names)
+    if plane is None or plane.length >= ENDLESS or not known:
+        every = [op.shapes_of(name) for name in names]
+        if None in every:
+            raise TypeError(
+                "loader.shapes() needs to know the lengths of all samples in their order, and "
+                f"{described(loading.source.batches)} tells them only when it is read: give the "
+                "lengths that batches may have, as .padded_batch(n, to=[128, 256, 512]), or "
+                ".bucket([128, 256, 512], batch_size=n)."
+            )
+        return {(each, op.batch_size) for each in product(*filter(None, every))}
+    bare = branches(plane.columns) is None
+    begins = np.arange(0, plane.length, op.batch_size)
+    lengths = []
+    for name in names:
+        found: Any = lengths_of(plane, None if bare else name)
+        longest = np.maximum.reduceat(found, begins).tolist() if len(begins) else []
+        lengths.append([op.length_for(name, (each,)) for each in longest])
+    rows = np.minimum(plane.length - begins, op.batch_size).tolist()
+    shape, batches = loading.shape, list(zip(zip(*lengths, strict=True), rows, strict=True))
+    if batches and rows[-1] < op.batch_size:
+        (last, few) = batches.pop()
+        if not op.drop_last and shape.gives(few):
+            batches.append((last, op.batch_size if shape.masked else few))
+    return set(batches)
+
+
+def _sample(op: Any, *, read: bool) -> Any | None:
+    """A sample of the reader of an op, of zeros where its columns tell enough; None for none."""
+    plane = indexed(op.reader)
+    made = None if plane is None or read else blank(plane.columns)
+    if made is not None:
+        return made
+    up = start(op.reader)
+    try:
+        return next(up.items, None)
+    finally:
+        up.close()

@@ -1,0 +1,70 @@
+"""`loader.warm(step)`: a step compiled for every shape of an epoch, before the epoch.
+
+`step.lower(*state, shapes).compile()` fills the cache of a jitted function: the loop finds every
+program there, and compiles nothing. A call would do so too, but would run the step, and might use
+up its arguments, if the step donates them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from jreader.cores import usable_cores
+from jreader.errors import noted
+from jreader.loaders.queries.shapes import shape_and_dtype
+from jreader.readers import described
+
+
+class Warming:
+    """The compilation of a step for all shapes, on threads, while something else is read."""
+
+    def __init__(self, step: Any, state: Sequence[Any], specs: Sequence[Any]) -> None:
+        """Traces the step here, on the user's thread, and begins to compile.
+
+        Raises:
+            TypeError: The step is not jitted.
+        """
+        if not callable(getattr(step, "lower", None)):
+            raise TypeError(
+                f"loader.warm(step, *state) compiles a jitted function, and {described(step)} is "
+                "not one: give the step of your loop, as step = jax.jit(step)."
+            )
+        self._lowered = iter([self._traced(step, state, spec) for spec in specs])
+        self._lock = threading.Lock()
+        self._error: BaseException | None = None
+        most = min(len(specs), usable_cores())
+        self._threads = [
+            threading.Thread(target=self._compile, name="jreader warm") for _ in range(most)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _traced(self, step: Any, state: Sequence[Any], spec: Any) -> Any:
+        try:
+            return step.lower(*state, spec)
+        except Exception as error:
+            shapes = {str(jax.tree.map(shape_and_dtype, spec))}
+            noted(error, f"in loader.warm(step, *state), for the feed of shapes {shapes}")
+            raise
+
+    def _compile(self) -> None:
+        while self._error is None:
+            with self._lock:
+                lowered = next(self._lowered, None)
+            if lowered is None:
+                return
+            try:
+                lowered.compile()
+            except BaseException as error:
+                self._error = error
+
+    def wait(self) -> None:
+        """Waits until all is compiled; raises the error of a compilation."""
+        for thread in self._threads:
+            thread.join()
+        if self._error is not None:
+            raise self._error

@@ -1,0 +1,69 @@
+"""Streams of other libraries that have epochs and know their own place, as Hugging Face's have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from copy import copy
+from typing import Any
+
+_MODULE = "datasets.iterable_dataset"  # of Hugging Face
+
+
+def of_pass(stream: Any, epoch: int | None, state: str) -> tuple[Any, Callable[[], str] | None]:
+    """The stream as one pass reads it, in its epoch and from a state on, and what tells its state.
+
+    Args:
+        stream: What a function returned for a pass.
+        epoch: The epoch, which `set_epoch` is called with; None for no call.
+        state: What a pass told before; "" for the beginning.
+
+    Returns:
+        The stream; and a function that returns its state as JSON, or None if its state is not
+        exact: what has a shuffle buffer forgets the samples in it.
+    """
+    if not is_declared_stream(stream):
+        return stream, None
+    own = _apart(stream) if type(stream).__module__ == _MODULE and _is_exact(stream) else None
+    stream = stream if own is None else own
+    begin = json.loads(state) if state and own is not None else {}
+    epoch = begin.get("epoch", epoch)
+    if epoch is not None and callable(getattr(stream, "set_epoch", None)):
+        stream.set_epoch(epoch)
+    if own is None:
+        return stream, None
+    if begin:
+        own.load_state_dict(begin)
+    return own, lambda: json.dumps(own.state_dict())
+
+
+def is_declared_stream(data: object) -> bool:
+    """Whether data are an `IterableDataset`, of any library: known by the name of a class.
+
+    >>> from jreader import IterableDataset
+    >>> is_declared_stream(IterableDataset()), is_declared_stream(iter("abc"))
+    (True, False)
+    """
+    return any(kind.__name__ == "IterableDataset" for kind in type(data).__mro__)
+
+
+def _apart(part: Any) -> Any:
+    """A copy whose state is its own, of the same data: two passes may be open at a time."""
+    if isinstance(part, list):
+        return list(map(_apart, part))
+    if type(part).__module__ != _MODULE:
+        return part
+    own = copy(part)
+    vars(own).update({name: _apart(value) for name, value in vars(part).items()})
+    return own
+
+
+def _is_exact(part: Any) -> bool:
+    """Whether a stream goes on with the next sample, as its documentation says."""
+    if isinstance(part, list):
+        return all(map(_is_exact, part))
+    if type(part).__module__ != _MODULE:
+        return True
+    buffered = type(part).__name__.startswith("BufferShuffled")
+    skips = getattr(part, "batched", False) and getattr(part, "formatting", None)
+    return not (buffered or skips) and all(map(_is_exact, vars(part).values()))

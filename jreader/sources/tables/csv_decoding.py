@@ -1,0 +1,295 @@
+"""The records of a CSV file, decoded by pyarrow, several blocks at a time.
+
+Whatever pyarrow refuses in a block is narrowed down to one record: those before it are read, and it
+says what is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+from jreader.sources.file_checks import damaged
+from jreader.sources.files.byte_ranges import ByteFile
+from jreader.sources.files.kept_indices import in_threads
+from jreader.sources.files.magic_numbers import first_bytes, kind_of
+from jreader.sources.tables.arrow_columns import pyarrow
+from jreader.sources.tables.csv_records import (
+    BYTE_ORDER_MARK,
+    OPEN,
+    blocks,
+    end_of_records,
+    record,
+    unpacked,
+)
+from jreader.sources.tables.csv_types import NULLS, kind_of_type, kind_of_values, type_of_kind
+
+_EXPECTED = "a CSV file"
+_HEAD = 1 << 16  # bytes in which the header is looked for first
+_VALUE = re.compile(
+    r"In CSV column #(\d+):.* conversion error to .*: (invalid value .*)", re.DOTALL
+)
+_FIELDS = re.compile(r"Expected (\d+) columns, got (\d+)")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How files are to be read.
+
+    Attributes:
+        delimiter: What stands between fields.
+        header: The names of the columns; None if the first record of each file has them.
+        names: The names of the columns that are wanted; a single str for bare values; None for all.
+        types: The types of columns that are not to be found.
+    """
+
+    delimiter: str
+    header: tuple[str, ...] | None = None
+    names: tuple[str, ...] | str | None = None
+    types: Mapping[str, Any] = field(default_factory=dict)
+
+    def asked(self, known: Mapping[str, int]) -> str:
+        """What the table of a file depends on besides the file, if some kinds are known."""
+        types = sorted((name, str(kind)) for name, kind in self.types.items())
+        kinds = sorted((name, kind) for name, kind in known.items() if kind)
+        return f"3 {self.delimiter!r} {self.header} {self.names} {types} {kinds} {NULLS}"
+
+
+class Bad(NamedTuple):
+    """A record that cannot be read.
+
+    Attributes:
+        begin: The byte at which it begins.
+        data: Its bytes.
+        said: What is wrong with it, if that is known without decoding it.
+    """
+
+    begin: int
+    data: bytes
+    said: str
+
+
+class Part(NamedTuple):
+    """Records that were decoded at once.
+
+    Attributes:
+        table: Their table.
+        kinds: The kinds of the columns whose types were not known.
+    """
+
+    table: Any
+    kinds: dict[str, int]
+
+
+class CsvFile:
+    """A CSV file, and how it is to be read.
+
+    Args:
+        file: The file.
+        layout: How to read it.
+
+    Attributes:
+        names: The names of its columns.
+        wanted: Those that are wanted.
+        begin: The byte at which its first record begins.
+
+    Raises:
+        DamagedData: It has no header, or is of another format.
+        ValueError: It has not the columns that are wanted.
+    """
+
+    def __init__(self, file: ByteFile, layout: Layout) -> None:
+        """Reads the header."""
+        self.file, self.layout = file, layout
+        self.packed = file.path.endswith(".gz")
+        self.names, self.begin = self._header()
+        wanted = layout.names
+        self.wanted = [wanted] if isinstance(wanted, str) else list(wanted or self.names)
+        asked = [*self.wanted, *layout.types]
+        missing = [name for name in asked if name not in self.names]
+        if missing:
+            raise ValueError(
+                f"{file.path} has no column {missing[0]!r}; its columns are "
+                f"{', '.join(map(repr, self.names))}."
+            )
+        self._types = {
+            name: kind.value_type if pyarrow().types.is_dictionary(kind) else kind
+            for name, kind in layout.types.items()
+            if name in self.wanted
+        }
+
+    def schema(self, kinds: Mapping[str, int]) -> Any:
+        """The names and types of the columns, if those that were not said are of these kinds."""
+        types = {name: type_of_kind(kind) for name, kind in kinds.items()} | self._types
+        return pyarrow().schema([(name, types[name]) for name in self.wanted])
+
+    def parts(
+        self, file: ByteFile, known: Mapping[str, int]
+    ) -> Iterator[tuple[list[Part], Bad | None]]:
+        """The records of blocks, some at a time, and the first one that cannot be read, at the end.
+
+        Args:
+            file: This file, to read from.
+            known: The kinds of columns, if they are known.
+        """
+        decode = partial(self._parts_of, types=self._known_types(known))
+        for some in blocks(file, self.begin, self.layout.delimiter, packed=self.packed):
+            parts = list[Part]()
+            for good, bad in in_threads(decode, some):
+                parts += good
+                if bad is not None:
+                    yield parts, bad
+                    return
+            yield parts, None
+
+    def wrong(self, bad: Bad, row: int, known: Mapping[str, int]) -> tuple[bool, str]:
+        """What is wrong with a record: whether the file is damaged, and what the error says."""
+        where = f"record {row:,}, which begins at byte {bad.begin:,}"
+        where += " of what it unpacks to" if self.packed else ""
+        said, expected, types = bad.said, _EXPECTED, self._known_types(known)
+        if said:
+            expected = _EXPECTED if said == OPEN else "a gzip file"
+        else:
+            try:
+                self._table(bad.data, types)
+            except pyarrow().ArrowInvalid as error:
+                said = str(error)
+        if value := _VALUE.search(said):
+            name = self.names[int(value[1])]
+            return False, (
+                f"column {name!r} of {self.file.path} is read as {types[name]}, and in {where}, it "
+                f"has the {value[2]}: give the type that all values have, with types={{{name!r}: "
+                "...}; str for any text, bytes for anything."
+            )
+        if fields := _FIELDS.search(said):
+            said = f"it has {fields[2]} fields, and there are {fields[1]} columns"
+        return True, str(damaged(self.file.path, expected, f"{where}: {said}"))
+
+    def _known_types(self, known: Mapping[str, int]) -> dict[str, Any]:
+        return {name: type_of_kind(kind) for name, kind in known.items() if kind} | self._types
+
+    def _parts_of(
+        self, block: tuple[int, bytes, str], types: Mapping[str, Any]
+    ) -> tuple[list[Part], Bad | None]:
+        begin, data, said = block
+        if said:
+            return [], Bad(begin, data, said)
+        try:
+            return [self._part(data, types)], None
+        except pyarrow().ArrowInvalid:
+            low, high = self._first_bad(data, types)
+            good = [self._part(data[:low], types)] if low else []
+            return good, Bad(begin + low, data[low:high], "")
+
+    def _part(self, data: bytes, types: Mapping[str, Any]) -> Part:
+        table = self._table(data, types)
+        kinds = {
+            name: kind_of_values(table.column(name), partial(self._as_text, data, types, name))
+            for name in self.wanted
+            if name not in types
+        }
+        return Part(table, kinds)
+
+    def _as_text(self, data: bytes, types: Mapping[str, Any], name: str) -> Any:
+        return self._read(data, {**types, name: pyarrow().string()}).column(name)
+
+    def _first_bad(self, data: bytes, types: Mapping[str, Any]) -> tuple[int, int]:
+        """Where the first record begins and ends that cannot be read, of which there is one."""
+        ends, match = [0], record(self.layout.delimiter).match
+        while found := match(data, ends[-1]):
+            ends.append(found.end())
+        if ends[-1] < len(data):
+            ends.append(len(data))
+        low, high = 0, len(ends) - 1  # as many can be read, and as many cannot
+        while high - low > 1:
+            middle = (low + high) // 2
+            try:
+                self._table(data[: ends[middle]], types)
+            except pyarrow().ArrowInvalid:
+                high = middle
+            else:
+                low = middle
+        return ends[low], ends[high]
+
+    def _table(self, data: bytes, types: Mapping[str, Any]) -> Any:
+        """The table of some records; columns without a type have that which pyarrow finds.
+
+        Raises:
+            pyarrow.ArrowInvalid: One cannot be read, or has a value that is not of the type.
+        """
+        table = self._read(data, types)
+        found = {name: table.schema.field(name).type for name in self.wanted if name not in types}
+        odd = [name for name, kind in found.items() if kind_of_type(kind) is None]
+        if odd:  # bytes that are no text: as text, pyarrow says where
+            self._read(data, {**types, **dict.fromkeys(odd, pyarrow().string())})
+            raise pyarrow().ArrowInvalid(f"column {odd[0]!r} is {found[odd[0]]}")
+        return table
+
+    def _read(self, data: bytes, types: Mapping[str, Any]) -> Any:
+        from pyarrow import csv  # noqa: PLC0415  # an extra
+
+        return csv.read_csv(
+            pyarrow().BufferReader(data),
+            csv.ReadOptions(
+                use_threads=False,
+                block_size=min(len(data) + 1, (1 << 31) - 1),
+                column_names=list(self.names),
+            ),
+            csv.ParseOptions(
+                delimiter=self.layout.delimiter,
+                newlines_in_values=b'"' in data,  # they cost time, where there can be none
+            ),
+            csv.ConvertOptions(
+                column_types=dict(types), include_columns=self.wanted, null_values=NULLS
+            ),
+        )
+
+    def _header(self) -> tuple[tuple[str, ...], int]:
+        """The names of the columns, and the byte at which the first record begins."""
+        head, whole = self._head(_HEAD)
+        if not self.packed and (kind_of(head) or b"\0" in head):
+            raise damaged(self.file.path, _EXPECTED, first_bytes(head))
+        begin = len(BYTE_ORDER_MARK) if head.startswith(BYTE_ORDER_MARK) else 0
+        if self.layout.header is not None:
+            return self.layout.header, begin
+        while not (found := record(self.layout.delimiter).match(head, begin)) and not whole:
+            head, whole = self._head(2 * len(head))
+        end = found.end() if found else len(head)
+        if not found and end_of_records(head, begin, end, self.layout.delimiter, last=True) < end:
+            raise damaged(self.file.path, _EXPECTED, "a quote is open in its header")
+        names = self._names_in(head[begin:end])
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(
+                f"{self.file.path} has several columns of the name {twice[0]!r}, and samples are "
+                "dicts: remove the first record, and give the names with header=[...]."
+            )
+        return names, end
+
+    def _head(self, size: int) -> tuple[bytes, bool]:
+        """So many bytes from the beginning, and whether these are all."""
+        if self.packed:
+            head, wrong = unpacked(self.file, size)
+            if wrong and not head:
+                raise damaged(self.file.path, "a gzip file", wrong)
+            return head, len(head) < size
+        size = min(size, self.file.size)
+        return self.file.read(0, size), size == self.file.size
+
+    def _names_in(self, head: bytes) -> tuple[str, ...]:
+        from pyarrow import csv  # noqa: PLC0415  # an extra
+
+        if not head.strip(b"\r\n"):
+            said = "it has no header, which names the columns (or type header=[...])"
+            raise damaged(self.file.path, _EXPECTED, said)
+        try:
+            names = csv.read_csv(
+                pyarrow().BufferReader(head),
+                csv.ReadOptions(use_threads=False, block_size=len(head) + 1),
+                csv.ParseOptions(delimiter=self.layout.delimiter, newlines_in_values=True),
+            ).column_names
+        except (pyarrow().ArrowException, UnicodeDecodeError) as error:
+            raise damaged(self.file.path, _EXPECTED, f"its header: {error}") from error
+        return tuple(names)

@@ -1,0 +1,238 @@
+"""CSV files as tables of Arrow, which are decoded once and kept.
+
+The types of the columns are known only when all records were decoded. So what was decoded is kept:
+in memory, or, of 16 MB or more, as an Arrow file in the cache folder. That file is compressed, for
+small numbers take many bytes in Arrow, and opened for each block, for what is mapped counts as
+memory.
+
+A file is decoded with the types of its first records. If others need wider types, it is decoded
+again with those, as it is if another file of the table needs them: numbers cannot become text
+later, since 007 is 7 by then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jreader.errors import DamagedData, warn
+from jreader.sources.files.block_store import Store
+from jreader.sources.files.byte_ranges import ByteFile, open_file
+from jreader.sources.files.kept_indices import in_threads, kept_files, name_of
+from jreader.sources.tables.arrow_columns import pyarrow
+from jreader.sources.tables.csv_decoding import Bad, CsvFile, Layout, Part
+from jreader.sources.tables.csv_types import TEXT, joint_kind, of_types
+from jreader.sources.transactions import new_file
+
+_ROOM = "csv"  # in the cache folder
+
+
+class Found(NamedTuple):
+    """What is known of a table once its file was decoded.
+
+    Attributes:
+        rows: How many records each block has.
+        kinds: The kind of each column.
+        nulls: The first block in which a column has a null, for those that have some.
+        wrong: Of a last block that is a record that cannot be read: whether the file is damaged,
+            and what the error says.
+    """
+
+    rows: list[int]
+    kinds: dict[str, int]
+    nulls: dict[str, int]
+    wrong: tuple[bool, str] | None
+
+
+class CsvTable:
+    """The table of a CSV file, in blocks.
+
+    Args:
+        file: The file.
+        found: What is known of its table.
+        data: The Arrow file that has it: its path, or its bytes.
+    """
+
+    def __init__(self, file: CsvFile, found: Found, data: Any) -> None:
+        self.file, self.found, self._data = file, found, data
+        self.path, self.rows = file.file.path, found.rows
+        self.schema = file.schema(found.kinds)
+
+    @classmethod
+    def made(
+        cls, file: CsvFile, bytes_of: ByteFile, known: Mapping[str, int], path: Path | None
+    ) -> CsvTable:
+        """Decodes a file whose columns have kinds that are known; kept there, or in memory."""
+        if path is None:
+            found, out = _decoded(file, bytes_of, known, pyarrow().BufferOutputStream)
+            return cls(file, found, out.getvalue())
+        with new_file(path, durable=True) as aside:
+            found, _ = _decoded(file, bytes_of, known, partial(str, aside))
+        return cls(file, found, path)
+
+    @classmethod
+    def kept(cls, file: CsvFile, path: Path) -> CsvTable | None:
+        """The one that was kept; None if there is none, or its file was damaged."""
+        pa = pyarrow()
+        with suppress(OSError, ValueError, pa.ArrowException), pa.memory_map(str(path)) as data:
+            opened = pa.ipc.open_file(data)
+            last = opened.get_batch_with_custom_metadata(opened.num_record_batches - 1)
+            found = Found(*json.loads(last.custom_metadata[b"found"]))
+            return None if found.wrong else cls(file, found, path)
+        return None
+
+    def decoded(self, number: int) -> Any:
+        """The table of a block.
+
+        Raises:
+            DamagedData: It is a record that cannot be read.
+            ValueError: It has a value that is not of the type that was said.
+        """
+        pa, wrong, data = pyarrow(), self.found.wrong, self._data
+        if wrong and number == len(self.rows) - 1:
+            is_damaged, said = wrong
+            raise DamagedData(said) if is_damaged else ValueError(said)
+        if isinstance(data, Path):
+            try:
+                data = pa.memory_map(str(data))
+            except FileNotFoundError:  # somebody has cleared the cache folder
+                again = CsvTable.made(self.file, self.file.file, self.found.kinds, None)
+                data = self._data = again._data  # noqa: SLF001  # of the same class
+        return pa.Table.from_batches([pa.ipc.open_file(data).get_batch(number)])
+
+
+def tables(paths: Sequence[str], layout: Layout, store: Store | None) -> list[CsvTable]:
+    """The tables of files, all with columns of the same types.
+
+    Raises:
+        DamagedData: A file is of another format, or has no header.
+        ValueError: A file has other columns.
+    """
+    opened = [open_file(path, store) for path in paths]
+    files = in_threads(partial(CsvFile, layout=layout), opened)
+    for file in files[1:]:
+        _refuse_others(file, files[0])
+    names = files[0].wanted
+    found = _kept(files, dict.fromkeys(names, 0))
+    kinds = {name: joint_kind(table.found.kinds[name] for table in found) for name in names}
+    types = {name: kind or TEXT for name, kind in kinds.items()}
+    narrow = [at for at, table in enumerate(found) if table.schema != table.file.schema(types)]
+    for at, table in zip(narrow, _kept([files[at] for at in narrow], types), strict=True):
+        found[at] = table
+    return found
+
+
+def _refuse_others(file: CsvFile, first: CsvFile) -> None:
+    """Raises ValueError if two files do not have the same columns."""
+    if odd := {*file.wanted} ^ {*first.wanted}:
+        name = min(odd)
+        has = file if name in file.wanted else first
+        raise ValueError(
+            f"{file.file.path} has other columns than {first.file.path}: {name!r}, which only "
+            f"{has.file.path} has. Name those that all files have, with columns=[...]."
+        )
+
+
+def _kept(files: Sequence[CsvFile], known: Mapping[str, int]) -> list[CsvTable]:
+    """The tables of files whose columns have kinds that are known: those kept, or made anew."""
+    of = {(file.file.path, file.file.stamp): file for file in files}
+
+    def name(opened: ByteFile) -> str:
+        asked = of[opened.path, opened.stamp].layout.asked(known)
+        return f"{name_of(opened, asked)}.arrow"
+
+    def load(opened: ByteFile, path: Path) -> CsvTable | None:
+        return CsvTable.kept(of[opened.path, opened.stamp], path)
+
+    def make(opened: ByteFile, path: Path | None) -> CsvTable:
+        file = of[opened.path, opened.stamp]
+        try:
+            return CsvTable.made(file, opened, known, path)
+        except OSError as error:
+            if path is None or error.errno is None:  # it is the file that cannot be read
+                raise
+            warn(
+                f"what was decoded of {file.file.path} cannot be kept in {str(path.parent)!r} "
+                f"({error}), and stays in memory: free some room, or set XDG_CACHE_HOME to a "
+                f"folder that has more."
+            )
+            return CsvTable.made(file, opened, known, None)
+
+    return kept_files(_ROOM, [file.file for file in files], name, load, make)
+
+
+def _decoded(
+    file: CsvFile, bytes_of: ByteFile, known: Mapping[str, int], sink: Callable[[], Any]
+) -> tuple[Found, Any]:
+    """What is known of a table that was written to a sink, and that sink."""
+    writer = _Writer(file, known)
+    out = sink()
+    writer.write(out, file.parts(bytes_of, known))
+    if not writer.fits:
+        return _decoded(file, bytes_of, writer.kinds, sink)
+    return writer.found, out
+
+
+class _Writer:
+    """An Arrow file, which is written for as long as blocks have the types of the first ones.
+
+    Args:
+        file: The file that is decoded.
+        known: The kinds of columns.
+
+    Attributes:
+        kinds: Those of the columns, as far as it was decoded.
+        fits: Whether all blocks were written.
+    """
+
+    def __init__(self, file: CsvFile, known: Mapping[str, int]) -> None:
+        self.file, self.kinds, self.fits = file, {**known}, True
+        self._rows, self._nulls = list[int](), dict[str, int]()
+        self._wrong: tuple[bool, str] | None = None
+
+    @property
+    def found(self) -> Found:
+        """What is known of the table."""
+        return Found(self._rows, self.kinds, self._nulls, self._wrong)
+
+    def write(self, sink: Any, parts: Iterator[tuple[list[Part], Bad | None]]) -> None:
+        """Writes blocks, some at a time."""
+        pa = pyarrow()
+        first = next(parts, ([], None))
+        self._widen(first[0])
+        schema = self.file.schema(self.kinds)
+        packed = "lz4" if isinstance(sink, str) and pa.Codec.is_available("lz4") else None
+        options = pa.ipc.IpcWriteOptions(compression=packed)
+        with pa.ipc.new_file(sink, schema, options=options) as out:
+            for some, bad in chain([first], parts):
+                self._widen(some)
+                self.fits = self.fits and self.file.schema(self.kinds) == schema
+                for part in some:
+                    self._put(out, part, schema)
+                if bad is not None:
+                    self._wrong = self.file.wrong(bad, sum(self._rows), self.kinds)
+                    self._rows.append(1)
+            blank = pa.RecordBatch.from_pylist([], schema)
+            out.write_batch(blank, custom_metadata={"found": json.dumps(self.found)})
+
+    def _widen(self, parts: Sequence[Part]) -> None:
+        for name in self.kinds:
+            found = (part.kinds[name] for part in parts if name in part.kinds)
+            self.kinds[name] = joint_kind([self.kinds[name], *found])
+
+    def _put(self, out: Any, part: Part, schema: Any) -> None:
+        table = of_types(part.table, schema) if self.fits else None
+        if table is None:
+            self.fits = False
+            return
+        for batch in table.combine_chunks().to_batches():
+            for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                if column.null_count:
+                    self._nulls.setdefault(name, len(self._rows))
+            out.write_batch(batch)
+            self._rows.append(batch.num_rows)

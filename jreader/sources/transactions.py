@@ -1,0 +1,204 @@
+"""Files and folders that are there as a whole, or not at all, whenever their program is killed.
+
+Whatever is written gets another name first, in the folder where it belongs, and is renamed once it
+is whole: `new_file` for indices, blocks, downloads and the tables of caches, `new_folder` for what
+`write` makes. A folder has one writer at a time: the one that holds the lock of a file in it, which
+a kill gives back. The next writer to a folder removes what a killed one left there.
+"""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from jreader.errors import ReaderError
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The errors of a disk that is full, or of a file that must not get larger."""
+
+_LOCK = ".writer.lock"
+
+
+@contextmanager
+def new_file(path: Path, *, durable: bool = False) -> Iterator[Path]:
+    """A path to write to, which becomes `path` at the end of the block; after an error, nothing.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     with new_file(Path(folder, "a")) as aside:
+    ...         _ = aside.write_text("whole")
+    ...         before = os.path.exists(f"{folder}/a")
+    ...     before, os.listdir(folder)
+    (False, ['a'])
+
+    Args:
+        path: The file; its folder is made if it is not there.
+        durable: Whether the file reaches the disk before it is renamed, and its name after that.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        yield aside
+        if durable:
+            synced(aside)
+        aside.replace(path)
+    finally:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+    if durable:
+        with suppress(OSError):  # not every file system can
+            synced(path.parent)
+
+
+@contextmanager
+def new_folder(folder: Path, check: Callable[[], object]) -> Iterator[Path]:
+    """A hidden folder to write into, which replaces `folder` at the end of the block.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as parent:
+    ...     with new_folder(Path(parent, "made"), lambda: None) as hidden:
+    ...         _ = Path(hidden, "a.npy").write_bytes(b"...")
+    ...         before = Path(parent, "made").exists()
+    ...     before, os.listdir(f"{parent}/made"), os.listdir(parent)
+    (False, ['a.npy'], ['made'])
+
+    Args:
+        folder: The folder.
+        check: Raises if what is in it would be lost; it is called once nobody else writes there.
+
+    Raises:
+        ReaderError: Another program, or thread, is writing to it.
+        OSError: The disk is full; the message says so.
+    """
+    hidden = _beside(folder, "writing")
+    with full_disk_said(folder, "nothing of what was written is kept there", "again, or"):
+        lock = _sole_writer(folder, hidden)
+        try:
+            _mend(folder)
+            check()
+            for left in hidden.iterdir():
+                if left.name != _LOCK:
+                    left.unlink()
+            yield hidden
+            _commit(hidden, folder)
+        except BaseException:
+            _removed(hidden)
+            raise
+        finally:
+            os.close(lock)
+
+
+@contextmanager
+def full_disk_said(folder: Path | str, kept: str, again: str) -> Iterator[None]:
+    """Says what a full disk means in this block: what is kept, and how to run again."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise OSError(
+            error.errno,
+            f"no space is left for {str(folder)!r} ({os.strerror(error.errno)}): {kept}. Free some "
+            f"space and run {again} give another folder.",
+        ) from error
+
+
+def synced(path: Path) -> None:
+    """Waits until a file, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def locked(path: Path) -> int | None:
+    """Takes the lock of a file, which is made; None if somebody else has it. Closing it unlocks.
+
+    Raises:
+        NotImplementedError: On Windows, which has no locks that a kill gives back.
+    """
+    try:
+        import fcntl  # noqa: PLC0415  # not on Windows
+    except ModuleNotFoundError:
+        raise NotImplementedError(
+            "write(reader, path, format) and cache(reader, path) take a lock that Windows does not "
+            "have: run them on Linux or macOS, and copy the folder; cache(reader) keeps samples in "
+            "memory."
+        ) from None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    return lock
+
+
+def entries(folder: Path) -> set[str]:
+    """The names in a folder, but for the lock of a writer that was killed when all was done."""
+    return {each.name for each in folder.iterdir()} - {_LOCK} if folder.is_dir() else set()
+
+
+def _sole_writer(folder: Path, hidden: Path) -> int:
+    """The lock of the hidden folder, which is made."""
+    while True:
+        try:
+            lock = locked(hidden / _LOCK)
+            if lock is None:
+                raise ReaderError(
+                    f"another program, or thread, is writing to {str(folder)!r}: wait for it, or "
+                    f"give another folder."
+                )
+            if os.path.samestat(os.fstat(lock), (hidden / _LOCK).stat()):
+                return lock
+            os.close(lock)
+        except FileNotFoundError:  # its last writer has just renamed, or removed, it
+            continue
+
+
+def _commit(hidden: Path, folder: Path) -> None:
+    with suppress(OSError):  # not every file system can
+        synced(hidden)
+    before = _beside(folder, "replaced")
+    if folder.is_dir() and any(folder.iterdir()):
+        folder.rename(before)
+    try:
+        hidden.rename(folder)
+    except BaseException:
+        if before.exists():
+            before.rename(folder)
+        raise
+    (folder / _LOCK).unlink(missing_ok=True)
+    with suppress(OSError):
+        synced(folder.parent)
+    _removed(before)
+
+
+def _mend(folder: Path) -> None:
+    """Ends what a killed program had begun: what it was about to replace is put back."""
+    before = _beside(folder, "replaced")
+    if before.exists() and not folder.exists():
+        before.rename(folder)
+    for left in folder.parent.glob(f".{glob.escape(folder.name)}.*.removed"):
+        shutil.rmtree(left, ignore_errors=True)
+    _removed(before)
+
+
+def _removed(folder: Path) -> None:
+    """Renames first: whoever wants that name again need not wait."""
+    left = folder.with_name(f"{folder.name}.{secrets.token_hex(8)}.removed")
+    with suppress(OSError):
+        folder.rename(left)
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _beside(folder: Path, kind: str) -> Path:
+    return folder.with_name(f".{folder.name}.{kind}")

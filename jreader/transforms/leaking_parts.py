@@ -1,0 +1,86 @@
+"""A warning of parts of a plan that is shuffled anew in each epoch: in time, each has all samples.
+
+`p = rows.shuffle(seed=0); train, test = p[:800], p[800:]` are other samples in each epoch, so
+`train` soon gives those that `test` began with. One part alone is often meant:
+`shuffle(seed=0).firstn(n)` is a random subset for each epoch, `shard` the part of a host. Two that
+have no place in common are a split. So the first is noted, and the second is warned of.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from math import gcd
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from jreader.errors import warn
+from jreader.readers import Node, Reader
+from jreader.readers.nodes import field_names, inputs
+from jreader.readers.planes import ENDLESS
+from jreader.transforms.sample_rng import keyed
+
+_MOST = 16  # parts of one plan that are remembered
+
+_noted: WeakKeyDictionary[Reader[Any], list[tuple[str, Any]]] = WeakKeyDictionary()
+
+
+def note_part(part: Node[Any]) -> None:
+    """Notes a part of a shuffled plan; warns if it and an earlier one split it."""
+    ops = _from_a_shuffle(part)
+    if not ops:
+        return
+    shuffled, places = ops[0], cast("Any", range(ENDLESS))
+    for op in ops:
+        places = op.chosen_places(places) if hasattr(op, "chosen_places") else places
+    if len(places) < 2:  # one that is looked at
+        return
+    counted = [op for op in ops[1:] if op.unit != "samples" and not op.from_reader]
+    spelled = " ".join(
+        f"{type(op).__name__}({', '.join(op.written(*inputs(op)))})" for op in (shuffled, *counted)
+    )
+    with suppress(TypeError):  # what cannot be referred to weakly is not remembered
+        noted = _noted.setdefault(next(iter(inputs(shuffled)), shuffled), [])
+        if any(before == spelled and _apart(places, other) for before, other in noted):
+            warn(
+                f"{part!r} and an earlier part of the same plan split what {spelled} shuffles anew "
+                f"in each epoch: each part gets samples of the other in the next epoch, so a test "
+                f"set is trained on. Split first, as in train, test = rows.split([0.8, 0.2], "
+                f"seed=0), and then type train.shuffle(seed=0)."
+            )
+        noted.append((spelled, places))
+        del noted[:-_MOST]
+
+
+def _from_a_shuffle(part: Node[Any]) -> list[Node[Any]]:
+    """The ops of a plan from the one on that orders samples at random; none if none does."""
+    ops: list[Node[Any]] = [part]
+    while (up := _places_from(ops[-1])) is not None:
+        ops.append(up)
+        if up.pinned:
+            break
+        if {"seed", "epoch"} <= {*field_names(up)} and not isinstance(up, keyed):
+            return ops[::-1]
+    return []
+
+
+def _places_from(op: Node[Any]) -> Node[Any] | None:
+    """The op whose samples have their places from one below it, in the same order, if any."""
+    ups = list(inputs(op))
+    in_order = hasattr(op, "chosen_places") or isinstance(op, keyed) or op.unit != "samples"
+    in_order = in_order or op.from_reader in ("all", "each") or op.in_cursor == "never"
+    return ups[0] if in_order and len(ups) == 1 and isinstance(ups[0], Node) else None
+
+
+def _apart(one: Any, other: Any) -> bool:
+    """Whether two ranges or arrays of places have none in common."""
+    if isinstance(one, range):
+        one, other = other, one
+    if isinstance(one, range):  # then both are
+        far: bool = one[-1] < other[0] or other[-1] < one[0]
+        return far or (one[0] - other[0]) % gcd(one.step, other.step) > 0
+    if not isinstance(other, range):
+        return not bool(np.isin(one, other).any())
+    inside = (one >= other[0]) & (one <= other[-1]) & ((one - other[0]) % other.step == 0)
+    return not bool(inside.any())

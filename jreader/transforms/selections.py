@@ -1,0 +1,247 @@
+"""`select` and `fixed_order`: samples at some indices, and one random order for all epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import field, replace
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jreader import errors, orders
+from jreader.readers import (
+    Node,
+    Pass,
+    Position,
+    Reader,
+    checked_position,
+    counted,
+    described,
+    foreign,
+    indexed,
+    length,
+    lookup_of,
+    op,
+    set_fields,
+    start,
+    whole,
+)
+from jreader.readers.planes import Indices, Plane
+from jreader.readers.seeds import seeded
+from jreader.transforms.leaking_parts import note_part
+
+T = TypeVar("T")
+
+_AT_ONCE = 16384  # indices that are computed in one go
+
+
+@op
+class select(Node[T]):
+    """The samples of `reader` at some indices, in the order of the indices.
+
+    An index may occur more than once. `pipeline[[3, 1, 2]]` makes it.
+
+    >>> from jreader import arrays
+    >>> [int(sample) for sample in select(arrays([10, 20, 30]), [2, 0, 0])()]
+    [30, 10, 10]
+
+    Cost: over an indexed reader, only these samples are read, and resuming is immediate. A list of
+    indices takes 8 bytes each, a range none. A stream of a known length is read and kept whole,
+    also to resume.
+
+    Args:
+        reader: A reader whose length is known.
+        indices: Ints: a list, an array or a range; negative ones count from the end.
+
+    Raises:
+        TypeError: The indices are not ints.
+        IndexError: An index lies beyond the reader.
+        ValueError: The length of `reader` is not known.
+    """
+
+    reader: Reader[T]
+    indices: Any
+    n: int = field(default=0, init=False)  # the length of the reader, round which a range goes
+    from_reader = "some"
+    joins_lanes = True
+
+    def check_arguments(self) -> dict[str, Any]:
+        """Finds the length of the reader, and counts indices from its beginning."""
+        call, chosen = "select(reader, indices)", self.indices
+        n = _known_length(call, self.reader)
+        if isinstance(chosen, range):
+            ends = np.array([*chosen[:1], *chosen[-1:]], np.intp)
+        else:
+            ends = chosen = int_array(call, chosen)
+        for index in ends[(ends < -n) | (ends >= n)]:
+            raise IndexError(
+                f"{call} has the index {index}, and {described(self.reader)} has {n:,} samples."
+            )
+        if not isinstance(chosen, range):
+            chosen[chosen < 0] += n
+        set_fields(self, indices=chosen, n=n)
+        note_part(self)
+        return {}
+
+    def chosen_places(self, below: Any) -> Any:
+        """Which of a range or array of places its samples have."""
+        chosen = self._order(np.arange(len(self.indices)))
+        return chosen * below.step + below.start if isinstance(below, range) else below[chosen]
+
+    def start(self, at: Position) -> Pass[T]:
+        """Begins a pass; its position is the number of samples handed over."""
+        return _by_number(self.reader, self._order, len(self.indices), at)
+
+    def length(self) -> int:
+        """The number of indices."""
+        return len(self.indices)
+
+    def in_line(self) -> str:
+        """A hash of all indices, of which a cursor shows only some."""
+        listed = not isinstance(self.indices, range)
+        return blake2b(self.indices.tobytes(), digest_size=8).hexdigest() if listed else ""
+
+    def lookup(self) -> Callable[[int], T] | None:
+        """Sample i is sample `indices[i]` of `reader`."""
+        find = lookup_of(self.reader)
+        return find and (lambda index: find(self.indices[index] % self.n))
+
+    def plane(self) -> Plane | None:
+        """Sample i is sample `indices[i]` of `reader`; in their blocks, if indices increase."""
+        up = indexed(self.reader)
+        if up is None:
+            return None
+        plane = up.reordered(len(self.indices), self._order)
+        if (
+            up.blocks is None
+            or isinstance(self.indices, range)
+            or np.any(np.diff(self.indices) < 0)
+        ):
+            return plane
+        starts = np.searchsorted(self.indices, up.blocks)
+        return replace(plane, blocks=np.unique([0, *starts[starts < len(self.indices)]]))
+
+    def _order(self, places: Indices) -> Indices:
+        if isinstance(self.indices, range):
+            return (places * self.indices.step + self.indices.start) % self.n
+        return places.__array_namespace__().asarray(self.indices)[places]
+
+
+@op
+class fixed_order(Node[T]):
+    """The samples of `reader` in one random order, the same in every epoch.
+
+    >>> from jreader import arrays, at_epoch
+    >>> dealt = fixed_order(arrays([10, 20, 30, 40]), 7)
+    >>> list(map(int, dealt())) == list(map(int, at_epoch(dealt, 1)()))
+    True
+
+    Cost: over an indexed reader, it computes each index, needs no memory, and resuming is
+    immediate. A stream of a known length is read and kept whole, also to resume.
+
+    Args:
+        reader: A reader whose length is known.
+        key: A whole number, which chooses the order.
+
+    Raises:
+        ValueError: The length of `reader` is not known.
+        ReaderError: `reader` has another length than when this was made (while iterating).
+    """
+
+    reader: Reader[T]
+    key: int = whole()
+    n: int = field(default=0, init=False)
+    from_reader = "all"
+
+    def check_arguments(self) -> dict[str, Any]:
+        """Finds the length of the reader."""
+        return {"n": _known_length("fixed_order(reader, key)", self.reader)}
+
+    def start(self, at: Position) -> Pass[T]:
+        """Begins a pass; its position is the number of samples handed over."""
+        return _by_number(self.reader, self._order, self.n, at)
+
+    def length(self) -> int:
+        """The length of `reader`."""
+        return self.n
+
+    def lookup(self) -> Callable[[int], T] | None:
+        """Finds samples as `reader` does."""
+        find = lookup_of(self.reader)
+        return find and (lambda index: find(int(self._order(np.array([index]))[0])))
+
+    def plane(self) -> Plane | None:
+        """The plane of `reader` in that order."""
+        up = indexed(self.reader)
+        if up is not None and up.length != self.n:
+            raise errors.ReaderError(
+                f"{described(self.reader)} had {self.n:,} samples when {self!r} was made, at "
+                f"{self.made_at}, and has {up.length:,} now: data may grow or shrink between runs. "
+                f"Make the pipeline again."
+            )
+        return up and up.reordered(self.n, self._order)
+
+    def _order(self, places: Indices) -> Indices:
+        return orders.permutation(places, self.n, split_key(self.key))
+
+
+def split_key(seed: int) -> orders.Key:
+    """The key of a random order that no epoch changes.
+
+    It is that of epoch 0 of a shuffle, as `random_split` has it.
+    """
+    return orders.key(seed, 0, 1, 0)
+
+
+def int_array(call: str, indices: Any) -> NDArray[np.intp]:
+    """Returns a copy of a list of ints as an array.
+
+    >>> int_array("Subset(dataset, indices)", range(3))
+    array([0, 1, 2])
+
+    Raises:
+        TypeError: They are not a list of ints.
+    """
+    array = np.array(indices if hasattr(indices, "__len__") else list(indices))
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise TypeError(f"{call} needs a list of ints, not {described(indices)}.")
+    return array.astype(np.intp)
+
+
+def _known_length(call: str, reader: Reader[Any]) -> int:
+    """The length of a reader; `ENDLESS` of an indexed one without an end.
+
+    Raises:
+        ValueError: It is not known before it is read.
+    """
+    known = length(reader)
+    if known is None and (plane := indexed(seeded(reader, 0))):
+        known = plane.length
+    if known is None:
+        raise ValueError(
+            f"{call} needs a length, and that of {described(reader)} is not known before it is "
+            f"read: begin with arrays(...), npy or source, or give the reader a __len__."
+        )
+    return known
+
+
+def _by_number(
+    reader: Reader[T], order: Callable[[Indices], Indices], many: int, at: Position
+) -> Pass[T]:
+    """A pass over samples that are found by number, or that are all kept."""
+    done = checked_position(at, 0)
+    if done > many:
+        raise foreign(at, many)
+    find = lookup_of(reader)
+    up: Pass[Any] = Pass(iter(()), lambda: None, lambda: None) if find else start(reader)
+
+    def deal() -> Iterator[T]:
+        get = find or list(up.items).__getitem__
+        for low in range(done, many, _AT_ONCE):
+            for index in order(np.arange(low, min(low + _AT_ONCE, many))).tolist():
+                yield get(index)
+
+    items, count = counted(deal(), done)
+    return Pass(items, count, up.close)

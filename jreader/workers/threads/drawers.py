@@ -1,0 +1,284 @@
+"""Who draws a pass that runs users' code: one thread, in one context, from its begin to its close.
+
+Users' code holds what belongs to a thread or to a context: a cursor of sqlite3, `np.errstate`,
+`jax.default_device`. So whoever looks ahead over such a pass has one thread that draws it, which is
+chosen when the pass begins, or has the consumer draw it. Either way the context, and the modes of
+jax, are those of the thread that began the pass.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from contextlib import ExitStack
+from contextvars import copy_context
+from functools import partial
+from itertools import repeat
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from jreader.errors import begun_at, place_of_caller
+from jreader.readers import Node, Pass, Reader
+from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
+from jreader.readers.nodes import arguments, inputs, own_pass, sources_first
+
+T = TypeVar("T")
+
+_MODES = (
+    *("debug_infs", "debug_nans", "default_device", "default_matmul_precision"),
+    *("default_prng_impl", "disable_jit", "enable_x64", "numpy_dtype_promotion"),
+    "numpy_rank_promotion",
+)
+"""The context managers of jax that change what users' code computes, and belong to a thread."""
+
+
+class Drawer:
+    """Begins, draws and closes one pass on one thread and in one context.
+
+    >>> drawer = Drawer("pass", apart=True)
+    >>> drawer.call(lambda: threading.current_thread().name)
+    'jreader pass'
+
+    Args:
+        name: What its thread is called.
+        apart: Whether it has a thread of its own; otherwise whoever draws the items is the one.
+
+    Attributes:
+        apart: Likewise. It may change between two passes over users' code.
+        kept: The part of its pass that stays open when that is closed; None for nothing.
+    """
+
+    def __init__(self, name: str, *, apart: bool) -> None:
+        """Copies the context of this thread, and the modes of jax that are on."""
+        self.name, self.apart = name, apart
+        self.kept: Pass[Any] | None = None
+        self._context, self._modes = copy_context(), _modes()
+        if apart:
+            self._context.run(begun_at.set, place_of_caller())
+        self._open: list[Pass[Any]] = []
+        self._thread: _Worker | None = None
+        self.threads: list[threading.Thread] = []  # to wait for at exit
+        self._fork_guard = ForkGuard()
+
+    def begun(self, begin: Callable[[], Pass[T]]) -> Pass[T]:
+        """The pass that `begin` begins, whose items are drawn in the context.
+
+        Who has a drawer `apart` asks for them in `work` or `call` alone.
+        """
+        self._open.clear()  # what was kept is a part of the new one
+        try:
+            up = self.call(begin)
+        except BaseException:
+            self._leave()
+            raise
+        self._open.append(up)
+        items = map(self._context.run, repeat(next), repeat(up.items))  # without a frame of Python
+        return Pass(items, up.position, self.close)
+
+    def call(self, fn: Callable[[], T]) -> T:
+        """What `fn` returns, called where the pass is drawn."""
+        self._fork_guard.check("this pass")
+        if not self.apart or self._is_here():
+            return self._called(fn)
+        return self._sent(fn).result()
+
+    def work(self, fn: Callable[[], object]) -> threading.Thread:
+        """Has the thread call `fn`, as soon as it has done what it was told before."""
+        thread = self._started()
+        thread.jobs.put(fn)
+        return thread
+
+    def close(self, *, wait: bool = True) -> None:
+        """Closes the pass where it is drawn, unless it is closed; then the thread ends.
+
+        Args:
+            wait: Whether to return once it is closed. Otherwise an error of that is printed.
+        """
+        try:
+            up = self._open.pop()
+        except IndexError:
+            return
+        if self._fork_guard.forked:
+            return
+        if not self.apart or self._is_here():
+            self._closed(up)
+        elif wait:
+            self._sent(lambda: self._closed(up), in_context=False).result()
+        else:
+            self.work(lambda: self._closed(up))
+
+    def stop(self) -> None:
+        """Has the pass closed, when the program exits."""
+        self.close(wait=False)
+
+    def __del__(self) -> None:
+        """Closes what was dropped; gc may come anywhere, so it waits for nobody."""
+        if getattr(self, "_fork_guard", None):
+            self.close(wait=False)
+            self._leave()  # also where no pass was begun
+
+    def _closed(self, up: Pass[Any]) -> None:
+        entered = False
+
+        def close() -> None:
+            nonlocal entered
+            entered = True
+            up.close()
+
+        try:
+            self._called(close)
+        except RuntimeError:
+            if entered:
+                raise
+            up.close()  # another thread is in the context: it waits in the pass, and is told
+        finally:
+            if self.kept:
+                self._open.append(self.kept)
+                self.kept = None
+            else:
+                self._leave()
+
+    def _called(self, fn: Callable[[], T]) -> T:
+        before, _here.drawer = current_drawer(), self
+        try:
+            return self._context.run(fn)
+        finally:
+            _here.drawer = before
+
+    def _sent(self, fn: Callable[[], T], *, in_context: bool = True) -> Future[T]:
+        done: Future[T] = Future()
+
+        def job() -> None:
+            try:
+                done.set_result(self._called(fn) if in_context else fn())
+            except BaseException as error:
+                done.set_exception(error)
+
+        self._started().jobs.put(job)
+        return done
+
+    def _started(self) -> _Worker:
+        if self._thread is None:
+            self._thread = _Worker(f"jreader {self.name}", self._modes)
+            self.threads = [self._thread]
+            stop_at_exit(self)
+            self._thread.start()
+        return self._thread
+
+    def _is_here(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    def _leave(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread:
+            thread.jobs.put(None)
+
+
+def drawn_apart(node: Node[Any], begin: Callable[[], Pass[T]]) -> tuple[Pass[T], Drawer | None]:
+    """The pass that `begin` begins for an op, and who draws it; None for whoever is free."""
+    if not any(map(runs_users_code, inputs(node))):
+        return begin(), None
+    drawer = Drawer(type(node).__name__, apart=True)
+    return drawer.begun(begin), drawer
+
+
+class _Worker(threading.Thread):
+    """A thread that does one job after another; it holds no drawer, so that one can be dropped."""
+
+    def __init__(self, name: str, modes: Callable[[], ExitStack]) -> None:
+        super().__init__(name=name, daemon=True)
+        self.jobs: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self.modes = modes
+
+    def run(self) -> None:
+        with self.modes():
+            while job := self.jobs.get():
+                job()
+                del job
+
+
+class _Here(threading.local):
+    drawer: Drawer | None = None
+
+
+_here = _Here()
+
+
+def current_drawer() -> Drawer | None:
+    """The drawer that has begun or closes a pass on this thread now; None for none."""
+    return _here.drawer
+
+
+def _modes() -> Callable[[], ExitStack]:
+    """What turns on, on another thread, the modes of jax that are on here."""
+    jax: Any = sys.modules.get("jax")  # users' code has modes of jax only where that was imported
+    known: dict[str, Any] = {}
+    for name in _MODES if jax else ():
+        if hasattr(jax, name) and hasattr(jax.config, f"jax_{name}"):
+            known[name] = getattr(jax.config, f"jax_{name}")
+
+    def turned_on() -> ExitStack:
+        modes = ExitStack()
+        for name, value in known.items():
+            if getattr(jax.config, f"jax_{name}") != value:
+                modes.enter_context(getattr(jax, name)(value))
+        return modes
+
+    return turned_on
+
+
+_KNOWN = frozenset(
+    {
+        *("_operator", "builtins", "datasets", "functools", "h5py", "itertools", "jax", "jaxlib"),
+        *("jreader", "numpy", "operator", "pandas", "pathlib", "polars", "pyarrow", "zarr"),
+    }
+)
+"""Packages whose objects hold nothing of a thread."""
+
+
+def runs_users_code(reader: Reader[Any]) -> bool:
+    """Whether a pass over a plan calls what its user wrote: generators, functions, data sets.
+
+    >>> from jreader import arrays, map_readers, shuffle
+    >>> rows, weights = shuffle(arrays([1, 2, 3]), seed=0), {0: 0.5}
+    >>> runs_users_code(rows), runs_users_code(map_readers(lambda n: weights[n], rows))
+    (False, False)
+    """
+    return any(map(_reads_users_code, sources_first(reader, _ups)))
+
+
+def _ups(reader: Reader[Any]) -> Iterable[Reader[Any]]:
+    return inputs(reader) if isinstance(reader, Node) else ()
+
+
+def _reads_users_code(reader: Reader[Any]) -> bool:
+    """Whether a reader itself, not those that it reads, is code of a user or has some."""
+    if not isinstance(reader, Node):
+        return True  # a function that is a source
+    if own_pass(reader) is not None or not _is_known(type(reader)):
+        return True
+    seen: set[int] = set()
+    ups = set(map(id, inputs(reader)))
+    return any(_is_users(value, seen, ups) for _, value in arguments(reader))
+
+
+def _is_users(value: Any, seen: set[int], ups: set[int]) -> bool:
+    """Whether a value is code of a user, or has some; readers are looked at by themselves."""
+    if id(value) in seen or id(value) in ups:
+        return False
+    seen.add(id(value))
+    if isinstance(value, (tuple, dict)):
+        inner: Iterable[Any] = value.values() if isinstance(value, dict) else value
+    elif hasattr(value, "__qualname__"):  # a function or a class
+        return not _is_known(value) or bool(getattr(value, "__closure__", ()))
+    elif type(value).__module__.startswith("jreader."):
+        inner = getattr(value, "__dict__", {}).values()
+    else:
+        return not _is_known(type(value)) or isinstance(value, partial)
+    return any(_is_users(each, seen, ups) for each in inner)
+
+
+def _is_known(value: Any) -> bool:
+    return str(getattr(value, "__module__", "") or "builtins").partition(".")[0] in _KNOWN

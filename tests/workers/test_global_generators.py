@@ -1,0 +1,74 @@
+"""Functions in worker processes that draw from the global generators: told, with what to type."""
+
+import random
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from jreader import Pipeline, source
+
+SAYS = r"draws from the global generators.*rng=True"
+
+
+def of_numpy(sample):
+    return sample + np.random.rand()  # noqa: NPY002  # what is to be told
+
+
+def of_python(sample):
+    return sample + random.random()  # likewise
+
+
+def of_its_own(sample):
+    return sample + np.random.default_rng(sample).random()
+
+
+def seeded(sample):
+    np.random.seed(sample)  # noqa: NPY002  # likewise
+    random.seed(sample)
+    return sample + np.random.rand() + random.random()  # noqa: NPY002  # likewise
+
+
+def numbers():
+    return Pipeline(source(list(range(20))))
+
+
+@pytest.mark.parametrize("fn", [of_numpy, of_python])
+@pytest.mark.parametrize("batched", [False, True])
+def test_what_draws_from_them_in_processes_is_told_at_the_line_of_the_map(fn, batched):
+    plan = numbers().map(fn, processes=1)
+    with pytest.warns(UserWarning, match=SAYS) as told:
+        list(plan.batch(4) if batched else plan)
+    assert told[0].filename == __file__
+    assert fn.__name__ in str(told[0].message)
+
+
+def test_what_draws_from_them_in_another_executor_of_processes_is_told(processes):
+    with pytest.warns(UserWarning, match=SAYS):
+        list(numbers().map(of_numpy, executor=processes))
+
+
+@pytest.mark.parametrize("fn", [of_its_own, seeded, abs])
+def test_what_gives_the_same_in_each_run_is_not_told(fn, processes):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        first, again = (list(numbers().map(fn, processes=1)) for _ in range(2))
+        assert first == again == list(numbers().map(fn, executor=processes))
+
+
+def test_what_draws_in_this_program_is_not_told():
+    with warnings.catch_warnings(), ThreadPoolExecutor(1) as threads:
+        warnings.simplefilter("error")
+        for how in ({}, {"threads": 1}, {"executor": threads}):
+            list(numbers().map(of_numpy, **how))
+
+
+def test_what_draws_from_its_own_generator_draws_the_same_in_processes():
+    def noisy(sample, rng):
+        return sample + rng.random()
+
+    def drawn(**how):
+        return list(numbers().map(noisy, rng=True, seed=0, **how))
+
+    assert drawn() == drawn(processes=1) == drawn(processes=2)
