@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from jreader import Columns, arrays, source
 from jreader.readers import Node, indexed, leaves, map_tree
+from jreader.readers.chosen_rows import Chosen
 from jreader.readers.compounds import Several
 from jreader.readers.joined_columns import Joined
 from jreader.readers.planes import one_by_one
@@ -127,10 +128,10 @@ def _moves(recipe):
 
 
 def _alike(column):
-    """Whether the rows of a column can be stacked: chains of what is asked for may have several."""
+    """Whether the rows of a column can be stacked: those of several readers may have several."""
     while isinstance(column, STACKED):
         column = column.column
-    if not isinstance(column, Several):
+    if not isinstance(column, (Chosen, Several)):
         return True
     return len({_kind(part) for part in column.parts if len(part)}) < 2
 

@@ -64,7 +64,10 @@ class Host:
         return next(self.up.items, _END)
 
 
-def together(pipeline, shares, last, cursor=None, most=80):
+MOST = 80  # feeds of plans that may have no end
+
+
+def together(pipeline, shares, last, cursor=None, most=MOST):
     """The global feeds that hosts make, and their cursor after each, as they tell one another."""
     hosts = [Host(pipeline, share, cursor or beginning(0), last) for share in shares]
     for _ in range(most):
@@ -99,7 +102,7 @@ def alone(pipeline, last):
     with pipeline.load(sharding="host", last=last).epoch(0) as feeds:
         for feed in feeds:
             found.append((map_tree(np.ndarray.tolist, feed), json.loads(json.dumps(feeds.cursor))))
-            if len(found) == 80:
+            if len(found) == MOST:
                 break
     return found
 
@@ -149,13 +152,16 @@ def test_any_plan_in_lanes_is_the_same_on_any_hosts(recipe, each, last, data):
     except ReaderError as error:  # nor does it say which shape its rows have
         if "none of the lanes" in str(error) and last == "pad":
             return
+        if not expected and "has no samples" in str(error) and last == "wrap":
+            return  # a process cannot know that the lanes of the others are empty too
         raise
     assert found == expected
     if found:
         step = data.draw(st.integers(1, len(found)))
         other = data.draw(st.sampled_from([n for n in range(1, lanes + 1) if lanes % n == 0]))
         try:
-            rest = list(together(pipeline, even(size, other), last, found[step - 1][1]))
+            shares, cursor = even(size, other), found[step - 1][1]
+            rest = list(together(pipeline, shares, last, cursor, MOST - step))
         except ReaderError as error:
             if "none of the lanes" in str(error) and last == "pad":
                 return
