@@ -26,6 +26,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from numbers import Real
 from threading import TIMEOUT_MAX
+from types import FunctionType
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -234,10 +235,8 @@ def is_async(value: object) -> bool:
     (True, False)
     """
     own = getattr(type(value), "__call__", None)  # noqa: B004  # that of an object with one
-    return any(
-        inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each)
-        for each in (value, own)
-    )
+    asked = own if isinstance(own, FunctionType) else value
+    return inspect.iscoroutinefunction(asked) or inspect.isasyncgenfunction(asked)
 
 
 def check_reader(call: str, value: object) -> None:

@@ -18,7 +18,7 @@ from jreader.batches.padded_batches import padded_batch
 from jreader.batches.plain_batches import batch, map_batches
 from jreader.readers import Node, Reader, indexed, length
 from jreader.readers.lanes import dealt_below
-from jreader.readers.nodes import bare, declares, inputs, own_pass, unrolled
+from jreader.readers.nodes import bare, declares, own_pass, unrolled
 from jreader.readers.seeds import seeded
 from jreader.transforms import cache, chain, interleave
 
@@ -99,7 +99,7 @@ def _batching(reader: Reader[Any]) -> Generator[Any, Any, Batching]:
     traits, plain, ordered = set[str](), True, True
     functions = list[Node[Any]]()
     while isinstance(reader, Node) and not isinstance(reader, batch):
-        ups = list(inputs(reader))
+        ups = reader.input_readers
         how = reader.from_reader if declares(reader, "from_reader") else ""
         one_for_one = declares(reader, "in_cursor") and reader.in_cursor == "never"
         if len(ups) != 1 or not (how or one_for_one):

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from jreader.batches import batch, map_batches
 from jreader.readers import Node, Reader, indexed, leaves, length, origin, start
-from jreader.readers.nodes import inputs, ops_of, unread
+from jreader.readers.nodes import ops_of, unread
 from jreader.readers.seeds import seeded
 from jreader.readers.trees import Columns
 from jreader.transforms import (
@@ -65,7 +65,9 @@ def mixes(op: Node[Any]) -> bool:
 def known_length(reader: Reader[Any]) -> int | None:
     """The length of a plan, where it is there without reading or computing an order; else None."""
     every = ops_of(reader)
-    if unread(reader) or not all(is_mapped(op) or mixes(op) or not [*inputs(op)] for op in every):
+    if unread(reader) or not all(
+        is_mapped(op) or mixes(op) or not op.input_readers for op in every
+    ):
         return None
     try:
         return length(reader)
@@ -141,7 +143,7 @@ def last_function(reader: Reader[Any]) -> Call | None:
 def prefixes(reader: Reader[Any]) -> Iterator[Reader[Any]]:
     """The plan, what it maps, what that maps, and so on, down to where samples are made."""
     yield reader
-    while isinstance(reader, Node) and is_mapped(reader) and len(ups := [*inputs(reader)]) == 1:
+    while isinstance(reader, Node) and is_mapped(reader) and len(ups := reader.input_readers) == 1:
         (reader,) = ups
         yield reader
 

@@ -22,7 +22,7 @@ from jreader.linting.plan_parts import (
 )
 from jreader.readers import Node, Reader, described, indexed, length
 from jreader.readers.lanes import dealt_below
-from jreader.readers.nodes import inputs, ops_of
+from jreader.readers.nodes import ops_of
 from jreader.readers.seeds import seeded, varies, waits
 from jreader.transforms import shuffle
 from jreader.transforms.unmapped import without_maps
@@ -68,7 +68,7 @@ def _windows(reader: Reader[Any], rows: int | None) -> Iterator[tuple[shuffle[An
         reader, rows = left.pop()
         if not isinstance(reader, Node):
             continue
-        ups = list(inputs(reader))
+        ups = reader.input_readers
         if isinstance(reader, shuffle) and reader.buf_size is not None and not of_batches(reader):
             if not any(isinstance(op, shuffle) for up in ups for op in ops_of(up)):
                 yield reader, rows
@@ -162,7 +162,7 @@ def _functions(reader: Reader[Any]) -> Iterator[tuple[Reader[Any], str]]:
     if not isinstance(reader, Node):
         yield reader, ""
     for op in ops_of(reader):
-        yield from ((up, op.made_at) for up in inputs(op) if not isinstance(up, Node))
+        yield from ((up, op.made_at) for up in op.input_readers if not isinstance(up, Node))
 
 
 def _returned(function: Callable[..., Any]) -> Any:

@@ -13,7 +13,7 @@ from jreader.batches import stack
 from jreader.linting.findings import Finding
 from jreader.linting.plan_parts import Call, Fed, call_of, peeked
 from jreader.readers import described, leaves, same_structure
-from jreader.readers.nodes import inputs, ops_of
+from jreader.readers.nodes import ops_of
 from jreader.transforms import map_readers
 from jreader.workers import map_samples, xmap_readers
 from jreader.workers.interpreter_lock import holding
@@ -27,7 +27,7 @@ def scalar_map(fed: Fed) -> Iterator[Finding]:
     """A function of samples that takes whole batches just as well, and is quicker there."""
     for call in _maps(fed):
         op, fn = call.op, call.function
-        ups = [*inputs(op)]
+        ups = op.input_readers
         timed = _one_by_one(fn, peeked(ups[0], _TOGETHER)) if len(ups) == 1 else None
         if timed is None or timed[0] < _FASTER * timed[1]:
             continue
@@ -84,7 +84,7 @@ def held_lock(fed: Fed) -> Iterator[Finding]:
     for call in _maps(fed):
         if call.by != "threads" or call.workers < 2:
             continue
-        (up,) = inputs(call.op)
+        (up,) = call.op.input_readers
         watched = holding(call.function, [(sample,) for sample in peeked(up, _TOGETHER)])
         if watched is None or not watched.holds_lock:
             continue

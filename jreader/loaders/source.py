@@ -31,7 +31,6 @@ from jreader.readers import (
     start,
 )
 from jreader.readers.growing import as_it_was
-from jreader.readers.nodes import inputs
 from jreader.readers.plain_functions import in_epoch
 from jreader.readers.seeds import waits
 from jreader.transforms import cache, map_readers
@@ -197,5 +196,5 @@ def _kept(batches: Reader[Any]) -> bool:
         if isinstance(reader, cache) or not isinstance(reader, Node):
             return True
         if not isinstance(reader, fetch_batches) and plain_batch(reader) is None:
-            left += inputs(reader)
+            left += reader.input_readers
     return False

@@ -28,7 +28,6 @@ from jreader.loaders.loading import Loading
 from jreader.loaders.prefetching import device_feeds
 from jreader.loaders.shared_state import SharedState
 from jreader.readers import Node, Pass, Reader, described, indexed
-from jreader.readers.nodes import inputs
 from jreader.readers.rewriting import rewritten
 from jreader.readers.seeds import seeded
 from jreader.readers.starting import watching
@@ -222,7 +221,7 @@ class _Meter:
         """The pass over a source, timed; that over an op which reads others as it is."""
         key: Any = id(reader)
         if isinstance(reader, Node):
-            if not isinstance(reader, cache) and any(True for _ in inputs(reader)):
+            if not isinstance(reader, cache) and reader.input_readers:
                 return up
             key, name, where = (type(reader), reader.made_at), type(reader).__name__, reader.made_at
         else:

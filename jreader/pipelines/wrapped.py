@@ -24,7 +24,7 @@ from jreader.readers import (
     start,
 )
 from jreader.readers.growing import only_looking
-from jreader.readers.nodes import arguments, inputs
+from jreader.readers.nodes import arguments
 from jreader.readers.starting import in_batches, native
 from jreader.transforms import firstn, pack
 from jreader.transforms.sample_rng import keyed
@@ -160,7 +160,7 @@ class Wrapped(Node[T]):
 
 def _chained(op: Node[Any]) -> tuple[Wrapped[Any] | None, str]:
     """The pipeline that an op reads, and the op as a method of it; None where it is none."""
-    ups = [up.reader if isinstance(up, keyed) else up for up in inputs(op)]
+    ups = [up.reader if isinstance(up, keyed) else up for up in op.input_readers]
     if not ups or not isinstance(ups[0], Wrapped) or getattr(op, "names", None):
         return None, ""
     before, kind = ups[0], cast("Any", type(ups[0]))

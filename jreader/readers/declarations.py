@@ -175,7 +175,7 @@ def _declared_by(kind: type) -> tuple[Field[Any], ...]:
 @lru_cache(256)
 def names_by(kind: Any, *, given: bool = False) -> tuple[str, ...]:
     """The names of the fields that a class declares, or only of those that its user gives."""
-    return tuple(field.name for field in _declared_by(kind) if field.init or not given)
+    return tuple([each.name for each in _declared_by(kind) if each.init or not given])
 
 
 def in_cursor(node: object, name: str, value: Any) -> InCursor:

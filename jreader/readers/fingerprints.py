@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, TypedDict, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 
@@ -27,10 +26,10 @@ from jreader.readers.nodes import (
     Node,
     Reader,
     arguments,
-    inputs,
     length,
     ops_of,
     own_pass,
+    readers_below,
     sources_first,
 )
 from jreader.readers.passes import Position
@@ -151,23 +150,23 @@ def fingerprint(
         stages: The functions in these lines.
     """
     op = changeable(reader)
-    told = [f"{TOLD}{op.history()}"] if op else []
+    history = [f"{TOLD}{op.history()}"] if op else []
     hidden: list[str] = []
     for stage in stages:
         _hashed(stage, hidden)
     hidden[:] = [f"{STAGE}{line}" for line in hidden]
-    plan, every = unwritten(reader), list(sources_first(reader, _ups))
-    known: dict[int, _Said] = {}
-    said = [_said(each, known) for each in every]
-    hidden += [line for each in said for line in each.hidden]
+    facts = _Facts()
+    every = [facts[each] for each in sources_first(reader, readers_below)]
+    for each in every:
+        hidden += each.hidden
     return Plan(
-        ops=[*told, *_folded(_lines(seeded(plan, 0), plan, changeable(plan)))],
-        members=_folded(_members(every, known)),
-        data=_folded(line for each in said for line in each.data),
-        functions=_folded(line for each in said for line in each.functions),
-        feeds=_folded(feeds),
-        layouts=_folded(_layouts(every)),
-        values=_folded([*_values(every), *hidden]),
+        ops=[*history, *_capped(_op_lines(unwritten(reader), facts))],
+        members=_capped(_member_lines(every, facts)),
+        data=_capped(line for each in every for line in each.data),
+        functions=_capped(line for each in every for line in each.functions),
+        feeds=_capped(feeds),
+        layouts=_capped(_layout_lines(every)),
+        values=_capped([*(line for each in every for line in each.values), *hidden]),
     )
 
 
@@ -176,41 +175,101 @@ def changeable(reader: Reader[Any]) -> Adjustable[Any] | None:
     while isinstance(reader, Node) and own_pass(reader) is None:
         if isinstance(reader, Adjustable):
             return reader
-        ups = list(inputs(reader))
-        if len(ups) != 1 or reader.in_cursor == "always":
+        if len(reader.input_readers) != 1 or reader.in_cursor == "always":
             return None
-        (reader,) = ups
+        (reader,) = reader.input_readers
     return None
 
 
-def _folded(said: Iterable[str]) -> list[str]:
-    lines = list(said)
+def _capped(lines: Iterable[str]) -> list[str]:
+    """The lines; of many, the last ones as one hash."""
+    lines = list(lines)
     if len(lines) <= _MOST:
         return lines
     rest = lines[_MOST - 1 :]
     return [*lines[: _MOST - 1], f"{len(rest)} more: {text_hash(*rest)}"]
 
 
-def _lines(
-    drawn: Reader[Any], reader: Reader[Any], told: Adjustable[Any] | None = None
-) -> Iterator[str]:
-    """The lines of a reader, from its sources up.
+class _Argument(NamedTuple):
+    """An argument of an op that orders or counts samples, and the data sets of jreader in it."""
 
-    Args:
-        drawn: The same reader with missing seeds filled in, since only then it has a plane.
-        reader: As it was written.
-        told: The op in it of which some fields have a line of their own.
+    name: str
+    value: Any
+    parts: list[Any]
+
+
+class _Fact:
+    """What a reader itself, without those that it reads, has in a fingerprint.
+
+    Attributes:
+        reader: The reader.
+        arguments: Its arguments, without readers and those that cursors ignore.
+        values: The lines of arguments that change samples, but not their order.
     """
 
-    def below(met: _Met) -> Iterator[_Met]:
-        if isinstance(met.reader, Node):
-            counts = met.own or met.counted or met.reader.in_cursor in _ALWAYS
-            ups = zip(inputs(met.drawn), inputs(met.reader), strict=True)  # type: ignore[arg-type]  # a Node, as `reader` is
-            for drawn_up, up in ups:
-                yield _Met(drawn_up, up, counts, met.placed or met.plane is not None)
+    def __init__(self, reader: Reader[Any]) -> None:
+        self.reader = reader
+        self.arguments: list[_Argument] = []
+        self.values: list[str] = []
+        for name, value in arguments(reader) if isinstance(reader, Node) else ():
+            does = in_cursor(reader, name, value)
+            if does == "values":
+                self.values.append(f"{type(reader).__name__}({name}={_ordering(value)})")
+            elif does == "ordering" and not (
+                name in ("reader", "readers") or isinstance(value, Node)
+            ):
+                self.arguments.append(_Argument(name, value, list(_data_sets(value))))
 
-    for met in sources_first(_Met(drawn, reader), below):
-        yield from _lines_of(met, told)
+    @cached_property
+    def holds_rows(self) -> bool:
+        """Whether it is a source of rows, whose values do not order samples."""
+        return not readers_below(self.reader) and indexed(self.reader) is not None
+
+    @cached_property
+    def line(self) -> str:
+        """Its line as an op; "" for a function."""
+        return _line(self, self.reader) if isinstance(self.reader, Node) else ""
+
+    @cached_property
+    def _hashes(self) -> tuple[list[str], list[str], list[str]]:
+        hidden: list[str] = []
+        if isinstance(self.reader, Node):
+            data = [*_data_lines(self, self.reader, hidden)]
+            return data, [*_function_lines(self, self.reader, hidden)], hidden
+        return [_hashed(self.reader, hidden)], [], hidden
+
+    @property
+    def data(self) -> list[str]:
+        """Its lines of the data of a plan."""
+        return self._hashes[0]
+
+    @property
+    def functions(self) -> list[str]:
+        """Its lines of the functions of a plan."""
+        return self._hashes[1]
+
+    @property
+    def hidden(self) -> list[str]:
+        """What the hashes in these lines leave out."""
+        return self._hashes[2]
+
+
+class _Facts:
+    """The facts of the readers of a plan, each found once.
+
+    Attributes:
+        whole: For some readers, by their ids, a hash of all that they and those below have.
+    """
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, _Fact] = {}
+        self.whole: dict[int, str] = {}
+
+    def __getitem__(self, reader: Reader[Any]) -> _Fact:
+        fact = self._by_id.get(id(reader))
+        if fact is None:
+            fact = self._by_id[id(reader)] = _Fact(reader)
+        return fact
 
 
 class _Met:
@@ -232,130 +291,106 @@ class _Met:
         self.plane = None if placed else indexed(drawn)
         self.own = own_pass(reader) is not None
 
+    def below(self) -> list[_Met]:
+        """The readers that it reads."""
+        if not isinstance(self.reader, Node):
+            return []
+        counts = self.own or self.counted or self.reader.in_cursor in _ALWAYS
+        placed = self.placed or self.plane is not None
+        ups = zip(readers_below(self.drawn), self.reader.input_readers, strict=True)
+        return [_Met(drawn, reader, counts, placed) for drawn, reader in ups]
 
-def _lines_of(met: _Met, told: Adjustable[Any] | None) -> Iterator[str]:
-    """The lines of one reader."""
-    reader = met.reader
-    if not isinstance(reader, Node):
-        yield _source(reader)
-        return
-    ups = list(inputs(reader))
-    alone = len(ups) < 2
-    shown = met.own or reader.in_cursor in _ALWAYS or not alone
-    shown = shown or (reader.in_cursor == "counted" and met.counted)
-    for _, value in _arguments(reader):
-        for part in _parts(value):
+    def has_line(self, node: Node[Any]) -> bool:
+        """Whether the op, which is its reader, orders or counts samples."""
+        several = self.own or len(node.input_readers) > 1
+        counts = node.in_cursor == "counted" and self.counted
+        return several or counts or node.in_cursor in _ALWAYS
+
+
+def _op_lines(plan: Reader[Any], facts: _Facts) -> Iterator[str]:
+    """The lines of a plan, from its sources up."""
+    adjusted = changeable(plan)  # some of its fields have a line of their own
+    for met in sources_first(_Met(seeded(plan, 0), plan), _Met.below):
+        reader, fact = met.reader, facts[met.reader]
+        if not isinstance(reader, Node):
+            known = length(reader)  # its name is with its hash
+            yield "a function" if known is None else f"a function of {known} samples"
+            continue
+        for part in (part for argument in fact.arguments for part in argument.parts):
             if hasattr(part, "indices"):
                 yield f"{type(part).__name__}(indices={_ordering(part.indices)})"
-    if shown:
-        several = () if alone else (f"{len(ups)} readers",)
-        first = (f"{length(reader)} samples", *several) if met.own else several
-        yield _line(reader, first, told.adjustable if told and told is reader else ())
-    if met.plane is not None:
-        yield f"{FOUND}: {met.plane.extent}"
+        if met.has_line(reader):
+            ups = reader.input_readers
+            first = (f"{length(reader)} samples",) if met.own else ()
+            several = () if len(ups) < 2 else (f"{len(ups)} readers",)
+            but = adjusted.adjustable if adjusted and adjusted is reader else ()
+            yield _line(fact, reader, (*first, *several), but)
+        if met.plane is not None:
+            yield f"{FOUND}: {met.plane.extent}"
 
 
-def _source(reader: Reader[Any]) -> str:
-    """The line of a plain function; its name is with its hash."""
-    known = length(reader)
-    return "a function" if known is None else f"a function of {known} samples"
-
-
-def _line(node: Node[Any], first: tuple[str, ...], but: tuple[str, ...] = ()) -> str:
-    written, parts = _text if _holds_rows(node) else _ordering, list(first)
-    for name, value in _arguments(node):
+def _line(
+    fact: _Fact, node: Node[Any], first: tuple[str, ...] = (), but: tuple[str, ...] = ()
+) -> str:
+    written, parts = _value_text if fact.holds_rows else _ordering, list(first)
+    for name, value, _ in fact.arguments:
         if name in but:
             continue
         if name in ("path", "paths"):
-            parts.append(f"{name}={_files(value)}")
-            if not _holds_rows(node):  # lines are found by their bytes
-                parts.append(f"of {files_hash(_several(value))}")
+            parts.append(f"{name}={_named_files(value)}")
+            if not fact.holds_rows:  # lines are found by their bytes
+                parts.append(f"of {files_hash(_as_tuple(value))}")
         elif not _is_function(value):
             parts.append(f"{name}={written(value)}")
     if more := node.in_line():
         parts.append(more)
-    if getattr(node, "epoch", 0):  # at_epoch was written into the plan
-        parts.append(f"epoch={node.epoch}")  # type: ignore[attr-defined]  # as just seen
+    if epoch := getattr(node, "epoch", 0):  # at_epoch was written into the plan
+        parts.append(f"epoch={epoch}")
     return f"{type(node).__name__}({', '.join(parts)})"
 
 
-def _holds_rows(node: Node[Any]) -> bool:
-    """Whether a source has rows, whose values do not order samples."""
-    return not inputs(node) and indexed(node) is not None
-
-
-def _members(every: list[Reader[Any]], known: dict[int, _Said]) -> Iterator[str]:
+def _member_lines(every: list[_Fact], facts: _Facts) -> Iterator[str]:
     """For each op, or data set, of several others, hashes that show if two of them were swapped."""
-    for each in every:
-        ups = _ups(each)
+    for fact in every:
+        ups = readers_below(fact.reader)
         if len(ups) > 1:
-            yield _in_order(type(each), [_of_member(up, known) for up in ups])
-        for _, value in _arguments(each) if isinstance(each, Node) else ():
-            for part in _parts(value):
-                if len(members := getattr(part, "datasets", ())) > 1:
-                    yield _in_order(type(part), list(map(identity, members)))
+            yield _member_hashes(type(fact.reader), [_of_member(up, facts) for up in ups])
+        for part in (part for argument in fact.arguments for part in argument.parts):
+            if len(members := getattr(part, "datasets", ())) > 1:
+                yield _member_hashes(type(part), list(map(identity, members)))
 
 
-def _ups(reader: Reader[Any]) -> list[Reader[Any]]:
-    return inputs(reader) if isinstance(reader, Node) else []
+def _member_hashes(kind: type, members: list[Any]) -> str:
+    hashes = [text_hash(member) for member in members]
+    return f"{kind.__name__} of {len(hashes)}: {text_hash(sorted(hashes))} {text_hash(hashes)}"
 
 
-def _in_order(kind: type, members: list[Any]) -> str:
-    said = [text_hash(member) for member in members]
-    return f"{kind.__name__} of {len(said)}: {text_hash(sorted(said))} {text_hash(said)}"
-
-
-class _Said:
-    """What a reader itself, without those that it reads, has in a fingerprint.
-
-    Attributes:
-        data: Its lines of the data of a plan.
-        functions: Its lines of the functions of a plan.
-        hidden: What the hashes in these lines leave out.
-        whole: A hash of all that it and those that it reads have; "" if it was not asked for.
-    """
-
-    def __init__(self, reader: Reader[Any]) -> None:
-        self.reader = reader
-        self.hidden: list[str] = []
-        self.data = [*_data(reader, self.hidden)]
-        self.functions = [*_functions(reader, self.hidden)]
-        self.whole = ""
-
-    @cached_property
-    def line(self) -> str:
-        """Its line as an op; "" for a function."""
-        return _line(self.reader, ()) if isinstance(self.reader, Node) else ""
-
-
-def _said(reader: Reader[Any], known: dict[int, _Said]) -> _Said:
-    """What a reader has, found once: `known` has what was found, by the ids of readers."""
-    if id(reader) not in known:
-        known[id(reader)] = _Said(reader)
-    return known[id(reader)]
-
-
-def _of_member(member: Reader[Any], known: dict[int, _Said]) -> Any:
+def _of_member(member: Reader[Any], facts: _Facts) -> Any:
     """Everything that a member has in a fingerprint; of one of many ops, a hash of it."""
-    if len(list(islice(ops_of(member), _MANY + 1))) <= _MANY:
-        lines: list[str] = []
-        for each in sources_first(member, _ups):
-            below = [_said(up, known) for up in sources_first(each, _ups)]
-            lines += [line for line in [_said(each, known).line] if line]
-            lines += [line for up in below for line in up.data]
-            lines += [line for up in below for line in up.functions]
-        return lines
-    for each in sources_first(member, lambda up: [] if _said(up, known).whole else _ups(up)):
-        said = _said(each, known)
-        if not said.whole:
-            wholes = [_said(up, known).whole for up in _ups(each)]
-            said.whole = text_hash(said.line, *said.data, *said.functions, *wholes)
-    return _said(member, known).whole
+    if len(ops_of(member, most=_MANY + 1)) > _MANY:
+        return _hash_of_member(member, facts)
+    lines: list[str] = []
+    for each in sources_first(member, readers_below):
+        below = [facts[up] for up in sources_first(each, readers_below)]
+        lines += filter(None, [facts[each].line])
+        lines += [line for fact in below for line in fact.data]
+        lines += [line for fact in below for line in fact.functions]
+    return lines
 
 
-def _layouts(every: list[Reader[Any]]) -> Iterator[str]:
+def _hash_of_member(member: Reader[Any], facts: _Facts) -> str:
+    whole = facts.whole
+    unknown = sources_first(member, lambda up: () if id(up) in whole else readers_below(up))
+    for each in unknown:
+        if id(each) not in whole:
+            fact, below = facts[each], [whole[id(up)] for up in readers_below(each)]
+            whole[id(each)] = text_hash(fact.line, *fact.data, *fact.functions, *below)
+    return whole[id(member)]
+
+
+def _layout_lines(every: list[_Fact]) -> Iterator[str]:
     """What orders follow from besides arguments: all lengths, or names, that an op looks at."""
-    for node in every:
+    for node in (fact.reader for fact in every):
         if not isinstance(node, Node):
             continue
         if layout := node.layout():
@@ -364,35 +399,20 @@ def _layouts(every: list[Reader[Any]]) -> Iterator[str]:
             yield f"files elsewhere: {_in_few_words(far, far)}"
 
 
-def _values(every: list[Reader[Any]]) -> Iterator[str]:
-    """The arguments that change samples, but not their order."""
-    for node in every:
-        if not isinstance(node, Node):
-            continue
-        for name, value in arguments(node):
-            if in_cursor(node, name, value) == "values":
-                yield f"{type(node).__name__}({name}={_ordering(value)})"
-
-
-def _data(reader: Reader[Any], hidden: list[str]) -> Iterator[str]:
+def _data_lines(fact: _Fact, node: Node[Any], hidden: list[str]) -> Iterator[str]:
     """The lines of a source: functions, and values that do not order samples."""
-    if not isinstance(reader, Node):
-        yield _hashed(reader, hidden)
-        return
-    rows = _holds_rows(reader)
-    for name, value in _arguments(reader):
-        kind = type(reader).__name__
-        if rows and name in ("path", "paths"):
-            yield f"{kind} of {files_hash(_several(value))}"
+    kind = type(node).__name__
+    for name, value, parts in fact.arguments:
+        if fact.holds_rows and name in ("path", "paths"):
+            yield f"{kind} of {files_hash(_as_tuple(value))}"
             if isinstance(value, str) and Path(value).is_dir():
-                hidden.append(f"{kind} of {_some_files(reader)}")
-        elif rows and not _is_shown(value):
+                hidden.append(f"{kind} of {_some_files(node)}")
+        elif fact.holds_rows and not _is_shown(value):
             yield f"{kind} of {_identity(value, kind, hidden)}"
-        else:
-            for part in [*_parts(value)][:1]:
-                data = getattr(part, "dataset", part) if _fetches(part) else part
-                name_of = type(data).__name__
-                yield f"{name_of} of {_identity(data, name_of, hidden)}"
+        elif parts:
+            data = parts[0].dataset if _fetches(parts[0]) else parts[0]
+            name_of = type(data).__name__
+            yield f"{name_of} of {_identity(data, name_of, hidden)}"
 
 
 def _some_files(folder: Node[Any]) -> str:
@@ -400,24 +420,20 @@ def _some_files(folder: Node[Any]) -> str:
     (column,) = leaves(folder.columns)  # type: ignore[attr-defined]  # a table
     rows = np.fromiter(spread(len(column), SAMPLED), np.intp)
     paths = [path for path, _ in column.where(rows)]
-    return text_hash([*map(_size, paths)], some_bytes(paths))
+    return text_hash([*map(_file_size, paths)], some_bytes(paths))
 
 
-def _functions(reader: Reader[Any], hidden: list[str]) -> Iterator[str]:
+def _function_lines(fact: _Fact, node: Node[Any], hidden: list[str]) -> Iterator[str]:
     """The lines of the functions of an op, and of objects that may order or count samples."""
-    if not isinstance(reader, Node):
-        return
-    if own_pass(reader) is not None:
-        yield _hashed(reader, hidden)  # with all that it keeps
-    rows = _holds_rows(reader)
-    for _, value in _arguments(reader):
-        objects = not rows and reader.in_cursor != "never" and not _is_shown(value)
-        for part in _parts(value):
-            if _fetches(part) and part.collate_fn is not None:
+    if own_pass(node) is not None:
+        yield _hashed(node, hidden)  # with all that it keeps
+    orders = not fact.holds_rows and node.in_cursor != "never"
+    for _, value, parts in fact.arguments:
+        for part in filter(_fetches, parts):
+            if part.collate_fn is not None:
                 yield _hashed(part.collate_fn, hidden)
-        if any(True for _ in _parts(value)) or isinstance(value, _PLAIN):
-            continue
-        if _is_function(value) or objects:
+        whole = not parts and not isinstance(value, _PLAIN)
+        if whole and (_is_function(value) or (orders and not _is_shown(value))):
             yield _hashed(value, hidden)
 
 
@@ -438,22 +454,14 @@ def _fetches(part: Any) -> bool:
     return hasattr(part, "collate_fn")
 
 
-def _parts(value: Any) -> Iterator[Any]:
+def _data_sets(value: Any) -> Iterator[Any]:
     """The data sets of jreader in a value, and the objects that fetch from them."""
     if is_dataclass(value) and type(value).__module__.startswith("jreader."):
         yield value
         for field in fields(value):
             inner = getattr(value, field.name)
             for part in inner if isinstance(inner, tuple) else (inner,):
-                yield from _parts(part)
-
-
-def _arguments(node: Node[Any]) -> Iterator[tuple[str, Any]]:
-    """The arguments of an op, without readers and those that cursors ignore."""
-    for name, value in arguments(node):
-        readers = name in ("reader", "readers") or isinstance(value, Node)
-        if not readers and in_cursor(node, name, value) == "ordering":
-            yield name, value
+                yield from _data_sets(part)
 
 
 def _is_function(value: object) -> bool:
@@ -467,20 +475,22 @@ def _is_shown(value: object) -> bool:
 
 def _ordering(value: Any) -> str:
     """A value that may order or count samples: its text, and a hash of containers."""
-    return f"{_text(value)} {identity(value)}" if isinstance(value, _PLAIN) else _text(value)
+    text = _value_text(value)
+    return f"{text} {identity(value)}" if isinstance(value, _PLAIN) else text
 
 
-def _text(value: Any) -> str:
+def _value_text(value: Any) -> str:
     """The text of a value without addresses: arrays as dtype and shape, others by their length."""
     if _is_shown(value):
-        return _cut(repr(value))
+        text = repr(value)
+        return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 20]}...{text_hash(text)}"
     if hasattr(value, "__qualname__"):
         return str(value.__qualname__)
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
     parts = None if isinstance(value, list) else branches(value)
     if parts is not None:
-        inside = [f"{key!r}: {_text(part)}" for key, part in parts.items()]
+        inside = [f"{key!r}: {_value_text(part)}" for key, part in parts.items()]
         rest = f", {len(inside) - 8} more: {text_hash(*inside)}" if len(inside) > 8 else ""
         return f"{{{', '.join(inside[:8])}{rest}}}"
     kind = type(value).__qualname__
@@ -490,17 +500,12 @@ def _text(value: Any) -> str:
         return kind
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 20]}...{text_hash(text)}"
-
-
-def _files(paths: Any) -> str:
+def _named_files(paths: Any) -> str:
     """Files by name and size, so that they can be moved."""
-    names = _several(paths)
-    sizes = [f"{name_in_cursor(path)!r} of {_size(path)} bytes" for path in names]
-    return _in_few_words(
-        sizes, [f"{Path(lasting(path)).name!r} of {_size(path)} bytes" for path in names]
-    )
+    names = _as_tuple(paths)
+    sizes = [f"{name_in_cursor(path)!r} of {_file_size(path)} bytes" for path in names]
+    lasts = [f"{Path(lasting(path)).name!r} of {_file_size(path)} bytes" for path in names]
+    return _in_few_words(sizes, lasts)
 
 
 def _in_few_words(sizes: list[str], hashed_too: list[str]) -> str:
@@ -509,11 +514,11 @@ def _in_few_words(sizes: list[str], hashed_too: list[str]) -> str:
     return f"{len(sizes)} files, {sizes[0]}, ...: {text_hash(*hashed_too)}"
 
 
-def _several(paths: Any) -> tuple[Any, ...]:
+def _as_tuple(paths: Any) -> tuple[Any, ...]:
     return paths if isinstance(paths, tuple) else (paths,)
 
 
-def _size(path: str) -> int:
+def _file_size(path: str) -> int:
     try:
         return Path(path).stat().st_size
     except OSError:  # the pass that reads it will say so

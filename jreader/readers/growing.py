@@ -99,7 +99,7 @@ def _rewritten(reader: R, change: Callable[[Any], dict[str, Any]]) -> R:
 
 def _lazy(reader: Any) -> bool:
     """Whether something is not written first."""
-    ops: Iterator[Any] = ops_of(reader)
+    ops: list[Any] = ops_of(reader)
     return any(op.grows and not op.first for op in ops)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from jreader.readers.folded_epochs import folded_epoch
-from jreader.readers.nodes import Node, Reader, field_value, inputs
+from jreader.readers.nodes import Node, Reader, field_value
 from jreader.readers.rewriting import rewritten
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ def dealt_below(reader: Reader[Any]) -> Lanes | None:
     while isinstance(reader, Node):
         if isinstance(reader, Lanes):
             return reader if reader.lane is None else None
-        if reader.joins_lanes or reader.pinned or len(ups := list(inputs(reader))) != 1:
+        if reader.joins_lanes or reader.pinned or len(ups := reader.input_readers) != 1:
             return None
         (reader,) = ups
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field
 from functools import cached_property
@@ -87,6 +88,7 @@ class Node(Generic[T]):
         """Checks and converts the arguments (`declarations`)."""
         convert_fields(self)
         set_fields(self, **self.check_arguments())
+        vars(self).pop("input_readers", None)  # a check that asked may have changed them
 
     def check_arguments(self) -> Mapping[str, Any]:
         """Raises if arguments do not fit each other; returns the fields that change.
@@ -131,6 +133,19 @@ class Node(Generic[T]):
     def resolved(self, draws: Draws) -> Mapping[str, Any]:
         """The fields that a pass fills in with numbers that it draws: a missing seed, say."""
         return {"seed": draws.seed()} if field_value(self, "seed", 0) is None else {}
+
+    @cached_property
+    def input_readers(self) -> tuple[Reader[Any], ...]:
+        """The readers that it reads: all ops in its fields, and what `reader`, `readers` hold."""
+        found: list[Reader[Any]] = []
+        for name in declared_names(self):
+            value = getattr(self, name, ())  # a subclass with its own `__init__` may set none
+            parts = value if isinstance(value, tuple) else (value,)
+            if name in ("reader", "readers"):
+                found += parts
+            else:
+                found += [part for part in parts if isinstance(part, Node)]
+        return tuple(found)
 
     def changed(self, new: Mapping[str, Any]) -> Self:
         """A copy with other values of some fields; the op itself if none differs.
@@ -192,7 +207,7 @@ class Node(Generic[T]):
 
     def drawn(self) -> Line:
         """The op as a line of a table of the plan."""
-        ups = inputs(self)
+        ups = self.input_readers
         call = f"{type(self).__name__}({', '.join(self.written(*ups))})" if ups else repr(self)
         return Line(shortened(call), _known(self))
 
@@ -281,10 +296,10 @@ def lookup_of(reader: Reader[T]) -> Callable[[int], T] | None:
 
 def children(node: Node[Any]) -> Iterator[Node[Any]]:
     """The ops that an op reads, in the order of its arguments, without plain functions."""
-    return (part for part in inputs(node) if isinstance(part, Node))
+    return (part for part in node.input_readers if isinstance(part, Node))
 
 
-def ops_of(reader: Reader[Any], *, pinned: bool = True) -> Iterator[Node[Any]]:
+def ops_of(reader: Reader[Any], *, pinned: bool = True, most: int = sys.maxsize) -> list[Node[Any]]:
     """The ops of a plan, from its last one down to its sources.
 
     It walks without recursion, as all that goes through a whole plan has to: a plan may have more
@@ -297,14 +312,17 @@ def ops_of(reader: Reader[Any], *, pinned: bool = True) -> Iterator[Node[Any]]:
     Args:
         reader: Any reader.
         pinned: Whether also those below ops that epochs and draws do not pass.
+        most: How many to look for.
     """
+    found: list[Node[Any]] = []
     left = [reader]
-    while left:
+    while left and len(found) < most:
         op = left.pop()
         if isinstance(op, Node):
-            yield op
+            found.append(op)
             if pinned or not op.pinned:
-                left += reversed(inputs(op))
+                left += reversed(op.input_readers)
+    return found
 
 
 def sources_first(top: K, below: Callable[[K], Iterable[K]]) -> Iterator[K]:
@@ -351,17 +369,9 @@ def bare(reader: Reader[T]) -> Reader[T]:
     return reader
 
 
-def inputs(node: Node[Any]) -> list[Reader[Any]]:
-    """The readers that an op reads: all ops in its fields, and functions in `reader`, `readers`."""
-    found: list[Reader[Any]] = []
-    kind: Any = type(node)
-    for name in names_by(kind):
-        value = getattr(node, name, ())  # see `_fields`, which each pass need not call
-        holds = name in ("reader", "readers")
-        for part in value if isinstance(value, tuple) else (value,):
-            if holds or isinstance(part, Node):
-                found.append(part)  # noqa: PERF401  # each plan asks often: it would be one more call
-    return found
+def readers_below(reader: Reader[Any]) -> Sequence[Reader[Any]]:
+    """The readers that a reader reads: none, where it is a plain function."""
+    return reader.input_readers if isinstance(reader, Node) else ()
 
 
 def lines_of(reader: Reader[Any]) -> list[Line]:
@@ -375,7 +385,7 @@ def _lines_of(reader: Reader[Any]) -> Generator[Reader[Any], list[Line], list[Li
     if not isinstance(reader, Node):
         return [Line(described(reader), _known(reader))]
     branches = []
-    for up in inputs(reader):
+    for up in reader.input_readers:
         branches.append((yield up))  # noqa: PERF401  # they are sent back
     return under(branches, reader.drawn())
 
@@ -411,7 +421,7 @@ def _is_mapped(reader: Reader[Any]) -> bool:
     batched = getattr(origin(reader, "all", "some"), "unit", "samples") == "batches"
     if not batched and reader.in_cursor == "never":
         return True
-    return any(map(_is_mapped, inputs(reader)))
+    return any(map(_is_mapped, reader.input_readers))
 
 
 def unread(reader: Reader[Any]) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from jreader.readers.joined_columns import Joined
-from jreader.readers.nodes import Node, Reader, inputs, plane_of
+from jreader.readers.nodes import Reader, plane_of, readers_below
 from jreader.readers.planes import Array, Plane
 from jreader.readers.protected import read_only
 from jreader.readers.trees import branches, leaves
@@ -125,7 +125,7 @@ def lengths_hash(reader: Reader[Any]) -> str:
 
 
 def _digests(reader: Reader[Any]) -> Iterator[str]:
-    below = list(inputs(reader)) if isinstance(reader, Node) else []
+    below = readers_below(reader)
     for up in below:
         yield from _digests(up)
     plane = None if below else plane_of(reader)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from itertools import count
+from operator import methodcaller
 from typing import Any, TypeVar
 
 from jreader.readers.nodes import Node, Reader, children, field_names, field_value, ops_of
@@ -86,8 +87,8 @@ def seeded(reader: Reader[T], drawn: Position) -> Reader[T]:
 
 def waits(reader: Reader[Any]) -> bool:
     """Whether a seed is missing, so that each pass draws one; see `Draws`."""
-    draws = Draws(0, keep=False)
-    return any(op.resolved(draws) for op in ops_of(reader, pinned=False))
+    missing = methodcaller("resolved", Draws(0, keep=False))
+    return any(map(missing, ops_of(reader, pinned=False)))
 
 
 def varies(node: Node[Any]) -> bool:

@@ -15,7 +15,7 @@ from jreader.cores import usable_cores
 from jreader.errors import place_of_caller
 from jreader.progress import Bar
 from jreader.readers import Node, Pass, Reader, described, epochs, length, start
-from jreader.readers.nodes import inputs, plane_of
+from jreader.readers.nodes import plane_of
 from jreader.readers.planes import ENDLESS
 from jreader.readers.seeds import Draws, resolved, waits
 from jreader.sinks.npy_shards import npy_shards
@@ -211,7 +211,7 @@ def _goes_on(reader: Reader[Any]) -> bool:
     while isinstance(reader, Node) and not isinstance(reader, firstn):
         if isinstance(reader, epochs) and reader.n is None:
             return True
-        below = list(inputs(reader))
+        below = reader.input_readers
         if len(below) != 1:
             return False
         reader = below[0]

@@ -17,7 +17,7 @@ import numpy as np
 
 from jreader.errors import warn
 from jreader.readers import Node, Reader
-from jreader.readers.nodes import field_names, inputs
+from jreader.readers.nodes import field_names
 from jreader.readers.planes import ENDLESS
 from jreader.transforms.sample_rng import keyed
 
@@ -38,10 +38,11 @@ def note_part(part: Node[Any]) -> None:
         return
     counted = [op for op in ops[1:] if op.unit != "samples" and not op.from_reader]
     spelled = " ".join(
-        f"{type(op).__name__}({', '.join(op.written(*inputs(op)))})" for op in (shuffled, *counted)
+        f"{type(op).__name__}({', '.join(op.written(*op.input_readers))})"
+        for op in (shuffled, *counted)
     )
     with suppress(TypeError):  # what cannot be referred to weakly is not remembered
-        noted = _noted.setdefault(next(iter(inputs(shuffled)), shuffled), [])
+        noted = _noted.setdefault(next(iter(shuffled.input_readers), shuffled), [])
         if any(before == spelled and _apart(places, other) for before, other in noted):
             warn(
                 f"{part!r} and an earlier part of the same plan split what {spelled} shuffles anew "
@@ -67,7 +68,7 @@ def _from_a_shuffle(part: Node[Any]) -> list[Node[Any]]:
 
 def _places_from(op: Node[Any]) -> Node[Any] | None:
     """The op whose samples have their places from one below it, in the same order, if any."""
-    ups = list(inputs(op))
+    ups = op.input_readers
     in_order = hasattr(op, "chosen_places") or isinstance(op, keyed) or op.unit != "samples"
     in_order = in_order or op.from_reader in ("all", "each") or op.in_cursor == "never"
     return ups[0] if in_order and len(ups) == 1 and isinstance(ups[0], Node) else None

@@ -24,7 +24,7 @@ from jreader.readers import (
     start,
     whole,
 )
-from jreader.readers.nodes import inputs, unrolled
+from jreader.readers.nodes import unrolled
 from jreader.readers.planes import ENDLESS, Plane
 from jreader.transforms.joins import compose
 from jreader.transforms.mixtures import mix
@@ -175,7 +175,7 @@ def may_not_end(reader: Reader[Any]) -> bool:
 
 
 def _may_not_end(reader: Reader[Any]) -> Generator[Reader[Any], bool, bool]:
-    if not isinstance(reader, Node) or not (ups := list(inputs(reader))):
+    if not isinstance(reader, Node) or not (ups := reader.input_readers):
         return length(reader) is None
     endless, one = isinstance(reader, epochs) and reader.n is None, True
     if isinstance(reader, mix):

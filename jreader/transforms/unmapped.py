@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import Any
 
 from jreader.readers import Node, Reader
-from jreader.readers.nodes import declares, field_names, inputs, unrolled
+from jreader.readers.nodes import declares, field_names, unrolled
 from jreader.readers.rewriting import parts_changed
 from jreader.transforms.sample_rng import keyed
 
@@ -30,7 +30,7 @@ def without_maps(reader: Reader[Any], *, keys: bool = True) -> Reader[Any]:
 def _without_maps(asked: tuple[Any, bool]) -> Generator[Any, Any, Any]:
     reader, keys = asked
     while isinstance(reader, Node) and _is_map(reader, keys):
-        (reader,) = inputs(reader)
+        (reader,) = reader.input_readers
     if not isinstance(reader, Node) or reader.pinned:
         return reader
     keys = keys and "seed" not in field_names(reader)
@@ -41,4 +41,4 @@ def _is_map(node: Node[Any], keys: bool) -> bool:
     """Whether an op makes one sample of each; with `keys`, also if it is a key of a random map."""
     one_for_one = declares(node, "in_cursor") and node.in_cursor == "never"
     one_for_one = one_for_one and getattr(node, "on_error", "raise") == "raise"
-    return (one_for_one or (keys and isinstance(node, keyed))) and len([*inputs(node)]) == 1
+    return (one_for_one or (keys and isinstance(node, keyed))) and len(node.input_readers) == 1

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from jreader.errors import begun_at, place_of_caller
 from jreader.readers import Node, Pass, Reader
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
-from jreader.readers.nodes import arguments, inputs, own_pass, sources_first
+from jreader.readers.nodes import arguments, own_pass, readers_below, sources_first
 
 T = TypeVar("T")
 
@@ -178,7 +178,7 @@ class Drawer:
 
 def drawn_apart(node: Node[Any], begin: Callable[[], Pass[T]]) -> tuple[Pass[T], Drawer | None]:
     """The pass that `begin` begins for an op, and who draws it; None for whoever is free."""
-    if not any(map(runs_users_code, inputs(node))):
+    if not any(map(runs_users_code, node.input_readers)):
         return begin(), None
     drawer = Drawer(type(node).__name__, apart=True)
     return drawer.begun(begin), drawer
@@ -246,11 +246,7 @@ def runs_users_code(reader: Reader[Any]) -> bool:
     >>> runs_users_code(rows), runs_users_code(map_readers(lambda n: weights[n], rows))
     (False, False)
     """
-    return any(map(_reads_users_code, sources_first(reader, _ups)))
-
-
-def _ups(reader: Reader[Any]) -> Iterable[Reader[Any]]:
-    return inputs(reader) if isinstance(reader, Node) else ()
+    return any(map(_reads_users_code, sources_first(reader, readers_below)))
 
 
 def _reads_users_code(reader: Reader[Any]) -> bool:
@@ -260,7 +256,7 @@ def _reads_users_code(reader: Reader[Any]) -> bool:
     if own_pass(reader) is not None or not _is_known(type(reader)):
         return True
     seen: set[int] = set()
-    ups = set(map(id, inputs(reader)))
+    ups = set(map(id, reader.input_readers))
     return any(_is_users(value, seen, ups) for _, value in arguments(reader))
 
 
