@@ -125,6 +125,7 @@ def _workers(op: Node[Any]) -> tuple[Workers, int]:
     given: dict[Workers, int] = {}
     if isinstance(op, map_samples):
         given["executor"] = 0 if op.executor is None else op.concurrency or 1
+    if isinstance(op, (map_samples, map_batches)):
         given |= {"processes": op.processes, "threads": op.threads}
     elif isinstance(op, xmap_readers):
         given["threads"] = op.process_num

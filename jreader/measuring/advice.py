@@ -51,7 +51,7 @@ def advice_for(
             {},
         )
     step = max([1e-6, *(each.seconds for each in stages if each.name == "step")])
-    if limit.name == "map":
+    if limit.name == "map" or (limit.name == "map_batches" and limit.by):
         return _of_map(limit, goal, step)
     if limit.name == "source":
         return _of_source(limit, goal, computes)
@@ -59,9 +59,9 @@ def advice_for(
         return _of_capacity(capacity, longest / step)
     words = {
         "map_batches": (
-            "it is called for one batch after another on one thread: if it can work on one sample "
-            "at a time, type .map(fn, threads=2) before .batch(n); if jax can trace it, "
-            "load().on_device(fn)"
+            "it is called for one batch after another on one thread: type "
+            ".map_batches(fn, threads=2), or processes=2 for a loop in Python; if jax can trace "
+            "it, load().on_device(fn)"
         ),
         "collate": (
             "samples are stacked one by one: use a source of arrays (jreader.arrays, npy, "

@@ -147,11 +147,15 @@ class Pipeline(Wrapped[T]):
 
     @like(batches.map_batches)
     def map_batches(
-        self, fn: Callable[[Any], Any], stacked: bool = True
+        self,
+        fn: Callable[[Any], Any],
+        stacked: bool = True,
+        threads: int = 0,
+        processes: int = 0,
     ) -> Pipeline[Sequence[Any]]:
         """`fn` of the stacked columns of each batch: one call for a whole batch, in NumPy."""
         made_of: Reader[Any] = self  # of sequences of samples, which its type need not say
-        return Pipeline(batches.map_batches(fn, made_of, stacked))
+        return Pipeline(batches.map_batches(fn, made_of, stacked, threads, processes))
 
     @like(batches.group_by)
     def group_by(self, fn: Callable[[T], Any]) -> Pipeline[Any]:

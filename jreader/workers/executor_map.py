@@ -16,7 +16,7 @@ import time
 import traceback
 from _thread import start_new_thread
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import suppress
 from itertools import islice
@@ -94,6 +94,31 @@ def map_on_executor(
             state.stop()
 
     return stoppable_pass(deal(), lambda: position, state.stop)
+
+
+def raising(here: Pass[Any], told: Callable[[Exception, Any], object]) -> Pass[Any]:
+    """The results of a pass up to the first `Failure`, whose error is raised.
+
+    Args:
+        here: The pass.
+        told: Adds what a user has to know to an error of a sample.
+    """
+
+    def deal() -> Generator[Any, None, None]:
+        result: Any = None
+        try:
+            for result in here.items:
+                if type(result) is not Failure:
+                    yield result
+                    continue
+                if isinstance(result.error, Exception) and result.sample is not None:
+                    told(result.error, result.sample)
+                raise result.error
+        finally:
+            result = None  # or a traceback would hold this frame, and the frame the error
+            here.close()
+
+    return stoppable_pass(deal(), here.position, here.close)
 
 
 class _Chunk:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 from functools import cache, partial
 from itertools import count
@@ -30,7 +30,7 @@ from jreader.readers import (
 )
 from jreader.readers.located import located_errors
 from jreader.readers.plain_functions import in_epoch
-from jreader.workers.executor_map import map_on_executor
+from jreader.workers.executor_map import map_on_executor, raising
 from jreader.workers.global_rng import (
     SeededFunction,
     changes_generators,
@@ -41,7 +41,7 @@ from jreader.workers.global_rng import (
 from jreader.workers.limits import Limits
 from jreader.workers.map_tasks import Failure, MapTask, TaskResult
 from jreader.workers.processes import Processes, multiprocess_reader
-from jreader.workers.threads import map_on_threads, stoppable_pass
+from jreader.workers.threads import map_on_threads
 
 T = TypeVar("T")
 
@@ -137,27 +137,7 @@ class fetch_batches(Node[T]):
             timeout=self.timeout,
         )
         here = map_on_executor(self, up, task, pool, limits)
-
-        def deal() -> Generator[T, None, None]:
-            try:
-                for result in here.items:
-                    if type(result) is Failure:
-                        self._raise(result)
-                    yield result
-            finally:
-                result = None  # or a traceback would hold this frame, and the frame the error
-                here.close()
-
-        return stoppable_pass(deal(), here.position, here.close)
-
-    def _raise(self, failure: Failure) -> None:
-        error, sample = failure.error, failure.sample
-        try:
-            if isinstance(error, Exception) and sample is not None:
-                explain(error, self, self.mapper, sample)
-            raise error
-        finally:
-            del error, failure  # or the traceback would hold this frame, and the frame the error
+        return raising(here, lambda error, item: explain(error, self, self.mapper, item))
 
     def _read_in_worker(self, at: Position) -> Pass[T]:
         """A pass in a process of its own; its positions are those of one without."""

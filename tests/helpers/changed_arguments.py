@@ -332,6 +332,8 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
             "fn": (WARNED, (scaled, doubled)),
             "reader": (REFUSED, (rows, documents)),
             "stacked": (WARNED, (True, False)),
+            "threads": (GOES_ON, (0, 2)),
+            "processes": (GOES_ON, (0, 2)),
         },
     ),
     "group_by": (

@@ -155,6 +155,14 @@ class TestLimits:
         plan = Pipeline(arrays(x=np.arange(400.0))).batch(BATCH)
         found = looped(plan.map_batches(lambda columns: waits(waits(columns))).load())
         assert (found.limit, found.function) == ("map_batches", "<lambda>")
+        assert "threads=2" in found.advice
+
+    @measured
+    def test_a_slow_function_of_batches_on_too_few_threads(self):
+        plan = Pipeline(arrays(x=np.arange(400.0))).batch(BATCH)
+        found = looped(plan.map_batches(lambda columns: waits(waits(columns)), threads=1).load())
+        assert (found.limit, found.function) == ("map_batches", "<lambda>")
+        assert list(found.arguments) == ["threads"]
 
     @measured
     def test_slow_collation(self):
