@@ -209,9 +209,7 @@ class map_batches(Node[Sequence[Any]]):
             def begin() -> Pass[Any]:
                 return start(self.reader, at).watched(self, limits.window + 1)
 
-            # one thread may be meant: a function that bears no other call beside its own
-            tuned = _limits if self.threads > 1 else None
-            return map_on_threads(self, begin, self.mapped, limits, function=name, limits_of=tuned)
+            return map_on_threads(self, begin, self.mapped, limits, function=name)
         up, mapped = start(self.reader, at), self.mapped
         tasks = working("map_batches", described(self.fn), self.made_at).tasks
         clock, label = time.perf_counter_ns, f"map_batches {described(self.fn)}"
