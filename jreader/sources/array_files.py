@@ -11,13 +11,13 @@ import json
 import math
 import os
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from lzma import LZMAError
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -35,7 +35,6 @@ from jreader.readers.joined_columns import Joined
 from jreader.sources.columns import Table, mismatch
 from jreader.sources.file_checks import (
     FileNode,
-    FilesNode,
     called,
     check_path,
     check_paths,
@@ -51,12 +50,25 @@ _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0
 _IDX_HEAD = 4  # bytes before the lengths of the axes
 _MODES = ("train", "valid", "eval")
 _PIXELS = 784
-_NPY = "npy(*paths)"
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class _ArrayFiles(FilesNode[Any], Table[Any]):
-    """One column per file; subclasses define how a file becomes an array."""
+class _ArrayFiles(FileNode[Any], Table[Any]):
+    """A column for each argument: of a file, or of the shards that a list or a pattern names."""
+
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    """What the files of a folder end in; none where no folder can be given."""
+
+    paths: tuple[str, ...]
+    shards: tuple[int, ...] = field(init=False, default=())
+    """How many files each column has, if one has several."""
+
+    def __init__(self, *paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> None:
+        call = f"{type(self).__name__}(*paths)"
+        groups = [files_named(call, path, self.suffixes, far=False) for path in paths]
+        files = check_paths(call, tuple(file for group in groups for file in group))
+        shards = tuple(map(len, groups)) if len(files) > len(groups) else ()
+        set_fields(self, paths=files, shards=shards)
 
     def read(self, path: str) -> Array:
         """Returns the array of one file."""
@@ -64,10 +76,35 @@ class _ArrayFiles(FilesNode[Any], Table[Any]):
 
     @cached_property
     def columns(self) -> Any:
-        """The array of the file, or a tuple of one array per file; read at the first use."""
+        """A column for each array, or the only one; read, or mapped, at the first use."""
         self.check_files()
-        parts = tuple(map(self.read, self.paths))
+        parts = tuple(map(self._joined, self._groups()))
         return fitting(self, parts[0] if len(parts) == 1 else parts)
+
+    def _groups(self) -> Iterator[tuple[str, ...]]:
+        """The files of each column."""
+        left = iter(self.paths)
+        return (tuple(islice(left, many)) for many in self.shards or [1] * len(self.paths))
+
+    def _joined(self, paths: Sequence[str]) -> Any:
+        """The arrays of shards end to end, if they have rows of one dtype and shape."""
+        shards = list(map(self.read, paths))
+        if len(shards) == 1:
+            return shards[0]
+        first = shards[0]
+        for path, shard in zip(paths, shards, strict=True):
+            if not shard.ndim or (shard.dtype, shard.shape[1:]) != (first.dtype, first.shape[1:]):
+                raise DamagedData(
+                    f"{path} has {described(shard)}, and the first shard {described(first)}: the "
+                    f"rows of all shards need one dtype and one shape. Give arrays of other rows "
+                    f"one by one, as in {type(self).__name__}(images, labels)."
+                )
+        filled = [shard for shard in shards if len(shard)]
+        return Joined(filled) if filled else first
+
+    def __repr__(self) -> str:
+        """The call that makes this reader; of many shards, the first and the last."""
+        return f"{type(self).__name__}({', '.join(map(written, self._groups()))})"
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -103,52 +140,13 @@ class npy(_ArrayFiles):
             Python objects, or has another number of rows, or a shard has other rows than the first.
     """
 
-    shards: tuple[int, ...] = field(init=False, default=())
-    """How many files each column has, if one has several."""
-
-    def __init__(self, *paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> None:
-        groups = [files_named(_NPY, path, (".npy",), far=False) for path in paths]
-        files = check_paths(_NPY, tuple(file for group in groups for file in group))
-        shards = tuple(map(len, groups)) if len(files) > len(groups) else ()
-        set_fields(self, paths=files, shards=shards)
+    suffixes = (".npy",)
 
     def read(self, path: str) -> Array:
         """Returns the array, mapped into memory."""
         with reading(path, "a .npy file of numbers"):
             # np.load does the same, but its error takes any file of another format for a pickle
             return np.asarray(np.lib.format.open_memmap(path, mode="r"))
-
-    @cached_property
-    def columns(self) -> Any:
-        """A column for each array, or the only one; mapped at the first use."""
-        self.check_files()
-        left = iter(self.paths)
-        groups = [list(islice(left, many)) for many in self.shards or [1] * len(self.paths)]
-        parts = tuple(map(self._joined, groups))
-        return fitting(self, parts[0] if len(parts) == 1 else parts)
-
-    def _joined(self, paths: Sequence[str]) -> Any:
-        """The arrays of shards end to end, if they have rows of one dtype and shape."""
-        shards = list(map(self.read, paths))
-        if len(shards) == 1:
-            return shards[0]
-        first = shards[0]
-        for path, shard in zip(paths, shards, strict=True):
-            if not shard.ndim or (shard.dtype, shard.shape[1:]) != (first.dtype, first.shape[1:]):
-                raise DamagedData(
-                    f"{path} has {described(shard)}, and the first shard {described(first)}: the "
-                    f"rows of all shards need one dtype and one shape. Give arrays of other rows "
-                    f"one by one, as in npy(images, labels)."
-                )
-        filled = [shard for shard in shards if len(shard)]
-        return Joined(filled) if filled else first
-
-    def __repr__(self) -> str:
-        """The call that makes this reader; of many shards, the first and the last."""
-        if not self.shards:
-            return called(self, *self.paths)
-        left = iter(self.paths)
-        return f"npy({', '.join(written(tuple(islice(left, many))) for many in self.shards)})"
 
 
 @op
@@ -251,10 +249,12 @@ class idx(_ArrayFiles):
     [5, 0, 4]
 
     Args:
-        *paths: At least one file; all hold arrays with the same number of rows.
+        *paths: At least one file, or a list of shards, or a pattern such as `"images-*"`, whose
+            files are sorted by name. All hold arrays with the same number of rows; those of shards
+            are added up.
 
     Raises:
-        FileNotFoundError: A file does not exist.
+        FileNotFoundError: A file does not exist, or a pattern has none.
         DamagedData: Raised when a pass begins, if a file is truncated, has another format, is
             longer than its header says, or has another number of rows.
     """

@@ -15,7 +15,7 @@ import random
 import selectors
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, as_completed
 from functools import partial
 from traceback import format_exception
 from typing import Any, TypeVar
@@ -47,32 +47,14 @@ def all_of(calls: Sequence[Callable[[], Awaitable[T]]], at_once: int) -> list[T]
 
     The first error ends the others.
     """
-    if not calls:
-        return []
-    from fsspec.asyn import get_loop  # noqa: PLC0415  # an extra
-
-    async def every() -> list[T]:
-        gate = asyncio.Semaphore(at_once)
-
-        async def one(call: Callable[[], Awaitable[T]]) -> T:
-            async with gate:
-                return await call()
-
-        tasks = [asyncio.ensure_future(one(call)) for call in calls]
-        try:
-            return await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-
-    loop = get_loop()
-    _LOOPS.add(loop)
-    coming = asyncio.run_coroutine_threadsafe(every(), loop)
+    coming = beginner(at_once)(calls) if calls else []
     try:
-        return coming.result()
-    except BaseException:
-        coming.cancel()
-        raise
+        for each in as_completed(coming):
+            each.result()
+        return [each.result() for each in coming]
+    finally:
+        for each in coming:
+            each.cancel()
 
 
 def beginner(

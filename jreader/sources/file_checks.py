@@ -22,11 +22,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 import numpy as np
 
 from jreader.errors import DamagedData
-from jreader.readers import (
-    Node,
-    op,
-    set_fields,
-)
+from jreader.readers import Node
 from jreader.readers.credentials import masked, name_in_cursor
 from jreader.sources.far_systems import FarState, far_states, forget, is_far
 
@@ -71,20 +67,6 @@ class FileNode(Node[T]):
         for path, first, now in zip(self._named, first_seen, _states(self._named), strict=True):
             if (first is not None and now is not None) or not self.read_whole:
                 check_state(path, first, now)
-
-
-@op
-class FilesNode(FileNode[T]):
-    """A reader of one or more files, which are its positional arguments."""
-
-    paths: tuple[str, ...]
-
-    def __init__(self, *paths: str | os.PathLike[str]) -> None:
-        set_fields(self, paths=check_paths(f"{type(self).__name__}(*paths)", paths))
-
-    def __repr__(self) -> str:
-        """The call that makes this reader."""
-        return called(self, *self.paths)
 
 
 def _states(paths: Sequence[str]) -> list[State]:

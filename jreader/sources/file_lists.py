@@ -67,8 +67,7 @@ class files(FileNode[Any], Table[Any]):
     @cached_property
     def columns(self) -> Any:
         """The names, or parts; for these, the sizes of the files are asked for."""
-        names = _Names(self.paths, self._first_seen)
-        return names if self.parts is None else _Parts(names, self.parts)
+        return _Names(self.paths, self._first_seen, self.parts)
 
     def check_files(self) -> None:
         """Checks nothing: each file is checked when its name is given, not all for each lane."""
@@ -80,43 +79,25 @@ class files(FileNode[Any], Table[Any]):
 
 
 class _Names:
-    """The names of files as a column; each file is checked when its name is given."""
+    """The names of files, or their parts, as a column; each file is checked when it is named."""
 
-    def __init__(self, names: tuple[str, ...], first_seen: Sequence[State]) -> None:
-        self.names, self.first_seen = names, first_seen
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def gather(self, rows: Array) -> list[str]:
-        """The names of the rows."""
-        return list(self.each(rows))
-
-    def each(self, rows: Array) -> Iterator[str]:
-        """The names of the rows, one by one."""
-        for row in rows.tolist():
-            name = self.names[row]
-            check_state(name, self.first_seen[row], state_of(name))
-            yield name
-
-
-class _Parts:
-    """The parts of files as a column: those of each file one after another."""
-
-    def __init__(self, names: _Names, parts: int) -> None:
-        self.names, self.parts = names, parts
+    def __init__(
+        self, names: tuple[str, ...], first_seen: Sequence[State], parts: int | None
+    ) -> None:
+        self.names, self.first_seen, self.parts = names, first_seen, parts
 
     def __len__(self) -> int:
-        return len(self.names) * self.parts
+        return len(self.names) * (self.parts or 1)
 
-    def gather(self, rows: Array) -> list[FilePart]:
-        """The parts of the rows."""
+    def gather(self, rows: Array) -> list[str | FilePart]:
+        """The names, or parts, of the rows."""
         return list(self.each(rows))
 
-    def each(self, rows: Array) -> Iterator[FilePart]:
-        """The parts of the rows, one by one."""
-        which, numbers = np.divmod(rows, self.parts)
-        names = self.names.each(which)
-        for name, file, number in zip(names, which.tolist(), numbers.tolist(), strict=True):
-            state = self.names.first_seen[file]
-            yield FilePart(name, number, self.parts, state.st_size if state else 0)
+    def each(self, rows: Array) -> Iterator[str | FilePart]:
+        """The names, or parts, of the rows, one by one."""
+        which, numbers = np.divmod(rows, self.parts or 1)
+        for file, number in zip(which.tolist(), numbers.tolist(), strict=True):
+            name, state = self.names[file], self.first_seen[file]
+            check_state(name, state, state_of(name))
+            size = state.st_size if state else 0
+            yield name if self.parts is None else FilePart(name, number, self.parts, size)

@@ -8,8 +8,7 @@ does is looked at again.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from json import JSONDecoder
 from typing import Any
 
@@ -22,9 +21,8 @@ from jreader.sources.far_systems import is_far
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.byte_ranges import ByteFile
-from jreader.sources.files.file_parts import FilePart, part_in
 from jreader.sources.files.kept_indices import in_threads
-from jreader.sources.files.named_files import files_named, written
+from jreader.sources.files.named_files import Paths
 from jreader.sources.files.records import Parse, RecordFiles
 from jreader.sources.text_files import TextFiles, without_a_byte
 
@@ -78,32 +76,26 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
     """
 
     kind = "lines"
+    suffixes = (".jsonl", ".jsonl.gz")
     store: Store | None = argument(default=None, cursor="never")
 
-    def __init__(
-        self,
-        *paths: str | os.PathLike[str] | FilePart | Sequence[str | os.PathLike[str]],
-        store: Store | None = None,
-    ) -> None:
-        given, part = part_in(paths)
-        several = [
-            path
-            for each in ((given,) if part else paths)
-            for path in (each if isinstance(each, (list, tuple)) else [each])
-        ]
-        files = files_named(_CALL, several, (".jsonl", ".jsonl.gz"))
-        far, packed = filter(is_far, files), any(path.endswith(".gz") for path in files)
-        if packed and (elsewhere := next(far, None)):
+    def __init__(self, *paths: Paths, store: Store | None = None) -> None:
+        super().__init__(*paths, far=True)
+        if self._packed and (elsewhere := next(filter(is_far, self.paths), None)):
             raise ValueError(
                 f"{_CALL} has to stream all files if one of them is compressed, and cannot stream "
                 f"{masked(elsewhere)!r}, which is not on this machine: copy the files to this "
                 "machine, or unpack them where they are."
             )
-        set_fields(self, part=part, paths=files, store=checked_store(_CALL, store))
+        set_fields(self, store=checked_store(_CALL, store))
+
+    @property
+    def _packed(self) -> bool:
+        return any(path.endswith(".gz") for path in self.paths)
 
     @property
     def _streamed(self) -> bool:
-        return self.part is not None or any(path.endswith(".gz") for path in self.paths)
+        return self.part is not None or self._packed
 
     @property
     def unread(self) -> bool:
@@ -144,10 +136,6 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
     def parsed(self, line: bytes) -> Any:
         """Returns the JSON value of the line of a packed file."""
         return _value(line)
-
-    def __repr__(self) -> str:
-        """The call that makes this reader; of many files, the first and the last."""
-        return f"jsonl({written(self.paths, self.part)})"
 
 
 def _begins(file: ByteFile, part: range) -> Array:

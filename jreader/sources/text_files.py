@@ -11,41 +11,37 @@ import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from jreader.errors import DamagedData, NotResumable
-from jreader.readers import (
-    Pass,
-    Position,
-    argument,
-    checked_position,
-    foreign,
-    op,
-    set_fields,
-)
-from jreader.sources.file_checks import FilesNode, called, changed, damaged, reading
+from jreader.readers import Pass, Position, argument, checked_position, foreign, op, set_fields
+from jreader.sources.file_checks import FileNode, changed, damaged, reading
 from jreader.sources.files.file_parts import FilePart, Which, part_in
+from jreader.sources.files.named_files import Paths, files_named, written
 from jreader.sources.unpacked_sizes import BoundedLines
 
 T = TypeVar("T")
 
 
 @op
-class TextFiles(FilesNode[T]):
+class TextFiles(FileNode[T]):
     """One sample per line; subclasses define which lines to read, and how to parse one.
 
     Attributes:
         part: Which part of its only file it reads; None for all files as a whole.
     """
 
+    suffixes: ClassVar[tuple[str, ...]]
+    """What the files of a folder end in."""
+    paths: tuple[str, ...]
     part: Which | None = argument(default=None, cursor="if given")
     may_be_empty = False
     """Whether a file without a byte is a whole one, and not one whose writer was stopped."""
 
-    def __init__(self, *paths: str | os.PathLike[str] | FilePart) -> None:
+    def __init__(self, *paths: Paths, far: bool = False) -> None:
         given, part = part_in(paths)
-        FilesNode.__init__(self, *((given,) if part else given))
-        set_fields(self, part=part)
+        call = f"{type(self).__name__}(*paths)"
+        set_fields(self, part=part, paths=files_named(call, given, self.suffixes, far=far))
 
     def lines(self, file: Iterator[bytes]) -> Iterator[bytes]:
         """The lines of a file that hold samples."""
@@ -116,13 +112,15 @@ class text(TextFiles[str]):
     ['Die Luft ist blau,', '', 'das Tal ist grün']
 
     Args:
-        *paths: At least one file; a file whose name ends in `.gz` is unpacked. Or one part of a
-            file, as `files(paths, parts=n)` gives it.
+        *paths: At least one file, or a folder (its `.txt` files), or a pattern such as
+            `"data/*.txt"`, or a list of these. The files of a folder or pattern are sorted by name.
+            A file whose name ends in `.gz` is unpacked. Or one part of a file, as
+            `files(paths, parts=n)` gives it.
         encoding: The encoding of the files. Its lines have to end in the single byte `\n`, so
             UTF-16 and UTF-32 cannot be read.
 
     Raises:
-        FileNotFoundError: A file does not exist.
+        FileNotFoundError: A file does not exist, or a pattern or a folder has none.
         ValueError: `encoding` is unknown, or its lines do not end in the byte `\n`.
         DamagedData: Raised during a pass, if a line has another encoding, or if a gzip file is
             empty or truncated, or its checksum does not match. That stands at the end of the file,
@@ -130,9 +128,10 @@ class text(TextFiles[str]):
     """
 
     encoding: str = "utf-8"
+    suffixes = (".txt", ".txt.gz")
     may_be_empty = True
 
-    def __init__(self, *paths: str | os.PathLike[str] | FilePart, encoding: str = "utf-8") -> None:
+    def __init__(self, *paths: Paths, encoding: str = "utf-8") -> None:
         super().__init__(*paths)
         try:
             newline = b"\n".decode(encoding)
@@ -152,8 +151,8 @@ class text(TextFiles[str]):
 
     def __repr__(self) -> str:
         """The call that makes this reader; a default encoding is left out."""
-        plain = called(self, *([FilePart(self.paths[0], *self.part)] if self.part else self.paths))
-        return plain if self.encoding == "utf-8" else f"{plain[:-1]}, encoding={self.encoding!r})"
+        encoding = "" if self.encoding == "utf-8" else f", encoding={self.encoding!r}"
+        return f"text({written(self.paths, self.part)}{encoding})"
 
 
 def without_a_byte(path: str, expected: str) -> DamagedData:

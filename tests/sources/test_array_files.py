@@ -13,7 +13,7 @@ from jreader.errors import DamagedData
 from jreader.sources import idx, jsonl, mnist_json, npy, npz, text
 
 FILE_CREATORS = [npy, npz, idx, mnist_json, text, jsonl]
-LISTS = [npy, jsonl]  # take lists of files, folders and patterns
+LISTS = [npy, idx, text, jsonl]  # take lists of files, folders and patterns
 
 
 @pytest.mark.parametrize("creator", FILE_CREATORS)
@@ -92,3 +92,22 @@ def test_columns_of_a_file_are_read_once(tmp_path):
     assert reader.columns is reader.columns
     (tmp_path / "a.npz").unlink()
     assert len(everything(reader)) == 3
+
+
+@pytest.mark.parametrize(
+    "given", [str, "{}/*.txt".format, lambda at: [f"{at}/a.txt", f"{at}/b.txt"]]
+)
+def test_text_takes_folders_patterns_and_lists(tmp_path, given):
+    for name in ("b", "a"):
+        (tmp_path / f"{name}.txt").write_text(f"{name}\n")
+    (tmp_path / "notes.md").write_text("none of them\n")
+    assert list(text(given(tmp_path))()) == ["a", "b"]
+
+
+def test_idx_takes_shards(tmp_path):
+    for number in range(3):
+        array = np.full((2, 3), number, np.uint8)
+        write_idx(tmp_path / f"x-{number}", array, packed=number == 1)
+    rows = idx(f"{tmp_path}/x-*", [tmp_path / f"x-{number}" for number in (2, 1, 0)])
+    pairs = [(int(x[0]), int(y[0])) for x, y in rows()]
+    assert pairs == [(0, 2), (0, 2), (1, 1), (1, 1), (2, 0), (2, 0)]

@@ -45,9 +45,17 @@ def files_named(
         ValueError: A file is elsewhere, and must not be.
         FileNotFoundError: A path names no file, or a folder or a pattern has none.
     """
-    several = paths if isinstance(paths, (list, tuple)) else [paths]
-    files = tuple(file for each in several for file in _of(call, each, suffixes, far))
+    files = tuple(file for path in _each(paths) for file in _of(call, path, suffixes, far))
     return check_paths(call, files, far=far)
+
+
+def _each(paths: Any) -> Iterator[Any]:
+    """The paths in a list, which may hold lists, as `*paths` does."""
+    if isinstance(paths, (list, tuple)):
+        for path in paths:
+            yield from _each(path)
+    else:
+        yield paths
 
 
 def _of(call: str, given: Any, suffixes: tuple[str, ...], far: bool) -> Iterator[Any]:

@@ -46,6 +46,10 @@ class parquet(FileNode[Any], Table[Any]):
     A row group is decoded as a whole, so a shuffle over all rows decodes most of them again and
     again: `shuffle(seed=0, blocks=64)` decodes each once in an epoch.
 
+    Damage in a file is an error, with one exception: of single bits of a footer that were changed,
+    1 in 200 makes pyarrow end the program where it is asked for the metadata of a column. To look
+    for them first would take five times as long as to read the footer.
+
     Args:
         paths: A file, a folder (its `.parquet` files), a pattern such as `"data/*.parquet"`, or a
             list of these: one table, in that order. The files of a folder or pattern are sorted by
