@@ -456,5 +456,5 @@ def length(reader: Reader[Any]) -> int | None:
         return None
     try:
         return len(reader)  # type: ignore[arg-type]  # or it raises
-    except (TypeError, NotImplementedError, RuntimeError):  # Paddle's way to say no
+    except (TypeError, NotImplementedError, RuntimeError, StopIteration):  # ways to say no
         return None

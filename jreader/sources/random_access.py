@@ -124,7 +124,12 @@ class _Items:
         self.rising = False  # whether `data` accepts only increasing indices
 
     def __len__(self) -> int:
-        return len(self.data) if hasattr(self.data, "__len__") else int(self.data.shape[0])
+        try:
+            return len(self.data) if hasattr(self.data, "__len__") else int(self.data.shape[0])
+        except StopIteration as stopped:  # which would end the loop that asks, without a word
+            raise RuntimeError(
+                f"{self} raised StopIteration when it was asked for its length"
+            ) from stopped
 
     def __repr__(self) -> str:
         return described(self.data)

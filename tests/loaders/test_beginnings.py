@@ -123,13 +123,15 @@ def test_and_so_is_a_sampler_of_another_library(workers):
     check_stops(DataLoader(range(9), batch_sampler=batches, num_workers=workers), at_least=8)
 
 
-@pytest.mark.parametrize("last", ["drop", "error"])  # "error" asks before the pass is begun
-def test_and_so_is_a_data_set_that_raises_it_when_it_is_asked_for_its_length(last):
+@pytest.mark.parametrize("last", ["drop", "error", "pad"])
+@pytest.mark.parametrize("asked", range(40))
+def test_and_so_is_a_data_set_that_raises_it_when_it_is_asked_for_its_length(asked, last):
     class Numbers:
-        stopped = False
+        left = asked
 
         def __len__(self):
-            if self.stopped:
+            self.left -= 1
+            if self.left < 0:
                 raise StopIteration
             return 4
 
@@ -137,11 +139,13 @@ def test_and_so_is_a_data_set_that_raises_it_when_it_is_asked_for_its_length(las
             return index
 
     numbers = Numbers()
-    feeds = Pipeline(source(numbers)).batch(2).load(last=last).steps(100)
-    next(feeds), next(feeds)
-    numbers.stopped = True
-    with pytest.raises(RuntimeError, match="raised StopIteration when"):
-        list(feeds)  # an epoch or two may be on their way
+    try:
+        feeds = list(Pipeline(source(numbers)).batch(2).load(last=last).steps(10))
+    except RuntimeError as error:
+        assert "raised StopIteration" in str(error)  # noqa: PT017  # or there is none
+    else:
+        assert len(feeds) == 10
+        assert numbers.left >= 0
 
 
 def test_the_error_names_the_reader_its_line_and_the_op():

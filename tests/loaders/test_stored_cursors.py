@@ -53,8 +53,8 @@ def _other_pythons_are_told_of_functions():
 
 
 def comparable(cursor):
-    """The cursor without what later releases add, nor functions that Python compiles otherwise."""
-    unlike = {"plan", "check"} if OTHER_PYTHON else {"check"}
+    """The cursor without what later releases add, nor hashes of functions that Python compiles."""
+    unlike = {"plan", "check", "digest"} if OTHER_PYTHON else {"check"}
     known = {name: cursor["plan"][name] for name in Plan.__required_keys__}
     made = through_json({**cursor, "plan": known})
     return {name: part for name, part in made.items() if name not in unlike}
