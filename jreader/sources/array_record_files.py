@@ -20,6 +20,7 @@ from jreader.sources.files.byte_ranges import open_file
 from jreader.sources.files.kept_indices import in_threads
 from jreader.sources.files.magic_numbers import first_bytes
 from jreader.sources.files.named_files import Paths, files_named, written
+from jreader.sources.files.records import sorted_first
 
 _CALL = "arrayrecord(paths)"
 _EXPECTED = "an ArrayRecord file"
@@ -118,11 +119,7 @@ class ArrayRecords:
         """Those records, in a list."""
         if len(self.paths) == 1:
             return list(self.each(rows))
-        order = rows.argsort(kind="stable")  # so that each file is opened once
-        records: list[bytes] = [b""] * len(rows)
-        for place, record in zip(order.tolist(), self.each(rows[order]), strict=True):
-            records[place] = record
-        return records
+        return sorted_first(rows, self.each)  # so that each file is opened once
 
     def each(self, rows: Array) -> Iterator[bytes]:
         """Those records one by one.

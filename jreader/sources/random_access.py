@@ -6,7 +6,7 @@ so a plan over it can be shuffled as a whole, sharded, and resumed at any sample
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from types import FunctionType
@@ -16,22 +16,13 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from jreader.errors import MissingSample, is_async, missing
-from jreader.readers import (
-    Columns,
-    Node,
-    argument,
-    branches,
-    described,
-    joined,
-    length,
-    op,
-    truth,
-)
+from jreader.readers import Columns, Node, argument, described, length, op, truth
 from jreader.readers.compounds import Several
 from jreader.readers.located import located
 from jreader.readers.planes import Array, Gathers
 from jreader.readers.protected import protected, read_only
 from jreader.readers.refills import watched
+from jreader.sources.blocks.decoded_blocks import Objects, each_column
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import check_map
 
@@ -197,7 +188,7 @@ class _Items:
         given = self.found[once]
         if len(once) == len(rows) and (which[1:] > which[:-1]).all():
             return given
-        return _each_column(lambda column: _picked(column, which), given)
+        return each_column(lambda column: _picked(column, which), given)
 
 
 def _as_samples(given: Any, data: Any) -> Sequence[Any]:
@@ -218,33 +209,10 @@ def _as_samples(given: Any, data: Any) -> Sequence[Any]:
 
     def as_rows(column: Any) -> Any:
         seen.append(isinstance(column, list))
-        return _Rows(column) if seen[-1] else column
+        return Objects(column) if seen[-1] else column
 
-    samples: Columns[Any] = Columns(_each_column(as_rows, given))
+    samples: Columns[Any] = Columns(each_column(as_rows, given))
     return list(samples) if any(seen) else samples
-
-
-class _Rows(Sequence[Any]):
-    """A list that a tree takes for one leaf, not for a branch."""
-
-    def __init__(self, rows: list[Any]) -> None:
-        self.rows = rows
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.rows[index]
-
-
-def _each_column(fn: Callable[[Any], Any], tree: Any) -> Any:
-    """Applies `fn` to every column of a tree; a list is one column."""
-    if isinstance(tree, Mapping):
-        tree = dict(tree)
-    parts = None if isinstance(tree, list) else branches(tree)
-    if parts is None:
-        return fn(tree)
-    return joined(tree, {key: _each_column(fn, part) for key, part in parts.items()})
 
 
 def _picked(column: Any, which: Array) -> Any:

@@ -21,7 +21,7 @@ from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
 from jreader.readers.messages import described
 from jreader.readers.planes import Array
 from jreader.sources.blocks.block_arena import Arena, slot_rows
-from jreader.sources.blocks.decoded_blocks import Decoded, Stack
+from jreader.sources.blocks.decoded_blocks import Decoded, dealt
 
 if TYPE_CHECKING:
     from jreader.sources.blocks.block_columns import BlockColumns
@@ -131,13 +131,13 @@ class OpenBlocks:
         cuts = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist(), len(rows)]
         blocks = ordered[cuts[:-1]].tolist()
         local = local[order]
-        stack = Stack(len(rows))
-        # those that are open first: they may make room for the others
         parts = list(zip(blocks, cuts[:-1], cuts[1:], strict=True))
+        taken = dict[int, Decoded | list[Any]]()
+        # those that are open first: they may make room for the others
         for block, low, high in sorted(parts, key=lambda part: part[0] not in self._blocks):
-            stack.put(self._decoded(block), local[low:high], low)
+            taken[low] = self._decoded(block).taken(local[low:high])
             self._used(block, high - low)
-        return stack.dealt(order)
+        return dealt([taken[low] for low in cuts[:-1]], order)
 
     def each(self, rows: Array) -> Iterator[Any]:
         """Those rows one by one; those of one block that follow one another are taken at once."""

@@ -13,7 +13,7 @@ later, since 007 is 7 by then.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -25,7 +25,7 @@ from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile, open_file
 from jreader.sources.files.kept_indices import in_threads, kept_files, name_of
 from jreader.sources.tables.arrow_columns import pyarrow
-from jreader.sources.tables.csv_decoding import Bad, CsvFile, Layout, Part
+from jreader.sources.tables.csv_decoding import CsvFile, Layout, Part
 from jreader.sources.tables.csv_types import TEXT, joint_kind, of_types
 from jreader.sources.transactions import new_file
 
@@ -47,6 +47,21 @@ class Found(NamedTuple):
     kinds: dict[str, int]
     nulls: dict[str, int]
     wrong: tuple[bool, str] | None
+
+    def widen(self, parts: Sequence[Part]) -> None:
+        """Takes note of the kinds in parts that were decoded."""
+        for name in self.kinds:
+            kinds = (part.kinds[name] for part in parts if name in part.kinds)
+            self.kinds[name] = joint_kind([self.kinds[name], *kinds])
+
+    def add(self, table: Any, out: Any) -> None:
+        """Writes one more table, and takes note of its blocks."""
+        for batch in table.combine_chunks().to_batches():
+            for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                if column.null_count:
+                    self.nulls.setdefault(name, len(self.rows))
+            out.write_batch(batch)
+            self.rows.append(batch.num_rows)
 
 
 class CsvTable:
@@ -169,70 +184,29 @@ def _kept(files: Sequence[CsvFile], known: Mapping[str, int]) -> list[CsvTable]:
 def _decoded(
     file: CsvFile, bytes_of: ByteFile, known: Mapping[str, int], sink: Callable[[], Any]
 ) -> tuple[Found, Any]:
-    """What is known of a table that was written to a sink, and that sink."""
-    writer = _Writer(file, known)
-    out = sink()
-    writer.write(out, file.parts(bytes_of, known))
-    if not writer.fits:
-        return _decoded(file, bytes_of, writer.kinds, sink)
-    return writer.found, out
+    """What is known of a table that was written to a sink, and that sink.
 
-
-class _Writer:
-    """An Arrow file, which is written for as long as blocks have the types of the first ones.
-
-    Args:
-        file: The file that is decoded.
-        known: The kinds of columns.
-
-    Attributes:
-        kinds: Those of the columns, as far as it was decoded.
-        fits: Whether all blocks were written.
+    It is written for as long as blocks have the types of the first ones; if others have not, all
+    are decoded again.
     """
-
-    def __init__(self, file: CsvFile, known: Mapping[str, int]) -> None:
-        self.file, self.kinds, self.fits = file, {**known}, True
-        self._rows, self._nulls = list[int](), dict[str, int]()
-        self._wrong: tuple[bool, str] | None = None
-
-    @property
-    def found(self) -> Found:
-        """What is known of the table."""
-        return Found(self._rows, self.kinds, self._nulls, self._wrong)
-
-    def write(self, sink: Any, parts: Iterator[tuple[list[Part], Bad | None]]) -> None:
-        """Writes blocks, some at a time."""
-        pa = pyarrow()
-        first = next(parts, ([], None))
-        self._widen(first[0])
-        schema = self.file.schema(self.kinds)
-        packed = "lz4" if isinstance(sink, str) and pa.Codec.is_available("lz4") else None
-        options = pa.ipc.IpcWriteOptions(compression=packed)
-        with pa.ipc.new_file(sink, schema, options=options) as out:
-            for some, bad in chain([first], parts):
-                self._widen(some)
-                self.fits = self.fits and self.file.schema(self.kinds) == schema
-                for part in some:
-                    self._put(out, part, schema)
-                if bad is not None:
-                    self._wrong = self.file.wrong(bad, sum(self._rows), self.kinds)
-                    self._rows.append(1)
-            blank = pa.RecordBatch.from_pylist([], schema)
-            out.write_batch(blank, custom_metadata={"found": json.dumps(self.found)})
-
-    def _widen(self, parts: Sequence[Part]) -> None:
-        for name in self.kinds:
-            found = (part.kinds[name] for part in parts if name in part.kinds)
-            self.kinds[name] = joint_kind([self.kinds[name], *found])
-
-    def _put(self, out: Any, part: Part, schema: Any) -> None:
-        table = of_types(part.table, schema) if self.fits else None
-        if table is None:
-            self.fits = False
-            return
-        for batch in table.combine_chunks().to_batches():
-            for name, column in zip(batch.schema.names, batch.columns, strict=True):
-                if column.null_count:
-                    self._nulls.setdefault(name, len(self._rows))
-            out.write_batch(batch)
-            self._rows.append(batch.num_rows)
+    pa, out, parts = pyarrow(), sink(), file.parts(bytes_of, known)
+    found, first, fits = Found([], {**known}, {}, None), next(parts, ([], None)), True
+    found.widen(first[0])
+    schema = file.schema(found.kinds)
+    packed = "lz4" if isinstance(out, str) and pa.Codec.is_available("lz4") else None
+    options = pa.ipc.IpcWriteOptions(compression=packed)
+    with pa.ipc.new_file(out, schema, options=options) as opened:
+        for some, bad in chain([first], parts):
+            found.widen(some)
+            fits = fits and file.schema(found.kinds) == schema
+            for part in some:
+                table = of_types(part.table, schema) if fits else None
+                fits = table is not None
+                if fits:
+                    found.add(table, opened)
+            if bad is not None:
+                found = found._replace(wrong=file.wrong(bad, sum(found.rows), found.kinds))
+                found.rows.append(1)
+        blank = pa.RecordBatch.from_pylist([], schema)
+        opened.write_batch(blank, custom_metadata={"found": json.dumps(found)})
+    return (found, out) if fits else _decoded(file, bytes_of, found.kinds, sink)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -161,8 +161,10 @@ class TableBlocks:
             each block, and `decoded(number)`.
         names: The names of the columns; a single str for bare values; None for all.
         nulls: What stands for nulls.
+        wanted: Whether a file and the number of a block in it are one of them.
 
     Attributes:
+        blocks: The file of each, its number there, and the number there of its first row.
         starts: The rows at which blocks begin.
         rows: How many rows there are.
     """
@@ -172,13 +174,14 @@ class TableBlocks:
         files: Sequence[Any],
         names: Sequence[str] | str | None,
         nulls: Mapping[str, Any],
+        wanted: Callable[[Any, int], bool] = lambda _file, _number: True,
     ) -> None:
         self.files, self.names, self.nulls = list(files), names, nulls
         self.blocks = [
             (file, number, first)
             for file in files
             for number, (first, many) in enumerate(zip(begins(file.rows), file.rows, strict=False))
-            if many
+            if many and wanted(file, number)
         ]
         counts = [file.rows[number] for file, number, _ in self.blocks]
         self.starts, self.rows = np.array(begins(counts)), sum(counts)
@@ -191,9 +194,21 @@ class TableBlocks:
             ValueError: It has nulls.
         """
         if not self.blocks:
-            return columns_in(self.files[0].schema.empty_table(), "", 0, self.names, self.nulls)
+            return self.blank(self.files[0])
         file, number, first = self.blocks[block]
-        return columns_in(file.decoded(number), file.path, first, self.names, self.nulls)
+        return self.columns(self.decoded(file, number), file.path, first)
+
+    def decoded(self, file: Any, number: int) -> Any:
+        """The table of a block."""
+        return file.decoded(number)
+
+    def blank(self, file: Any) -> Any:
+        """The columns of no rows."""
+        return self.columns(file.schema.empty_table(), file.path, 0)
+
+    def columns(self, table: Any, path: str, first: int) -> Any:
+        """Those that are asked for, of a table whose first row has that number in its file."""
+        return columns_in(table, path, first, self.names, self.nulls)
 
 
 def columns_in(

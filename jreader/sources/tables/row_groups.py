@@ -6,11 +6,9 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-import numpy as np
-
-from jreader.readers.planes import begins
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile, open_file
@@ -21,6 +19,7 @@ from jreader.sources.files.kept_indices import in_threads
 from jreader.sources.files.stored_files import StoredFile
 from jreader.sources.tables.arrow_columns import Nulls, checked_schema, columns_of, pyarrow
 from jreader.sources.tables.joined_tables import bare, refuse_another, top_of
+from jreader.sources.tables.record_batches import TableBlocks
 from jreader.sources.tables.table_arguments import check_fills
 
 _EXPECTED = "a Parquet file"
@@ -36,8 +35,18 @@ class _File:
     wanted: list[str] | None
     """Their names, and of structs the fields, as pyarrow is asked for them."""
 
+    @property
+    def path(self) -> str:
+        return self.file.path
 
-class RowGroups:
+    @cached_property
+    def rows(self) -> list[int]:
+        """How many rows each row group has."""
+        every = range(self.metadata.num_row_groups)
+        return [self.metadata.row_group(group).num_rows for group in every]
+
+
+class RowGroups(TableBlocks):
     """The row groups of files of one table, which are decoded by their number.
 
     Args:
@@ -45,10 +54,6 @@ class RowGroups:
         names: The names of the columns; a single str for bare values; None for all.
         nulls: What stands for nulls.
         part: The part of the only file whose row groups these are; None for all.
-
-    Attributes:
-        starts: The rows at which row groups begin.
-        rows: How many rows there are.
     """
 
     def __init__(
@@ -58,17 +63,11 @@ class RowGroups:
         nulls: Mapping[str, Any],
         part: FilePart | None = None,
     ) -> None:
-        self.files, self.names, self.nulls = list(files), names, nulls
+        def wanted(file: _File, group: int) -> bool:
+            return part is None or part.has(_begin(file.metadata, group))
+
+        super().__init__(files, names, nulls, wanted)
         self._readers = _Readers()
-        every = [
-            (number, group, first, file.metadata.row_group(group).num_rows)
-            for number, file in enumerate(files)
-            for group, first in enumerate(_first_rows(file.metadata))
-            if part is None or part.has(_begin(file.metadata, group))
-        ]
-        self.groups = [(number, group, first) for number, group, first, rows in every if rows]
-        counts = [rows for *_, rows in every if rows]
-        self.starts, self.rows = np.array(begins(counts)), sum(counts)
 
     @classmethod
     def of(
@@ -94,69 +93,41 @@ class RowGroups:
         check_fills(nulls, first.schema.names)
         for file in filled[1:]:
             if not file.schema.equals(first.schema):
-                refuse_another(groups.blank(file), file.file.path, blank, first.file.path)
+                refuse_another(groups.blank(file), file.path, blank, first.path)
         groups.refuse_nulls()
         return groups
-
-    def __call__(self, block: int) -> Any:
-        """The columns of a row group.
-
-        Raises:
-            DamagedData: It cannot be decoded.
-            ValueError: It has nulls.
-        """
-        if not self.groups:
-            return self.blank(self.files[0])
-        number, group, first = self.groups[block]
-        file = self.files[number]
-        return self._of(_decoded(file, group, self._readers), file, first)
 
     def coming(self, blocks: Sequence[int], *, first: bool) -> None:
         """Has the store of far files know which row groups come next, in that order."""
         stored = [file.file for file in self.files if isinstance(file.file, StoredFile)]
-        if not stored or not self.groups:
+        if not stored or not self.blocks:
             return
         if first:
             stored[0].store.forget(stored)
-        for number, group, _ in (self.groups[block] for block in blocks):
-            file = self.files[number]
+        for file, group, _ in (self.blocks[block] for block in blocks):
             if isinstance(file.file, StoredFile):
                 file.file.coming(_ranges(file, group))
 
-    def blank(self, file: _File) -> Any:
-        """The columns of no rows."""
-        return self._of(pyarrow().Table.from_batches([], file.schema), file, 0)
+    def decoded(self, file: _File, number: int) -> Any:
+        """The table of a row group."""
+        return _decoded(file, number, self._readers)
+
+    def columns(self, table: Any, path: str, first: int) -> Any:
+        """Those that were asked for, of which the file gave no others."""
+        return bare(columns_of(table, Nulls(path, first, self.nulls)), self.names)
 
     def refuse_nulls(self) -> None:
         """Decodes the first row group whose footer tells of nulls that nothing stands for."""
-        flat = dict[int, list[int]]()  # by file: nulls inside of lists are no nulls of a column
-        for block, (number, group, _) in enumerate(self.groups):
-            file = self.files[number]
+        flat = dict[str, list[int]]()  # by file: nulls inside of lists are no nulls of a column
+        for block, (file, group, _) in enumerate(self.blocks):
             chunks = file.metadata.row_group(group)
-            if number not in flat:
+            if file.path not in flat:
                 wanted = {name for name in file.schema.names if name not in self.nulls}
                 every = range(chunks.num_columns)
-                flat[number] = [at for at in every if chunks.column(at).path_in_schema in wanted]
-            told = [self._statistics(file, group, at) for at in flat[number]]
+                flat[file.path] = [at for at in every if chunks.column(at).path_in_schema in wanted]
+            told = [_statistics(file, group, at) for at in flat[file.path]]
             if any(each and each.has_null_count and each.null_count for each in told):
                 self(block)
-
-    def _statistics(self, file: _File, group: int, at: int) -> Any:
-        """What the footer tells of a column in a row group.
-
-        Raises:
-            DamagedData: It says another type there than in its schema: pyarrow would end the
-                program (SIGABRT) where it reads the numbers as of the other one.
-        """
-        chunk = file.metadata.row_group(group).column(at)
-        here, whole = chunk.physical_type, file.metadata.schema.column(at).physical_type
-        if here != whole:
-            said = f"its footer says {whole} of {chunk.path_in_schema!r}, and {here} in row group"
-            raise damaged(file.file.path, _EXPECTED, f"{said} {group}")
-        return chunk.statistics
-
-    def _of(self, table: Any, file: _File, first: int) -> Any:
-        return bare(columns_of(table, Nulls(file.file.path, first, self.nulls)), self.names)
 
 
 def _opened(file: ByteFile, names: tuple[str, ...] | str | None) -> _File:
@@ -177,17 +148,26 @@ def _opened(file: ByteFile, names: tuple[str, ...] | str | None) -> _File:
         return _File(file, metadata, schema, wanted)
 
 
+def _statistics(file: _File, group: int, at: int) -> Any:
+    """What the footer tells of a column in a row group.
+
+    Raises:
+        DamagedData: It says another type there than in its schema: pyarrow would end the
+            program (SIGABRT) where it reads the numbers as of the other one.
+    """
+    chunk = file.metadata.row_group(group).column(at)
+    here, whole = chunk.physical_type, file.metadata.schema.column(at).physical_type
+    if here != whole:
+        said = f"its footer says {whole} of {chunk.path_in_schema!r}, and {here} in row group"
+        raise damaged(file.path, _EXPECTED, f"{said} {group}")
+    return chunk.statistics
+
+
 def _begin(metadata: Any, group: int) -> int:
     """The byte at which a row group begins."""
     first = metadata.row_group(group).column(0)
     begin = first.dictionary_page_offset if first.has_dictionary_page else first.data_page_offset
     return int(begin)
-
-
-def _first_rows(metadata: Any) -> list[int]:
-    """The number in its file of the first row of each row group."""
-    counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-    return begins(counts)[: len(counts)]
 
 
 def _ranges(file: _File, group: int) -> list[tuple[int, int]]:
