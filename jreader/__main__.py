@@ -66,7 +66,7 @@ def _run(options: argparse.Namespace) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LintWarning)  # which `check` tells
             warnings.showwarning = _warned
-            for line in _lines(options):
+            for line in _command_lines(options):
                 found = True
                 print(line, flush=True)
     except CommandFailed as error:
@@ -102,11 +102,11 @@ def _failed(options: argparse.Namespace, why: object, code: int) -> int:
     return code
 
 
-def _lines(options: argparse.Namespace) -> Iterator[str]:
+def _command_lines(options: argparse.Namespace) -> Iterator[str]:
     """The lines of a command but `demo`."""
     from jreader import commands  # noqa: PLC0415  # as above
 
-    subject = commands.named(options.target)
+    subject = commands.pipeline_named(options.target)
     if options.command == "show":
         return commands.show(subject, options.target, options.html)
     if options.command == "check":

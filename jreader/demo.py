@@ -65,7 +65,7 @@ def run(name: str | None, pmap: bool, epochs: int | None, batch: int, seed: int)
 def _train(name: str | None, pmap: bool, epochs: int | None, batch: int, seed: int) -> None:
     devices = jax.local_devices()
     print(f"{len(devices)} x {devices[0].device_kind}, {'pmap' if pmap else 'jit'}")
-    source = _source(name)
+    source = _dataset_module(name)
     samples = Pipeline(source.train())
     if batch > len(samples):
         raise DemoFailed(
@@ -81,7 +81,7 @@ def _train(name: str | None, pmap: bool, epochs: int | None, batch: int, seed: i
     step, count = _programs(pmap)
     state: State = trained.replicate(initial(seed))
     for epoch in range(epochs or (3 if source is mnist else 20)):
-        state, loss, speed, waiting = _epoch(step, state, trained, batch)
+        state, loss, speed, waiting = _train_epoch(step, state, trained, batch)
         right = _accuracy(count, state, tested)
         print(
             f"epoch {epoch + 1:2}: loss {loss:.4f}, test accuracy {right:.2%}, "
@@ -89,7 +89,7 @@ def _train(name: str | None, pmap: bool, epochs: int | None, batch: int, seed: i
         )
 
 
-def _source(name: str | None) -> ModuleType:
+def _dataset_module(name: str | None) -> ModuleType:
     if name == "mnist" or (name is None and mnist.found()):
         print("data: MNIST, 60,000 digits to train on and 10,000 to test on")
         return mnist
@@ -98,7 +98,7 @@ def _source(name: str | None) -> ModuleType:
     return digits
 
 
-def _epoch(
+def _train_epoch(
     step: Any, state: State, loader: DataLoader, batch: int
 ) -> tuple[State, float, float, float]:
     """Trains one epoch; returns the state, the mean loss, samples a second and share of waiting."""
@@ -122,13 +122,13 @@ def _accuracy(count: Any, state: State, loader: DataLoader) -> float:
 def _programs(pmap: bool) -> tuple[Any, Any]:
     """The training step and the counter of right answers, compiled for all devices."""
     if not pmap:
-        return jax.jit(_step(lambda value: value)), jax.jit(_count(lambda value: value))
+        return jax.jit(_step(lambda value: value)), jax.jit(_right_answers(lambda value: value))
 
     def mean(value: Any) -> Any:
         return jax.lax.pmean(value, "data")
 
     whole: Any = {"axis_name": "data", "in_axes": (None, 0), "out_axes": None}
-    return jax.pmap(_step(mean), **whole), jax.pmap(_count(mean), **whole)
+    return jax.pmap(_step(mean), **whole), jax.pmap(_right_answers(mean), **whole)
 
 
 def initial(seed: int) -> State:
@@ -165,7 +165,7 @@ def _step(mean: Mean) -> Callable[[State, Any], tuple[State, jax.Array]]:
     return step
 
 
-def _count(mean: Mean) -> Callable[[State, Any], tuple[jax.Array, jax.Array]]:
+def _right_answers(mean: Mean) -> Callable[[State, Any], tuple[jax.Array, jax.Array]]:
     """A counter of right answers and of samples in a batch; padding is not counted."""
 
     def count(state: State, feed: Any) -> tuple[jax.Array, jax.Array]:

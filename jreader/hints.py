@@ -205,7 +205,7 @@ def missing_method(kind: type, name: str) -> str:
     "Pipeline has no 'take': type .firstn(n)."
     """
     if name in _METHODS:
-        return f"{kind.__name__} has no {name!r}: {_advice(_METHODS[name])}."
+        return f"{kind.__name__} has no {name!r}: {_to_type(_METHODS[name])}."
     return f"{kind.__name__!r} object has no attribute {name!r}"
 
 
@@ -224,14 +224,14 @@ def check_keywords(call: str, fn: Callable[..., Any], given: Collection[str]) ->
     takes = _keywords_of(fn)
     for name in given:
         if takes is not None and name not in takes:
-            raise TypeError(f"{call}(...) takes no {name}=: {_instead(call, takes, name)}")
+            raise TypeError(f"{call}(...) takes no {name}=: {_accepted_keyword(call, takes, name)}")
 
 
-def _instead(call: str, takes: list[str], name: str) -> str:
+def _accepted_keyword(call: str, takes: list[str], name: str) -> str:
     method = call.rpartition(".")[2]
     own = _KEYWORDS.get(_METHOD_OF.get(method, method), {})
     if known := own.get(name) or _ANYWHERE.get(name):
-        return f"{_advice(known)}."
+        return f"{_to_type(known)}."
     if close := get_close_matches(name, takes, 1):
         return f"did you mean {close[0]}=?"
     return f"it takes {', '.join(takes)}." if takes else "it takes no argument."
@@ -246,10 +246,10 @@ def tell_keywords(kind: type, called: str) -> None:
     """
     for name, method in list(vars(kind).items()):
         if inspect.isfunction(method) and not name.startswith("_"):
-            setattr(kind, name, _checked(f"{called}.{name}", method))
+            setattr(kind, name, _with_checked_keywords(f"{called}.{name}", method))
 
 
-def _checked(call: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _with_checked_keywords(call: str, method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def checked(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         if kwargs:
@@ -260,7 +260,7 @@ def _checked(call: str, method: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-def _advice(instead: str) -> str:
+def _to_type(instead: str) -> str:
     return instead if instead.startswith("leave") else f"type {instead}"
 
 

@@ -141,7 +141,7 @@ def _tqdm() -> Any:
 _LIVE: WeakSet[Bar] = WeakSet()
 
 
-def _forked() -> None:
+def _forget_bars() -> None:
     """In a forked process: the bars are those of the other one, and so are their locks."""
     for bar in _LIVE:
         bar.off = True
@@ -149,4 +149,4 @@ def _forked() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_forget_bars)

@@ -16,7 +16,7 @@ from browsers import laid_out, overlapping
 import jreader
 from jreader import Pipeline, arrays, chain, compose, mix
 from jreader.commands import show
-from jreader.measuring.bars import Bar, bars
+from jreader.measuring.bars import StageBar, bars
 from jreader.pipelines.wrapped import Wrapped
 from jreader.readers.nodes import inputs
 from jreader.readers.plan_tables import shortened
@@ -74,7 +74,7 @@ PLANS = {
 TITLES = ["source ten (train.py:3)", *(f"map {name} (train.py:9)" for name in [LONG, *MARKUP])]
 REPORT = bars(
     f"The map `{MARKUP[0]}` (train.py:31) limits the epoch: 71 % of each step waits for it.",
-    [Bar(title, 0.4 + at, "3 threads, leaves the interpreter's lock", at == 2)
+    [StageBar(title, 0.4 + at, "3 threads, leaves the interpreter's lock", at == 2)
      for at, title in enumerate([*TITLES, "the loop waits"])],
     [0, 2, 1, 0, 2, 2],
     "The plan was not read again.",

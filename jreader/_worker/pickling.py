@@ -17,7 +17,7 @@ import numpy as np
 from jreader._worker.captured_state import captured_as, is_random_generator, stateful_kind
 from jreader.errors import noted, warn
 from jreader.readers import described
-from jreader.readers.overlaps import below
+from jreader.readers.overlaps import bytes_below
 from jreader.readers.protected import read_only
 from jreader.staging import Array
 
@@ -74,7 +74,7 @@ class WorkerPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no typ
             self._check_still(obj)
         if type(obj) is np.memmap:  # NumPy would copy it into the pickle
             return np.asarray, (obj.view(np.ndarray),)
-        if type(obj) is np.ndarray and (found := below(obj)):
+        if type(obj) is np.ndarray and (found := bytes_below(obj)):
             stored, offset = found
             layout = obj.dtype, obj.shape, offset, obj.strides, obj.flags.writeable
             return _strided, (stored, *layout)

@@ -44,10 +44,10 @@ from jreader.readers import (
     whole,
 )
 from jreader.readers.growing import written_first
-from jreader.readers.nodes import field_names, ops_of, unread
+from jreader.readers.nodes import unread
 from jreader.readers.planes import ENDLESS, Array
 from jreader.readers.ragged import lengths_hash, lengths_of
-from jreader.readers.seeds import Draws, seeded_below
+from jreader.readers.seeds import Draws, random_ops, seeded_below
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -154,7 +154,7 @@ class bucket(Node[Columns[T]]):
 
     def check_arguments(self) -> dict[str, Any]:
         """Chooses the bounds, and checks that the other arguments go with them."""
-        if not _random(self.reader):  # lengths may order them, which has to be the same each time
+        if not random_ops(self.reader):  # lengths may order them: the same ones each time
             set_fields(self, reader=written_first(self.reader))
         set_fields(self, bounds=self._checked_bounds())
         if (self.batch_size is None) == (self.tokens is None):
@@ -170,7 +170,7 @@ class bucket(Node[Columns[T]]):
                 f"by={self.by!r} of {CALL} needs a field that is padded, and fields are "
                 f"{list(self.fields)}: name it there too."
             )
-        if not unread(self.reader) and not _random(self.reader):
+        if not unread(self.reader) and not random_ops(self.reader):
             self._order()  # raises the errors of lengths here, where they can be mended
         return {}
 
@@ -332,7 +332,7 @@ class bucket(Node[Columns[T]]):
         Raises:
             TypeError: It tells that no sample differs in length from another.
         """
-        plane = None if _random(self.reader) else indexed(self.reader)
+        plane = None if random_ops(self.reader) else indexed(self.reader)
         if plane is None or plane.length >= min(ENDLESS, 1 << 32):
             return None
         if ragged_fields(self.reader, self.fields):
@@ -401,10 +401,3 @@ class bucket(Node[Columns[T]]):
                     yield held.pop()
 
         return Pass(deal(), lambda: (done, order.check), lambda: None)
-
-
-def _random(reader: Reader[Any]) -> bool:
-    """Whether a plan orders or makes samples at random, so that lengths vary with the epoch."""
-    return any(
-        "seed" in field_names(op) and hasattr(op, "epoch") for op in ops_of(reader, pinned=False)
-    )

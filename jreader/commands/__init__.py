@@ -6,8 +6,17 @@ says what is wrong in one line; a file each does the rest. jax is imported only 
 
 from jreader.commands.bench import bench
 from jreader.commands.check import check
-from jreader.commands.named_pipelines import CommandFailed, in_one_line, named, tokenizer
+from jreader.commands.named_pipelines import CommandFailed, in_one_line, pipeline_named, tokenizer
 from jreader.commands.peek import peek
 from jreader.commands.show import show
 
-__all__ = ["CommandFailed", "bench", "check", "in_one_line", "named", "peek", "show", "tokenizer"]
+__all__ = [
+    "CommandFailed",
+    "bench",
+    "check",
+    "in_one_line",
+    "peek",
+    "pipeline_named",
+    "show",
+    "tokenizer",
+]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from jreader.batches import batch, batching
 from jreader.commands.named_pipelines import CommandFailed, in_one_line, is_loader, reader_of
-from jreader.commands.show import aligned
+from jreader.commands.show import aligned_rows
 from jreader.linting.plan_parts import of_batches, prefixes
 from jreader.pipelines import Pipeline
 from jreader.pipelines.wrapped import Wrapped
@@ -45,13 +45,13 @@ def bench(subject: Any, seconds: float = 1.0) -> Iterator[str]:
         batched = of_batches(stage)
         timed = stage if batched or size is None else batch(stage, size)
         name = lines_of(stage)[-1].text if stage is not stages[-1] else described(stage)
-        rate = _rate(partial(_items, timed), seconds, axes=int(of_batches(timed)))
-        row, before = _row(name, rate, before, batched=batched)
+        rate = _rate(partial(_pass_items, timed), seconds, axes=int(of_batches(timed)))
+        row, before = _rate_row(name, rate, before, batched=batched)
         rows.append(row)
     if is_loader(subject):
         rate = _rate(partial(_feeds, subject), seconds, axes=subject.batch_axes)
-        rows.append(_row("load", rate, before, batched=True)[0])
-    yield from aligned(rows)
+        rows.append(_rate_row("load", rate, before, batched=True)[0])
+    yield from aligned_rows(rows)
     yield ""
     yield from _verdict(subject, seconds, has_batches=of_batches(reader_of(subject)))
 
@@ -100,7 +100,7 @@ def _rate(begun: Callable[[], Iterator[Any]], seconds: float, axes: int) -> _Rat
         began, before = time.perf_counter(), items
         first = 0
         for number, item in enumerate(begun()):
-            rows = math.prod(_shape(item)[:axes])
+            rows = math.prod(_leading_axes(item)[:axes])
             samples, items = samples + rows, items + 1
             if not number:
                 first, since = rows, time.perf_counter()
@@ -115,7 +115,9 @@ def _rate(begun: Callable[[], Iterator[Any]], seconds: float, axes: int) -> _Rat
     return _Rate(samples, items, max(taken, 1e-9))
 
 
-def _row(name: str, rate: _Rate, before: float, *, batched: bool) -> tuple[tuple[str, ...], float]:
+def _rate_row(
+    name: str, rate: _Rate, before: float, *, batched: bool
+) -> tuple[tuple[str, ...], float]:
     """A row of the table, and the microseconds of a sample."""
     each = rate.seconds / max(rate.samples, 1) * 1e6
     batches = f"{rate.items / rate.seconds:,.1f}" if batched else ""
@@ -123,7 +125,7 @@ def _row(name: str, rate: _Rate, before: float, *, batched: bool) -> tuple[tuple
     return (*cells, f"{each:,.2f}", f"{each - before:+,.2f}"), each
 
 
-def _items(stage: Reader[Any]) -> Iterator[Any]:
+def _pass_items(stage: Reader[Any]) -> Iterator[Any]:
     up = start(stage)
     try:
         yield from up.items
@@ -136,7 +138,7 @@ def _feeds(loader: Any) -> Iterator[Any]:
         yield from feeds
 
 
-def _shape(item: Any) -> tuple[int, ...]:
+def _leading_axes(item: Any) -> tuple[int, ...]:
     """The leading axes of a batch or a feed; of a list of samples, its length."""
     if isinstance(item, (dict, tuple)):
         item = leaves(item)[0]

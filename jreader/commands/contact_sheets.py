@@ -36,7 +36,7 @@ def sheet(leaves: list[Any], path: str, most: int) -> str:
             with Image.open(BytesIO(leaf)) as held:
                 pictures.append(held.convert("RGB"))
         elif isinstance(leaf, np.ndarray):
-            pictures += [Image.fromarray(_pixels(each)) for each in _arrays(leaf)]
+            pictures += [Image.fromarray(_pixels(each)) for each in _pictures(leaf)]
     if not pictures:
         raise CommandFailed(
             "--png finds no picture: it needs a field of [height, width] or [height, width, 3], or "
@@ -59,7 +59,7 @@ def sheet(leaves: list[Any], path: str, most: int) -> str:
     return f"{path} has {len(pictures)} pictures"
 
 
-def _arrays(leaf: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+def _pictures(leaf: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
     """The pictures of an array: itself, or each of a batch."""
     if leaf.dtype.kind not in "uifb":
         return []

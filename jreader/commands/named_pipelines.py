@@ -21,13 +21,13 @@ class CommandFailed(Exception):
     """What a command says on one line before it ends with 1."""
 
 
-def named(target: str) -> Any:
+def pipeline_named(target: str) -> Any:
     """The pipeline, reader or loader of `module:name` or `file.py:name`.
 
     A name may be that of a function without arguments that returns one; a function that yields
     samples, or returns them, is a reader itself.
 
-    >>> named("jreader.datasets:digits")
+    >>> pipeline_named("jreader.datasets:digits")
     Traceback (most recent call last):
     jreader.commands.named_pipelines.CommandFailed: 'digits' of jreader.datasets is not a \
 pipeline, reader or loader, nor a function that returns one: it is a module.
@@ -58,7 +58,7 @@ def attribute(target: str) -> Any:
         CommandFailed: There is no such module or name, or the module raises.
     """
     where, _, name = target.rpartition(":")
-    value: Any = _module(where)
+    value: Any = _imported(where)
     for part in name.split("."):
         try:
             value = getattr(value, part)
@@ -83,7 +83,7 @@ def tokenizer(target: str) -> Callable[[Any], str]:
     return made
 
 
-def _module(where: str) -> ModuleType:
+def _imported(where: str) -> ModuleType:
     is_file = where.endswith(".py") or "/" in where
     folder = Path(where).parent if is_file else Path()
     if is_file and not Path(where).is_file():
@@ -171,7 +171,7 @@ def in_one_line(error: BaseException) -> str:
     text = " ".join(str(error).split())
     said = f"{type(error).__name__}: {text}" if text else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if _is_users(frame.filename)]
+    own = [frame for frame in frames if _is_users_file(frame.filename)]
     if own:
         said = f"{said} ({own[-1].filename}:{own[-1].lineno})"
     notes = [note for note in getattr(error, "__notes__", ()) if "\n" not in note]  # no traceback
@@ -183,7 +183,7 @@ _LIBRARY = sysconfig.get_path("stdlib")
 _INSTALLED = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))  # inside of the former
 
 
-def _is_users(file: str) -> bool:
+def _is_users_file(file: str) -> bool:
     """Whether a file is neither ours nor of Python's library."""
     if file.startswith((_ROOM, "<frozen")):
         return False

@@ -11,7 +11,7 @@ import numpy as np
 from jreader.batches import stack
 from jreader.commands.contact_sheets import sheet
 from jreader.commands.named_pipelines import CommandFailed, is_loader
-from jreader.commands.show import aligned
+from jreader.commands.show import aligned_rows
 from jreader.linting.plan_parts import of_batches, peeked
 from jreader.readers import Columns
 from jreader.readers.trees import named_leaves
@@ -50,13 +50,13 @@ def peek(
         raise CommandFailed("yields nothing: there is no first sample to look at")
     rows = []
     for number, item in enumerate(items[:many]):
-        for at, (name, leaf) in enumerate(_fields(item)):
+        for at, (name, leaf) in enumerate(_named_arrays(item)):
             text = decode(leaf.tolist()) if decode and _is_tokens(leaf) else None
-            values = _values(leaf) if text is None else _cut(repr(text))
-            rows.append(("" if at else str(number), name, _kind(leaf), values))
-    yield from aligned(rows)
+            values = _first_values(leaf) if text is None else _shortened(repr(text))
+            rows.append(("" if at else str(number), name, _dtype_and_shape(leaf), values))
+    yield from aligned_rows(rows)
     if png is not None:
-        yield sheet([leaf for item in items for _, leaf in _fields(item)], png, _SHEET)
+        yield sheet([leaf for item in items for _, leaf in _named_arrays(item)], png, _SHEET)
 
 
 def first_items(subject: Any, many: int) -> list[Any]:
@@ -66,25 +66,25 @@ def first_items(subject: Any, many: int) -> list[Any]:
             return list(islice(feeds, many))
     items = peeked(subject, many)
     if of_batches(subject):
-        return [_stacked(item) for item in items]
+        return [_stacked_batch(item) for item in items]
     return [item.columns if isinstance(item, Columns) else item for item in items]
 
 
-def _stacked(batch: Any) -> Any:
+def _stacked_batch(batch: Any) -> Any:
     try:
         return stack(batch)
     except Exception:  # of samples that differ in shape, say
         return batch
 
 
-def _fields(tree: Any) -> Iterator[tuple[str, Any]]:
+def _named_arrays(tree: Any) -> Iterator[tuple[str, Any]]:
     """The leaves of a sample with their names, as in image, or pair.0."""
     for name, leaf in named_leaves(tree):
         is_array = hasattr(leaf, "dtype") and hasattr(leaf, "shape")
         yield name, np.asarray(leaf) if is_array else leaf
 
 
-def _kind(leaf: Any) -> str:
+def _dtype_and_shape(leaf: Any) -> str:
     if isinstance(leaf, np.ndarray):
         shape = ", ".join(map(str, leaf.shape))
         return f"{leaf.dtype}[{shape}]" if shape else str(leaf.dtype)
@@ -92,12 +92,14 @@ def _kind(leaf: Any) -> str:
     return f"{type(leaf).__name__}{size}"
 
 
-def _values(leaf: Any) -> str:
+def _first_values(leaf: Any) -> str:
     """The first values of a leaf, in few words."""
     if isinstance(leaf, np.ndarray):
-        some = [_cut(f"{each:.4g}" if _is_float(each) else str(each)) for each in _first(leaf)]
+        some = [
+            _shortened(f"{each:.4g}" if _is_float(each) else str(each)) for each in _first(leaf)
+        ]
         return " ".join(some) + " ..." * (leaf.size > _SHOWN)
-    return _cut(repr(leaf[:_WIDE] if isinstance(leaf, (str, bytes, bytearray)) else leaf))
+    return _shortened(repr(leaf[:_WIDE] if isinstance(leaf, (str, bytes, bytearray)) else leaf))
 
 
 def _first(array: Any) -> list[Any]:
@@ -112,5 +114,5 @@ def _is_tokens(leaf: Any) -> bool:
     return isinstance(leaf, np.ndarray) and leaf.ndim == 1 and leaf.dtype.kind in "iu"
 
 
-def _cut(text: str) -> str:
+def _shortened(text: str) -> str:
     return text if len(text) <= _WIDE else f"{text[: _WIDE - 3]}..."

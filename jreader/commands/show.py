@@ -49,13 +49,13 @@ def show(subject: Any, title: str, page: str | None = None) -> Iterator[str]:
         )
         yield f"{page} is written"
         return
-    yield from aligned([(line.text, *line.notes) for line in lines])
+    yield from aligned_rows([(line.text, *line.notes) for line in lines])
 
 
-def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+def aligned_rows(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     """Rows of a table as lines, with columns under each other.
 
-    >>> list(aligned([("a", "bcd"), ("efg", "h")]))
+    >>> list(aligned_rows([("a", "bcd"), ("efg", "h")]))
     ['a   bcd', 'efg h']
     """
     many = max(map(len, rows), default=0)

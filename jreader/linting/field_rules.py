@@ -17,7 +17,7 @@ from jreader.batches.padded_batches import padded_batch
 from jreader.linting.findings import Finding, tell
 from jreader.linting.plan_parts import (
     Fed,
-    columns_of,
+    gathered_columns,
     known_length,
     last_function,
     of_batches,
@@ -42,7 +42,7 @@ _KEPT = 1 << 60
 
 def fields(fed: Fed) -> Iterator[Finding]:
     """The rules of one feed: `host-float32` and `narrowed`; the first samples are read."""
-    kinds = {each for reader in prefixes(fed.plan) for each in _kinds(sample_leaves(reader))}
+    kinds = {each for reader in prefixes(fed.plan) for each in _kinds_of(sample_leaves(reader))}
     if fed.first is not None:
         yield from of_feed(fed.plan, fed.first(), fed.axes, kinds)
         return
@@ -59,9 +59,9 @@ def fields(fed: Fed) -> Iterator[Finding]:
 
 def tell_of_fields(plan: Reader[Any], feed: Any, axes: int) -> None:
     """Warns of what the first feed of a loop shows, beside the arrays that it is gathered from."""
-    if not any(_bytes(leaf) >= _WORTH for leaf in leaves(feed)):
+    if not any(_array_bytes(leaf) >= _WORTH for leaf in leaves(feed)):
         return
-    for finding in of_feed(plan, feed, axes, _kinds(columns_of(plan), 1)):
+    for finding in of_feed(plan, feed, axes, _kinds_of(gathered_columns(plan), 1)):
         tell(finding)
 
 
@@ -76,8 +76,8 @@ def of_feed(plan: Reader[Any], feed: Any, axes: int, kinds: Kinds) -> Iterator[F
     """
     function = last_function(plan)
     made_at = getattr(function.op if function else plan, "made_at", "")
-    for name, leaf in _named(feed):
-        if _bytes(leaf) < _WORTH:
+    for name, leaf in _named_fields(feed):
+        if _array_bytes(leaf) < _WORTH:
             continue
         each, what = math.prod(leaf.shape[axes:]), f"field {name!r}" if name else "the feed"
         small = next((kind for kind in ("uint8", "int8") if (kind, each) in kinds), None)
@@ -180,7 +180,7 @@ def shapes(fed: Fed) -> Iterator[Finding]:
             f"Give {few}; loader.shapes() lists them, loader.warm(step) compiles ahead.",
             made_at,
         )
-    elif fed.keeps and batching(fed.plan).buckets is None and (len(found) > 1 or _ragged(fed)):
+    elif fed.keeps and batching(fed.plan).buckets is None and (len(found) > 1 or _ends_short(fed)):
         yield Finding(
             "ragged-last-batch",
             f"the last batch of an epoch is shorter than the others: {again}, twice.",
@@ -189,7 +189,7 @@ def shapes(fed: Fed) -> Iterator[Finding]:
         )
 
 
-def _ragged(fed: Fed) -> bool:
+def _ends_short(fed: Fed) -> bool:
     """Whether the last batch is short, also where a function makes feeds of batches."""
     found = batching(fed.plan)
     many = known_length(found.op.reader) if found.op and found.whole else None
@@ -198,7 +198,7 @@ def _ragged(fed: Fed) -> bool:
     return many > found.op.batch_size and many % found.op.batch_size > 0
 
 
-def _kinds(arrays: Iterable[Any], axes: int = 0) -> Kinds:
+def _kinds_of(arrays: Iterable[Any], axes: int = 0) -> Kinds:
     """The dtypes of arrays, and their elements in one sample, which has no first `axes`."""
     return {
         (str(leaf.dtype), math.prod(leaf.shape[axes:]))
@@ -207,7 +207,7 @@ def _kinds(arrays: Iterable[Any], axes: int = 0) -> Kinds:
     }
 
 
-def _named(feed: Any) -> Iterator[tuple[str, Any]]:
+def _named_fields(feed: Any) -> Iterator[tuple[str, Any]]:
     parts = branches(feed)
     if parts is None:
         yield "", feed
@@ -216,7 +216,7 @@ def _named(feed: Any) -> Iterator[tuple[str, Any]]:
             yield from ((str(key), leaf) for leaf in leaves(part))
 
 
-def _bytes(leaf: Any) -> int:
+def _array_bytes(leaf: Any) -> int:
     size = getattr(leaf, "nbytes", 0)
     return size if isinstance(size, int) and hasattr(leaf, "dtype") else 0
 

@@ -52,7 +52,7 @@ def of_batches(reader: Reader[Any]) -> bool:
     return getattr(origin(reader, "all", "some"), "unit", "samples") == "batches"
 
 
-def is_mapped(op: Node[Any]) -> bool:
+def one_for_one(op: Node[Any]) -> bool:
     """Whether each item of an op is made of one of its reader, or is that, in whatever order."""
     return bool(op.from_reader) or op.in_cursor == "never" or isinstance(op, (batch, keyed))
 
@@ -66,7 +66,7 @@ def known_length(reader: Reader[Any]) -> int | None:
     """The length of a plan, where it is there without reading or computing an order; else None."""
     every = ops_of(reader)
     if unread(reader) or not all(
-        is_mapped(op) or mixes(op) or not op.input_readers for op in every
+        one_for_one(op) or mixes(op) or not op.input_readers for op in every
     ):
         return None
     try:
@@ -144,7 +144,9 @@ def last_function(reader: Reader[Any]) -> Call | None:
 def prefixes(reader: Reader[Any]) -> Iterator[Reader[Any]]:
     """The plan, what it maps, what that maps, and so on, down to where samples are made."""
     yield reader
-    while isinstance(reader, Node) and is_mapped(reader) and len(ups := reader.input_readers) == 1:
+    while (
+        isinstance(reader, Node) and one_for_one(reader) and len(ups := reader.input_readers) == 1
+    ):
         (reader,) = ups
         yield reader
 
@@ -158,7 +160,7 @@ def peeked(reader: Reader[Any], most: int = 1) -> list[Any]:
         some.close()
 
 
-def columns_of(reader: Reader[Any]) -> list[Any]:
+def gathered_columns(reader: Reader[Any]) -> list[Any]:
     """The arrays that an indexed plan gathers from, without reading any; [] for another one."""
     *_, source = prefixes(reader)
     plane = None if unread(source) else indexed(seeded(source, 0))

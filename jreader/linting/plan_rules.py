@@ -14,16 +14,16 @@ from jreader.linting.findings import Finding
 from jreader.linting.plan_parts import (
     Call,
     Fed,
-    is_mapped,
     known_length,
     last_function,
     mixes,
     of_batches,
+    one_for_one,
 )
 from jreader.readers import Node, Reader, described, indexed, length
 from jreader.readers.lanes import dealt_below
 from jreader.readers.nodes import ops_of
-from jreader.readers.seeds import seeded, varies, waits
+from jreader.readers.seeds import random_ops, seeded
 from jreader.transforms import shuffle
 from jreader.transforms.unmapped import without_maps
 from jreader.workers import multiprocess_reader, xmap_readers
@@ -34,7 +34,7 @@ _SHORT = 64  # bytes of code: to return a value as it is takes fewer
 
 def small_window(fed: Fed) -> Iterator[Finding]:
     """A shuffle in windows under 1 % of the data, or smaller than a batch."""
-    for op, rows in _windows(fed.plan, None):
+    for op, rows in _in_windows(fed.plan, None):
         size, many = op.buf_size or 0, known_length(op.reader)
         if size < 2 or (many is not None and many <= size):
             continue  # fewer is what `shuffle` itself warns of, more is the whole
@@ -56,7 +56,7 @@ def small_window(fed: Fed) -> Iterator[Finding]:
         yield Finding("small-window", sentence, fix, op.made_at)
 
 
-def _windows(reader: Reader[Any], rows: int | None) -> Iterator[tuple[shuffle[Any], int | None]]:
+def _in_windows(reader: Reader[Any], rows: int | None) -> Iterator[tuple[shuffle[Any], int | None]]:
     """Each shuffle in windows that is the only one of its samples, and the rows of their batches.
 
     Args:
@@ -75,7 +75,7 @@ def _windows(reader: Reader[Any], rows: int | None) -> Iterator[tuple[shuffle[An
         elif (made := plain_batch(reader)) is not None:
             dealt = dealt_below(made.reader)
             rows = made.batch_size // (dealt.lanes if dealt else 1)
-        elif not is_mapped(reader) and not mixes(reader):
+        elif not one_for_one(reader) and not mixes(reader):
             rows = None
         left += [(up, rows) for up in reversed(ups)]
 
@@ -144,7 +144,7 @@ def _mapped_over_indexed(reader: Reader[Any]) -> Call | None:
 
 def generator_object(fed: Fed) -> Iterator[Finding]:
     """A function that returns one generator again and again, which has samples for one epoch."""
-    for reader, made_at in _functions(fed.plan):
+    for reader, made_at in _plain_functions(fed.plan):
         if isinstance(_returned(reader), (GeneratorType, map, zip)):
             kind = type(_returned(reader)).__name__
             yield Finding(
@@ -157,7 +157,7 @@ def generator_object(fed: Fed) -> Iterator[Finding]:
             )
 
 
-def _functions(reader: Reader[Any]) -> Iterator[tuple[Reader[Any], str]]:
+def _plain_functions(reader: Reader[Any]) -> Iterator[tuple[Reader[Any], str]]:
     """The plain functions that a plan reads, and where the op was made that reads each."""
     if not isinstance(reader, Node):
         yield reader, ""
@@ -233,7 +233,7 @@ def is_shuffled(reader: Reader[Any]) -> bool:
     buckets = batching(reader).buckets
     if buckets is not None and length(buckets) is None:
         reader = buckets.reader  # which orders the samples of a stream
-    return isinstance(reader, Node) and (varies(reader) or waits(reader))
+    return bool(random_ops(reader))
 
 
 def same_left_out(reader: Reader[Any], samples: int) -> Finding:

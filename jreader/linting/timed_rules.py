@@ -50,7 +50,7 @@ def _one_by_one(fn: Callable[..., Any], samples: Sequence[Any]) -> tuple[float, 
         results = [fn(sample) for sample in copy.deepcopy(samples)]
         at_once, expected = fn(copy.deepcopy(whole)), stack(results)
         if not same_structure(at_once, expected) or not all(
-            map(_same, leaves(at_once), leaves(expected))
+            map(_same_numbers, leaves(at_once), leaves(expected))
         ):
             return None
         one_by_one = _least(lambda given: [fn(each) for each in given], samples)
@@ -62,7 +62,7 @@ def _one_by_one(fn: Callable[..., Any], samples: Sequence[Any]) -> tuple[float, 
 _ARRAYS = (np.ndarray, np.generic, int, float)
 
 
-def _same(here: Any, there: Any) -> bool:
+def _same_numbers(here: Any, there: Any) -> bool:
     if np.shape(here) != np.shape(there):
         return False
     return bool(np.allclose(here, there, equal_nan=True))

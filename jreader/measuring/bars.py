@@ -16,7 +16,7 @@ _WIDE = 6  # characters of the longest bar
 _COLUMNS = 8  # of the picture of a queue
 
 
-class Bar(NamedTuple):
+class StageBar(NamedTuple):
     """One line.
 
     Attributes:
@@ -32,30 +32,32 @@ class Bar(NamedTuple):
     marked: bool
 
 
-def bars(text: str, lines: Sequence[Bar], depths: Sequence[int], note: str = "") -> str:
+def bars(text: str, lines: Sequence[StageBar], depths: Sequence[int], note: str = "") -> str:
     """The HTML of a text, of bars below it, and of a queue over time.
 
-    >>> page = bars("The map <f> limits.", [Bar("map f", 2.0, "one thread", True)], [0, 2])
+    >>> page = bars("The map <f> limits.", [StageBar("map f", 2.0, "one thread", True)], [0, 2])
     >>> "&lt;f&gt;" in page, page.count("<tr>")
     (True, 2)
     """
     most = max([line.value for line in lines], default=0.0) or 1.0
-    rows = "".join(_row(line, most) for line in lines)
-    queue = _queue(depths) if depths else ""
+    rows = "".join(_bar_row(line, most) for line in lines)
+    queue = _depth_columns(depths) if depths else ""
     under = f"<p>{escape(note)}</p>" if note else ""
     table = f'<table style="color:inherit"><tbody>{rows}{queue}</tbody></table>'
     return f"<div><p>{escape(text)}</p>{table}{under}</div>"
 
 
-def _row(line: Bar, most: float) -> str:
+def _bar_row(line: StageBar, most: float) -> str:
     weight = "bold" if line.marked else "normal"
-    return _cells(line.title, f"{line.value:.3f} ms", _bar(line.value / most), line.note, weight)
+    return _cells(
+        line.title, f"{line.value:.3f} ms", _eighths(line.value / most), line.note, weight
+    )
 
 
-def _bar(share: float) -> str:
+def _eighths(share: float) -> str:
     """A bar of that share of the full width, in eighths of a character.
 
-    >>> _bar(1.0), _bar(0.4), _bar(0.0)
+    >>> _eighths(1.0), _eighths(0.4), _eighths(0.0)
     ('██████', '██▍', '▏')
     """
     full, rest = divmod(max(1, round(8 * _WIDE * share)), 8)
@@ -75,10 +77,10 @@ def _cells(title: str, value: str, picture: str, note: str, weight: str = "norma
     )
 
 
-def _queue(depths: Sequence[int]) -> str:
+def _depth_columns(depths: Sequence[int]) -> str:
     """How many feeds waited, look after look: a column for each, or for several one of their mean.
 
-    >>> "▁▃▅█" in _queue([0, 1, 2, 4])
+    >>> "▁▃▅█" in _depth_columns([0, 1, 2, 4])
     True
     """
     most, looks = max([*depths, 1]), len(depths)

@@ -187,7 +187,7 @@ class _Meter:
         if isinstance(node, cache) and _filling(node):
             self.filling = True
             below = rewritten(node.reader, self.probed)
-            return map_readers(_same, below)
+            return map_readers(_unchanged, below)
         call = call_of(node)
         return _SAME if call is None else self._called(call)
 
@@ -256,7 +256,7 @@ class _Meter:
             inside[-1] += spent
 
 
-def _same(sample: Any) -> Any:
+def _unchanged(sample: Any) -> Any:
     return sample
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from jreader.errors import check_number, check_seconds
 from jreader.loaders import DataLoader
 from jreader.loaders.queries.stats import Stats
-from jreader.measuring.advice import advice_for, place, written
-from jreader.measuring.bars import Bar, bars
+from jreader.measuring.advice import advice_for, place, stage_in_words
+from jreader.measuring.bars import StageBar, bars
 from jreader.measuring.probing import Probed, probe
 from jreader.measuring.verdicts import (
     Measured,
@@ -82,7 +82,10 @@ class Report:
 
     def __str__(self) -> str:
         """The verdict, and a line for each stage."""
-        rows = [(_title(stage), f"{1e3 * stage.seconds:.3f}", _who(stage)) for stage in self.stages]
+        rows = [
+            (_stage_title(stage), f"{1e3 * stage.seconds:.3f}", _who(stage))
+            for stage in self.stages
+        ]
         wide = max(len(title) for title, *_ in rows)
         lines = [self.verdict, "", f"{'stage':{wide}}  {'ms a feed':>10}  who does it"]
         for stage, (title, each, who) in zip(self.stages, rows, strict=True):
@@ -104,20 +107,20 @@ class Report:
     def _repr_html_(self) -> str:
         """The verdict, and a bar for each stage, as wide as its time."""
         shown = [
-            Bar(
-                _title(stage),
+            StageBar(
+                _stage_title(stage),
                 1e3 * stage.seconds,
                 _who(stage),
                 stage.name == self.limit and self._is(stage),
             )
             for stage in self.stages
         ]
-        shown.append(Bar("the loop waits", 1e3 * counted_wait(self.stats), "", marked=False))
+        shown.append(StageBar("the loop waits", 1e3 * counted_wait(self.stats), "", marked=False))
         depths = self.stats.queues[0].depths
         return bars(self.verdict, shown, depths, self.note)
 
 
-def _title(stage: Measured) -> str:
+def _stage_title(stage: Measured) -> str:
     where = place(stage)
     named = f"{stage.name} {stage.function}".strip()
     return f"{named} ({where})" if where else named
@@ -205,7 +208,7 @@ def report(loader: DataLoader, *, feeds: int = 8, seconds: float = 2.0) -> Repor
     waiting = wait / max(wait + step, 1e-12)
     return Report(
         *(limit.name, limit.function, limit.where, waiting, advice.words, tuple(stages)),
-        *(stats, note, advice.arguments, written(limit)),
+        *(stats, note, advice.arguments, stage_in_words(limit)),
     )
 
 

@@ -25,7 +25,7 @@ _FEW = 8  # groups that are computed one by one
 _KEPT = 4  # tables that are kept
 
 
-class Table(NamedTuple):
+class BlockTable(NamedTuple):
     """The blocks in the order of an epoch.
 
     Attributes:
@@ -60,7 +60,7 @@ class BlockOrder:
         rest = len(self.sizes) % together or together
         rising = np.sort(self.sizes)
         self._least, self._most = int(rising[:rest].sum()), int(rising[-together:].sum())
-        self._tables: deque[tuple[tuple[int, ...], Table]] = deque(maxlen=_KEPT)
+        self._tables: deque[tuple[tuple[int, ...], BlockTable]] = deque(maxlen=_KEPT)
 
     def rows(self, indices: Array, path: tuple[Any, ...]) -> Array:
         """The samples at these places of the order.
@@ -92,7 +92,9 @@ class BlockOrder:
             rows[here] = self._in_group(indices[here], group, table, path)
         return rows
 
-    def _in_group(self, indices: Array, group: int, table: Table, path: tuple[int, ...]) -> Array:
+    def _in_group(
+        self, indices: Array, group: int, table: BlockTable, path: tuple[int, ...]
+    ) -> Array:
         first = int(table.group_ends[group - 1]) if group else 0
         size = int(table.group_ends[group]) - first
         moved = permutation(indices - first, size, key(*path, group + 1)) + first
@@ -102,7 +104,9 @@ class BlockOrder:
         rows: Array = moved + shifts[ends.searchsorted(moved, "right")]
         return rows
 
-    def _in_each(self, indices: Array, which: Array, table: Table, path: tuple[Any, ...]) -> Array:
+    def _in_each(
+        self, indices: Array, which: Array, table: BlockTable, path: tuple[Any, ...]
+    ) -> Array:
         """Samples of many groups in one go."""
         namespace = indices.__array_namespace__()
         ends = table.group_ends
@@ -118,7 +122,7 @@ class BlockOrder:
         chosen = key(*path, 0)
         table = self._drawn(Key(*(word.reshape(-1, 1) for word in chosen)), namespace)
         if len(table.ends) == 1:
-            one = Table(*(part[0] for part in table))
+            one = BlockTable(*(part[0] for part in table))
             which = namespace.searchsorted(one.group_ends, indices, side="right")
             return self._in_each(indices, which, one, path)
         # an epoch for each index, and so a table for each
@@ -134,7 +138,7 @@ class BlockOrder:
         block = (moved[:, None] >= table.ends).sum(-1)
         return moved + namespace.take_along_axis(table.shifts, block[:, None], 1)[:, 0]
 
-    def _table(self, path: tuple[int, ...]) -> Table:
+    def _table(self, path: tuple[int, ...]) -> BlockTable:
         for known, table in list(self._tables):
             if known == path:
                 return table
@@ -142,7 +146,7 @@ class BlockOrder:
         self._tables.append((path, table))
         return table
 
-    def _drawn(self, chosen: Key, namespace: Any) -> Table:
+    def _drawn(self, chosen: Key, namespace: Any) -> BlockTable:
         """The table of an epoch; of keys in a column, a row for each."""
         blocks = permutation(namespace.arange(len(self.sizes)), len(self.sizes), chosen)
         sizes = namespace.asarray(self.sizes)[blocks]
@@ -150,7 +154,7 @@ class BlockOrder:
         shifts = namespace.asarray(self.starts)[blocks] - (ends - sizes)
         last = [ends[..., -1:]] if len(self.sizes) % self.together else []
         group_ends = [ends[..., self.together - 1 :: self.together], *last]
-        return Table(ends, shifts, namespace.concatenate(group_ends, -1))
+        return BlockTable(ends, shifts, namespace.concatenate(group_ends, -1))
 
 
 _orders: deque[tuple[Array, BlockOrder]] = deque(maxlen=_KEPT)

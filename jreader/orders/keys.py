@@ -56,12 +56,12 @@ def key(seed: Number, *path: Number) -> Key:
         TypeError: A number is not an integer (a float, a bool, a string).
         ValueError: A number is negative or too large; jax arrays are not checked for that.
     """
-    entries = (_number(entry, f"path[{at}]", _PATH_END) for at, entry in enumerate(path))
-    numbers = [_number(seed, "seed"), *entries]
+    entries = (_key_number(entry, f"path[{at}]", _PATH_END) for at, entry in enumerate(path))
+    numbers = [_key_number(seed, "seed"), *entries]
     known = tuple(takewhile(lambda number: isinstance(number, int), numbers))
     state = _absorbed(known) if known else _OPENED
     for number in numbers[len(known) :]:
-        state = _folded(state, number)
+        state = _mixed_in(state, number)
     shape = np.broadcast_shapes(*(np.shape(number) for number in numbers[len(known) :]))
     return Key(state.low.reshape(shape), state.high.reshape(shape))
 
@@ -113,18 +113,18 @@ def _absorbed(numbers: tuple[int, ...]) -> Key:
     """The state of the hash after some ints; read-only, since the cache shares it."""
     *before, last = numbers
     if before:
-        state = _folded(_absorbed(tuple(before)), last)
+        state = _mixed_in(_absorbed(tuple(before)), last)
     else:
         shifts = range(0, max(1, last.bit_length()), 64)
         state = _OPENED._replace(high=np.array([len(shifts)], np.uint32))
         for shift in shifts:
-            state = _folded(state, (last >> shift) % _PATH_END)
+            state = _mixed_in(state, (last >> shift) % _PATH_END)
     for word in state:
         word.flags.writeable = False
     return state
 
 
-def _folded(state: Key, number: Any) -> Key:
+def _mixed_in(state: Key, number: Any) -> Key:
     """The state after one more number: an xor, then a fixed, invertible mix of all 64 bits."""
     number_low, number_high = _halves(number)
     low, high = state.low ^ number_low, state.high ^ number_high
@@ -142,7 +142,7 @@ def _halves(number: Any) -> tuple[Any, Any]:
     return number.astype(np.uint32), (number >> 32).astype(np.uint32) if wide else np.uint32(0)
 
 
-def _number(value: Any, name: str, end: int = 0) -> Any:
+def _key_number(value: Any, name: str, end: int = 0) -> Any:
     """Checks a number of a key: an int >= 0 (below `end`, unless that is 0) or an integer array."""
     if isinstance(value, np.generic | np.ndarray) and not value.ndim:
         value = value.item()

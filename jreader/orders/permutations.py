@@ -55,7 +55,7 @@ def permutation(indices: Indices, n: int, key: Key) -> Indices:
     given, namespace = _given(indices, length, key)
     shape = np.broadcast_shapes(given.shape, key.low.shape)
     words = WIDE if length > NARROW_END else NARROW
-    cells, keys = lifted(given.astype(words.word)), _keys(of_length(key, length), words)
+    cells, keys = lifted(given.astype(words.word)), _joined_key(of_length(key, length), words)
     if length > INSERTED:
         moved = _turned(cells, _grid(length), keys, namespace)
     else:
@@ -108,10 +108,10 @@ def windows(size: int, seed: int, *path: int, first: int = 0) -> Iterator[NDArra
     length = errors.check_number("windows(size, seed)", size, 1)
     window = errors.check_number("windows(size, seed, first=...)", first)
     key(seed, *path)
-    return _windows(length, seed, path, window)
+    return _some_windows(length, seed, path, window)
 
 
-def _windows(
+def _some_windows(
     size: int, seed: int, path: tuple[int, ...], window: int
 ) -> Iterator[NDArray[np.intp]]:
     """Computes more windows at a time as it goes on: few for a short pass, many for a long one."""
@@ -217,7 +217,7 @@ def _grid(n: int) -> _Grid:
     rows, left = divmod(n, 1 << column_bits)
     row_bits = (rows - (left == 0)).bit_length()
     numbers = (column_bits, row_bits, (1 << column_bits) - 1, rows, left, words.bits - 1)
-    return _Grid(words, _turns(n, n), n, left == 0, *map(words.word, numbers))
+    return _Grid(words, _rotations(n, n), n, left == 0, *map(words.word, numbers))
 
 
 def _grids(sizes: Any, which: Any, lengths: Lengths, namespace: Any) -> _Grid:
@@ -229,7 +229,7 @@ def _grids(sizes: Any, which: Any, lengths: Lengths, namespace: Any) -> _Grid:
     rows, left = sizes >> column_bits, sizes & last_column
     row_bits = _bit_length(rows - (left == 0).astype(np.uint32))
     numbers = (column_bits, row_bits, last_column, rows, left)
-    turns = _turns(max(lengths.least, INSERTED + 1), lengths.most)
+    turns = _rotations(max(lengths.least, INSERTED + 1), lengths.most)
     own = (number[which] for number in numbers)
     return _Grid._make((NARROW, turns, sizes[which], False, *own, np.uint32(31)))
 
@@ -240,7 +240,7 @@ def _bit_length(numbers: Any) -> Any:
     return (numbers[..., None] >= powers).sum(-1).astype(np.uint32)
 
 
-def _turns(least: int, most: int) -> dict[int, int]:
+def _rotations(least: int, most: int) -> dict[int, int]:
     """How many rotations lengths from `least` to `most` take, each with the largest such length."""
     begins = (0, *(end for end, _ in TURNS))
     return {
@@ -326,7 +326,7 @@ def below(size: Any, size_bits: Any, hashed: Any, words: Words) -> Any:
     return hashed
 
 
-def _keys(key: Key, words: Words) -> tuple[Any, Any]:
+def _joined_key(key: Key, words: Words) -> tuple[Any, Any]:
     """The two words of a key; for 64 bits, both words joined in either order."""
     low, high = (half.astype(words.word) for half in key)
     if words is NARROW:

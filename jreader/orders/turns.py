@@ -99,7 +99,7 @@ class Turns:
         while step > 1:
             step //= 2
             found = found + step * (cut(found + step) <= rank)
-        inside = _before(rank, slot, cut(found), cut(found + 1), self._levels)
+        inside = _turns_before(rank, slot, cut(found), cut(found + 1), self._levels)
         sample = end(found + 1) - end(found) + inside
         small = np.uint8 if self._many <= 256 else np.uint16
         return found.astype(small if host else np.int32), sample.astype(turns.dtype)
@@ -148,7 +148,7 @@ class Turns:
         first, last = self._end(block, sources), self._end(block, sources + 1)
         begin = (self._end(block + 1, sources) - first).astype(np.int32)
         end = (self._end(block + 1, sources + 1) - last).astype(np.int32)
-        return last - first + _before(rank, slot, begin, end, self._levels)
+        return last - first + _turns_before(rank, slot, begin, end, self._levels)
 
     def _given(self, run: int) -> Number:
         """How many samples each source gives before a run, which does not depend on keys."""
@@ -156,10 +156,10 @@ class Turns:
         block, inside = run >> upper, run & ((1 << upper) - 1)
         ends = self._end(np.array([[block], [block + 1]]), np.arange(self._many + 1))
         given = np.diff(ends[0])
-        if inside:  # as in `_before`; where bits of slots are 0, no turns are before them
+        if inside:  # as in `_turns_before`; where bits of slots are 0, no turns are before them
             rank = sum((inside >> (upper - 1 - level) & 1) << level for level in range(upper))
             cuts = ends[1] - ends[0]
-            given += _before(rank, inside << _RUN_BITS, cuts[:-1], cuts[1:], self._levels)
+            given += _turns_before(rank, inside << _RUN_BITS, cuts[:-1], cuts[1:], self._levels)
         return given
 
     def _ranks(
@@ -168,7 +168,7 @@ class Turns:
         """The rank of each turn in its block, if that is sorted by source, and its number there."""
         runs, which = _distinct(turns >> _RUN_BITS)
         low, high = self._coins(runs, path, settled)
-        low, high = _picked(low, which), _picked(high, which)
+        low, high = _table_of(low, which), _table_of(high, which)
         slot = (turns & (self.block - 1)).astype(np.uint32)
         rank, upper = slot & np.uint32(0), self._levels - _RUN_BITS
         for level in range(self._levels):
@@ -281,7 +281,7 @@ def levels_of(weights: Sequence[int]) -> int:
     return max(_RUN_BITS, (-(-sum(weights) // min(weights)) - 1).bit_length())
 
 
-def _before(rank: Number, slot: Number, begin: Number, end: Number, levels: int) -> Number:
+def _turns_before(rank: Number, slot: Number, begin: Number, end: Number, levels: int) -> Number:
     """How many turns of a block before turn `slot` have ranks from `begin` up to `end`.
 
     The turns before it are runs, one for each bit of `slot` that is 1. The ranks of a run differ
@@ -322,7 +322,7 @@ def _distinct(numbers: Number) -> tuple[Number, Number | None]:
     return np.arange(first, last + 1), numbers - first
 
 
-def _picked(table: Number, which: Number | None) -> Number:
+def _table_of(table: Number, which: Number | None) -> Number:
     return table if which is None else table.take(which)
 
 

@@ -28,11 +28,11 @@ from jreader.workers import buffered, map_samples
 T = TypeVar("T")
 
 
-def found(reader: Reader[T], index: SupportsIndex) -> T:
+def sample_at(reader: Reader[T], index: SupportsIndex) -> T:
     """The sample (or batch) of an index, which may count from the end.
 
     >>> from jreader import arrays, shuffle
-    >>> int(found(shuffle(arrays([10, 20, 30]), seed=0), -1))
+    >>> int(sample_at(shuffle(arrays([10, 20, 30]), seed=0), -1))
     10
     """
     find = _lookup(reader)
@@ -73,9 +73,9 @@ def sliced(reader: Reader[Any], index: slice) -> Reader[Any]:
             raise ValueError(
                 f"{described(reader)} has no end to count from: type .skip(n) and .firstn(n)."
             )
-        return _part(reader, first or 0, last, step)
+        return _slice_of(reader, first or 0, last, step)
     first, last, _ = slice(index.start, index.stop).indices(known)
-    return _part(reader, first, None if last == known else max(first, last), step)
+    return _slice_of(reader, first, None if last == known else max(first, last), step)
 
 
 def listed(reader: Reader[Any], indices: Any) -> Reader[Any]:
@@ -129,15 +129,15 @@ def _lookup(reader: Reader[T]) -> Callable[[int], T]:
     )
 
 
-def _part(reader: Reader[Any], first: int, last: int | None, step: int) -> Reader[Any]:
+def _slice_of(reader: Reader[Any], first: int, last: int | None, step: int) -> Reader[Any]:
     """From `first` on, up to `last`, pushed below what is one for one, so that it is not done."""
     if first == 0 and last is None and step == 1:
         return reader
     if type(reader) is batch and step == 1:
         size = reader.batch_size
-        samples = _part(reader.reader, first * size, None if last is None else last * size, 1)
+        samples = _slice_of(reader.reader, first * size, None if last is None else last * size, 1)
         return batch(samples, size, reader.drop_last)
-    if (op := _handed_on(reader, lambda below: _part(below, first, last, step))) is not None:
+    if (op := _handed_on(reader, lambda below: _slice_of(below, first, last, step))) is not None:
         return op
     kind: Any = type(reader) if isinstance(reader, Wrapped) else itself  # as it is spelled
     part: Reader[Any] = kind(skip(reader, first)) if first else reader

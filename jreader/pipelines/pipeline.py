@@ -21,7 +21,7 @@ from jreader import batches, hints, readers, sinks, transforms, workers
 from jreader.batches import gives_batches
 from jreader.errors import warn
 from jreader.pipelines import splits
-from jreader.pipelines.indexing import found, listed, sliced
+from jreader.pipelines.indexing import listed, sample_at, sliced
 from jreader.pipelines.methods import like
 from jreader.pipelines.wrapped import Wrapped
 from jreader.readers import Node, Reader, described, set_fields
@@ -295,7 +295,7 @@ class Pipeline(Wrapped[T]):
         elif isinstance(index, (list, range)) or getattr(index, "ndim", 0) == 1:
             part = listed(self, index)
         else:
-            return found(self, index)
+            return sample_at(self, index)
         return part if isinstance(part, Pipeline) else Pipeline(part)
 
     def load(

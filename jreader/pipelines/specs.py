@@ -36,10 +36,10 @@ def spec_of(reader: Reader[Any], first: Any) -> Any:
     """The tree of `ArraySpec` of what a reader gives, of which this is the first."""
     unit = getattr(origin(reader, "all", "some"), "unit", "samples")
     if unit != "batches" and not isinstance(first, Columns):
-        return map_tree(_spec, first)
+        return map_tree(_array_spec, first)
     columns = stack(first)
     even, found = _even(reader), batching(reader)
-    specs = map_tree(lambda array: _spec(array, even=even), columns)
+    specs = map_tree(lambda array: _array_spec(array, even=even), columns)
     padded = found.buckets is not None or (found.op is not None and varied(found.op))
     if not padded or found.functions or not isinstance(specs, dict):
         return specs
@@ -52,7 +52,7 @@ def _of_any_length(spec: ArraySpec) -> ArraySpec:
     return ArraySpec((spec.shape[0], None, *spec.shape[2:]), spec.dtype)
 
 
-def _spec(value: Any, *, even: bool = True) -> ArraySpec:
+def _array_spec(value: Any, *, even: bool = True) -> ArraySpec:
     array = np.asarray(value)
     return ArraySpec(array.shape if even else (None, *array.shape[1:]), array.dtype)
 

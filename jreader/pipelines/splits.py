@@ -28,7 +28,7 @@ from jreader.readers import (
     length,
     lookup_of,
 )
-from jreader.readers.seeds import seeded, varies_by_epoch
+from jreader.readers.seeds import random_ops, seeded
 from jreader.transforms.sample_rng import keyed
 from jreader.transforms.selections import fixed_order, split_key
 
@@ -81,11 +81,11 @@ def split(
             as many as samples.
     """
     call = "split(parts, seed)"
-    n = _checked(call, reader)
+    n = _splittable_length(call, reader)
     sizes = part_sizes(call, parts, n)
     key = orders.as_seed(seed, call)
     labels = _labels(call, reader, n, groups=groups, stratify=stratify)
-    made = _Parts(reader, sizes, key, *labels)
+    made = _SplitParts(reader, sizes, key, *labels)
     for number, size in enumerate(made.counts):
         if not size:
             raise ValueError(
@@ -124,11 +124,11 @@ def folds(
             samples.
     """
     call = "folds(n, seed)"
-    many, samples = errors.check_number(call, n, 2), _checked(call, reader)
+    many, samples = errors.check_number(call, n, 2), _splittable_length(call, reader)
     sizes = [len(range(fold, samples, many)) for fold in range(many)]
     key = orders.as_seed(seed, call)
     labels = _labels(call, reader, samples, groups=groups, stratify=stratify)
-    made = _Parts(reader, sizes, key, *labels)
+    made = _SplitParts(reader, sizes, key, *labels)
     if 0 in made.counts:
         raise ValueError(
             f"{call} needs at least {many} samples or groups, and {described(reader)} has "
@@ -137,7 +137,7 @@ def folds(
     return [(made.part(fold, but=True), made.part(fold)) for fold in range(many)]
 
 
-class _Parts:
+class _SplitParts:
     """The indices of the parts of a split: ranges of one random order, or lists."""
 
     def __init__(
@@ -176,7 +176,7 @@ def _still(below: Reader[Any]) -> Reader[Any]:
         TypeError: It is not.
     """
     rows = below.reader if isinstance(below, keyed) else below
-    if varies_by_epoch(rows):
+    if random_ops(rows):
         raise TypeError(
             f"a split of {described(below)} would give each part other samples in each epoch, "
             f"those of the other parts too: split before what orders samples at random, as in "
@@ -185,7 +185,7 @@ def _still(below: Reader[Any]) -> Reader[Any]:
     return below
 
 
-def _checked(call: str, reader: Reader[Any]) -> int:
+def _splittable_length(call: str, reader: Reader[Any]) -> int:
     """The number of samples of a plan that can be split.
 
     Raises:
@@ -217,7 +217,8 @@ def _labels(call: str, reader: Reader[Any], n: int, **given: Any) -> Iterator[Ar
         if value is None:
             yield None
             continue
-        labels = np.asarray(_field(call, reader, n, name, value) if _names(value) else value)
+        is_name = isinstance(value, (str, int))
+        labels = np.asarray(_field_values(call, reader, n, name, value) if is_name else value)
         if labels.ndim != 1 or labels.dtype.hasobject:
             raise TypeError(
                 f"{name} of {call} needs a label for each sample, numbers or texts, not "
@@ -231,11 +232,7 @@ def _labels(call: str, reader: Reader[Any], n: int, **given: Any) -> Iterator[Ar
         yield labels
 
 
-def _names(value: Any) -> bool:
-    return isinstance(value, (str, int))
-
-
-def _field(call: str, reader: Reader[Any], n: int, name: str, key: Any) -> Any:
+def _field_values(call: str, reader: Reader[Any], n: int, name: str, key: Any) -> Any:
     """The values of a field of all samples, without the others."""
     plane = indexed(reader)
     columns: Any = plane.columns if plane is not None else None

@@ -86,10 +86,10 @@ class Chosen:
         return trees, rows_of
 
     def _named(self, sample: Any, number: Any) -> Any:
-        return sample if self.name is None else named(sample, self.name, number)
+        return sample if self.name is None else with_field(sample, self.name, number)
 
 
-def named(sample: Any, name: str, number: Any) -> dict[Any, Any]:
+def with_field(sample: Any, name: str, number: Any) -> dict[Any, Any]:
     """A sample, or columns of samples, with one more field.
 
     Raises:

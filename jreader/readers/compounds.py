@@ -135,7 +135,7 @@ class Members:
             rows = {shift: local + asarray(shift)[which] for shift in set(shifts)}
             return [rows[shift] for shift in shifts]
         if isinstance(local, np.ndarray):
-            return dealt(which, local, self._routed, len(self.shifts))
+            return routed_by_member(which, local, self._routed, len(self.shifts))
         namespace = local.__array_namespace__()
         selected: list[Indices] = []
         for number, plane in enumerate(self.planes):  # a trace has all planes route all samples
@@ -155,7 +155,7 @@ class Members:
         return [rows + shift for rows, shift in zip(routed, shifts, strict=True)]
 
 
-def dealt(
+def routed_by_member(
     which: Array, local: Array, member: Callable[[int, Array], list[Array]], columns: int
 ) -> list[Array]:
     """For each column, the rows of samples `local` of members `which`, routed by each member."""

@@ -79,11 +79,11 @@ def whole(*, default: Any = MISSING, least: int = 0, cursor: InCursor = "orderin
         least: The smallest number that is allowed.
         cursor: What it does to a run (`argument`).
     """
-    checked = {"convert": partial(_number, least), "least": least}
+    checked = {"convert": partial(_checked_number, least), "least": least}
     return field(default=default, metadata={**checked, "cursor": cursor})
 
 
-def _number(least: int, call: str, value: Any) -> int:
+def _checked_number(least: int, call: str, value: Any) -> int:
     return check_number(call, value, least)
 
 
@@ -253,14 +253,18 @@ def _call(kind: type, given: list[Field[Any]], meant: Field[Any]) -> str:
     return f"{kind.__name__}({', '.join(names)})"
 
 
-def _reader(call: str, value: Any) -> Any:
+def _checked_reader(call: str, value: Any) -> Any:
     check_reader(call, value)
     return value
 
 
-def _function(call: str, value: Any) -> Any:
+def _checked_function(call: str, value: Any) -> Any:
     check_function(call, value)
     return value
 
 
-_BY_NAME: dict[str, Convert] = {"reader": _reader, "fn": _function, "mapper": _function}
+_BY_NAME: dict[str, Convert] = {
+    "reader": _checked_reader,
+    "fn": _checked_function,
+    "mapper": _checked_function,
+}

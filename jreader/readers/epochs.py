@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from jreader import errors
-from jreader.readers.compounds import dealt
+from jreader.readers.compounds import routed_by_member
 from jreader.readers.declarations import op, whole
 from jreader.readers.folded_epochs import folded_epoch
 from jreader.readers.nodes import Node, Reader, field_value, length
@@ -134,7 +134,7 @@ class epochs(Node[T]):
         def route(indices: Indices) -> list[Indices]:
             which, local = indices // each, indices % each
             if isinstance(indices, np.ndarray):
-                return dealt(which, local, member, columns)
+                return routed_by_member(which, local, member, columns)
             return member(which, local)  # a trace folds an epoch of its own for every index
 
         return Plane(up.columns, min(each * self.n, ENDLESS) if self.n else ENDLESS, route)

@@ -66,10 +66,10 @@ def some_bytes(paths: Sequence[str]) -> list[str]:
     Several files share the pieces: at least one of each, unless there are more files than pieces.
     """
     some = [paths[index] for index in spread(len(paths), _PIECES)]
-    return [_pieces(path, max(_PIECES // max(len(some), _OF_A_FILE), 1)) for path in some]
+    return [_file_pieces(path, max(_PIECES // max(len(some), _OF_A_FILE), 1)) for path in some]
 
 
-def _pieces(path: str, many: int) -> str:
+def _file_pieces(path: str, many: int) -> str:
     try:
         with Path(path).open("rb", buffering=0) as file:
             ends = max(os.fstat(file.fileno()).st_size - _PIECE, 0)

@@ -77,7 +77,7 @@ class ForkGuard:
 _guards: weakref.WeakSet[ForkGuard] = weakref.WeakSet()
 
 
-def _forked() -> None:
+def _forget_guards() -> None:
     """In a process that was forked: the threads are not there, and locks may be held for ever."""
     global _running  # noqa: PLW0603  # it is of a process
     _running = weakref.WeakSet()
@@ -87,4 +87,4 @@ def _forked() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_forget_guards)

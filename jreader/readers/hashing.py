@@ -17,7 +17,7 @@ import json
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from enum import Enum
@@ -122,7 +122,7 @@ class _Walk:
         if id(value) in self.seen:
             return ["again", self.seen[id(value)][0]]
         self.seen[id(value)] = len(self.seen), value
-        kind = _name(type(value))
+        kind = _name_in_cursors(type(value))
         if len(self.seen) > self.left or self.depth >= _DEEP:
             return ["more", kind]
         with suppress(Exception):  # an attribute of the user's raised
@@ -136,47 +136,30 @@ class _Walk:
         finally:
             self.depth -= 1
 
-    def _parts(self, value: Any) -> Iterator[Any]:  # noqa: C901, PLR0912  # one branch for a kind
-        if isinstance(value, type):
-            yield from self._class(value)
-        elif isinstance(value, Enum):
-            yield value.name
-        elif isinstance(value, np.generic):
-            yield from (str(value.dtype), value.tobytes().hex())
-        elif isinstance(value, Ragged):
-            yield from map(self.of, value.arrays)
-        elif hasattr(value, "dtype") and hasattr(value, "shape"):
-            yield from self._array(value)
-        elif isinstance(value, (dict, Mapping)):
-            yield from self._mapping(value)
-        elif isinstance(value, (set, frozenset)):
-            yield from self._in_any_order(value)
-        elif isinstance(value, (list, tuple, deque, bytearray, array.array)):
-            yield from self._several(value)
-        elif isinstance(value, (range, slice, np.dtype, os.PathLike)):
-            yield str(value)
-        elif isinstance(value, ModuleType):
-            yield value.__name__
-        elif isinstance(value, functools.partial):
-            keywords = sorted(value.keywords.items())
-            yield [self.of(value.func), *map(self.of, value.args), *map(self.of, keywords)]
-        elif isinstance(value, FunctionType):
-            yield from self._function(value)
-        elif isinstance(value, MethodType):
-            yield [self.of(value.__func__), self.of(value.__self__)]
-        elif isinstance(value, (BuiltinFunctionType, MethodWrapperType)):
-            owner = value.__self__
-            yield [value.__qualname__, None if isinstance(owner, ModuleType) else self.of(owner)]
-        elif callable(inner := getattr(value, "__wrapped__", None)):  # jitted, or cached
-            yield self.of(inner)
-        else:
-            yield from self._object(value)
+    def _parts(self, value: Any) -> Iterable[Any]:
+        is_array = hasattr(value, "dtype") and hasattr(value, "shape")
+        if is_array and not isinstance(value, (type, Enum, np.generic, Ragged)):
+            return self._array(value)
+        for kinds, parts in _BY_KIND:
+            if isinstance(value, kinds):
+                return parts(self, value)
+        if callable(inner := getattr(value, "__wrapped__", None)):  # jitted, or cached
+            return [self.of(inner)]
+        return self._object(value)
 
-    def _several(self, parts: Sequence[Any]) -> Iterator[Any]:
+    def of_partial(self, value: functools.partial[Any]) -> Iterator[Any]:
+        keywords = sorted(value.keywords.items())
+        yield [self.of(value.func), *map(self.of, value.args), *map(self.of, keywords)]
+
+    def of_built_in(self, value: Any) -> Iterator[Any]:
+        owner = value.__self__
+        yield [value.__qualname__, None if isinstance(owner, ModuleType) else self.of(owner)]
+
+    def of_sequence(self, parts: Sequence[Any]) -> Iterator[Any]:
         yield len(parts)
         yield [self.of(parts[index]) for index in spread(len(parts), SAMPLED)]
 
-    def _mapping(self, mapping: Any) -> Iterator[Any]:
+    def of_mapping(self, mapping: Any) -> Iterator[Any]:
         """Only what is looked at is asked for: it may lie in files."""
         keys = list(mapping)
         yield len(keys)
@@ -185,7 +168,7 @@ class _Walk:
         find = functools.partial(dict.__getitem__, mapping) if known else mapping.__getitem__
         yield [[self.of(key), self.of(find(key))] for key in some]
 
-    def _in_any_order(self, parts: Collection[Any]) -> Iterator[Any]:
+    def of_set(self, parts: Collection[Any]) -> Iterator[Any]:
         """How many there are, and what they are, if they are simple or few."""
         yield len(parts)
         if len(parts) <= _SIMPLE and all(type(part) in _SCALARS for part in parts):
@@ -212,8 +195,8 @@ class _Walk:
         else:
             yield blake2b(np.ascontiguousarray(some).tobytes(), digest_size=8).hexdigest()
 
-    def _function(self, function: FunctionType) -> Iterator[Any]:
-        yield [_module(function), function.__qualname__]
+    def of_function(self, function: FunctionType) -> Iterator[Any]:
+        yield [_module_in_cursors(function), function.__qualname__]
         code, inner = function.__code__, getattr(function, "__wrapped__", None)
         if _of_library(code.co_filename) or function.__module__.startswith("jreader."):
             yield self.of(inner) if callable(inner) else self._closed_over(function)
@@ -238,7 +221,7 @@ class _Walk:
 
     def _taken(self, value: Any, name: str, code: CodeType) -> Any:
         """A value that a function reads; of options, which another run has others of, its own."""
-        names = attributes_read(code, name) if _name(type(value)) in _OPTIONS else None
+        names = attributes_read(code, name) if _name_in_cursors(type(value)) in _OPTIONS else None
         if names is None:
             return self.of(value)
         return [[each, self.of(getattr(value, each, None))] for each in sorted(names)]
@@ -251,8 +234,8 @@ class _Walk:
             names = sorted(names_in(code) & set(vars(module)))
             yield [[name, self.of(vars(module)[name])] for name in names]
 
-    def _class(self, kind: type) -> Iterator[Any]:
-        yield _name(kind)
+    def of_class(self, kind: type) -> Iterator[Any]:
+        yield _name_in_cursors(kind)
         if _of_library(_file(kind)):
             return
         yield [self.of(base) for base in kind.__bases__]
@@ -272,10 +255,27 @@ class _Walk:
         library = _of_library(_file(kind))
         if not library:
             yield self.of(kind)
-        for name, part in sorted(_state(value).items()):
+        for name, part in sorted(_attributes_of(value).items()):
             made = isinstance(getattr(kind, name, None), functools.cached_property)
             if name != "made_at" and not made and not (library and name.startswith("_")):
                 yield [name, self.of(part)]
+
+
+_BY_KIND: tuple[tuple[Any, Callable[[_Walk, Any], Iterable[Any]]], ...] = (
+    (type, _Walk.of_class),
+    (Enum, lambda _, value: [value.name]),
+    (np.generic, lambda _, value: [str(value.dtype), value.tobytes().hex()]),
+    (Ragged, lambda walk, value: map(walk.of, value.arrays)),
+    ((dict, Mapping), _Walk.of_mapping),
+    ((set, frozenset), _Walk.of_set),
+    ((list, tuple, deque, bytearray, array.array), _Walk.of_sequence),
+    ((range, slice, np.dtype, os.PathLike), lambda _, value: [str(value)]),
+    (ModuleType, lambda _, value: [value.__name__]),
+    (functools.partial, _Walk.of_partial),
+    (FunctionType, _Walk.of_function),
+    (MethodType, lambda walk, value: [[walk.of(value.__func__), walk.of(value.__self__)]]),
+    ((BuiltinFunctionType, MethodWrapperType), _Walk.of_built_in),
+)
 
 
 def _scalar(value: Any) -> Any:
@@ -285,11 +285,11 @@ def _scalar(value: Any) -> Any:
     return written if len(written) <= SAMPLED else blake2b(written.encode()).hexdigest()
 
 
-def _name(kind: type) -> str:
-    return f"{_module(kind)}.{kind.__qualname__}"
+def _name_in_cursors(kind: type) -> str:
+    return f"{_module_in_cursors(kind)}.{kind.__qualname__}"
 
 
-def _module(named: type | FunctionType) -> str:
+def _module_in_cursors(named: type | FunctionType) -> str:
     """Where a class or function lies, as cursors know it."""
     return _NAMED.get(named.__module__, named.__module__)
 
@@ -319,7 +319,7 @@ def _file(kind: type) -> str | None:
     return "" if module is None else getattr(module, "__file__", None)
 
 
-def _state(value: Any) -> dict[str, Any]:
+def _attributes_of(value: Any) -> dict[str, Any]:
     """The attributes of an object; of a data class, what it was made of."""
     if "__dataclass_fields__" in vars(type(value)):
         return {each.name: getattr(value, each.name) for each in fields(value) if each.init}

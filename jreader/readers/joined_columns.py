@@ -45,7 +45,7 @@ class Addresses:
         lowest = min(firsts.min(), lasts.min())
         many = max(firsts.max(), lasts.max()) - lowest + 1
         self._firsts = firsts - lowest
-        self.items: Array = np.asarray(_Items(parts, int(lowest), int(many), size))
+        self.items: Array = np.asarray(_ByteItems(parts, int(lowest), int(many), size))
 
     def __call__(self, which: Array, local: Array) -> Array:
         """The items of rows `local` of the parts of numbers `which`."""
@@ -55,7 +55,7 @@ class Addresses:
         return items
 
 
-class _Items:
+class _ByteItems:
     """Memory as `many` items of `size` bytes, of which each begins a byte after the one before."""
 
     def __init__(self, parts: Sequence[Array], address: int, many: int, size: int) -> None:

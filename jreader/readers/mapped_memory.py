@@ -52,7 +52,7 @@ def mapped_columns(columns: Any) -> list[Mapped]:
     for number, which, column in _columns(columns):
         values = getattr(column, "values", column)
         parts = values.parts if isinstance(values, Joined) else [values]
-        if not len(column) or not all(map(_is_array, parts)):
+        if not len(column) or not all(map(_has_pages, parts)):
             continue
         size = sum(each.nbytes for each in parts)
         width = size // len(column)
@@ -96,7 +96,7 @@ def advise(mapped: list[Mapped], routed: list[Array]) -> None:
             _madvise()(begin, first + part.nbytes - begin, advice)
 
 
-def _is_array(part: Any) -> bool:
+def _has_pages(part: Any) -> bool:
     return (isinstance(part, np.ndarray) and len(part) > 0) or hasattr(part, "advise")
 
 

@@ -29,19 +29,23 @@ def described(value: object, most: int = 80) -> str:
         return repr(value)
     if isinstance(value, np.ndarray):
         return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
-    if isinstance(value, tuple) and len(value) <= 8 and not hasattr(value, "_fields"):
-        inside = ", ".join(described(part, most) for part in value)
-        return f"({inside},)" if len(value) == 1 else f"({inside})"
-    if isinstance(value, dict) and len(value) <= 8:
-        inside = ", ".join(f"{key!r}: {described(part, most)}" for key, part in value.items())
-        return f"{{{inside}}}"
+    if isinstance(value, (tuple, dict)) and len(value) <= 8 and not hasattr(value, "_fields"):
+        return _container(value, most)
     if callable(value) and hasattr(value, "__qualname__"):
-        return str(value.__name__) if hasattr(value, "__name__") else str(value.__qualname__)
+        return str(getattr(value, "__name__", value.__qualname__))
     text = repr(value)
     if len(text) > most:
         end = (most - 5) // 2 if isinstance(value, str) else 0  # that of a path says the most
         text = f"{text[: most - 5 - end]}...{text[len(text) - end :]}"
     return text
+
+
+def _container(value: Any, most: int) -> str:
+    if isinstance(value, dict):
+        parts = [f"{key!r}: {described(part, most)}" for key, part in value.items()]
+        return f"{{{', '.join(parts)}}}"
+    inside = ", ".join(described(part, most) for part in value)
+    return f"({inside},)" if len(value) == 1 else f"({inside})"
 
 
 def explain(error: Exception, node: Node[Any], fn: object, sample: object) -> None:

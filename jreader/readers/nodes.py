@@ -99,9 +99,9 @@ class Node(Generic[T]):
 
     def __call__(self) -> Iterator[T]:
         """Begins a pass and returns its items."""
-        from jreader.readers.starting import called  # noqa: PLC0415  # it starts what is defined here
+        from jreader.readers.starting import items_of  # noqa: PLC0415  # it starts what is defined here
 
-        return called(self)
+        return items_of(self)
 
     def __bool__(self) -> bool:
         """A reader is true, also an empty one: `__len__` alone would make it false."""
@@ -194,7 +194,7 @@ class Node(Generic[T]):
         """The arguments are pickled; what a pass has gathered (open files, say) is not."""
         kept = {name: getattr(self, name) for name in field_names(self)}
         if "__dataclass_fields__" not in vars(type(self)):  # it has attributes, not fields
-            kept |= {name: value for name, value in vars(self).items() if not _made(self, name)}
+            kept |= {name: value for name, value in vars(self).items() if not _gathered(self, name)}
         return kept | {"made_at": self.made_at}
 
     def __repr__(self) -> str:
@@ -214,7 +214,7 @@ class Node(Generic[T]):
     def written(self, *but: object) -> Iterator[str]:
         """The arguments but for some, as in a call: functions without names, others with them."""
         left_out = [*map(id, but)]
-        for field in _fields(self):
+        for field in _present_fields(self):
             value = getattr(self, field.name)
             parts = value if isinstance(value, tuple) and all(map(callable, value)) else (value,)
             if all(map(callable, parts)):
@@ -227,17 +227,17 @@ class Node(Generic[T]):
                 yield f"{field.name}={described(value)}"
 
 
-def _fields(node: Node[Any]) -> list[Field[Any]]:
+def _present_fields(node: Node[Any]) -> list[Field[Any]]:
     """The fields that are set: a subclass with an `__init__` of its own may set none."""
     return [field for field in declared(node) if hasattr(node, field.name)]
 
 
 def field_names(node: Node[Any]) -> list[str]:
     """The names of the fields of an op."""
-    return [field.name for field in _fields(node)]
+    return [field.name for field in _present_fields(node)]
 
 
-def _made(node: Node[Any], name: str) -> bool:
+def _gathered(node: Node[Any], name: str) -> bool:
     """Whether an attribute is what a pass has gathered, not the user's."""
     return isinstance(getattr(type(node), name, None), cached_property)
 
@@ -376,10 +376,10 @@ def readers_below(reader: Reader[Any]) -> Sequence[Reader[Any]]:
 
 def lines_of(reader: Reader[Any]) -> list[Line]:
     """The lines of a table of a plan: an op each, in the order that samples pass through."""
-    return unrolled(_lines_of, reader)
+    return unrolled(_table_lines, reader)
 
 
-def _lines_of(reader: Reader[Any]) -> Generator[Reader[Any], list[Line], list[Line]]:
+def _table_lines(reader: Reader[Any]) -> Generator[Reader[Any], list[Line], list[Line]]:
     while isinstance(reader, Node) and (inner := reader.within()) is not None:
         reader = inner
     if not isinstance(reader, Node):

@@ -8,11 +8,11 @@ from numpy.lib.stride_tricks import as_strided
 from jreader.staging import Array
 
 
-def below(array: Array) -> tuple[Array, int] | None:
+def bytes_below(array: Array) -> tuple[Array, int] | None:
     """The bytes below an array that is larger than its memory, and its offset there; else None.
 
     >>> windows = np.lib.stride_tricks.sliding_window_view(np.arange(9, dtype=np.uint8), 4)
-    >>> below(windows), below(np.zeros((3, 4)).T)
+    >>> bytes_below(windows), bytes_below(np.zeros((3, 4)).T)
     ((array([0, 1, 2, 3, 4, 5, 6, 7, 8], dtype=uint8), 0), None)
     """
     if array.flags.forc or array.dtype.hasobject:

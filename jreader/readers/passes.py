@@ -116,17 +116,17 @@ as it was written, or begin anew, without at=.
     """
     if at is None:
         return first
-    if not _alike(at, first):
+    if not _fits(at, first):
         raise foreign(at, first)
     return at
 
 
-def _alike(at: Position, first: Position) -> bool:
+def _fits(at: Position, first: Position) -> bool:
     if first is None:
         return True
     if type(first) is tuple:
         whole = isinstance(at, (list, tuple)) and len(at) == len(first)
-        return whole and all(map(_alike, at, first))
+        return whole and all(map(_fits, at, first))
     return type(at) is type(first) and (type(at) is not int or 0 <= at <= _FURTHEST)
 
 

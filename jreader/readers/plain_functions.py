@@ -23,7 +23,7 @@ from jreader.readers.streams_with_state import is_declared_stream, of_pass
 T = TypeVar("T")
 
 
-def opened(
+def opened_function(
     reader: Callable[[], Iterable[T]], state: str = ""
 ) -> tuple[Iterator[T], Callable[[], object], Callable[[], str] | None]:
     """The iterator that a plain function returns, what closes it, and what tells its state.
@@ -57,7 +57,7 @@ def opened(
         ) from stopped
     del produced
     kind = type(source)
-    close = getattr(source, "close", _nothing)
+    close = getattr(source, "close", _close_nothing)
     before = _given_before(source)
     note_epoch(source, _epoch.get() or 0)
     if isinstance(getattr(kind, "__iter__", None), FunctionType):
@@ -81,7 +81,7 @@ def _stream_of(reader: Any) -> Any:
     return owner if is_declared_stream(owner) and hasattr(owner, "set_epoch") else None
 
 
-def _nothing() -> None:
+def _close_nothing() -> None:
     """Closes a pass that holds nothing."""
 
 

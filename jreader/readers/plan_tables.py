@@ -68,7 +68,7 @@ def table(lines: Sequence[Line]) -> str:
     """
     rows = "".join(
         f"<tr>{_cell(_op(line.text))}"
-        + "".join(_cell(escape(note), f"opacity:0.7{_together(note)}") for note in line.notes)
+        + "".join(_cell(escape(note), f"opacity:0.7{_unbroken(note)}") for note in line.notes)
         + "</tr>"
         for line in lines
     )
@@ -92,6 +92,6 @@ def _op(text: str) -> str:
     )
 
 
-def _together(note: str) -> str:
+def _unbroken(note: str) -> str:
     """What keeps a short note on one line; without it, a wide op leaves a word a line."""
     return ";white-space:nowrap" if len(note) <= _SHORT else ""

@@ -28,7 +28,7 @@ from jreader.readers.mapped_memory import Mapped, advise, mapped_columns
 from jreader.readers.nodes import Reader, plane_of
 from jreader.readers.passes import Pass, Position, checked_position, counted
 from jreader.readers.protected import protected
-from jreader.readers.reading_ahead import opened
+from jreader.readers.reading_ahead import opened_for_pass
 from jreader.readers.trees import Columns, leaves, map_tree, rebuilt, zipped
 from jreader.staging import Staging
 
@@ -126,7 +126,7 @@ class Plane:
 
     def samples(self, at: Position) -> Pass[Any]:
         """One by one, views where rows are arrays; the position is the number of the next one."""
-        done, blocks = self._index(at), opened(self.columns)
+        done, blocks = self._index(at), opened_for_pass(self.columns)
 
         def runs() -> Iterator[Array]:
             low, many = done, min(_AT_FIRST, self.at_once)
@@ -144,7 +144,7 @@ class Plane:
 
     def batches(self, size: int, at: Position) -> Pass[Sequence[Any]]:
         """In runs of `size`, the last one shorter; the position is as that of `samples`."""
-        done, blocks = self._index(at), opened(self.columns)
+        done, blocks = self._index(at), opened_for_pass(self.columns)
         gathered = Gathering(blocks.columns if blocks else self.columns, size)
         many = max(self.at_once // size, 1) * size
         second = min(done + many, self.length)  # soon there, and then twice as many at once

@@ -76,15 +76,15 @@ def protected(sample: Any) -> Any:
     try:
         return _MAKE.get(kind, _of_any_class)(sample)
     except RecursionError:
-        return _copied(sample)
+        return _shallow_copy(sample)
 
 
-def _part(sample: Any) -> Any:
+def _protected_part(sample: Any) -> Any:
     kind = type(sample)
     return sample if kind in _UNCHANGEABLE else _MAKE.get(kind, _of_any_class)(sample)
 
 
-def _array(sample: Any) -> Any:
+def _read_only_array(sample: Any) -> Any:
     if sample.dtype.hasobject:
         return copy.deepcopy(sample)
     view = sample.view()
@@ -94,21 +94,21 @@ def _array(sample: Any) -> Any:
 
 
 def _dict(sample: dict[Any, Any]) -> Any:
-    return {key: _part(part) for key, part in sample.items()}
+    return {key: _protected_part(part) for key, part in sample.items()}
 
 
 def _of_any_class(sample: Any) -> Any:
     if isinstance(sample, Columns):
-        return sample.having(_part(sample.columns))
+        return sample.having(_protected_part(sample.columns))
     kind = type(sample)
     if isinstance(sample, tuple) and hasattr(kind, "_make"):
-        return kind._make(map(_part, sample))
+        return kind._make(map(_protected_part, sample))
     if kind.__module__.partition(".")[0] in ("jax", "jaxlib"):  # its arrays never change
         return sample
-    return _copied(sample)
+    return _shallow_copy(sample)
 
 
-def _copied(sample: Any) -> Any:
+def _shallow_copy(sample: Any) -> Any:
     with suppress(Exception):  # of classes that a user wrote
         return _own_copy(sample)
     return sample
@@ -123,9 +123,9 @@ def _own_copy(sample: Any) -> Any:
 
 
 _MAKE: dict[type, Callable[[Any], Any]] = {
-    np.ndarray: _array,
-    np.memmap: _array,
+    np.ndarray: _read_only_array,
+    np.memmap: _read_only_array,
     dict: _dict,
-    tuple: lambda sample: tuple(map(_part, sample)),
-    list: lambda sample: list(map(_part, sample)),
+    tuple: lambda sample: tuple(map(_protected_part, sample)),
+    list: lambda sample: list(map(_protected_part, sample)),
 }

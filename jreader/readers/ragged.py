@@ -155,7 +155,7 @@ def lengths_of(plane: Plane, by: str | None = None) -> Array | None:
     found = [number for number, column in enumerate(every) if isinstance(column, Ragged)]
     if by is not None:
         parts = branches(plane.columns) or {}
-        names = list(_named(parts))
+        names = list(_dotted(parts))
         found = [each for each in found if names and f"{names[each]}.".startswith(f"{by}.")]
         if not found:
             fields = ", ".join(map(repr, parts)) or "no names"
@@ -165,7 +165,7 @@ def lengths_of(plane: Plane, by: str | None = None) -> Array | None:
             )
     if not found:
         return None
-    lengths = [_lengths(plane, number, every[number]) for number in found]
+    lengths = [_column_lengths(plane, number, every[number]) for number in found]
     if any(not np.array_equal(lengths[0], other) for other in lengths[1:]):
         names = list(branches(plane.columns) or ())
         raise ValueError(
@@ -175,14 +175,14 @@ def lengths_of(plane: Plane, by: str | None = None) -> Array | None:
     return lengths[0]
 
 
-def _named(parts: Mapping[Any, Any], above: str = "") -> Iterator[str]:
+def _dotted(parts: Mapping[Any, Any], above: str = "") -> Iterator[str]:
     """The name of each leaf, as `padded_batch` takes it: with dots for dicts in dicts."""
     for key, part in parts.items():
         name = f"{above}{key}"
-        yield from _named(part, f"{name}.") if type(part) is dict else [name] * len(leaves(part))
+        yield from (_dotted(part, f"{name}.") if type(part) is dict else [name] * len(leaves(part)))
 
 
-def _lengths(plane: Plane, number: int, column: Ragged) -> Array:
+def _column_lengths(plane: Plane, number: int, column: Ragged) -> Array:
     """The lengths of the rows of one column, in the order of the samples."""
     if plane.straight and plane.length == len(column):
         return column.lengths()

@@ -38,7 +38,7 @@ class BlockReading(Protocol):
         """Lets go of what is open, and stops to read ahead; any thread may call it."""
 
 
-class Opened(NamedTuple):
+class OpenedColumns(NamedTuple):
     """Columns of one pass.
 
     Attributes:
@@ -92,7 +92,7 @@ class Opened(NamedTuple):
         return (reading.full() for _, reading in self.readings)
 
 
-def opened(columns: Any) -> Opened | None:
+def opened_for_pass(columns: Any) -> OpenedColumns | None:
     """The columns for one pass; None if none of them is read in blocks."""
     if not any(hasattr(column, "reading") for column in leaves(columns)):
         return None
@@ -103,7 +103,7 @@ def opened(columns: Any) -> Opened | None:
     made = map_tree(of_pass, columns)
     every = zip(leaves(columns), leaves(made), strict=True)
     readings = [(number, new) for number, (old, new) in enumerate(every) if new is not old]
-    return Opened(made, readings)
+    return OpenedColumns(made, readings)
 
 
 def keeping(columns: Any, blocks: int) -> Any:

@@ -45,30 +45,30 @@ def watched(items: Iterator[T], held: int, by: str, made_at: str = "") -> Iterat
     """
     if held < 2:
         return items
-    return chain(_looked_at(items, min(held, _FEW), by, made_at), items)
+    return chain(_compared(items, min(held, _FEW), by, made_at), items)
 
 
-def _looked_at(items: Iterator[T], many: int, by: str, made_at: str) -> Iterator[T]:
+def _compared(items: Iterator[T], many: int, by: str, made_at: str) -> Iterator[T]:
     for first in islice(items, 1):
         yield first
         if isinstance(first, list) and len(first) > _LONG:
             return
-        before = _state(first)
+        before = _values_of(first)
         if not any(map(_fillable, [first, *_leaves(first)])):
             return
         for item in islice(items, many - 1):
-            if _shares(first, item) and _is_changed(before, _state(first), whole=item is first):
-                _tell(first, by, made_at)
+            if _shares(first, item) and _is_changed(before, _values_of(first), whole=item is first):
+                _warn_of_refill(first, by, made_at)
                 many = 0
             yield item
             if not many:
                 return
 
 
-def _state(sample: Any) -> list[Any]:
+def _values_of(sample: Any) -> list[Any]:
     """The state of a sample: some values of its arrays, and its other leaves."""
     return [
-        leaf.flat[:: leaf.size // _PICKED + 1].tobytes() if _is_array(leaf) else leaf
+        leaf.flat[:: leaf.size // _PICKED + 1].tobytes() if _is_plain_array(leaf) else leaf
         for leaf in _leaves(sample)
     ]
 
@@ -84,18 +84,18 @@ def _is_changed(before: list[Any], after: list[Any], *, whole: bool) -> bool:
     """Whether a state is another; of samples that share only arrays, the rest is its user's."""
     if not whole:
         before, after = ([leaf for leaf in each if type(leaf) is bytes] for each in (before, after))
-    return not all(map(_same, before, after))
+    return not all(map(_same_value, before, after))
 
 
-def _same(before: Any, after: Any) -> bool:
+def _same_value(before: Any, after: Any) -> bool:
     return before is after or (type(before) is bytes and before == after)
 
 
 def _fillable(leaf: Any) -> bool:
-    return _is_array(leaf) or (branches(leaf) is not None and not isinstance(leaf, tuple))
+    return _is_plain_array(leaf) or (branches(leaf) is not None and not isinstance(leaf, tuple))
 
 
-def _is_array(leaf: Any) -> bool:
+def _is_plain_array(leaf: Any) -> bool:
     return isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject
 
 
@@ -104,7 +104,7 @@ def _shares(first: Any, item: Any) -> bool:
     if item is first:
         return True
     pairs = zip(_leaves(first), _leaves(item), strict=False)
-    return any(_is_array(a) and _is_array(b) and _overlap(a, b) for a, b in pairs)
+    return any(_is_plain_array(a) and _is_plain_array(b) and _overlap(a, b) for a, b in pairs)
 
 
 def _overlap(one: Array, other: Array) -> bool:
@@ -115,7 +115,7 @@ def _overlap(one: Array, other: Array) -> bool:
         return False
 
 
-def _tell(sample: Any, by: str, made_at: str) -> None:
+def _warn_of_refill(sample: Any, by: str, made_at: str) -> None:
     copy = "np.copy" if isinstance(sample, np.ndarray) else "copy.deepcopy"
     errors.warn(
         f"{by} holds several samples at once, but its source writes all of them into the same "

@@ -12,7 +12,7 @@ from jreader.progress import Bar
 from jreader.readers.messages import described
 from jreader.readers.nodes import Reader, length
 from jreader.readers.passes import Pass, Position, checked_position, counted
-from jreader.readers.plain_functions import opened
+from jreader.readers.plain_functions import opened_function
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ def replayed(reader: Reader[T], at: Position) -> Pass[T]:
     """
     done, state = checked_position(at, (0, "")) if isinstance(at, (tuple, list)) else (at, "")
     done = checked_position(done, 0)
-    source, close, told = opened(reader, state)
+    source, close, told = opened_function(reader, state)
     owner = reader.__self__ if getattr(reader, "__name__", "") == "__iter__" else reader  # type: ignore[attr-defined]  # a method's
     said = length(owner)
     again = done and (not state or told is None)

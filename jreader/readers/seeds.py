@@ -12,7 +12,7 @@ from itertools import count
 from operator import methodcaller
 from typing import Any, TypeVar
 
-from jreader.readers.nodes import Node, Reader, children, field_names, field_value, ops_of
+from jreader.readers.nodes import Node, Reader, children, field_names, ops_of
 from jreader.readers.passes import Position, checked_position
 from jreader.readers.rewriting import rewritten
 
@@ -91,23 +91,19 @@ def waits(reader: Reader[Any]) -> bool:
     return any(map(missing, ops_of(reader, pinned=False)))
 
 
-def varies(node: Node[Any]) -> bool:
-    """Whether the plan has a random op that epochs would vary, and that is still in epoch 0."""
-    return any(
-        "seed" in field_names(op) and field_value(op, "epoch", 1) == 0
-        for op in ops_of(node, pinned=False)
-    )
-
-
-def varies_by_epoch(reader: Reader[Any]) -> bool:
-    """Whether epochs, or what a pass draws, change what a plan gives, in whatever epoch it is.
+def random_ops(reader: Reader[Any]) -> list[Node[Any]]:
+    """The ops of a plan that do something else in each epoch, or in each pass.
 
     >>> from jreader import arrays, cache, shuffle
     >>> dealt = shuffle(arrays([1, 2, 3]), seed=0)
-    >>> varies_by_epoch(dealt), varies_by_epoch(cache(dealt)), varies_by_epoch(arrays([1, 2]))
-    (True, False, False)
+    >>> [len(random_ops(plan)) for plan in (dealt, cache(dealt), arrays([1, 2]))]
+    [1, 0, 0]
     """
-    return any("seed" in field_names(op) for op in ops_of(reader, pinned=False))
+    return [
+        op
+        for op in ops_of(reader, pinned=False)
+        if "seed" in field_names(op) and (hasattr(op, "epoch") or op.seed is None)  # type: ignore[attr-defined]  # as just seen
+    ]
 
 
 def seeded_below(node: Node[Any]) -> int:

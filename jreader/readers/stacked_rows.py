@@ -60,7 +60,7 @@ class StackedRows:
         flat = rows.reshape(-1, *rows.shape[2:])
         given = Gathering(self.column, len(flat))([flat])
         if isinstance(given, Columns):
-            return _folded(given.columns, len(rows), self.size)
+            return _in_rows(given.columns, len(rows), self.size)
         return [self.stack(given[at : at + self.size]) for at in range(0, len(given), self.size)]
 
     def each(self, rows: Array) -> Iterator[Any]:
@@ -87,7 +87,7 @@ class StackedRows:
 
         def rows_of_several(placed: Any, rows: Indices) -> Any:
             flat = rows_of(placed, rows.reshape(-1, *rows.shape[2:]))
-            return _folded(flat, len(rows), self.size)
+            return _in_rows(flat, len(rows), self.size)
 
         return tree, rows_of_several
 
@@ -129,7 +129,7 @@ class RowRuns:
             return runs
         flat = self._every(rows, np).reshape(-1)
         gathered: Any = Gathering(self.column, len(flat))([flat])  # an array's are Columns
-        stacked: Array = _folded(gathered.columns, len(rows), self.size)
+        stacked: Array = _in_rows(gathered.columns, len(rows), self.size)
         return stacked
 
     def each(self, rows: Array) -> Iterator[Array]:
@@ -161,6 +161,6 @@ def _rows_of_array(placed: Any, rows: Indices) -> Any:
     return placed.at[rows].get(mode="promise_in_bounds")
 
 
-def _folded(flat: Any, many: int, size: int) -> Any:
+def _in_rows(flat: Any, many: int, size: int) -> Any:
     """A tree of arrays with `size` rows of each in one."""
     return map_tree(lambda column: column.reshape(many, size, *column.shape[1:]), flat)

@@ -12,11 +12,19 @@ from jreader.readers.growing import as_it_was
 from jreader.readers.lanes import in_turn
 from jreader.readers.located import located, located_errors
 from jreader.readers.messages import Refusal
-from jreader.readers.nodes import Node, Reader, declares, origin, own_pass, plane_of
+from jreader.readers.nodes import (
+    Node,
+    Reader,
+    declares,
+    field_value,
+    origin,
+    own_pass,
+    plane_of,
+)
 from jreader.readers.passes import Pass, Position, checked_position
 from jreader.readers.plain_functions import epoch_of_caller
 from jreader.readers.replays import replayed
-from jreader.readers.seeds import Draws, resolved, varies, waits
+from jreader.readers.seeds import Draws, random_ops, resolved, waits
 
 T = TypeVar("T")
 
@@ -44,10 +52,10 @@ def start(reader: Reader[T], at: Position = None) -> Pass[T]:
     """
     if isinstance(at, Refusal):
         raise NotResumable(at)
-    return _begun(reader, at)
+    return _begin(reader, at)
 
 
-def called(reader: Node[T]) -> Iterator[T]:
+def items_of(reader: Node[T]) -> Iterator[T]:
     """The items of a pass over an op, which starts by `start`, or by a subclass's `__iter__`."""
     own = own_pass(reader)
     if own is None or own.__name__ == "__call__":  # asked for by `super()`
@@ -60,14 +68,14 @@ def native(reader: Node[T]) -> Iterator[T]:
 
     The subclass gets them from `super().__iter__()`.
     """
-    if epoch_of_caller() and varies(reader):
+    if epoch_of_caller() and any(not field_value(op, "epoch", 1) for op in random_ops(reader)):
         warn(
             f"a plain function iterates {reader!r}, made at {reader.made_at}, by itself, so no "
             "epoch reaches it: its shuffles and random maps do the same in every epoch (or, "
             "without a seed, something that no cursor finds again). Type .map(fn), .filter(fn) or "
             ".flat_map(fn) on it instead of the function; if one order is intended, type .cache()."
         )
-    items = _begun(reader, None, inherited=True).items
+    items = _begin(reader, None, inherited=True).items
     unit = getattr(origin(reader, "all", "some"), "unit", "samples")
     return items if unit == "samples" else _located(reader, items)
 
@@ -85,7 +93,7 @@ def in_batches(reader: Reader[T], size: int, at: Position) -> Pass[Sequence[T]] 
     reader = as_it_was(reader, at)
     kind = type(reader) if declares(reader, "batches") else Node
     up = kind.batches(reader, size, at)
-    return None if up is None else _seen(reader, up)
+    return None if up is None else _watched(reader, up)
 
 
 @contextmanager
@@ -103,28 +111,28 @@ _watch: ContextVar[Callable[[Reader[Any], Pass[Any]], Pass[Any]] | None] = Conte
 )
 
 
-def _seen(reader: Reader[Any], up: Pass[T]) -> Pass[T]:
+def _watched(reader: Reader[Any], up: Pass[T]) -> Pass[T]:
     watch = _watch.get()
     return up if watch is None else watch(reader, up)
 
 
-def _begun(reader: Reader[T], at: Position, *, inherited: bool = False) -> Pass[T]:
+def _begin(reader: Reader[T], at: Position, *, inherited: bool = False) -> Pass[T]:
     if not isinstance(reader, Node):
-        return _seen(reader, replayed(reader, at))
+        return _watched(reader, replayed(reader, at))
     reader = as_it_was(reader, at)
     if waits(reader):
         told, inner = checked_position(at, (None, None))
         draws = Draws.new() if at is None else Draws.again(told)
-        up = _begun(resolved(reader, draws), inner, inherited=inherited)
+        up = _begin(resolved(reader, draws), inner, inherited=inherited)
         return Pass(up.items, lambda: (draws.told, up.position()), up.close)
     if (together := in_turn(reader)) is not None:
-        return _begun(together, at, inherited=inherited)
+        return _begin(together, at, inherited=inherited)
     own = None if inherited else own_pass(reader)
     if own is not None:
-        return _seen(reader, replayed(own, at))
+        return _watched(reader, replayed(own, at))
     try:
         plane = plane_of(reader)
-        return _seen(reader, reader.start(at) if plane is None else plane.samples(at))
+        return _watched(reader, reader.start(at) if plane is None else plane.samples(at))
     except StopIteration as stopped:
         raise RuntimeError(
             f"{reader!r} raised StopIteration when a pass over it was begun"

@@ -24,7 +24,11 @@ def of_pass(stream: Any, epoch: int | None, state: str) -> tuple[Any, Callable[[
     """
     if not is_declared_stream(stream):
         return stream, None
-    own = _apart(stream) if type(stream).__module__ == _MODULE and _is_exact(stream) else None
+    own = (
+        _with_own_state(stream)
+        if type(stream).__module__ == _MODULE and _is_exact(stream)
+        else None
+    )
     stream = stream if own is None else own
     begin = json.loads(state) if state and own is not None else {}
     epoch = begin.get("epoch", epoch)
@@ -47,14 +51,14 @@ def is_declared_stream(data: object) -> bool:
     return any(kind.__name__ == "IterableDataset" for kind in type(data).__mro__)
 
 
-def _apart(part: Any) -> Any:
+def _with_own_state(part: Any) -> Any:
     """A copy whose state is its own, of the same data: two passes may be open at a time."""
     if isinstance(part, list):
-        return list(map(_apart, part))
+        return list(map(_with_own_state, part))
     if type(part).__module__ != _MODULE:
         return part
     own = copy(part)
-    vars(own).update({name: _apart(value) for name, value in vars(part).items()})
+    vars(own).update({name: _with_own_state(value) for name, value in vars(part).items()})
     return own
 
 

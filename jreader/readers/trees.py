@@ -338,10 +338,10 @@ class Columns(Sequence[T], Generic[T]):
 
     def __repr__(self) -> str:
         """The shapes, not the data."""
-        return f"Columns({', '.join(map(_shape, self.arrays))})"
+        return f"Columns({', '.join(map(_column_text, self.arrays))})"
 
 
-def _shape(column: Any) -> str:
+def _column_text(column: Any) -> str:
     """What a column is; a user's function may give what has rows and is no array."""
     if hasattr(column, "dtype") and hasattr(column, "shape"):
         return f"{column.dtype}{list(column.shape)}"

@@ -322,7 +322,7 @@ class _Shelf(Generic[T]):
         with self.turn:
             known = self.kept or (self.latest and self.latest())
             alike = known and known.drawn == node.draw and known.failure is None
-            if known and alike and _same(origin, known.origin):
+            if known and alike and _same_position(origin, known.origin):
                 known.users += 1
                 return known
             new = _Reading(start(reader, origin).watched(node, sys.maxsize), self.keep, node.draw)
@@ -337,6 +337,6 @@ class _Shelf(Generic[T]):
             self.kept = self.kept or reading
 
 
-def _same(origin: Position, known: Position) -> bool:
+def _same_position(origin: Position, known: Position) -> bool:
     """Whether two positions are equal as JSON, where tuples are lists."""
     return origin is None or json.dumps(origin) == json.dumps(known)

@@ -85,9 +85,11 @@ class DiskCache(Generic[T]):
         self._turn = threading.RLock()
         self._held: Stored | None = None  # what was seen last in the folder
         self._columns: Any = None  # those of `_held`
-        self._writing: list[_Writer[T]] = []  # at most one; a list, so that it outlives this object
+        self._writing: list[
+            _CacheWriter[T]
+        ] = []  # at most one; a list, so that it outlives this object
         self._users = 0  # passes that read on
-        weakref.finalize(self, _leave, self._writing)
+        weakref.finalize(self, _stop_writing, self._writing)
 
     @cached_property
     def plan(self) -> dict[str, list[str]]:
@@ -202,7 +204,7 @@ class DiskCache(Generic[T]):
             try:
                 self._users -= 1
                 if not self._users:
-                    _leave(self._writing)
+                    _stop_writing(self._writing)
                     self._look()
             finally:
                 self._turn.release()
@@ -254,7 +256,7 @@ class DiskCache(Generic[T]):
                 if held.said and not held.said["goes_on"]:
                     held = Stored()
                 swept(self.folder, held)
-                self._writing.append(_Writer(self.reader, self.folder, held, self.plan, lock))
+                self._writing.append(_CacheWriter(self.reader, self.folder, held, self.plan, lock))
         finally:
             if not self._writing:
                 os.close(lock)
@@ -303,7 +305,7 @@ class DiskCache(Generic[T]):
             )
 
 
-class _Writer(Generic[T]):
+class _CacheWriter(Generic[T]):
     """A reading whose samples are written; it has the lock of the folder."""
 
     def __init__(
@@ -369,9 +371,9 @@ class _Writer(Generic[T]):
         return {"plan": self._plan, "goes_on": goes_on, "position": position if goes_on else None}
 
 
-_LIVE: weakref.WeakSet[_Writer[Any]] = weakref.WeakSet()
+_LIVE: weakref.WeakSet[_CacheWriter[Any]] = weakref.WeakSet()
 
 
-def _leave(writing: list[_Writer[Any]]) -> None:
+def _stop_writing(writing: list[_CacheWriter[Any]]) -> None:
     while writing:
         writing.pop().close()

@@ -63,7 +63,9 @@ class compose(Node[tuple[Any, ...]]):
     joins_lanes = True
 
     def __init__(self, *readers: Reader[Any], check_alignment: bool = True) -> None:
-        set_fields(self, readers=_checked(self, readers), check_alignment=bool(check_alignment))
+        set_fields(
+            self, readers=_checked_readers(self, readers), check_alignment=bool(check_alignment)
+        )
 
     def start(self, at: Position) -> Pass[tuple[Any, ...]]:
         """Begins a pass; its position is those of all readers."""
@@ -134,7 +136,7 @@ class chain(Node[T]):
     joins_lanes = True
 
     def __init__(self, *readers: Reader[T]) -> None:
-        set_fields(self, readers=_checked(self, readers))
+        set_fields(self, readers=_checked_readers(self, readers))
 
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is (which reader, position inside it).
@@ -142,7 +144,7 @@ class chain(Node[T]):
         That of chains that are nested deeply has how many readers they have together, too.
         """
         readers, many = self._members()
-        which, inner = _found(self, at) if many else checked_position(at, (0, None))
+        which, inner = _nested_position(self, at) if many else checked_position(at, (0, None))
         if which > len(readers):
             raise foreign(at, (len(readers), None))
         epoch = epoch_of_caller()
@@ -175,7 +177,7 @@ class chain(Node[T]):
     @cached_property
     def flat(self) -> tuple[list[Reader[T]], int]:
         """Its readers, with those of chains in place of these; and how deep chains are nested."""
-        for each in sources_first(self, _nested):
+        for each in sources_first(self, _nested_chains):
             if each is not self:
                 each.flat  # noqa: B018  # those in it are known, so that calls do not nest
         readers, depth = list[Reader[T]](), 0
@@ -198,13 +200,13 @@ class chain(Node[T]):
         return end_to_end(planes) if planes else None
 
 
-def _nested(node: chain[Any]) -> list[chain[Any]]:
+def _nested_chains(node: chain[Any]) -> list[chain[Any]]:
     """The chains that a chain reads, where it has not asked them yet."""
     inside = [] if "flat" in vars(node) else map(bare, node.readers)
     return [inner for inner in inside if isinstance(inner, chain) and type(inner) is chain]
 
 
-def _found(node: chain[Any], at: Position) -> tuple[int, Position]:
+def _nested_position(node: chain[Any], at: Position) -> tuple[int, Position]:
     """Which reader of nested chains a position is in, and where, also if it is nested as they."""
     if at is None or (isinstance(at, (list, tuple)) and len(at) == 3):
         which, inner, _ = checked_position(at, (0, None, 0))
@@ -267,7 +269,7 @@ class interleave(Node[T]):
                     f"order of interleave needs the number of each of the {len(readers)} readers, "
                     f"from 0 to {len(readers) - 1}, and no other, not {list(order)}."
                 )
-        set_fields(self, readers=_checked(self, readers), stop=stop, order=order)
+        set_fields(self, readers=_checked_readers(self, readers), stop=stop, order=order)
 
     @property
     def _order(self) -> Sequence[int]:
@@ -335,10 +337,10 @@ class interleave(Node[T]):
                 min(self._first_end(lengths), ENDLESS),
                 _rounds(members, self._order),
             )
-        return Plane(members.columns, min(sum(lengths), ENDLESS), _turns(members))
+        return Plane(members.columns, min(sum(lengths), ENDLESS), _route_in_turn(members))
 
 
-def _checked(node: Node[Any], readers: tuple[Reader[Any], ...]) -> tuple[Reader[Any], ...]:
+def _checked_readers(node: Node[Any], readers: tuple[Reader[Any], ...]) -> tuple[Reader[Any], ...]:
     """The readers of an op that takes them as `*readers`.
 
     Raises:
@@ -380,7 +382,7 @@ def _rounds(members: Members, order: Sequence[int]) -> Callable[[Indices], list[
     return route
 
 
-def _turns(members: Members) -> Callable[[Indices], list[Indices]]:
+def _route_in_turn(members: Members) -> Callable[[Indices], list[Indices]]:
     """The route of samples in turn: round r has sample r of each reader that is so long.
 
     Between the lengths at which readers end, rounds have one size, so that a division finds the

@@ -43,7 +43,7 @@ def note_part(part: Node[Any]) -> None:
     )
     with suppress(TypeError):  # what cannot be referred to weakly is not remembered
         noted = _noted.setdefault(next(iter(shuffled.input_readers), shuffled), [])
-        if any(before == spelled and _apart(places, other) for before, other in noted):
+        if any(before == spelled and _disjoint(places, other) for before, other in noted):
             warn(
                 f"{part!r} and an earlier part of the same plan split what {spelled} shuffles anew "
                 f"in each epoch: each part gets samples of the other in the next epoch, so a test "
@@ -74,7 +74,7 @@ def _places_from(op: Node[Any]) -> Node[Any] | None:
     return ups[0] if in_order and len(ups) == 1 and isinstance(ups[0], Node) else None
 
 
-def _apart(one: Any, other: Any) -> bool:
+def _disjoint(one: Any, other: Any) -> bool:
     """Whether two ranges or arrays of places have none in common."""
     if isinstance(one, range):
         one, other = other, one

@@ -143,7 +143,7 @@ def scheduled(
     for number, (start, weights) in enumerate(spans):
         cut = spans[number + 1][0] - start if number + 1 < len(spans) else None
         coming = {k for _, given in spans[number + 1 :] for k, share in enumerate(given) if share}
-        piece, end = _ended(Piece(start, weights, before), cut, lengths, stop, coming)
+        piece, end = _piece_and_end(Piece(start, weights, before), cut, lengths, stop, coming)
         pieces.append(piece)
         if end is not None:
             return Schedule(tuple(pieces), end)
@@ -199,7 +199,7 @@ def _dealt_once(
         if not any(weights) or cut == 0:
             del spans[0]  # what comes later begins now, if nothing is left before
             continue
-        piece, end = _ended(Piece(start, weights, before), cut, lengths, "first", ())
+        piece, end = _piece_and_end(Piece(start, weights, before), cut, lengths, "first", ())
         pieces.append(piece)
         if (
             known
@@ -221,7 +221,7 @@ def _dealt_once(
     return Schedule(tuple(pieces), start)
 
 
-def _ended(
+def _piece_and_end(
     piece: Piece,
     cut: int | None,
     lengths: tuple[int | None, ...],

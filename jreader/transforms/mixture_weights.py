@@ -52,7 +52,7 @@ def whole_weights(
                 f"{what} of mix has the names {list(given)}, and the readers have none: give the "
                 f"readers as a dict with these names, or weights in a list."
             )
-        _check_names(given, names, what)
+        _check_source_names(given, names, what)
         numbers = [given[name] for name in names]
     elif not isinstance(given, str) and (isinstance(given, Sequence) or hasattr(given, "tolist")):
         numbers = list(given)
@@ -68,7 +68,7 @@ def whole_weights(
     exact = [_exact(number, name, what) for number, name in zip(numbers, called, strict=True)]
     if not any(exact):
         raise ValueError(f"{what} of mix are all 0: give at least one reader a share above 0.")
-    return _whole(exact, called, what)
+    return _whole_numbers(exact, called, what)
 
 
 def weights_of_lengths(
@@ -94,11 +94,11 @@ def weights_of_lengths(
             "weights= instead, or a source with a length, as jreader.arrays(...) has."
         )
     if heat == 1:
-        return _whole(list(map(Fraction, known)), called, "temperature")
+        return _whole_numbers(list(map(Fraction, known)), called, "temperature")
     logs = [math.log(length) / float(heat) for length in known]
     powers = [math.exp(log - max(logs)) for log in logs]
     shares = [Fraction(round(power / sum(powers) * _TEMPERED)) for power in powers]
-    return _whole(_plainer(shares, powers), called, "temperature")
+    return _whole_numbers(_plainer(shares, powers), called, "temperature")
 
 
 def _plainer(shares: list[Fraction], powers: list[float]) -> list[Fraction]:
@@ -112,7 +112,7 @@ def _plainer(shares: list[Fraction], powers: list[float]) -> list[Fraction]:
     return ratios if same else shares
 
 
-def _check_names(given: Mapping[str, Any], names: Sequence[str], what: str) -> None:
+def _check_source_names(given: Mapping[str, Any], names: Sequence[str], what: str) -> None:
     for name in given:
         if name not in names:
             close = get_close_matches(str(name), names, 1)
@@ -141,7 +141,9 @@ def _exact(number: Any, name: Any, what: str) -> Fraction:
     return Fraction(repr(item) if isinstance(item, float) else item)
 
 
-def _whole(numbers: Sequence[Fraction], called: Sequence[Any], what: str) -> tuple[int, ...]:
+def _whole_numbers(
+    numbers: Sequence[Fraction], called: Sequence[Any], what: str
+) -> tuple[int, ...]:
     scale = math.lcm(*(number.denominator for number in numbers))
     whole = [int(number * scale) for number in numbers]
     if (total := sum(whole)) > _MOST:

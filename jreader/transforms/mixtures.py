@@ -37,7 +37,7 @@ from jreader.readers import (
     set_fields,
     start,
 )
-from jreader.readers.chosen_rows import Chosen, named
+from jreader.readers.chosen_rows import Chosen, with_field
 from jreader.readers.compounds import Members, makes_rows
 from jreader.readers.declarations import check_choice
 from jreader.readers.fingerprints import Adjustable
@@ -202,7 +202,7 @@ class mix(Adjustable[T]):
                         self._check_given(each, which)
                 turn += 1
                 if self.source is not None:
-                    sample = named(sample, self.source, np.int32(which))
+                    sample = with_field(sample, self.source, np.int32(which))
                 yield sample
 
         changes = {start for start, _ in self.at if self.stop == "all"}

@@ -175,7 +175,7 @@ class shuffle(Node[T]):
         if size == known:
             return orders.permutation(indices, known, orders.key(*path, 0))
         window, index = indices // size, indices % size
-        keys = _keys(path, window)
+        keys = _window_keys(path, window)
         if not (short := known % size):
             return window * size + orders.permutation(index, size, keys)
         namespace = indices.__array_namespace__()
@@ -228,7 +228,7 @@ def _blocks_below(reader: Reader[Any]) -> bool:
     return any(_blocks_of(op) is not None for op in ops_of(reader))
 
 
-def _keys(path: tuple[Any, ...], window: Indices) -> orders.Key:
+def _window_keys(path: tuple[Any, ...], window: Indices) -> orders.Key:
     """A key for each index; computed once for each window, on the host, where indices are runs."""
     if not isinstance(window, np.ndarray) or not window.size:
         return orders.key(*path, window)

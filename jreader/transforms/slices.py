@@ -59,7 +59,7 @@ class firstn(Node[T]):
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is (samples handed over, position of `reader`, (n,))."""
         done, inner, of = checked_position(at, (0, None, (self.n,)))
-        _check_same(self, of, (self.n,))
+        _check_same_part(self, of, (self.n,))
         if done > self.n:
             raise foreign(at, (self.n, None, (self.n,)))
         up = start(self.reader, inner)
@@ -114,7 +114,7 @@ class skip(Node[T]):
 
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is (whether it has begun, position of `reader`, (n,))."""
-        return _strided(self, at, (self.n,), first=self.n, step=1)
+        return _every_nth(self, at, (self.n,), first=self.n, step=1)
 
     def length(self) -> int | None:
         """The length of `reader` less `n`, but at least 0."""
@@ -179,7 +179,7 @@ class shard(Node[T]):
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is as that of `skip`, with (num_shards, index)."""
         of = (self.num_shards, self.index)
-        return _strided(self, at, of, first=self.index, step=self.num_shards)
+        return _every_nth(self, at, of, first=self.index, step=self.num_shards)
 
     def length(self) -> int | None:
         """The number of samples of this part."""
@@ -200,18 +200,18 @@ class shard(Node[T]):
         return known if known >= ENDLESS else len(range(self.index, known, self.num_shards))
 
 
-def _strided(
+def _every_nth(
     node: skip[T] | shard[T], at: Position, numbers: tuple[int, ...], first: int, step: int
 ) -> Pass[T]:
     """`reader[first::step]`, where the first sample is counted differently from those after it."""
     begun, inner, of = checked_position(at, (False, None, numbers))
-    _check_same(node, of, numbers)
+    _check_same_part(node, of, numbers)
     up = start(node.reader, inner)
     items, count = counted(islice(up.items, step - 1 if begun else first, None, step))
     return Pass(items, lambda: (begun or count() > 0, up.position(), numbers), up.close)
 
 
-def _check_same(node: Node[Any], of: Any, numbers: tuple[int, ...]) -> None:
+def _check_same_part(node: Node[Any], of: Any, numbers: tuple[int, ...]) -> None:
     """Raises NotResumable for a position of another part, which would repeat or lose samples."""
     if tuple(of) != numbers:
         kind = type(node).__name__

@@ -30,7 +30,7 @@ from jreader.readers import (
 from jreader.readers.located import located_errors
 from jreader.readers.planes import ENDLESS, Array, Plane
 from jreader.readers.ragged import Ragged, lengths_hash
-from jreader.readers.seeds import varies_by_epoch
+from jreader.readers.seeds import random_ops
 from jreader.readers.windowed import Cut, Strung, Windowed
 
 _AT_ONCE = 1 << 20  # documents that are routed in one go
@@ -116,7 +116,7 @@ class windows(Node[Any]):
 
     def plane(self) -> Plane | None:
         """Window i is row i; None if the lengths, or the order, are not those of every epoch."""
-        if varies_by_epoch(self.reader):
+        if random_ops(self.reader):
             return None
         up = indexed(self.reader)
         if up is None or up.length >= ENDLESS or not _all_ragged(self, up):
@@ -272,7 +272,7 @@ class _Stream:
 
 def _document(node: windows, given: Any) -> tuple[Any, int]:
     """A document as a tree of arrays, and how many tokens it has."""
-    document = _arrays(given)
+    document = _document_arrays(given)
     every = leaves(document)
     for leaf in every:
         if not leaf.ndim:
@@ -287,12 +287,12 @@ def _document(node: windows, given: Any) -> tuple[Any, int]:
     return document, len(every[0])
 
 
-def _arrays(given: Any) -> Any:
+def _document_arrays(given: Any) -> Any:
     """The tree with arrays for its leaves; a list is one leaf, as in NumPy."""
     parts = None if isinstance(given, list) else branches(given)
     if parts is None:
         return np.asarray(given)
-    return joined(given, {key: _arrays(part) for key, part in parts.items()})
+    return joined(given, {key: _document_arrays(part) for key, part in parts.items()})
 
 
 def _unequal(node: windows, number: int, one: int, other: int) -> ValueError:

@@ -19,7 +19,7 @@ from widths import few
 import jreader
 from jreader import NotResumable, datasets
 from jreader.readers import Plan
-from jreader.readers.hashing import _module
+from jreader.readers.hashing import _module_in_cursors
 
 # the release before said nothing of what plans in their order leave out
 pytestmark = pytest.mark.filterwarnings("ignore:same-left-out", "ignore:shuffle-after-batch")
@@ -116,7 +116,7 @@ def test_public_names_are_hashed_by_the_modules_they_lay_in():
     """What a user's function reads of jreader is the same, wherever it lies by now: `_NAMED`."""
     was = {name: line["module"] for name, line in stored("public name").items()}
     made = {name: getattr(datasets, name, getattr(jreader, name, None)) for name in was}
-    assert {name: _module(each) for name, each in made.items() if each} == was
+    assert {name: _module_in_cursors(each) for name, each in made.items() if each} == was
 
 
 @pytest.mark.parametrize("kind", ["format 1, stream version 1", "format 1, stream version 2"])

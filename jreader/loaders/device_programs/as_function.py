@@ -34,7 +34,7 @@ from jreader.readers import (
     map_tree,
     rebuilt,
 )
-from jreader.readers.overlaps import below
+from jreader.readers.overlaps import bytes_below
 from jreader.readers.planes import ENDLESS, Placed
 from jreader.readers.rewriting import rewritten
 
@@ -246,7 +246,7 @@ def _check_values(feeds: Feeds, whole: Any) -> None:
         FeedMismatch: A value does not fit its field.
     """
     lengths = list(map(len, leaves(whole)))
-    few = [_LOOKED_AT * len(each) // each.nbytes + 1 for each in leaves(whole) if below(each)]
+    few = [_LOOKED_AT * len(each) // each.nbytes + 1 for each in leaves(whole) if bytes_below(each)]
     each = min(lengths + few)
     for low in range(0, max(lengths), each):
         part = [column[min(low, len(column) - each) :][:each] for column in leaves(whole)]
@@ -289,7 +289,7 @@ def _stored(column: Any, placement: Placement) -> tuple[Any, Windows | _Rows | N
     split = isinstance(target, Sharding) and not target.is_fully_replicated
     found = stored(column) if isinstance(column, np.ndarray) and not split else None
     array, windows = found or (np.asarray(column), None)
-    overlapping = [part for part in getattr(column, "parts", [column]) if below(part)]
+    overlapping = [part for part in getattr(column, "parts", [column]) if bytes_below(part)]
     if windows is None and overlapping and array.nbytes >= _LOOKED_AT:
         warn(
             f"{_CALL} puts {described(array)} on the devices row by row, {array.nbytes:,} bytes, "

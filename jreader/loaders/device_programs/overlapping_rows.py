@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from jreader.readers.overlaps import below
+from jreader.readers.overlaps import bytes_below
 from jreader.staging import Array
 
 _COUNTED = 1 << 31  # values that 32 bits tell apart
@@ -51,7 +51,7 @@ class Windows:
 
 def stored(column: Array) -> tuple[Array, Windows] | None:
     """The flat array that rows overlap in, and their layout; None if that saves nothing."""
-    found = below(column)
+    found = bytes_below(column)
     steps = [stride // column.itemsize for stride in column.strides]
     exact = all(
         step * column.itemsize == at for step, at in zip(steps, column.strides, strict=True)

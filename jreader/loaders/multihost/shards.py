@@ -19,7 +19,7 @@ from jreader.batches import LaneBatches, batching, bucket, padded_batch
 from jreader.devices import Share
 from jreader.readers import Columns, Node, Pass, Position, Reader, indexed, map_tree, op, start
 from jreader.readers.planes import Array, Gathering, Plane
-from jreader.readers.reading_ahead import opened
+from jreader.readers.reading_ahead import opened_for_pass
 from jreader.readers.trees import Rows
 
 _NONE = np.zeros(0, int)
@@ -47,7 +47,7 @@ class _parts(Node[Columns[Any]]):
         if plane is None:
             raise TypeError(f"{self.reader!r} is not indexed: processes cannot be dealt its rows")
         done: int = start(self.reader, at).position()  # raises if there is no such position
-        blocks = opened(plane.columns)
+        blocks = opened_for_pass(plane.columns)
         gathered = Gathering(blocks.columns if blocks else plane.columns, len(self.share))
         told = deque[tuple[list[int], list[int]]]()  # of the runs that are routed ahead
 
