@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -90,13 +89,6 @@ class Decoded:
         tree = rebuilt(self.tree, iter(arrays))
         return Decoded(tree, arrays, self.rows, arrays, self.kind, lent=True)
 
-    def taken(self, rows: Array) -> Decoded | list[Any]:
-        """Those rows as a block of their own; as a list of samples where not all are arrays."""
-        if not self.arrays:
-            return list(self.each(rows))
-        arrays = [array.take(rows, 0, None, "clip") for array in self.arrays]
-        return Decoded(rebuilt(self.tree, iter(arrays)), arrays, len(rows), arrays, self.kind)
-
     def gather(self, rows: Array) -> Any:
         """Those rows: a tree of arrays, or a list of samples."""
         if self.arrays:  # to make a `Gathering` for each batch would cost more than the rows
@@ -131,27 +123,62 @@ def _as_column(column: Any) -> Any:
     return column if hasattr(column, "gather") else read_only(np.asanyarray(column))
 
 
-def dealt(parts: Sequence[Decoded | list[Any]], order: Array) -> Any:
-    """Rows of several blocks, as `taken` gives them, of which the one with number i is at order[i].
+class Stack:
+    """Rows of several blocks as one batch; each block may be closed once its rows are in.
 
-    >>> block = Decoded.of(np.arange(3), 3, "")
-    >>> dealt([block.taken(np.array([2, 0])), block.taken(np.array([1]))], np.array([2, 0, 1]))
-    array([0, 1, 2])
+    >>> stack = Stack(3)
+    >>> stack.put(Decoded.of(np.arange(3), 3, ""), np.array([2, 0]), 0)
+    >>> stack.put(Decoded.of(np.arange(3) + 10, 3, ""), np.array([1]), 2)
+    >>> stack.dealt(np.array([2, 0, 1]))
+    array([ 0, 11,  2])
 
     Args:
-        parts: At least one.
-        order: Their places.
+        many: The number of rows.
     """
-    blocks = [part for part in parts if isinstance(part, Decoded)]
-    if len(blocks) == len(parts) and len({block.kind for block in blocks}) == 1:
-        turned = list[Array]()
-        for columns in zip(*(block.arrays for block in blocks), strict=True):
-            ordered = np.concatenate(columns)
-            turned.append(np.empty_like(ordered))
-            turned[-1][order] = ordered
-        return rebuilt(blocks[0].tree, iter(turned))
-    each = (part if isinstance(part, list) else zipped(part.tree, part.arrays) for part in parts)
-    samples: list[Any] = [None] * len(order)
-    for place, sample in zip(order.tolist(), chain.from_iterable(each), strict=True):
-        samples[place] = sample
-    return samples
+
+    def __init__(self, many: int) -> None:
+        self.many = many
+        self._kind: tuple[Any, ...] = ()
+        self._tree: Any = None
+        self._arrays: list[Array] = []
+        self._samples: list[Any] | None = None
+        self._filled: list[tuple[int, int]] = []
+
+    def put(self, block: Decoded, rows: Array, low: int) -> None:
+        """Takes these rows of a block as those from `low` on."""
+        high = low + len(rows)
+        if self._samples is None and block.arrays:
+            if not self._arrays:
+                self._kind, self._tree = block.kind, block.tree
+                self._arrays = [
+                    np.empty((self.many, *column.shape[1:]), column.dtype)
+                    for column in block.arrays
+                ]
+            if block.kind == self._kind:
+                for column, array in zip(block.arrays, self._arrays, strict=True):
+                    column.take(rows, 0, array[low:high], "clip")
+                self._filled.append((low, high))
+                return
+        samples = self._as_samples()
+        samples[low:high] = block.each(rows)
+
+    def dealt(self, order: Array) -> Any:
+        """A tree of arrays, or a list of samples, in which row `order[i]` is that with number i."""
+        if self._samples is None:
+            turned = [np.empty_like(array) for array in self._arrays]
+            for array, ordered in zip(turned, self._arrays, strict=True):
+                array[order] = ordered
+            return rebuilt(self._tree, iter(turned))
+        dealt: list[Any] = [None] * self.many
+        for place, sample in zip(order.tolist(), self._samples, strict=True):
+            dealt[place] = sample
+        return dealt
+
+    def _as_samples(self) -> list[Any]:
+        """The rows as a list: no array has them all."""
+        if self._samples is None:
+            self._samples = [None] * self.many
+            for low, high in self._filled:
+                parts = [array[low:high] for array in self._arrays]
+                self._samples[low:high] = zipped(self._tree, parts)
+        return self._samples

@@ -21,7 +21,7 @@ from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
 from jreader.readers.messages import described
 from jreader.readers.planes import Array
 from jreader.sources.blocks.block_arena import Arena, slot_rows
-from jreader.sources.blocks.decoded_blocks import Decoded, dealt
+from jreader.sources.blocks.decoded_blocks import Decoded, Stack
 
 if TYPE_CHECKING:
     from jreader.sources.blocks.block_columns import BlockColumns
@@ -131,13 +131,13 @@ class OpenBlocks:
         cuts = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist(), len(rows)]
         blocks = ordered[cuts[:-1]].tolist()
         local = local[order]
-        parts = list(zip(blocks, cuts[:-1], cuts[1:], strict=True))
-        taken = dict[int, Decoded | list[Any]]()
+        stack = Stack(len(rows))
         # those that are open first: they may make room for the others
+        parts = list(zip(blocks, cuts[:-1], cuts[1:], strict=True))
         for block, low, high in sorted(parts, key=lambda part: part[0] not in self._blocks):
-            taken[low] = self._decoded(block).taken(local[low:high])
+            stack.put(self._decoded(block), local[low:high], low)
             self._used(block, high - low)
-        return dealt([taken[low] for low in cuts[:-1]], order)
+        return stack.dealt(order)
 
     def each(self, rows: Array) -> Iterator[Any]:
         """Those rows one by one; those of one block that follow one another are taken at once."""
