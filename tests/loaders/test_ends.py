@@ -353,11 +353,12 @@ def test_a_short_batch_is_short_also_where_a_function_makes_as_many_rows_of_it(l
     for step, cursor in enumerate(cursors[:-1]):  # and no cursor changes what is left out
         assert [feed["n"].tolist()[:2] for feed in loader.epoch(0, at=cursor)] == seen[step:]
 
-    @pytest.mark.parametrize("kind", ["indexed", "stream"])
-    def test_may_become_fewer_than_are_done(self, kind):
-        feeds = numbers(40, kind).batch(2).load(sharding="host", steps_per_epoch=10).epoch(0)
-        cursor = [(next(feeds), feeds.cursor) for _ in range(6)][-1][1]
-        loader = numbers(40, kind).batch(2).load(sharding="host", steps_per_epoch=4)
-        loader.load_state_dict(cursor)
-        assert list(loader) == []
-        assert len(list(loader)) == 4
+
+@pytest.mark.parametrize("kind", ["indexed", "stream"])
+def test_steps_of_an_epoch_may_become_fewer_than_are_done(kind):
+    feeds = numbers(40, kind).batch(2).load(sharding="host", steps_per_epoch=10).epoch(0)
+    cursor = [(next(feeds), feeds.cursor) for _ in range(6)][-1][1]
+    loader = numbers(40, kind).batch(2).load(sharding="host", steps_per_epoch=4)
+    loader.load_state_dict(cursor)
+    assert list(loader) == []
+    assert len(list(loader)) == 4
