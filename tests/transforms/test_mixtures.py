@@ -19,6 +19,7 @@ import jreader
 from jreader import Pipeline, ReaderError, arrays, at_epoch, firstn, mix, shuffle, start
 from jreader.orders.turns import Turns
 from jreader.readers import indexed, length
+from tests.benchmarks.one_feed import counting
 
 
 def rows(source, many):
@@ -492,3 +493,17 @@ def test_a_part_of_a_reader_without_an_end_is_as_long_as_it_is_cut(stop):
     endless = mix([arrays(np.arange(3))], seed=0, stop="repeat")
     cut = mix([firstn(endless, 20)], seed=0, stop=stop)
     assert len(cut) == len(list(cut())) == indexed(cut).length == 20
+
+
+@pytest.mark.parametrize(
+    "made", [lambda n: arrays(np.arange(n, n + 3)), lambda n: lambda: iter([n])]
+)
+def test_a_mix_of_many_sources_begins_in_a_few_calls_for_each(made):
+    def calls(many):
+        plan = mix([made(number) for number in range(many)], seed=0)
+        with counting() as since:
+            since()
+            next(iter(plan()))
+            return len(since().own)
+
+    assert calls(200) - calls(100) < 100 * 100  # some 65 for each
