@@ -28,7 +28,7 @@ METHODS = {
     f"{called}.{name}": getattr(kind, name)
     for called, kind in (("pipeline", Pipeline), ("loader", DataLoader))
     for name in dir(kind)
-    if not name.startswith("_") and inspect.isroutine(getattr(kind, name))
+    if not name.startswith("_") and callable(getattr(kind, name))
 }
 
 

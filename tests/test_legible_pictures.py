@@ -18,7 +18,6 @@ from jreader import Pipeline, arrays, chain, compose, mix
 from jreader.commands import show
 from jreader.measuring.bars import StageBar, bars
 from jreader.pipelines.wrapped import Wrapped
-from jreader.readers.nodes import inputs
 from jreader.readers.plan_tables import shortened
 
 
@@ -105,8 +104,10 @@ def pictures():
 def ops_of(plan):
     """The names of all ops of a plan and of the functions that it reads, found in the plan."""
     if isinstance(plan, Wrapped):
-        return ops_of(*inputs(plan))
-    below = sum(map(ops_of, inputs(plan)), Counter()) if isinstance(plan, jreader.Node) else []
+        return ops_of(*plan.input_readers)
+    below = (
+        sum(map(ops_of, plan.input_readers), Counter()) if isinstance(plan, jreader.Node) else []
+    )
     name = type(plan).__name__ if isinstance(plan, jreader.Node) else plan.__name__
     return Counter([name]) + Counter(below)
 
