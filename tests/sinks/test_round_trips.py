@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from seen import canonical
@@ -91,6 +91,7 @@ def found_again(sample):
 
 
 @given(samples_of(structs), st.fixed_dictionaries(SIZES))
+@example([{"a": {"b": np.array([[False]])}}], {"samples_per_shard": 1, "threads": 1})
 @examples(300)
 def test_parquet_gives_back_dicts_of_numbers_texts_and_arrays(samples, sizes):
     pytest.importorskip("pyarrow")

@@ -204,7 +204,8 @@ class TableBlocks:
 
     def blank(self, file: Any) -> Any:
         """The columns of no rows."""
-        return self.columns(file.schema.empty_table(), file.path, 0)
+        # `empty_table` cannot make tensors that lie in structs
+        return self.columns(pyarrow().Table.from_batches([], file.schema), file.path, 0)
 
     def columns(self, table: Any, path: str, first: int) -> Any:
         """Those that are asked for, of a table whose first row has that number in its file."""
