@@ -7,19 +7,7 @@ whether to use them, for data sets, samplers and ops.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, TypeVar, cast
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _remembering(function: F) -> F:
-    """The function with a cache: each pass asks, of each op. Type checkers see no cache."""
-    return cast("F", lru_cache(1024)(function))
-
-
-@_remembering
 def stands_for(kind: type, short: str, *spelled: str) -> bool:
     """Whether `short` is defined in the class that defines `spelled`, or in a subclass of it.
 

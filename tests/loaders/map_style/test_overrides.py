@@ -56,6 +56,15 @@ class TestDatasets:
         loaded = stream(DataLoader(dataset, num_workers=workers))
         assert [feed["ten"] for feed in loaded] == expected
 
+    def test_a_getitem_that_a_class_is_given_later_is_what_is_loaded(self):
+        class Scaled(Subset):
+            pass
+
+        loader = DataLoader(Scaled([1, 2, 3], [2, 0]))
+        assert stream(loader) == [[3], [1]]
+        Scaled.__getitem__ = lambda self, index: 10 * self.dataset[self.indices[index]]
+        assert stream(loader) == [[30], [10]]
+
     @pytest.mark.parametrize("kind", DATASETS)
     def test_one_may_be_written_by_the_other(self, kind):
         class Several(tenfold(kind)):
