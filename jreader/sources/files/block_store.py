@@ -155,20 +155,14 @@ class Store:
             OSError: They cannot be had.
         """
         self._check_process()
-        given, mine, theirs = {}, dict[int, Future[bytes]](), dict[int, Future[bytes]]()
-        with self._lock:
-            for number in numbers:
-                name = file.name_of(number)
-                if name in self._recent:
-                    self._recent.move_to_end(name)
-                    given[number] = self._recent[name]
-                elif name in self._under_way:
-                    theirs[number] = self._under_way[name]
-                else:
-                    mine[number] = self._under_way[name] = Future()
+        given, mine, theirs = self._claimed(file, numbers)
         try:
+            kept = self._kept_since(file, mine)
+            for number, data in kept.items():
+                given[number] = data
+                mine[number].set_result(data)
             # blocks are written while the next ones are on their way
-            for number, data in file.fetched(list(mine)):
+            for number, data in file.fetched([each for each in mine if each not in kept]):
                 given[number] = data
                 with self._lock:
                     self.misses += 1
@@ -185,6 +179,30 @@ class Store:
                 for number in mine:
                     self._under_way.pop(file.name_of(number), None)
         return given | {number: future.result() for number, future in theirs.items()}
+
+    def _claimed(
+        self, file: StoredFile, numbers: Sequence[int]
+    ) -> tuple[dict[int, bytes], dict[int, Future[bytes]], dict[int, Future[bytes]]]:
+        """The blocks in memory, those to fetch now, and those that other threads fetch."""
+        given, mine, theirs = {}, dict[int, Future[bytes]](), dict[int, Future[bytes]]()
+        with self._lock:
+            for number in numbers:
+                name = file.name_of(number)
+                if name in self._recent:
+                    self._recent.move_to_end(name)
+                    given[number] = self._recent[name]
+                elif name in self._under_way:
+                    theirs[number] = self._under_way[name]
+                else:
+                    mine[number] = self._under_way[name] = Future()
+        return given, mine, theirs
+
+    def _kept_since(self, file: StoredFile, numbers: Iterable[int]) -> dict[int, bytes]:
+        """The blocks that other threads have kept since they were looked for."""
+        with self._lock:
+            kept = [number for number in numbers if file.name_of(number) in self._sizes]
+        found = {number: self.piece(file, number, 0, file.size_of(number)) for number in kept}
+        return {number: data for number, data in found.items() if data is not None}
 
     def _keep(self, name: str, data: bytes) -> None:
         """Keeps a block, if there is room, or one that gives way."""

@@ -176,6 +176,14 @@ def test_threads_that_want_one_block_fetch_it_once(opened, server):
     assert server.tries() == {("data", "bytes=0-999"): 1}
 
 
+def test_a_block_that_was_kept_since_it_was_looked_for_is_not_fetched(opened, server):
+    file = opened()
+    assert file.store.piece(file, 0, 0, 100) is None
+    assert file.read(500, 10) == CONTENT[500:510]  # as another thread may meanwhile
+    assert file.store.fetch(file, [0], lambda keep: keep()) == {0: CONTENT[:BLOCK]}
+    assert server.tries() == {("data", "bytes=0-999"): 1}
+
+
 def test_a_range_beyond_the_end_is_an_error_as_without_a_store(opened):
     with pytest.raises(ValueError, match=r"were asked of .*data, which has 100,000 bytes"):
         opened().read(99_999, 2)
