@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from jreader.errors import DamagedData
 from jreader.sources.far_systems import is_far
-from jreader.sources.file_checks import changed, check_state
+from jreader.sources.file_checks import changed, check_range, check_state
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.far_files import FarFile
 from jreader.sources.files.stored_files import StoredFile
@@ -133,6 +133,7 @@ class _LocalFile:
         return {**self.__dict__, "_descriptor": None}
 
     def read(self, offset: int, size: int) -> bytes:
+        check_range(self, offset, size)
         opened = self._descriptor or self._opened()  # a name keeps it open until the end
         data = os.pread(opened.number, size, offset)
         if len(data) == size:
@@ -142,9 +143,6 @@ class _LocalFile:
             parts.append(os.pread(opened.number, left, offset + size - left))
             left -= len(parts[-1])
         if left:
-            if offset + size > self.size:
-                last = f"{self.path}, which has {self.size:,} bytes"
-                raise ValueError(f"bytes {offset:,} to {offset + size:,} were asked of {last}.")
             raise self._shorter(opened)
         return b"".join(parts)
 

@@ -18,7 +18,7 @@ from jreader.errors import DamagedData
 from jreader.readers.credentials import masked
 from jreader.sources.far_answers import OtherFile
 from jreader.sources.far_systems import FarState, far_state, forget, is_web, range_of
-from jreader.sources.file_checks import changed
+from jreader.sources.file_checks import changed, check_range
 
 _PART = 1 << 25  # bytes that are asked for at once: less costs more than it gains on a near server
 _AT_ONCE = 16  # parts that are on their way at the same time
@@ -91,7 +91,7 @@ class FarFile:
         sizes = iter([size for _, size in ranges])
         try:
             for offset, size in ranges:
-                self._check_range(offset, size)
+                check_range(self, offset, size)
                 while on_way and (ahead + size > _AHEAD or len(on_way) == _RANGES_AHEAD):
                     ahead -= next(sizes)
                     yield self._came(on_way)
@@ -118,11 +118,6 @@ class FarFile:
             raise
         on_way.popleft()
         return data
-
-    def _check_range(self, offset: int, size: int) -> None:
-        if offset + size > self.size:
-            last = f"{self.path}, which has {self.size:,} bytes"
-            raise ValueError(f"bytes {offset:,} to {offset + size:,} were asked of {last}.")
 
     def _changed(self) -> DamagedData | None:
         """The error for a file that is another one now, or was when it was looked at last."""
