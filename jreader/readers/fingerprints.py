@@ -496,7 +496,7 @@ def _value_text(value: Any) -> str:
     kind = type(value).__qualname__
     try:
         return f"{kind}[{len(value)}]"
-    except (TypeError, NotImplementedError):  # it has none
+    except (TypeError, NotImplementedError, StopIteration):  # it has none, or raises in a pass too
         return kind
 
 

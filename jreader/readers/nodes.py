@@ -77,7 +77,7 @@ class Node(Generic[T]):
 
     # An editor shows the docstring of `__new__` or `__init__` for a call, if there is one, instead
     # of that of the op: so they have none (tests/test_hovering.py).
-    def __new__(cls, /, *_args: Any, **kwargs: Any) -> Self:  # noqa: D102
+    def __new__(cls, /, *_args: Any, **kwargs: Any) -> Self:  # noqa: D102  # an editor would show it
         if kwargs:
             check_keywords(cls.__name__, cls.__init__, kwargs)
         self = super().__new__(cls)
@@ -456,5 +456,5 @@ def length(reader: Reader[Any]) -> int | None:
         return None
     try:
         return len(reader)  # type: ignore[arg-type]  # or it raises
-    except (TypeError, NotImplementedError, RuntimeError, StopIteration):  # ways to say no
+    except (TypeError, NotImplementedError, RuntimeError, StopIteration):  # it has none
         return None

@@ -93,6 +93,18 @@ def test_a_class_is_a_reader_whose_length_only_its_instances_know():
     assert "length unknown" in batch(list, 2)._repr_html_()
 
 
+def test_a_stop_iteration_of_a_length_loses_no_sample():
+    class Three:
+        def __len__(self):
+            raise StopIteration
+
+        def __call__(self):
+            return iter([1, 2, 3])
+
+    assert jreader.readers.length(Three()) is None
+    assert list(chain(Three(), batch(Three(), 2))()) == [1, 2, 3, [1, 2], [3]]
+
+
 def test_a_stop_iteration_of_what_maps_a_pass_is_an_error_not_the_end():
     def stopping(sample):
         raise StopIteration
