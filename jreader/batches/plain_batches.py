@@ -242,11 +242,11 @@ class map_batches(Node[Sequence[Any]]):
         work = working("map_batches", name, self.made_at, "processes", self.processes)
         here = map_on_executor(self, up, MapTaskSentOnce(sent.mapped), pool, limits, work)
 
-        def told(error: Exception, samples: Any) -> None:
+        def annotate(error: Exception, samples: Any) -> None:
             if "map_batches, made at" not in "".join(getattr(error, "__notes__", ())):
                 explain(error, self, self.fn, samples)
 
-        return raising(here, told)
+        return raising(here, annotate)
 
     def mapped(self, samples: Sequence[Any]) -> Columns[Any]:
         """The batch that `fn` makes of one; an error says where it was raised."""

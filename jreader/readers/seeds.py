@@ -12,7 +12,7 @@ from itertools import count
 from operator import methodcaller
 from typing import Any, TypeVar
 
-from jreader.readers.nodes import Node, Reader, children, field_names, ops_of
+from jreader.readers.nodes import Node, Reader, children, field_names, field_value, ops_of
 from jreader.readers.passes import Position, checked_position
 from jreader.readers.rewriting import rewritten
 
@@ -102,7 +102,7 @@ def random_ops(reader: Reader[Any]) -> list[Node[Any]]:
     return [
         op
         for op in ops_of(reader, pinned=False)
-        if "seed" in field_names(op) and (hasattr(op, "epoch") or op.seed is None)  # type: ignore[attr-defined]  # as just seen
+        if "seed" in field_names(op) and (hasattr(op, "epoch") or field_value(op, "seed") is None)
     ]
 
 

@@ -96,12 +96,12 @@ def map_on_executor(
     return stoppable_pass(deal(), lambda: position, state.stop)
 
 
-def raising(here: Pass[Any], told: Callable[[Exception, Any], object]) -> Pass[Any]:
+def raising(here: Pass[Any], annotate: Callable[[Exception, Any], object]) -> Pass[Any]:
     """The results of a pass up to the first `Failure`, whose error is raised.
 
     Args:
         here: The pass.
-        told: Adds what a user has to know to an error of a sample.
+        annotate: Adds notes to the error of a sample: the function, the op and its line.
     """
 
     def deal() -> Generator[Any, None, None]:
@@ -112,7 +112,7 @@ def raising(here: Pass[Any], told: Callable[[Exception, Any], object]) -> Pass[A
                     yield result
                     continue
                 if isinstance(result.error, Exception) and result.sample is not None:
-                    told(result.error, result.sample)
+                    annotate(result.error, result.sample)
                 raise result.error
         finally:
             result = None  # or a traceback would hold this frame, and the frame the error

@@ -46,9 +46,9 @@ class parquet(FileNode[Any], Table[Any]):
     A row group is decoded as a whole, so a shuffle over all rows decodes most of them again and
     again: `shuffle(seed=0, blocks=64)` decodes each once in an epoch.
 
-    Damage in a file is an error, with one exception: of single bits of a footer that were changed,
-    1 in 200 makes pyarrow end the program where it is asked for the metadata of a column. To look
-    for them first would take five times as long as to read the footer.
+    Damage raises `DamagedData`, with one exception: 1 in 200 flipped bits of a footer makes pyarrow
+    abort the process when it reads the metadata of a column. Checking for these first would take
+    five times as long as reading the footer.
 
     Args:
         paths: A file, a folder (its `.parquet` files), a pattern such as `"data/*.parquet"`, or a
