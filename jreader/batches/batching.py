@@ -16,8 +16,9 @@ from typing import Any
 from jreader.batches.buckets import bucket
 from jreader.batches.padded_batches import padded_batch
 from jreader.batches.plain_batches import batch, map_batches
-from jreader.readers import Node, Reader, indexed, length
+from jreader.readers import Node, Reader, length
 from jreader.readers.lanes import dealt_below
+from jreader.readers.mapped_rows import mapped_rows
 from jreader.readers.nodes import bare, declares, own_pass, unrolled
 from jreader.readers.seeds import seeded
 from jreader.transforms import cache, chain, interleave
@@ -73,7 +74,7 @@ class Batching:
         if self.buckets is not None:
             return self.by_batch and length(self.buckets) is not None
         op = self.counted
-        return op is not None and indexed(seeded(op.reader, 0)) is not None
+        return op is not None and mapped_rows(seeded(op.reader, 0)) is not None
 
 
 def batching(reader: Reader[Any]) -> Batching:

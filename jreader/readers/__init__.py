@@ -44,8 +44,9 @@ Rules that every op keeps, and that tests/test_laws.py checks on random plans:
 from jreader.readers.declarations import argument, choice, flag, op, set_fields, truth, whole
 from jreader.readers.epochs import at_epoch, epochs
 from jreader.readers.fingerprints import Cursor, Plan, fingerprint
+from jreader.readers.mapped_rows import lookup_of
 from jreader.readers.messages import described, explain, explained, refused
-from jreader.readers.nodes import Node, Reader, length, lookup_of, origin
+from jreader.readers.nodes import Node, Reader, length, origin
 from jreader.readers.passes import Pass, Position, checked_position, counted, foreign, itself
 from jreader.readers.planes import Plane, indexed
 from jreader.readers.starting import start

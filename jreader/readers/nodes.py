@@ -130,6 +130,19 @@ class Node(Generic[T]):
         """A function that finds a sample by its index, if its readers have one; else None."""
         return None
 
+    @property
+    def reorders(self) -> bool:
+        """Whether its samples are samples of its reader, perhaps some, in another order."""
+        hands_on = self.from_reader in ("all", "some") and declares(self, "from_reader")
+        return hands_on and self.in_cursor != "never" and not self.pinned
+
+    def over_rows(self, rows: Reader[Any]) -> Node[Any] | None:
+        """The op over the rows that its reader maps (`mapped_rows`), to map them afterwards.
+
+        None where it needs the mapped samples.
+        """
+        return with_reader(self, rows) if self.reorders else None
+
     def resolved(self, draws: Draws) -> Mapping[str, Any]:
         """The fields that a pass fills in with numbers that it draws: a missing seed, say."""
         return {"seed": draws.seed()} if field_value(self, "seed", 0) is None else {}
@@ -270,6 +283,17 @@ def own_pass(reader: Reader[T]) -> Callable[[], Iterable[T]] | None:
     return own
 
 
+def with_reader(node: Node[Any], reader: Reader[Any]) -> Node[Any]:
+    """A copy of an op that reads one reader, over another one."""
+    (before,) = node.input_readers
+    for name in field_names(node):
+        if (value := getattr(node, name)) is before:
+            return node.changed({name: reader})
+        if isinstance(value, tuple) and value and value[0] is before:
+            return node.changed({name: (reader,)})
+    raise TypeError(f"{node!r} has no field that holds its reader")
+
+
 def declares(reader: Node[Any], name: str) -> bool:
     """Whether a class attribute, or a method, still holds: no subclass overrides the pass alone."""
     return stands_for(type(reader), name, "start", "__call__", "__iter__")
@@ -278,20 +302,6 @@ def declares(reader: Node[Any], name: str) -> bool:
 def plane_of(reader: Reader[Any]) -> Plane | None:
     """The plane of a reader, as `planes.indexed` returns it; else None."""
     return reader.plane() if isinstance(reader, Node) and declares(reader, "plane") else None
-
-
-def lookup_of(reader: Reader[T]) -> Callable[[int], T] | None:
-    """A function that finds a sample by its index; None if samples have to be read to be found.
-
-    >>> from jreader import arrays, map_readers, shuffle
-    >>> find = lookup_of(map_readers(float, shuffle(arrays([10, 20, 30]), seed=0)))
-    >>> find(2), find(0), lookup_of(lambda: "abc")
-    (10.0, 20.0, None)
-    """
-    plane = plane_of(reader)
-    if plane is not None:
-        return plane.nth
-    return reader.lookup() if isinstance(reader, Node) and declares(reader, "lookup") else None
 
 
 def children(node: Node[Any]) -> Iterator[Node[Any]]:
@@ -393,15 +403,15 @@ def _table_lines(reader: Reader[Any]) -> Generator[Reader[Any], list[Line], list
 def _known(reader: Reader[Any]) -> tuple[str, str]:
     """How many samples there are, and how they are found; nothing is read for it.
 
-    "mapped" samples are found by their index one by one, and made by a function. Other ops read
-    them in order: a shuffle above calls it for all of them.
+    "mapped" samples are found by their index, and made by a function.
 
     >>> from jreader import arrays, filter, map_readers, shuffle
     >>> rows = shuffle(arrays([1, 2, 3]))
     >>> _known(rows), _known(filter(bool, rows)), _known(map_readers(abs, rows))
     (('3 samples', 'indexed'), ('length unknown', 'streamed'), ('3 samples', 'mapped'))
     """
-    from jreader.readers.seeds import seeded  # noqa: PLC0415  # it changes what is defined here
+    from jreader.readers.mapped_rows import lookup_of  # noqa: PLC0415  # it asks what is defined here
+    from jreader.readers.seeds import seeded  # noqa: PLC0415  # likewise
 
     if unread(reader):
         return "length unknown", "not read yet"

@@ -11,6 +11,7 @@ from jreader.errors import NotResumable, warn
 from jreader.readers.growing import as_it_was
 from jreader.readers.lanes import in_turn
 from jreader.readers.located import located, located_errors
+from jreader.readers.mapped_rows import maps_last
 from jreader.readers.messages import Refusal
 from jreader.readers.nodes import (
     Node,
@@ -91,6 +92,8 @@ def in_batches(reader: Reader[T], size: int, at: Position) -> Pass[Sequence[T]] 
     if not isinstance(reader, Node):
         return None
     reader = as_it_was(reader, at)
+    if (mapped := _maps_last(reader, at)) is not None:
+        return in_batches(mapped, size, at)
     kind = type(reader) if declares(reader, "batches") else Node
     up = kind.batches(reader, size, at)
     return None if up is None else _watched(reader, up)
@@ -116,6 +119,11 @@ def _watched(reader: Reader[Any], up: Pass[T]) -> Pass[T]:
     return up if watch is None else watch(reader, up)
 
 
+def _maps_last(reader: Node[T], at: Position) -> Reader[T] | None:
+    """The plan that maps last, if that is another one; a position of samples is of the other."""
+    return maps_last(reader) if at is None or isinstance(at, int) else None
+
+
 def _begin(reader: Reader[T], at: Position, *, inherited: bool = False) -> Pass[T]:
     if not isinstance(reader, Node):
         return _watched(reader, replayed(reader, at))
@@ -130,6 +138,8 @@ def _begin(reader: Reader[T], at: Position, *, inherited: bool = False) -> Pass[
     own = None if inherited else own_pass(reader)
     if own is not None:
         return _watched(reader, replayed(own, at))
+    if (mapped := _maps_last(reader, at)) is not None:
+        return _begin(mapped, at)
     try:
         plane = plane_of(reader)
         return _watched(reader, reader.start(at) if plane is None else plane.samples(at))

@@ -6,7 +6,7 @@ so a sample gets the same random numbers on any worker, in any order of work, an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import field
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,11 +20,13 @@ from jreader.readers import (
     Reader,
     checked_position,
     counted,
+    indexed,
     length,
     lookup_of,
     op,
     start,
 )
+from jreader.readers.planes import Array, Plane
 from jreader.readers.seeds import seeded_below
 
 T = TypeVar("T")
@@ -74,6 +76,54 @@ class keyed(Node[Keyed]):
         if find is None or seed is None:
             return None
         return lambda index: Keyed(find(index), seed, (epoch, place, index))
+
+    def over_rows(self, rows: Reader[Any]) -> Node[Keyed] | None:
+        """The rows with their keys, found by index; None if the seed is not drawn yet."""
+        if self.seed is None:
+            return None
+        return _keyed_rows(rows, self.seed, self.epoch, seeded_below(self))
+
+
+@op
+class _keyed_rows(Node[Keyed]):
+    """What `keyed` gives, as rows that may be reordered: a key goes with its sample.
+
+    Args:
+        reader: An indexed reader.
+        seed: That of `keyed`.
+        epoch: Likewise.
+        place: The place of `keyed` in the plan.
+    """
+
+    reader: Reader[Any]
+    seed: Any
+    epoch: int
+    place: int
+
+    def plane(self) -> Plane | None:
+        """One column, of pairs."""
+        up = indexed(self.reader)
+        return up and Plane(_KeyedColumn(self, up), up.length, lambda indices: [indices])
+
+
+class _KeyedColumn:
+    """The samples of a plane with their keys."""
+
+    stacks = False
+
+    def __init__(self, op: _keyed_rows, plane: Plane) -> None:
+        self.op, self.plane = op, plane
+
+    def __len__(self) -> int:
+        return self.plane.length
+
+    def gather(self, rows: Array) -> list[Keyed]:
+        return list(self.each(rows))
+
+    def each(self, rows: Array) -> Iterator[Keyed]:
+        op = self.op
+        for sample, index in zip(self.plane.each(rows), rows.tolist(), strict=True):
+            yield Keyed(sample, op.seed, (op.epoch, op.place, index))
 
 
 def generator(seed: int, path: tuple[int, int, int]) -> np.random.Generator:

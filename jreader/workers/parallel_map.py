@@ -217,7 +217,7 @@ class map_samples(Node[T]):
     def _runs(self, plane: Plane, found: Reader[Any] | Plane, at: Position, size: int) -> Pass[Run]:
         """A pass over what workers find, with the positions of `reader`."""
         here = start(self.reader, at).position()  # refused where there is no such position
-        done, position = (here[0], _both) if self.rng else (here, int)
+        done, position = (here[0], _both) if self._numbered() else (here, int)
         if here != position(done):
             raise foreign(at, (0, 0))
         routed = found is not self._source

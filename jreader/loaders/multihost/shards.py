@@ -9,17 +9,18 @@ the same on all processes.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 
-from jreader.batches import LaneBatches, batching, bucket, padded_batch
+from jreader.batches import LaneBatches, batch, batching, bucket, padded_batch
 from jreader.devices import Share
 from jreader.readers import Columns, Node, Pass, Position, Reader, indexed, map_tree, op, start
-from jreader.readers.planes import Array, Gathering, Plane
-from jreader.readers.reading_ahead import opened_for_pass
+from jreader.readers.mapped_rows import mapped_rows
+from jreader.readers.planes import Array, Plane
+from jreader.readers.starting import in_batches
 from jreader.readers.trees import Rows
 
 _NONE = np.zeros(0, int)
@@ -43,54 +44,99 @@ class _parts(Node[Columns[Any]]):
 
     def start(self, at: Position) -> Pass[Columns[Any]]:
         """The position of a `batch`: how many samples are done, on all processes."""
-        plane = indexed(self.reader)
-        if plane is None:
+        found = mapped_rows(self.reader)
+        if found is None:
             raise TypeError(f"{self.reader!r} is not indexed: processes cannot be dealt its rows")
-        done: int = start(self.reader, at).position()  # raises if there is no such position
-        blocks = opened_for_pass(plane.columns)
-        gathered = Gathering(blocks.columns if blocks else plane.columns, len(self.share))
-        told = deque[tuple[list[int], list[int]]]()  # of the runs that are routed ahead
-
-        def routes(first: int) -> Iterator[list[Array]]:
-            for routed, *batches in self._blocks(plane, first):
-                told.append((batches[0], batches[1]))
-                yield routed
+        before = start(self.reader, at).position()  # raises if there is no such position
+        done = _samples_done(before)
+        if done is None:
+            return self._whole_batches(at)
+        own = _own_rows(found.rows, self.share, done, self.drop_last)
+        mapped, size = found.over(own), max(len(self.share), 1)
+        up = in_batches(mapped, size, None) or start(mapped).in_runs(size)
 
         def deal() -> Iterator[Columns[Any]]:
             nonlocal done
-            ahead = blocks.ahead(routes(done)) if blocks else routes(done)
-            for routed in map(gathered.found, ahead):
-                counts, there = told.popleft()
-                low = 0
-                for count, mine in zip(counts, there, strict=True):
-                    high = low + max(mine, 1)
-                    samples = gathered.gather([rows[low:high] for rows in routed])
-                    done, low = done + count, high
-                    yield _part(samples, count, stands_in=not mine)
+            for samples, (count, held) in zip(up.items, own.batches_of(), strict=True):
+                done += count
+                yield _part(samples, count, stands_in=not held)
 
-        return Pass(deal(), lambda: done, blocks.close if blocks else lambda: None)
+        return Pass(deal(), lambda: _counting(before, done), up.close)
 
-    def _blocks(
-        self, plane: Plane, done: int
-    ) -> Iterator[tuple[list[Array], list[int], list[int]]]:
-        """Yields for many batches at once: the rows to read, samples and own rows of each batch.
+    def _whole_batches(self, at: Position) -> Pass[Columns[Any]]:
+        """A pass that maps all rows, from a position of an earlier release that counts none."""
+        up = start(batch(self.reader, self.share.size, self.drop_last), at)
+        rows = self.share.rows()
 
-        If a batch has no row here, its first row stands in.
-        """
+        def part(samples: Sequence[Any]) -> Columns[Any]:
+            mine = [samples[row] for row in rows[rows < len(samples)].tolist()]
+            return _part(mine or [samples[0]], len(samples), stands_in=not mine)
+
+        return up.mapped(part)
+
+
+def _samples_done(at: Position) -> int | None:
+    """How many samples are done at a position, where it counts them; beside keys, it does twice."""
+    if isinstance(at, tuple) and len(at) == 2:  # of `keyed`, and of what that reads
+        first, second = map(_samples_done, at)
+        return first if first == second else None
+    return at if type(at) is int else None
+
+
+def _counting(at: Position, done: int) -> Position:
+    """The position at which `done` samples are done, in the form of another one."""
+    return tuple(_counting(part, done) for part in at) if isinstance(at, tuple) else done
+
+
+@op
+class _own_rows(Node[Any]):
+    """The rows that one process feeds, batch by batch.
+
+    Of a batch of which it has none, its first row stands in.
+
+    Args:
+        reader: An indexed reader, the same on every process.
+        share: The rows of each batch that this process feeds.
+        done: How many samples are done before the first batch.
+        drop_last: Whether to leave out a last batch with fewer samples.
+    """
+
+    reader: Reader[Any]
+    share: Share
+    done: int
+    drop_last: bool
+
+    def plane(self) -> Plane | None:
+        """That of `reader`, of which each batch keeps some rows."""
+        up = indexed(self.reader)
+        if up is None:
+            return None
         size, mine = self.share.size, self.share.rows()
-        end = plane.length
-        if self.drop_last:  # from `done` on, which need not be a whole number of batches
-            end -= (end - done) % size
-        most = max(plane.at_once // max(len(mine), 1), 1)
-        while done < end:
-            firsts = np.arange(done, min(done + most * size, end), size)
-            counts = np.minimum(end - firsts, size)
-            indices = firsts[:, None] + mine
-            there = mine < counts[:, None]
-            held = there.sum(1)
-            indices[held == 0, 0], there[held == 0, 0] = firsts[held == 0], True
-            yield plane.rows(indices[there]), counts.tolist(), held.tolist()
-            done += int(counts.sum())
+        full, rest = divmod(self._left(up), size)
+        stands_in = np.zeros(1, int)
+        mine = mine if len(mine) else stands_in
+        last = mine[mine < rest] if rest > mine[0] else stands_in[:rest]
+        table = np.zeros((2, len(mine)), int)  # of a full batch, and of the last one
+        table[0], table[1, : len(last)] = mine, last
+
+        def order(indices: Array) -> Array:
+            number, place = np.divmod(indices, len(mine))
+            rows: Array = self.done + number * size + table[(number == full).astype(int), place]
+            return rows
+
+        return up.reordered(full * len(mine) + len(last), order)
+
+    def batches_of(self) -> Iterator[tuple[int, int]]:
+        """Yields for each batch how many samples it has, and how many of them are rows here."""
+        full, rest = divmod(self._left(indexed(self.reader)), self.share.size)
+        mine = self.share.rows()
+        yield from repeat((self.share.size, len(mine)), full)
+        if rest:
+            yield rest, int(np.sum(mine < rest))
+
+    def _left(self, up: Any) -> int:
+        left: int = max(up.length - self.done, 0)
+        return left - left % self.share.size if self.drop_last else left
 
 
 def _part(samples: Any, rows: int, *, stands_in: bool) -> Columns[Any]:

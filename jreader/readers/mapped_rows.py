@@ -1,0 +1,95 @@
+"""Maps over indexed readers: which rows they read, in which order.
+
+A map makes one sample of each, wherever that lies. So `shuffle(map(f, rows))` has the samples of
+`map(f, shuffle(rows))`, and only the second calls `f` for nothing but what is handed over. Passes
+begin with the second (`maps_last`), and a process of several that feeds some rows of each batch
+maps only those (`MappedRows.over`). The plan itself stays as it was written: its cursors and
+digests are those of earlier releases, and so are positions of theirs, which are read as they were
+written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from jreader.readers.nodes import Node, Reader, declares, own_pass, plane_of, with_reader
+
+T = TypeVar("T")
+
+
+class MappedRows(NamedTuple):
+    """The samples of a plan, as functions of indexed rows.
+
+    Attributes:
+        rows: The rows, in the order of the plan: an indexed reader.
+        maps: The ops that make a sample of each, the first one first; none where rows are samples.
+    """
+
+    rows: Node[Any]
+    maps: tuple[Node[Any], ...]
+
+    def over(self, rows: Reader[Any]) -> Reader[Any]:
+        """The samples that the maps make of these rows."""
+        for op in self.maps:
+            rows = with_reader(op, rows)
+        return rows
+
+
+def mapped_rows(reader: Reader[Any]) -> MappedRows | None:
+    """The rows that a plan maps, in the order of its samples; None where they have to be read.
+
+    >>> from jreader import arrays, map_readers, shuffle
+    >>> found = mapped_rows(shuffle(map_readers(abs, arrays([3, 4])), seed=1))
+    >>> found.rows, len(found.maps)
+    (shuffle(arrays(int64[2]), seed=1), 1)
+    """
+    above: list[Node[Any]] = []
+    while isinstance(reader, Node) and plane_of(reader) is None:
+        if len(reader.input_readers) != 1 or own_pass(reader) is not None:
+            return None
+        above.append(reader)
+        (reader,) = reader.input_readers
+    if not isinstance(reader, Node):
+        return None
+    rows, maps = reader, list[Node[Any]]()
+    for op in reversed(above):
+        moved = op.over_rows(rows)
+        if moved is not None and plane_of(moved) is not None:
+            rows = moved
+        elif op.in_cursor == "never" and declares(op, "in_cursor"):
+            maps.append(op)
+        else:
+            return None
+    found = MappedRows(rows, tuple(maps))
+    return found if lookup_of(found.over(rows)) is not None else None
+
+
+def maps_last(reader: Reader[T]) -> Reader[T] | None:
+    """The same samples, of a plan that reorders rows before it maps them; None where it does.
+
+    >>> from jreader import arrays, map_readers, shuffle
+    >>> maps_last(shuffle(map_readers(abs, arrays([3, 4])), seed=1))
+    map_readers(<built-in function abs>, shuffle(arrays(int64[2]), seed=1))
+    """
+    if not isinstance(reader, Node) or not reader.reorders:
+        return None
+    found = mapped_rows(reader)
+    return found.over(found.rows) if found and found.maps else None
+
+
+def lookup_of(reader: Reader[T]) -> Callable[[int], T] | None:
+    """A function that finds a sample by its index; None if samples have to be read to be found.
+
+    >>> from jreader import arrays, map_readers, shuffle
+    >>> find = lookup_of(map_readers(float, shuffle(arrays([10, 20, 30]), seed=0)))
+    >>> find(2), find(0), lookup_of(lambda: "abc")
+    (10.0, 20.0, None)
+    """
+    plane = plane_of(reader)
+    if plane is not None:
+        return plane.nth
+    found = reader.lookup() if isinstance(reader, Node) and declares(reader, "lookup") else None
+    if found is None and (mapped := maps_last(reader)) is not None:
+        return lookup_of(mapped)
+    return found
