@@ -22,6 +22,7 @@ from jreader.linting.plan_parts import (
 )
 from jreader.readers import Node, Reader, described, indexed, length
 from jreader.readers.lanes import dealt_below
+from jreader.readers.mapped_rows import mapped_rows
 from jreader.readers.nodes import ops_of
 from jreader.readers.seeds import random_ops, seeded
 from jreader.transforms import shuffle
@@ -97,7 +98,7 @@ def shuffle_after_batch(fed: Fed) -> Iterator[Finding]:
 
 
 def map_below_shuffle(fed: Fed) -> Iterator[Finding]:
-    """A shuffle of all samples, over a map of samples that are found by their index."""
+    """A shuffle of all samples, over readers side by side that are maps of indexed ones."""
     for op in ops_of(fed.plan):
         if not isinstance(op, shuffle) or op.buf_size is not None:
             continue
@@ -107,14 +108,14 @@ def map_below_shuffle(fed: Fed) -> Iterator[Finding]:
                 "map-below-shuffle",
                 f"shuffle calls {name} for all {many:,} samples of an epoch, and holds what it "
                 f"returns, before the first one is there.",
-                "Shuffle first, then map: .shuffle(seed=0).map(fn) has the same order, and calls "
-                "it when a sample is due.",
+                "Map after the readers are joined, as in chain(a, b).map(fn): fn is then called "
+                "when a sample is due.",
                 op.made_at,
             )
 
 
 def map_on_every_process(fed: Fed) -> Iterator[Finding]:
-    """A map of samples in a plan of which each process feeds a part."""
+    """Readers side by side that are maps, in a plan of which each process feeds a part."""
     found = batching(fed.plan)
     if not fed.shared or found.counted is None or isinstance(found.counted, padded_batch):
         return
@@ -123,19 +124,19 @@ def map_on_every_process(fed: Fed) -> Iterator[Finding]:
         yield Finding(
             "map-on-every-process",
             f"every process calls {name} for all samples of each batch, and keeps its own rows.",
-            "Compute on the devices, with load().on_device(fn); or where a row is read, in the "
-            "__getitem__ of source(data): each process reads only its own rows.",
+            "Map after the readers are joined, as in chain(a, b).map(fn): each process then calls "
+            "fn for its own rows only.",
             mapped.op.made_at,
         )
 
 
 def _mapped_over_indexed(reader: Reader[Any]) -> Call | None:
-    """What the last map calls in a plan that is indexed but for its maps; None for other plans.
+    """What a map calls that has to be read in order, over indexed rows; None for other plans.
 
     Maps of jreader's own data sets are not the user's to move.
     """
     drawn = seeded(reader, 0)
-    if indexed(drawn) is not None or indexed(without_maps(drawn)) is None:
+    if mapped_rows(drawn) is not None or indexed(without_maps(drawn)) is None:
         return None
     mapped = last_function(reader)
     module = getattr(mapped and mapped.function, "__module__", None) or ""

@@ -56,8 +56,9 @@ class shuffle(Node[T]):
     samples in their blocks.
 
     Cost: over an indexed reader, it computes each index: it needs no memory for a window of any
-    size, and resuming is immediate. Over a stream, it keeps one window of samples in memory, and
-    resuming reads that window again.
+    size, and resuming is immediate. Over maps of an indexed reader, it does the same, and each map
+    is called for the samples that are handed over. Over a stream, it keeps one window of samples in
+    memory, and resuming reads that window again.
 
     Args:
         reader: Any reader.

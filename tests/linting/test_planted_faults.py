@@ -46,6 +46,10 @@ def sum_of_squares(_):
     return sum(number * number for number in range(3000))
 
 
+def twice_mapped():
+    return rows().map(str).chain(rows().map(str))
+
+
 class OfSeveral:
     """What a loader tells of a plan of which each process feeds a part (`tests/loaders`)."""
 
@@ -69,8 +73,8 @@ def documents(many):
 PLANTED = {
     "small-window": lambda: rows().shuffle(50, seed=0).batch(32),
     "shuffle-after-batch": lambda: rows().batch(32).shuffle(seed=0),
-    "map-below-shuffle": lambda: rows().map(str).shuffle(seed=0).batch(32),
-    "map-on-every-process": lambda: OfSeveral(rows().shuffle(seed=0).map(str).batch(32)),
+    "map-below-shuffle": lambda: twice_mapped().shuffle(seed=0).batch(32),
+    "map-on-every-process": lambda: OfSeveral(twice_mapped().batch(32)),
     "generator-object": shared_generator,
     "same-left-out": lambda: rows().batch(64).load(),
     "host-float32": lambda: pictures().batch(128).map_batches(scaled),
@@ -170,6 +174,9 @@ class TestMaps:
         "plan",
         [
             rows().shuffle(seed=0).map(str).batch(8),
+            rows().map(str).shuffle(seed=0).batch(8),
+            rows().skip(3).map(str, threads=2).firstn(100).shuffle(seed=0).batch(8),
+            rows().map(lambda row, rng: str(row), rng=True, seed=1).shuffle(seed=0).batch(8),
             rows().shuffle(seed=0).batch(8).map_batches(dict),
             rows().map(str).shuffle(500, seed=0).batch(8),
             rows().filter(bool).map(str).shuffle(500, seed=0).batch(8),
@@ -183,18 +190,8 @@ class TestMaps:
     def test_those_that_are_called_when_a_sample_is_due_are_none(self, plan):
         assert lint(plan) == []
 
-    @pytest.mark.parametrize(
-        "mapped",
-        [
-            rows().map(str),
-            rows().skip(3).map(str).firstn(100),
-            rows().map(str, threads=2),
-            rows().map(lambda row, rng: str(row), rng=True, seed=1),
-            rows().map(str).chain(rows().map(str)),
-        ],
-        ids=repr,
-    )
-    def test_one_below_a_shuffle_is_called_for_every_sample_before_the_first(self, mapped):
+    def test_those_of_readers_that_are_joined_are_called_for_every_sample_before_the_first(self):
+        mapped = twice_mapped()
         (finding,) = lint(mapped.shuffle(seed=0).batch(8))
         assert finding.name == "map-below-shuffle"
         assert f"for all {len(mapped):,} samples" in finding.sentence
@@ -208,7 +205,8 @@ class TestMaps:
             called.append(row["x"])
             return row["x"]
 
-        before, after = rows(60).map(note).shuffle(seed=0), rows(60).shuffle(seed=0).map(note)
+        before = rows(30).map(note).chain(rows(30).map(note)).shuffle(seed=0)
+        after = rows(30).chain(rows(30)).map(note).shuffle(seed=0)
         first = [next(before()), next(after())]
         assert first[0] == first[1]
         assert len(called) == 60 + 1
@@ -219,13 +217,15 @@ class TestMaps:
         "plan",
         [
             rows().batch(8),
+            rows().shuffle(seed=0).map(str).batch(8),
+            rows().map(str).shuffle(seed=0).batch(8),
             rows().batch(8).map_batches(dict),
             stream().map(abs).batch(8),
             Pipeline(source([*range(9)])).batch(3),
         ],
         ids=repr,
     )
-    def test_plans_without_a_map_of_indexed_samples_are_none(self, plan):
+    def test_on_several_processes_each_maps_its_own_rows_or_there_is_no_map(self, plan):
         assert lint(OfSeveral(plan)) == []
 
 

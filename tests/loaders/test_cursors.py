@@ -135,7 +135,6 @@ FOREIGN = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:map-below-shuffle")
 @pytest.mark.parametrize(("other", "words"), FOREIGN.values(), ids=FOREIGN)
 def test_a_cursor_of_another_plan_is_refused_with_the_first_difference(other, words):
     cursor = cursor_of(plan().batch(4).load())

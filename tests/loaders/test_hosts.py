@@ -3,6 +3,8 @@
 import json
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 
 import jax
 import numpy as np
@@ -12,13 +14,23 @@ from hypothesis import strategies as st
 from movers import fast, moving_alike
 from widths import examples
 
-from jreader import Pipeline, arrays, at_epoch, epochs, firstn, source
+from jreader import (
+    Pipeline,
+    arrays,
+    at_epoch,
+    epochs,
+    firstn,
+    map_readers,
+    map_samples,
+    shuffle,
+    source,
+)
 from jreader.devices import Share
 from jreader.loaders.checkpoints.cursors import beginning, sealed
 from jreader.loaders.checkpoints.positions import Place
 from jreader.loaders.host_feeds import host_feeds
 from jreader.loaders.multihost.shards import dealt_to
-from jreader.readers import leaves, map_tree
+from jreader.readers import itself, leaves, map_tree
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*leaves out .* tokens of")
 
@@ -229,14 +241,36 @@ def sequence(plan, layout, cursor=None):
     return found, cursors
 
 
+def drawn_beside(sample, rng):
+    return sample, int(rng.integers(2**30))
+
+
+MAPPED = {
+    "no map": itself,
+    "a map": partial(map_samples, itself),
+    "a map on a thread": partial(map_samples, itself, threads=1),
+    "a random map": partial(map_samples, drawn_beside, rng=True, seed=4),
+    "a map below a shuffle": lambda plan: shuffle(map_readers(itself, plan), seed=3),
+    "a random map below windows": lambda plan: shuffle(
+        map_samples(drawn_beside, plan, rng=True, seed=4), 5, seed=3
+    ),
+}
+
+
 @pytest.mark.filterwarnings("ignore:the feeds of this loader")  # other chunks
 @pytest.mark.filterwarnings("ignore::jreader.LintWarning")  # of random plans
 @pytest.mark.filterwarnings("ignore:epoch . is empty")
 @examples(100)  # each begins up to 33 passes
-@given(moving_alike, hosts, st.one_of(hosts, devices), st.one_of(hosts, devices))
-def test_the_rest_of_any_plan_follows_on_any_hosts(recipe, layout, other, last):
+@given(
+    moving_alike,
+    st.sampled_from(sorted(MAPPED)),
+    hosts,
+    st.one_of(hosts, devices),
+    st.one_of(hosts, devices),
+)
+def test_the_rest_of_any_plan_follows_on_any_hosts(recipe, mapped, layout, other, last):
     """Stops at every place, goes on on others, stops there, and goes on on others again."""
-    plan = firstn(epochs(fast(recipe), 4), MOST)  # plans are short
+    plan = MAPPED[mapped](firstn(epochs(fast(recipe), 4), MOST))  # plans are short
     expected, cursors = sequence(plan, layout)
     naive = [leaves(row) for row in at_epoch(plan, 1)()]
     assert expected == [tuple(np.asarray(leaf).tolist() for leaf in row) for row in naive]
@@ -266,6 +300,43 @@ def test_only_the_rows_of_a_host_are_read():
     made = [feed for feed, *_ in feeds_of(noted, share, drop_last=False)]
     assert len(made) == 6
     assert asked == [2, 2, 2, 2, 2, 2]
+
+
+def noted(calls, sample):
+    calls.append(int(sample["n"]))
+    return sample
+
+
+def noted_and_drawn(calls, sample, rng):
+    return {**noted(calls, sample), "drawn": rng.integers(2**30)}
+
+
+@pytest.mark.parametrize("hosts", [2, 4])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        lambda rows, calls: rows.map(partial(noted, calls)),
+        lambda rows, calls: rows.shuffle(seed=1).map(partial(noted, calls), threads=2),
+        lambda rows, calls: rows.map(partial(noted, calls)).shuffle(seed=1).prefetch(2),
+        lambda rows, calls: rows.map(partial(noted, calls), threads=2).shuffle(9, seed=1)[:40],
+        lambda rows, calls: rows.map(partial(noted_and_drawn, calls), rng=True, seed=2),
+        lambda rows, calls: rows.map(partial(noted_and_drawn, calls), rng=True, seed=2).shuffle(
+            seed=1
+        ),
+        lambda rows, calls: rows.xmap(partial(noted, calls), 2, 4, order=True).shuffle(seed=1),
+    ],
+)
+def test_a_map_is_called_on_one_host_for_each_row(plan, hosts):
+    calls = [[] for _ in range(hosts)]
+    rows = Pipeline(arrays(n=np.arange(40)))
+    made = [
+        feeds_of(plan(rows, mine).batch(8), share)
+        for mine, share in zip(calls, even(8, hosts), strict=True)
+    ]
+    together = [feed for feed, _ in joined(made, even(8, hosts))]
+    assert together == alone(plan(rows, []).batch(8))
+    assert [len(mine) for mine in calls] == [40 // hosts] * hosts
+    assert sorted(chain.from_iterable(calls)) == list(range(40))
 
 
 class TestWhatCannotBeDealt:

@@ -171,7 +171,6 @@ class TestSamples:
             assert (-3 * (seen.rows["n"] % COUNT)).tolist() == feed["n"].tolist()
             assert (-seen.columns["n"][seen.rows["n"]]).tolist() == feed["n"].tolist()
 
-    @pytest.mark.filterwarnings("ignore:map-below-shuffle")
     def test_rows_that_random_maps_below_a_shuffle_read_cannot_be_asked(self):
         plan = Pipeline(columns()).map(noisy, rng=True, seed=2).shuffle(seed=1)
         with pytest.raises(TypeError, match=r"needs an indexed plan"):

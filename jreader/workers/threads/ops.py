@@ -130,3 +130,8 @@ class xmap_readers(Node[T]):
     def length(self) -> int | None:
         """That of `reader`."""
         return length(self.reader)
+
+    def lookup(self) -> Callable[[int], T] | None:
+        """`mapper` of the sample of an index, called here, if the order is kept."""
+        find, mapper = lookup_of(self.reader), explained(self, self.mapper)
+        return (lambda index: mapper(find(index))) if find and self.order else None
