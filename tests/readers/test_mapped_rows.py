@@ -22,6 +22,7 @@ REORDERING = [
     op
     for op in OPS
     if op.from_reader in ("all", "some")
+    and op.in_cursor != "never"  # what reads ahead calls for more
     and not op.pinned
     and op.plane is not Node.plane
     and op.over_rows is Node.over_rows
