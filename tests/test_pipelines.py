@@ -216,7 +216,6 @@ class TestPlans:
         [
             (3, TypeError, "arrays with a row for each"),
             (np.float32(1), TypeError, "arrays with a row for each"),
-            (None, ValueError, "an array"),
             ({"a": None}, ValueError, "an array"),
         ],
     )

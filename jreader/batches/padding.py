@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from jreader import errors
-from jreader.batches.stacked import all_none, stack, stack_field
+from jreader.batches.stacked import all_none, refuse_none, stack, stack_field
 from jreader.readers import (
     Reader,
     branches,
@@ -88,6 +88,7 @@ class Padding:
             return self.names
         there = [name for name, value in every.items() if _is_sequence(value)]
         if not there:
+            refuse_none([sample])
             raise TypeError(
                 f"{self.call} pads samples that differ in length, and {described(sample)} has no "
                 f"list or array to pad: give documents as arrays, alone or in dicts, or use "

@@ -16,7 +16,7 @@ import numpy as np
 from jreader import errors
 from jreader._worker.shared_memory import MAX_BYTES_AHEAD
 from jreader.batches.lane_batches import Ends, LaneBatches, check_divides
-from jreader.batches.stacked import stack
+from jreader.batches.stacked import returned, stack
 from jreader.counters import QUICK, skips_after, working
 from jreader.profiling import annotated, profiler
 from jreader.readers import (
@@ -257,7 +257,7 @@ class map_batches(Node[Sequence[Any]]):
             explain(error, self, self.fn, given)
             raise
         try:
-            return mapped_from(samples, mapped)
+            return mapped_from(samples, returned(self.fn, mapped))
         except (TypeError, ValueError) as error:
             errors.noted(
                 error, f"given by {described(self.fn)} in map_batches, made at {self.made_at}"

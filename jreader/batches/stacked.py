@@ -100,6 +100,22 @@ a return? To leave samples out, type .filter(fn).
             )
 
 
+def returned(fn: Callable[..., Any], made: Any) -> Any:
+    """What a function has made of a batch or feed; nothing at all is refused.
+
+    >>> returned(print, None)
+    Traceback (most recent call last):
+    jreader.errors.FeedMismatch: print returned None: does it lack a return? Type return before \
+what it makes.
+    """
+    if made is None:
+        raise errors.FeedMismatch(
+            f"{described(fn)} returned None: does it lack a return? Type return before what it "
+            "makes."
+        )
+    return made
+
+
 def no_array(values: Any, name: str, error: Exception) -> errors.FeedMismatch:
     """The error of values of which NumPy makes no array: most differ in shape.
 

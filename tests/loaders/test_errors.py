@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import jreader
-from jreader import DataLoader, Pipeline, arrays, source
+from jreader import DataLoader, Pipeline, arrays, as_function, source
+from jreader.errors import FeedMismatch
 
 
 @dataclass(frozen=True)
@@ -106,3 +107,41 @@ def test_a_tuple_of_samples_is_a_batch():
     for batched in (((1, 2), (3, 4)), ({0: 1, 1: 2}, {0: 3, 1: 4})):
         (feed,) = Pipeline(lambda batched=batched: [batched]).load(sharding="host")
         assert (feed[0].tolist(), feed[1].tolist()) == ([1, 3], [2, 4])
+
+
+def forgetful(feed, *_):
+    feed["x"] = feed["x"] + 1
+
+
+ROWS = Pipeline(arrays(x=np.arange(8)))
+BATCHES = ROWS.batch(4)
+
+
+def traced():
+    held, batch_at = as_function(BATCHES.map_batches(forgetful))
+    return batch_at(held, 0, 0)
+
+
+FORGETFUL = {
+    "map_batches": lambda: list(BATCHES.map_batches(forgetful)),
+    "one batch": lambda: BATCHES.map_batches(forgetful)[1],
+    "threads": lambda: list(BATCHES.map_batches(forgetful, threads=2)),
+    "processes": lambda: list(BATCHES.map_batches(forgetful, processes=1)),
+    "as_function": traced,
+    "on_device": lambda: list(BATCHES.load().on_device(forgetful)),
+    "on_device, a key": lambda: list(BATCHES.load().on_device(forgetful, "batch")),
+    "on_device, keys": lambda: list(BATCHES.load().on_device(forgetful, "sample")),
+}
+
+
+@pytest.mark.parametrize("where", FORGETFUL)
+def test_a_function_that_returns_no_batch_is_named_and_told_to_return(where):
+    with pytest.raises(FeedMismatch, match=r"^forgetful returned None: .* Type return before"):
+        FORGETFUL[where]()
+
+
+@pytest.mark.parametrize("pad", [lambda r: r.padded_batch(4), lambda r: r.bucket([4], 2, seed=0)])
+def test_a_map_that_returns_no_row_to_pad_is_asked_for_a_return(pad):
+    with pytest.raises(FeedMismatch, match=r"is None: .* lack a return") as found:
+        list(pad(ROWS.map(forgetful)))
+    assert "map(forgetful)" in found.value.__notes__[0]

@@ -18,6 +18,7 @@ import numpy as np
 from jax.sharding import Sharding
 
 from jreader.batches import batching, map_batches, padded_batch
+from jreader.batches.stacked import returned
 from jreader.devices import Placement, sharding_placement
 from jreader.errors import ShortEpoch, warn
 from jreader.feeds import FeedList, Feeds, cast, with_mask
@@ -97,7 +98,7 @@ class BatchAt:
             columns = map_tree(partial(_or_zeros, there), columns)
         for fn in self.functions:
             try:
-                columns = fn(columns)
+                columns = returned(fn, fn(columns))
             except jax.errors.TracerArrayConversionError as error:
                 error.add_note(
                     f"map_batches({described(fn)}) calls NumPy, and jax traces it here: write it "

@@ -21,6 +21,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from jreader import errors, orders
+from jreader.batches.stacked import returned
 from jreader.devices import Placement, placeable
 from jreader.orders import as_seed
 from jreader.readers import described, first_column, leaves, set_fields
@@ -65,17 +66,17 @@ class Stage:
         """
         try:
             if self.rng is None:
-                return self.fn(feed)
+                return returned(self.fn, self.fn(feed))
             words = np.array(orders.key(self.seed))
             key = jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
             key = _folded(key, epoch)
             if self.rng == "batch":
-                return self.fn(feed, _folded(key, first))
+                return returned(self.fn, self.fn(feed, _folded(key, first)))
             numbers = _after(first, jnp.arange(np.prod(shape), dtype=jnp.uint32).reshape(shape))
             fold = _folded
             for _ in shape:
                 fold = jax.vmap(fold, (None, 0))
-            return self.fn(feed, fold(key, numbers))
+            return returned(self.fn, self.fn(feed, fold(key, numbers)))
         except Exception as error:
             errors.noted(error, f"raised by {described(self.fn)}, given to on_device, while traced")
             raise
