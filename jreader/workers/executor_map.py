@@ -332,10 +332,11 @@ class _ExecutorMap(Generic[S, T]):
 
     def _tell_of_draws(self) -> None:
         errors.warn(
-            f"{self.task!r} in {self.where}, draws from the global generators of np.random or "
-            "random. Each worker process has its own, which np.random.seed in this program does "
-            "not reach, so each run draws other numbers. Type map(fn, rng=True, seed=0) for a "
-            "function fn(sample, rng): each sample then draws the same, for any number of workers.",
+            f"{self.work.function} in {self.where}, draws from the global generators of np.random "
+            "or random. Each worker process has its own, which np.random.seed in this program does "
+            "not reach, so each run draws other numbers. Type map(fn, rng=True, seed=0), before "
+            "samples are batched, for a function fn(sample, rng): each sample then draws the same, "
+            "for any number of workers.",
             self.made_at,
         )
 

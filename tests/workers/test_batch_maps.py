@@ -105,7 +105,7 @@ def test_threads_work_side_by_side():
     ("fn", "error", "note"),
     [
         (bad, "bad five", r"raised by bad\(int64\[2\]\) in map_batches, made at .*batch_maps.py"),
-        (forgetful, "has none", r"given by forgetful in map_batches, made at .*batch_maps.py"),
+        (forgetful, "lack a return", r"given by forgetful in map_batches, made at .*batch_maps.py"),
     ],
 )
 def test_an_error_comes_after_the_good_batches_and_names_function_and_line(on, fn, error, note):

@@ -20,6 +20,10 @@ def of_python(sample):
     return sample + random.random()  # likewise
 
 
+def of_numpy_late(sample):
+    return sample + (np.random.rand() if sample >= 50 else 0)  # noqa: NPY002  # likewise
+
+
 def of_its_own(sample):
     return sample + np.random.default_rng(sample).random()
 
@@ -42,6 +46,18 @@ def test_what_draws_from_them_in_processes_is_told_at_the_line_of_the_map(fn, ba
         list(plan.batch(4) if batched else plan)
     assert told[0].filename == __file__
     assert fn.__name__ in str(told[0].message)
+
+
+def test_what_draws_from_them_for_later_samples_only_is_told_too():
+    plan = Pipeline(source(list(range(400)))).map(of_numpy_late, processes=1, window=8)
+    with pytest.warns(UserWarning, match=f"^of_numpy_late in map_samples, .*{SAYS}"):
+        list(plan)
+
+
+def test_a_function_of_batches_that_draws_from_them_is_told_to_draw_below_them():
+    plan = numbers().batch(4).map_batches(of_numpy, processes=1)
+    with pytest.warns(UserWarning, match=r"^of_numpy in map_batches, .*before samples are batched"):
+        list(plan)
 
 
 def test_what_draws_from_them_in_another_executor_of_processes_is_told(processes):
