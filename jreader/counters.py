@@ -50,18 +50,27 @@ class Work(NamedTuple):
     depths: deque[int]
 
 
-def skips_after(before: int, most: int = MOST) -> int:
-    """How many quick feeds are left out after one that was timed.
+class Sampling:
+    """Which of the items that come one after another are timed: of quick ones, few.
 
-    >>> skips = 0
-    >>> [skips := skips_after(skips) for _ in range(4)]
-    [7, 15, 31, 31]
+    A loop looks at `left` itself, since a call for each item would cost more than the clock.
 
-    Args:
-        before: How many were left out before it; 0 after a slow one.
-        most: How many at most.
+    >>> sampling = Sampling()
+    >>> [sampling.timed(QUICK - 1) for _ in range(4)], sampling.timed(QUICK)
+    ([8, 16, 32, 32], 1)
+
+    Attributes:
+        left: How many more are left out before the next one that is timed.
     """
-    return min(max(2 * before + 1, FEWEST), most)
+
+    def __init__(self) -> None:
+        self.left = self._skips = 0
+
+    def timed(self, spent: int, most: int = MOST) -> int:
+        """Notes the nanoseconds of an item that was timed; returns for how many it stands."""
+        more = min(max(2 * self._skips + 1, FEWEST), most)
+        self.left = self._skips = more if spent < QUICK else 0
+        return self.left + 1
 
 
 class Counters:

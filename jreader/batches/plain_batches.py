@@ -17,7 +17,7 @@ from jreader import errors
 from jreader._worker.shared_memory import MAX_BYTES_AHEAD
 from jreader.batches.lane_batches import Ends, LaneBatches, check_divides
 from jreader.batches.stacked import returned, stack
-from jreader.counters import QUICK, skips_after, working
+from jreader.counters import Sampling, working
 from jreader.profiling import annotated, profiler
 from jreader.readers import (
     Columns,
@@ -215,12 +215,12 @@ class map_batches(Node[Sequence[Any]]):
         clock, label = time.perf_counter_ns, f"map_batches {described(self.fn)}"
 
         def deal() -> Iterator[Sequence[Any]]:
-            alone_for = skips = 0
+            sampling = Sampling()
             for samples in up.items:
                 held = [samples]
                 del samples  # as in `Pass.mapped`
-                if alone_for and not profiler.active:
-                    alone_for -= 1
+                if sampling.left and not profiler.active:
+                    sampling.left -= 1
                     held.append(mapped(held.pop()))
                 else:
                     began = clock()
@@ -230,7 +230,7 @@ class map_batches(Node[Sequence[Any]]):
                         held.append(mapped(held.pop()))
                     spent = clock() - began
                     tasks.append((spent, 1))
-                    alone_for = skips = skips_after(skips) if spent < QUICK else 0
+                    sampling.timed(spent)
                 yield held.pop()
 
         return Pass(deal(), up.position, up.close)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 from typing import Any, Literal, TypeAlias
 
@@ -89,10 +89,15 @@ class FeedShape:
         whole = not (self.masked or self.share or self.buckets)
         return self.alone and self.per_feed == 1 and named and whole
 
-    @property
+    @cached_property
     def alone(self) -> bool:
         """Whether the arrays of a batch are a feed as they are, not side by side, nor split."""
         return self.placement.parts is None and self.chunk is None
+
+    @cached_property
+    def needs_own_rows(self) -> bool:
+        """Whether batches of which this process has no row make no feed."""
+        return self.lanes and self.share is not None and not self.masked
 
     @cached_property
     def placed(self) -> Placement:
@@ -128,16 +133,28 @@ class FeedShape:
         alone = self.remainder.any_size and self.per_feed == 1 and self.takes(samples)
         return self.masked or self.remainder.last == "keep" or alone
 
-    def named(self, batch: Any) -> Any:
-        """The named arrays of a batch, or of this process's rows of it."""
+    def named(self, batch: Any) -> tuple[Columns[Any], Any, int, int]:
+        """A batch as a part of a feed.
+
+        Returns:
+            What is known of it; its named arrays, or those of this process's rows of it; and how
+            many rows and samples it has, on all processes.
+        """
+        facts = batch if type(batch) is Columns else _PLAIN
         if self.kind == "arrays":
-            return self.feeds.from_arrays(batch)
-        if self.kind == "collated":
-            return self._collated(batch.columns)
-        facts = batch if isinstance(batch, Columns) else _PLAIN
-        samples = batch if facts is _PLAIN or facts.stacked else facts.columns
-        named = self.feeds.from_samples(samples, lists=self.kind == "samples")
-        return map_tree(lambda column: column[:0], named) if facts.stands_in else named
+            arrays = self.feeds.from_arrays(batch)
+        elif self.kind == "collated":
+            arrays = self._collated(facts.columns)
+        else:
+            lists = self.kind == "samples"
+            samples = facts.columns if facts is batch and not facts.stacked else batch
+            arrays = self.feeds.from_samples(samples, lists=lists)
+        rows = facts.rows
+        if rows is None:
+            rows = _rows(arrays, facts)
+        elif facts.stands_in:
+            arrays = map_tree(lambda column: column[:0], arrays)
+        return facts, arrays, rows, rows if facts.made_of is None else facts.made_of
 
     def _collated(self, feed: Any) -> list[Any]:
         self.feeds.check_none(feed)
@@ -170,7 +187,7 @@ class FeedShape:
 
         It is a dict, a list or a tree.
         """
-        feed = self.laid_out(batches)
+        feed = batches[0] if self.alone else self.laid_out(batches)
         if self.kind == "collated":
             beside = None if self.alone else self.per_feed
             feed = refilled([batch.columns for batch in group], iter(feed), beside)
@@ -199,8 +216,6 @@ class Assembler:
         rows: The rows of a full batch; None before the first batch.
         fed: How many samples the last group had, on all processes, without padding.
         spread: How many rows a function of whole batches makes of a sample, rounded up.
-        usual: The rows of a batch that makes a feed as `FeedShape.plain` has it, whatever comes
-            before it; None until there was one.
     """
 
     def __init__(self, shape: FeedShape, rows: int | None = None) -> None:
@@ -208,41 +223,49 @@ class Assembler:
         self.shape = shape
         self.rows = shape.rows if rows is None else rows
         self.fed, self.spread = 0, 1
-        self.usual: int | None = None
         self._ended = False  # whether a short batch has come that has to be the last
         self._usual: list[int] | None = None  # the rows of a whole feed: another needs no look
+        self._plain: int | None = None  # those of its batch, if its arrays are the feed
+        self._named = partial(shape.feeds.from_samples, lists=shape.kind == "samples")
 
-    def feed(self, group: Sequence[Any]) -> Any | None:
-        """The host feed of a group of batches; None if it is left out.
+    def feed(self, group: Any) -> Any | None:
+        """The host feed of a batch, or of a list of them if it takes several; None: it is left out.
 
         Raises:
             FeedMismatch: The batches differ in size, and steps have one size.
             ShortEpoch: They are too few, and the loader has `last="error"` or `steps_per_epoch`.
         """
+        alike = type(group) is Columns and group.made_of is None
+        if alike and len(group.arrays[0]) == self._plain:
+            return self._named(group)
         shape = self.shape
-        facts = [batch if isinstance(batch, Columns) else _PLAIN for batch in group]
-        if shape.lanes and not shape.masked and any(batch.stands_in for batch in facts):
+        batches = group if shape.per_feed > 1 else [group]
+        if shape.needs_own_rows and any(batch.stands_in for batch in batches):
             return self._left_out(0, shape.size or 0)
-        batches = list(map(shape.named, group))
-        rows = list(map(_rows, facts, batches))
-        samples = list(map(_samples, facts, rows))
+        facts, arrays, rows, samples = map(list, zip(*map(shape.named, batches), strict=True))
         if self._usual == rows == samples:
-            return shape.finished(facts, batches)
-        self._usual = self.usual = None
+            return shape.finished(facts, arrays)
+        return self._of_other_size(facts, arrays, rows, samples)
+
+    def _of_other_size(
+        self, facts: list[Columns[Any]], arrays: list[Any], rows: list[int], samples: list[int]
+    ) -> Any | None:
+        """The feed of batches that do not have the sizes of those before them."""
+        shape, self._usual, self._plain = self.shape, None, None
         self.fed = sum(samples)
         self.spread = 1 if rows == samples else max(-(-sum(rows) // max(self.fed, 1)), 1)
         if shape.buckets:
-            return self._of_bucket(facts, batches, samples[0], rows[0])
+            return self._of_bucket(facts, arrays, samples[0], rows[0])
         whole = self._is_whole(samples, rows)
         if shape.masked:
             if shape.lanes:  # a sample has the number of its row, whatever rows are empty
-                self.fed = (shape.size or 0) * len(batches)
-            return self._padded(facts, batches, self.rows or 0)
+                self.fed = (shape.size or 0) * len(arrays)
+            return self._padded(facts, arrays, self.rows or 0)
         if not whole:
             return self._left_out(self.fed, (shape.size or self.rows or max(rows)) * shape.per_feed)
         if rows == samples:
-            self._usual, self.usual = rows, rows[0] if shape.plain else None
-        return shape.finished(facts, batches)
+            self._usual, self._plain = rows, rows[0] if shape.plain else None
+        return shape.finished(facts, arrays)
 
     def _left_out(self, seen: int, needed: int) -> Any | None:
         """None, for batches that make no feed; or the error that it is."""
@@ -330,13 +353,9 @@ _PLAIN: Columns[Any] = Columns(Rows())
 """What is known of a batch that is a list, or arrays: nothing."""
 
 
-def _rows(facts: Columns[Any], arrays: Any) -> int:
-    """How many rows a batch has, on all processes."""
-    if facts.rows is not None:
-        return facts.rows
-    there = [leaf for leaf in leaves(arrays) if leaf is not None and leaf.ndim]
-    return len(there[0]) if there else facts.made_of or 0
-
-
-def _samples(facts: Columns[Any], rows: int) -> int:
-    return rows if facts.made_of is None else facts.made_of
+def _rows(arrays: Any, facts: Columns[Any]) -> int:
+    """How many rows a batch has that is here as a whole."""
+    for leaf in leaves(arrays):
+        if leaf is not None and leaf.ndim:
+            return len(leaf)
+    return facts.made_of or 0

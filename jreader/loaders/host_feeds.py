@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from itertools import islice
 from typing import Any
 
-from jreader.counters import QUICK, Counters, counting, skips_after
+from jreader.counters import Counters, Sampling, counting
 from jreader.errors import ShortEpoch
 from jreader.linting import tell_of_fields
 from jreader.loaders.assembling import Assembler, FeedShape
@@ -18,13 +19,7 @@ from jreader.loaders.multihost.lane_places import Spare
 from jreader.loaders.shared_state import SharedState
 from jreader.loaders.source import Opened, Source
 from jreader.profiling import profiler
-from jreader.readers import (
-    Columns,
-    Cursor,
-    Pass,
-    described,
-    leaves,
-)
+from jreader.readers import Cursor, Pass, described, itself, leaves
 
 
 def host_feeds(
@@ -62,7 +57,69 @@ def host_feeds(
     counters = counters or Counters()
     shared = shared or SharedState(unseen=False)
     here = _Epoch(source, shape, cursor, shared, first, until, counters)
-    return Pass(here.feeds(finish, numbered=numbered), here.progress, here.close)
+    feeds = islice(here.feeds(finish, numbered=numbered), here.tally.left)
+    return Pass(feeds, partial(getattr, here.tally, "place"), here.close)
+
+
+class _Watch:
+    """Times feeds, and annotates them while a profiler records; of quick feeds, it lets most pass.
+
+    Attributes:
+        on: Whether it watches the feed that is made.
+        sampling: How many feeds are still to pass.
+    """
+
+    def __init__(
+        self,
+        counters: Counters,
+        finish: Callable[[Any], Any] | None,
+        look: Callable[[Any], object],
+    ) -> None:
+        """Begins a feed.
+
+        Args:
+            counters: What counts.
+            finish: A function of items that are ready.
+            look: A function of the first feed that the counters count.
+        """
+        self._counters, self._finish, self._look = counters, finish or itself, look
+        self.sampling = Sampling()
+        self._stacked, self._stood_for = time.perf_counter_ns(), 1
+        self._span: AbstractContextManager[Any] | None = None
+        self.next()
+
+    def next(self) -> None:
+        """Another feed is begun; one that is to pass is annotated all the same."""
+        self._timed, self.on, self._times = not self.sampling.left, True, list[int]()
+        self.sampling.left -= not self._timed
+        self.begins("read")
+
+    def begins(self, stage: str) -> None:
+        """A stage of the feed begins; "" after the last one."""
+        if self._span:
+            profiler.end(self._span)
+        self._span = profiler.begin(stage) if stage and profiler.active else None
+        self._times.append(time.perf_counter_ns())
+
+    def assembled(self, feed: Any) -> None:
+        """Its arrays were stacked."""
+        self.begins("")
+        if self._counters.feed_bytes is None:
+            self._counters.feed_bytes = sum(getattr(leaf, "nbytes", 0) for leaf in leaves(feed))
+            self._look(feed)
+        began, read, stacked = self._times
+        if self._timed:
+            each = (stacked - self._stacked) // self._stood_for
+            self._stacked = stacked
+            self._stood_for = self.sampling.timed(each, self._counters.most_skips)
+            self._counters.assembled.append((began, read, stacked, self._stood_for))
+
+    def finish(self, item: Any) -> Any:
+        """What the pass makes of it, as it puts it on the devices."""
+        finished = self._finish(item)
+        if self._timed:
+            self._counters.placed.append(time.perf_counter_ns() - self._stacked)
+        return finished
 
 
 class _Epoch:
@@ -89,101 +146,84 @@ class _Epoch:
         self.assembler = Assembler(shape, place.rows if known else None)
         self.tally, self.lost = Tally(cursor, opened.drawn, first, until), Lost()
         self.lanes = source.batching.lanes
+        self.shares_lanes = self.lanes > 0 and shape.share is not None
         self.stays = False
+        self._stands()
 
-    def feeds(  # noqa: C901, PLR0912, PLR0915  # each function is one more call a feed
+    def feeds(
         self, finish: Callable[[Any], Any] | None, *, numbered: bool
     ) -> Generator[Any, None, None]:
-        """Yields the feeds; it keeps no reference to one, so that its memory is free sooner."""
-        shape, assembler, opened, tally = self.shape, self.assembler, self.opened, self.tally
-        alone, epoch = shape.per_feed == 1, self.cursor["epoch"]
-        named = partial(shape.feeds.from_samples, lists=shape.kind == "samples")
-        assembled, placed = self.counters.assembled, self.counters.placed
-        clock, most = time.perf_counter_ns, self.counters.most_skips
-        began = stacked = clock()
-        read = untimed = skips_clock = 0
-        span = profiler.begin("read") if profiler.active else None
+        """Yields the feeds; it keeps no reference to one, so that its memory is free sooner.
+
+        A feed that is not watched takes no call but those of its work: each would cost a percent.
+        """
+        assembler, tally, size = self.assembler, self.tally, self.opened.size
+        position, epoch, shares_lanes = self.up.position, self.cursor["epoch"], self.shares_lanes
+        watch = _Watch(self.counters, finish, self._look)
+        sampling = watch.sampling
         for group in self._groups():
-            if span:
-                profiler.end(span)
-                span = profiler.begin("collate")
-            if began:
-                read = clock()
-            usual = type(group) is Columns and group.made_of is None
-            if usual and len(group.arrays[0]) == assembler.usual:
-                made = [named(group)]
-            else:
-                made = [assembler.feed([group] if alone else group)]
-                if self.counters.feed_bytes is None and made[0] is not None:
-                    self._look(made[0])
-            if span:
-                profiler.end(span)
-                span = None
-            if opened.unchecked:
-                opened.check_sizes(self.source, self.cursor["samples"], assembler.fed)
-            if made[0] is None and self.lanes:
-                self.lost.add(1, 0)
-                break  # the epoch ends with the first lane
+            if watch.on:
+                watch.begins("collate")
+            made = [assembler.feed(group)]
             if made[0] is None:
-                self.lost.add(1 if alone else len(group), assembler.fed)
-                began = began and clock()
+                if self._leaves_out(group):
+                    break  # the epoch ends with the first lane
+                watch.next()
                 continue
+            if watch.on:
+                watch.assembled(made[0])
             row = tally.samples * assembler.spread
-            if not tally.gives(assembler.fed):
+            if not tally.gives(assembler.fed, assembler.rows, size, position()):
                 made = [SKIPPED]
-            spare = self.lanes > 0 and not self._fresh(group)
+            if numbered or shares_lanes:
+                made = [self._item(made.pop(), (row, epoch) if numbered else (), group)]
             del group
-            made.append((made.pop(), row, epoch) if numbered else made.pop())
-            if began:
-                before, stacked = stacked, clock()
-                quick = stacked - before < QUICK * (skips_clock + 1)
-                untimed = skips_clock = skips_after(skips_clock, most) if quick else 0
-                assembled.append((began, read, stacked, untimed + 1))
             if finish:
-                made.append(finish(made.pop()))
-                if began:
-                    placed.append(clock() - stacked)
-            yield Spare(made.pop()) if spare else made.pop()
-            if tally.steps == tally.last:
-                return
-            if untimed:
-                untimed, began = untimed - 1, 0
+                made.append((watch.finish if watch.on else finish)(made.pop()))
+            yield made.pop()
+            if sampling.left and not profiler.active:
+                sampling.left -= 1
+                watch.on = False
             else:
-                began = clock()
-            if profiler.active:
-                span = profiler.begin("read")
-        if span:
-            profiler.end(span)
-            span = None
+                watch.next()
+        watch.begins("")
         self._ended()
 
     def _look(self, feed: Any) -> None:
-        """Counts the bytes of the first feed, and has the linter see it."""
-        self.counters.feed_bytes = _bytes(feed)
+        """Has the linter see the first feed."""
         if self.shared.unseen:
             self.shared.unseen = False
             tell_of_fields(self.source.batches, feed, self.shape.axes)
 
-    def _fresh(self, group: Any) -> bool:
-        """Whether this process has samples in its lanes for a feed of this epoch."""
-        if not self.shape.share:
-            return True
-        return any(part.fresh for part in ([group] if self.shape.per_feed == 1 else group))
+    def _item(self, feed: Any, number: tuple[int, ...], group: Any) -> Any:
+        """A feed with the number of its first row and its epoch, where these were asked for.
+
+        It is `Spare` if this process has no samples in its lanes for a feed of this epoch.
+        """
+        item = (feed, *number) if number else feed
+        batches = group if self.shape.per_feed > 1 else [group]
+        spare = self.shares_lanes and not any(batch.fresh for batch in batches)
+        return Spare(item) if spare else item
 
     def _groups(self) -> Iterator[Any]:
         """The batches, or groups of them; of a stream, as many as the epoch has steps."""
-        if self.tally.is_done:
-            return iter(())
         remainder = self.shape.remainder
         if not remainder.continues and not (self.lanes and remainder.steps):
             return self.up.items
         return islice(self.up.items, max((remainder.steps or 0) - self.tally.steps, 0))
 
+    def _leaves_out(self, group: Any) -> bool:
+        """Counts batches that make no feed; returns whether the epoch ends with them."""
+        if self.lanes:
+            self.lost.add(1, 0)
+        else:
+            self.lost.add(len(group) if self.shape.per_feed > 1 else 1, self.assembler.fed)
+        return self.lanes > 0
+
     def _ended(self) -> None:
         """Warns of what was left out; the next epoch goes on with the rest of a stream."""
+        self._stands()
         remainder = self.shape.remainder
-        if self.tally.is_done:
-            return
         if (remainder.continues or self.lanes) and self.tally.steps < (remainder.steps or 0):
             samples = self.tally.samples + self.lost.samples
             raise _too_short(self.source, self.shape, self.cursor["epoch"], samples)
@@ -197,11 +237,8 @@ class _Epoch:
             return
         self.lost.warn(self.source.batches, remainder, self.cursor, self.shared, empty=empty)
 
-    def progress(self) -> tuple[Any, ...]:
-        """The fields of a `Place`, as `Tally.place` has them; a call a feed less."""
-        tally, rows, size = self.tally, self.assembler.rows, self.opened.size
-        runs = tally.began, tally.samples, tally.runs, tally.end
-        return *runs, rows, size, self.up.position(), tally.steps
+    def _stands(self) -> None:
+        self.tally.stands(self.assembler.rows, self.opened.size, self.up.position())
 
     def close(self) -> None:
         """Closes the pass, or keeps it for the next epoch of the stream."""
@@ -210,10 +247,6 @@ class _Epoch:
             self.shared.stream.keep(self.up)
         else:
             self.up.close()
-
-
-def _bytes(feed: Any) -> int:
-    return sum(getattr(leaf, "nbytes", 0) for leaf in leaves(feed))
 
 
 def _too_short(source: Source, shape: FeedShape, epoch: int, samples: int) -> ShortEpoch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import jax
@@ -63,17 +64,18 @@ class Resident:
 
         def deal() -> Iterator[Any]:
             nonlocal done
-            while done + least <= end and not tally.is_done:
+            while done + least <= end and tally.left != 0:
                 row, many = done, min(size, end - done)
                 done += many
-                item = None if tally.gives(many) else SKIPPED, row, epoch
+                item = None if tally.gives(many, size, size, done) else SKIPPED, row, epoch
                 yield finish(item) if finish else item
             left_out = (batching(self._batches).samples or 0) - end
             whole = not cursor["samples"] and done + least > end
             if left_out and self._warns_if_same and whole:
                 warn_if_same(self._batches, left_out, shared)
 
-        return Pass(deal(), lambda: tally.place(size, size, done), lambda: None)
+        tally.stands(size, size, done)
+        return Pass(deal(), partial(getattr, tally, "place"), lambda: None)
 
     def placing(self, stages: Stages) -> Callable[[None, int, int], Any]:
         """A function that makes a feed of the number of its first sample and of its epoch."""

@@ -77,7 +77,6 @@ class Opened:
         up: The pass. If several batches make a feed, its items are lists of them.
         drawn: The seed that an unseeded plan drew for this epoch; None for a seeded plan.
         size: The samples per batch, if positions count samples; else None.
-        unchecked: Whether `check_sizes` is still to be called.
     """
 
     def __init__(
@@ -87,8 +86,6 @@ class Opened:
         counted = source.batching.counted
         self.size = counted.batch_size if counted else None
         inner = _checked(source, self.size, cursor)
-        self._read: list[int] = []
-        self.unchecked = False
         batches = self._watched(source, shape, cursor, inner)
         remainder = shape.remainder
         epoch = 0 if remainder.continues else cursor["epoch"]
@@ -111,7 +108,7 @@ class Opened:
         batches, remainder = as_it_was(source.batches, inner), shape.remainder
         again = cursor["samples"] > 0 and not (remainder.continues and cursor["epoch"])
         if not isinstance(batches, Node) and remainder.last == "keep" and again:
-            batches = self._counting(batches, arrays=source.kind == "arrays")
+            batches = _of_same_sizes(batches, inner, cursor["samples"], source)
         if source.kind == "arrays":
             # copied as they come: their generator may write to them again while they wait here,
             # or while a device reads them
@@ -124,38 +121,37 @@ class Opened:
             batches = buckets_dealt_to(batches, shape.shares)
         return batches
 
-    def _counting(self, reader: Reader[Any], *, arrays: bool) -> Reader[Any]:
-        """The same reader, counting samples: a function may give batches of other sizes now."""
-        self._read, self.unchecked = [0], True
 
-        def counting() -> Iterator[Any]:
-            for each in reader():
-                first = first_column(each) if arrays else each
-                if self._read:
-                    self._read[0] += len(first) if hasattr(first, "__len__") else 0
-                yield each
+def _of_same_sizes(reader: Reader[Any], at: Position, samples: int, source: Source) -> Reader[Any]:
+    """The batches of a plain function, which may have other sizes now: it is read up to a cursor.
 
-        return counting
+    Args:
+        reader: The function.
+        at: The position of the cursor: how many batches were read.
+        samples: How many samples they had.
+        source: The source of the loader.
 
-    def check_sizes(self, source: Source, samples: int, latest: int) -> None:
-        """Checks, once, that batches have the sizes that they had when the cursor was written.
+    Raises:
+        NotResumable: They have other sizes (while iterating).
+    """
+    done = at if isinstance(at, int) else at[0]
 
-        Args:
-            source: The source of the loader.
-            samples: How many samples are done at the cursor.
-            latest: How many samples the first batch after the cursor has.
+    def checked() -> Iterator[Any]:
+        before = 0
+        for number, each in enumerate(reader()):
+            if number == done and before != samples:
+                raise NotResumable(
+                    f"this cursor is of batches of other sizes: it has {samples} samples before "
+                    f"its position, which is counted in batches, and {source.batches!r} gives "
+                    f"{before} up to there. Resume with the sizes of the run that wrote it, or "
+                    f"batch with jreader.batch, whose positions are samples."
+                )
+            if number < done:
+                first = first_column(each) if source.kind == "arrays" else each
+                before += len(first) if hasattr(first, "__len__") else 0
+            yield each
 
-        Raises:
-            NotResumable: They have other sizes.
-        """
-        self.unchecked = False
-        if (before := self._read.pop() - latest) != samples:
-            raise NotResumable(
-                f"this cursor is of batches of other sizes: it has {samples} samples before its "
-                f"position, which is counted in batches, and {source.batches!r} gives {before} up "
-                f"to there. Resume with the sizes of the run that wrote it, or batch with "
-                f"jreader.batch, whose positions are samples."
-            )
+    return checked
 
 
 def _checked(source: Source, size: int | None, cursor: Cursor) -> Position:

@@ -26,7 +26,7 @@ from functools import partial
 from operator import getitem
 from typing import Any, Generic, TypeVar
 
-from jreader.counters import Counters, skips_after
+from jreader.counters import Counters, Sampling
 from jreader.readers import Pass, Position
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
 from jreader.tunables import Tunable
@@ -101,7 +101,7 @@ def _handed_over(  # noqa: C901, PLR0912  # each function is one more call a fee
     source, position, lock, clock = state.up.items, state.up.position, state.lock, time.perf_counter
     placed, depths, exact = state.counters.placed, state.counters.depths, time.perf_counter_ns
     mine = False  # whether the consumer draws
-    untimed = skips = 0  # how many more it finishes without a clock; of how many
+    sampling = Sampling()  # of those that it finishes
     held: list[Any] = []  # so that nothing here holds an item that was handed over
     try:
         while True:
@@ -120,14 +120,14 @@ def _handed_over(  # noqa: C901, PLR0912  # each function is one more call a fee
                     mine = state.turned()
                     continue
                 after = position()
-                began = 0 if untimed else exact()
+                began = 0 if sampling.left else exact()
                 held.append(state.finish(held.pop()))
                 depths.append(0)
                 if began:
                     placed.append(exact() - began)
-                    untimed = skips = skips_after(skips, state.counters.most_skips)
+                    sampling.timed(0, state.counters.most_skips)
                 else:
-                    untimed -= 1
+                    sampling.left -= 1
                 with lock:
                     if state.closed:
                         return
@@ -198,16 +198,15 @@ class _Lookahead(Generic[S, T]):
     def next(self, came: float) -> _Drawn | None:
         """The next item, drawn here if nobody else is at it, or may be; None at the end."""
         with self.lock:
-            if self.apart and not self.room and not self.over:
+            if self.apart and not self.room:
                 self.room = self.capacity
                 self._call_in(1)
-            alone = not self.drawn and not self.busy
-            ready = self.drawn and self.drawn[0].finished
-            self.counters.depths.append(len(self.drawn) if ready else 0)
-            while not (self.drawn and self.drawn[0].finished):
+            alone = not self._comes()
+            self.counters.depths.append(len(self.drawn) if self._ready() else 0)
+            while not self._ready():
                 if self.drawn and not self.drawn[0].taken:
                     self._finish(self.drawn[0])
-                elif self.drawn or self.busy or (self.apart and not self.over):
+                elif self._comes():
                     self.waiting = True
                     self.ready.wait()
                     self.waiting = False
@@ -222,6 +221,14 @@ class _Lookahead(Generic[S, T]):
             self._raise(drawn.error)
         return drawn
 
+    def _ready(self) -> bool:
+        """Whether the next item is finished."""
+        return bool(self.drawn) and self.drawn[0].finished
+
+    def _comes(self) -> bool:
+        """Whether the next item comes from somebody else, if the consumer waits."""
+        return bool(self.drawn) or self.busy or (self.apart and not self.over)
+
     def learn(self, came: float, spent: float) -> None:
         """Calls a thread in where it pays, given when the consumer came and what it spent here."""
         away = came - self.left if self.left else 0.0
@@ -235,7 +242,7 @@ class _Lookahead(Generic[S, T]):
         else:
             self.away += (away - self.away) / 4 if self.away else away
             self.room = self.capacity if self.away > _PAYS else 0
-        if self.room and not self.over:
+        if self.room:
             self._call_in(1)
 
     def turned(self) -> bool:
@@ -266,7 +273,7 @@ class _Lookahead(Generic[S, T]):
         with self.lock:
             self.capacity = value
             self.room = value if self.room else 0
-            if len(self.drawn) < self.room and not self.over:
+            if len(self.drawn) < self.room:
                 self._call_in(1)
 
     def held_bytes(self) -> float:
@@ -325,6 +332,8 @@ class _Lookahead(Generic[S, T]):
         self.ready.notify_all()
 
     def _call_in(self, threads: int) -> None:
+        if self.over:
+            return
         if len(self.threads) < threads:
             if self.drawer and not self.threads:
                 self.threads.append(self.drawer.work(self._draw_apart))

@@ -94,7 +94,7 @@ class Tally:
     Attributes:
         samples: How many samples of the epoch are done.
         steps: In how many steps they were done.
-        last: The number of the step of the epoch to stop before; None for none.
+        place: The fields of the `Place` after them.
     """
 
     def __init__(
@@ -114,38 +114,46 @@ class Tally:
         if cursor["position"] is None or (not self.samples and self.end >= 0):
             self.runs, self.end = text_hash(self.runs, self.end), -1
         self._before = cursor["step"] - self.steps  # a cursor counts the steps of a run
-        self._first = first - self._before
-        self.last = None if until is None else until - self._before
+        self._first, self._until = first, until
 
     @property
-    def is_done(self) -> bool:
-        """Whether no more steps are asked for."""
-        return self.last is not None and self.steps >= self.last
+    def left(self) -> int | None:
+        """How many more steps are asked for; None for all."""
+        return None if self._until is None else max(self._until - self._before - self.steps, 0)
 
     @property
     def digest(self) -> str:
         """The hash of the runs, a colon, and where the last one ends."""
         return f"{self.runs}:{self.end}"
 
-    def gives(self, samples: int) -> bool:
-        """Counts a step of so many samples; whether its feed is given, or left out."""
-        step, self.steps = self.steps, self.steps + 1
-        if self._skipped and self._is_skipped(step + self._before):
-            self.samples += samples
-            return False
-        if self.samples != self.end:
+    def gives(
+        self,
+        samples: int,
+        rows: int | None = None,
+        size: int | None = None,
+        batches: Position = None,
+    ) -> bool:
+        """Counts a step of so many samples; whether its feed is given, or left out.
+
+        The other arguments are those fields of the `Place` after it.
+        """
+        step, self.steps = self.steps + self._before, self.steps + 1
+        given = not (self._skipped and self._is_skipped(step))
+        if given and self.samples != self.end:
             self.runs = text_hash(self.runs, self.end, *self._about, self.samples)
         self.samples += samples
-        self.end = self.samples
-        return step >= self._first
+        if given:
+            self.end = self.samples
+        # no call: there is one place for each feed
+        self.place = self.began, self.samples, self.runs, self.end, rows, size, batches, self.steps
+        return given and step >= self._first
 
     def _is_skipped(self, step: int) -> bool:
         return any(low <= step < high for low, high, _ in self._skipped)
 
-    def place(self, rows: int | None, size: int | None, batches: Position) -> tuple[Any, ...]:
-        """The fields of the `Place`, for a position of the batches."""
-        began, samples, runs, end = self.began, self.samples, self.runs, self.end
-        return began, samples, runs, end, rows, size, batches, self.steps
+    def stands(self, rows: int | None, size: int | None, batches: Position) -> None:
+        """Notes a place where no step has ended, for a position of the batches."""
+        self.place = self.began, self.samples, self.runs, self.end, rows, size, batches, self.steps
 
 
 def epochs(

@@ -61,7 +61,7 @@ def _items(loading: Loading, cursor: Cursor) -> Iterator[Any]:
             made = next(start(op.changed({"reader": [made].__iter__})).items)
         share = next((share for share in shape.shares if share.size == len(made)), None)
         part = part_of(made, share) if share else made
-        feed = Assembler(shape).feed([part] * shape.per_feed)
+        feed = Assembler(shape).feed([part] * shape.per_feed if shape.per_feed > 1 else part)
         yield (feed, 0, 0) if loading.numbered else feed
 
 
