@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from io import BytesIO
 from math import ceil, sqrt
 from typing import Any
@@ -27,16 +28,16 @@ def sheet(leaves: list[Any], path: str, most: int) -> str:
         CommandFailed: There is none, or Pillow is not installed.
     """
     try:
-        from PIL import Image  # noqa: PLC0415  # an extra
+        image = import_module("PIL.Image")
     except ImportError:
         raise CommandFailed("--png needs Pillow: python -m pip install 'jreader[images]'") from None
     pictures: list[Any] = []
     for leaf in leaves:
         if isinstance(leaf, (bytes, bytearray)) and bytes(leaf).startswith(_BEGINNINGS):
-            with Image.open(BytesIO(leaf)) as held:
+            with image.open(BytesIO(leaf)) as held:
                 pictures.append(held.convert("RGB"))
         elif isinstance(leaf, np.ndarray):
-            pictures += [Image.fromarray(_pixels(each)) for each in _pictures(leaf)]
+            pictures += [image.fromarray(_pixels(each)) for each in _pictures(leaf)]
     if not pictures:
         raise CommandFailed(
             "--png finds no picture: it needs a field of [height, width] or [height, width, 3], or "
@@ -45,14 +46,12 @@ def sheet(leaves: list[Any], path: str, most: int) -> str:
     pictures = pictures[:most]
     columns = ceil(sqrt(len(pictures)))
     step, rows = _SIDE + _GAP, ceil(len(pictures) / columns)
-    whole = Image.new("RGB", (columns * step + _GAP, rows * step + _GAP), _GROUND)
+    whole = image.new("RGB", (columns * step + _GAP, rows * step + _GAP), _GROUND)
     for number, picture in enumerate(pictures):
         scale = _SIDE / max(picture.size)
         width, height = (max(1, round(side * scale)) for side in picture.size)
         row, column = divmod(number, columns)
-        how = (
-            Image.Resampling.NEAREST if scale > 1 else Image.Resampling.LANCZOS
-        )  # pixels stay seen
+        how = image.Resampling.NEAREST if scale > 1 else image.Resampling.LANCZOS  # pixels are seen
         shown = picture.convert("RGB").resize((width, height), how)
         whole.paste(shown, (_GAP + column * step, _GAP + row * step))
     whole.save(path, "PNG")

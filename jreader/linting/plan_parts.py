@@ -7,19 +7,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from jreader import transforms
 from jreader.batches import batch, map_batches
 from jreader.readers import Node, Reader, indexed, leaves, length, origin, start
 from jreader.readers.nodes import ops_of, unread
 from jreader.readers.seeds import seeded
 from jreader.readers.trees import Columns
-from jreader.transforms import (
-    chain,
-    compose,
-    filter,  # noqa: A004  # the op
-    flat_map,
-    interleave,
-    map_readers,
-)
+from jreader.transforms import chain, compose, flat_map, interleave, map_readers
 from jreader.transforms.sample_rng import keyed
 from jreader.workers import fetch_batches, map_samples, xmap_readers
 
@@ -108,7 +102,7 @@ _FUNCTIONS: dict[type, tuple[str, Stage]] = {
     map_readers: ("func", "map"),
     map_samples: ("fn", "map"),
     xmap_readers: ("mapper", "map"),
-    filter: ("fn", "map"),
+    transforms.filter: ("fn", "map"),
     flat_map: ("fn", "map"),
     map_batches: ("fn", "map_batches"),
     fetch_batches: ("mapper", "source"),
@@ -137,7 +131,9 @@ def _workers(op: Node[Any]) -> tuple[Workers, int]:
 def last_function(reader: Reader[Any]) -> Call | None:
     """What the last op calls that makes samples by a user's function; None if there is none."""
     calls = map(call_of, ops_of(reader))
-    made = (c for c in calls if c and c.stage != "source" and not isinstance(c.op, filter))
+    made = (
+        c for c in calls if c and c.stage != "source" and not isinstance(c.op, transforms.filter)
+    )
     return next(made, None)
 
 

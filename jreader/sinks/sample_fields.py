@@ -56,17 +56,17 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
     fields: tuple[Field, ...]
 
     @classmethod
-    def of(cls, format: str, samples: Sequence[Any], *, ragged: bool = False) -> SampleFields:  # noqa: A002  # the word of `write`
+    def of(cls, kind: str, samples: Sequence[Any], *, ragged: bool = False) -> SampleFields:
         """The fields of the first samples.
 
         Args:
-            format: What they are written as.
+            kind: What they are written as.
             samples: At least one.
             ragged: Whether arrays may differ in their first axis, if these samples' do.
         """
         tree = samples[0]
         if not leaves(tree):
-            raise FeedMismatch(f"sample 0 cannot be written as {format!r}: it has no fields.")
+            raise FeedMismatch(f"sample 0 cannot be written as {kind!r}: it has no fields.")
         kinds = list(map(field_kind, leaves(tree)))
         for sample in samples[1:] if ragged else ():
             if not same_structure(tree, sample):
@@ -76,7 +76,7 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
                 new if new.how == "ragged" else old for old, new in zip(kinds, both, strict=True)
             ]
         fields = map(Field, (name for name, _ in named_leaves(tree)), kinds)
-        return cls(format, tree, tuple(fields))
+        return cls(kind, tree, tuple(fields))
 
     def columns(self, batch: Sequence[Any], first: int) -> list[Any]:
         """A column for each field: an array, or a list of what has several lengths, or no dtype.

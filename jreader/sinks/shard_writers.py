@@ -10,7 +10,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -53,10 +53,11 @@ class _Begun:
     turn: int = 0
 
 
+@dataclass(eq=False)
 class ShardWriters:
     """Writes pieces, on whatever thread calls it.
 
-    Args:
+    Attributes:
         folder: Where to.
         format: How.
         suffix: What the names of files end in.
@@ -64,24 +65,21 @@ class ShardWriters:
         plane: Where samples are found by their indices, if pieces have none.
         encode: What is called with each sample first.
         tell: Is called with numbers of samples that were written.
+        begun: The shards in work.
+        turns: Is told when a piece is written.
+        end: Samples from here on are not written any more.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        format: Format,  # noqa: A002  # the word of `write`
-        suffix: str,
-        block: int,
-        plane: Plane | None,
-        encode: Callable[[Any], Any] | None,
-        tell: Callable[[int], object],
-    ) -> None:
-        self.folder, self.format, self.suffix = folder, format, suffix
-        self.block, self.plane = block, plane
-        self.encode, self.tell = encode, tell
-        self.begun: dict[int, _Begun] = {}
-        self.turns = threading.Condition()
-        self.end: float = math.inf  # samples from here on are not written any more
+    folder: Path
+    format: Format
+    suffix: str
+    block: int
+    plane: Plane | None
+    encode: Callable[[Any], Any] | None
+    tell: Callable[[int], object]
+    begun: dict[int, _Begun] = field(default_factory=dict)
+    turns: threading.Condition = field(default_factory=threading.Condition)
+    end: float = math.inf
 
     def __call__(self, piece: Piece) -> int:
         """Writes a piece; gives the number of its shard."""
@@ -154,11 +152,11 @@ class ShardWriters:
             self.tell(len(batch))
 
     def _batches(self, piece: Piece) -> Iterator[Sequence[Any]]:
-        if piece.samples is not None:
+        if self.plane is None:
+            samples = piece.samples or []
             for low in range(0, piece.many, self.block):
-                yield piece.samples[low : low + self.block]
+                yield samples[low : low + self.block]
             return
-        assert self.plane is not None  # noqa: S101  # for mypy
         batches = self.plane.part(piece.first, piece.many).batches(self.block, None)
         try:
             yield from batches.items

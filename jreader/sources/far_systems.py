@@ -1,7 +1,6 @@
 """Files that lie elsewhere, through fsspec: what they are now, ranges of them, and their names.
 
-What asks for them is in `far_tries.py`, which is imported where the first one is: it takes as long
-to import as all readers of files.
+What asks for them is in `far_tries.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,10 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from jreader.extras import extra
 from jreader.readers.credentials import masked
+from jreader.sources.far_answers import NoRanges, exactly, web_range
+from jreader.sources.far_tries import all_of, called, once, one_of, tried
 
 _FRESH = 30.0  # seconds for which a file is not looked at again: a pass begins with a look at all
 _AT_ONCE = 32  # looks at files that are on their way at the same time
@@ -75,14 +77,10 @@ def system_of(path: str) -> tuple[Any, str]:
         ModuleNotFoundError: fsspec, or what it needs for this protocol, is not installed.
         ValueError: There is no such protocol.
     """
-    try:
-        import fsspec  # noqa: PLC0415  # an extra
-    except ModuleNotFoundError as error:
-        error.add_note(f"{masked(path)!r} needs fsspec: python -m pip install 'jreader[far]'")
-        raise
+    fsspec = extra("fsspec", "far", f"{masked(path)!r} needs fsspec")
     where = path if "::" in path else "/".join(path.split("/", 3)[:3])
-    with _LOCK:
-        system = _SYSTEMS.get(where)
+    with _SYSTEMS.lock:
+        system = _SYSTEMS.known.get(where)
         if system is None:
             try:
                 system, name = fsspec.core.url_to_fs(path)
@@ -97,7 +95,7 @@ def system_of(path: str) -> tuple[Any, str]:
                     f"{masked(path)!r} begins with a protocol that fsspec does not know ({error}): "
                     f"it knows http, https, s3, gs, hf, memory and others."
                 ) from None
-            _SYSTEMS[where] = system
+            _SYSTEMS.known[where] = system
             return system, name
     return system, fsspec.core.url_to_fs(path)[1] if "::" in path else system._strip_protocol(path)  # noqa: SLF001  # fsspec's own way
 
@@ -109,33 +107,26 @@ def far_state(path: str) -> FarState:
         FileNotFoundError: There is no such file.
         OSError: It cannot be reached.
     """
-    return far_states([path])[0]  # type: ignore[return-value]  # not None: it is required
+    (state,) = far_states([path])
+    if state is None:
+        raise FileNotFoundError(f"{masked(path)} cannot be found")
+    return state
 
 
-def far_states(paths: Sequence[str], *, required: bool = True) -> list[FarState | None]:
-    """What far files are now, or were a moment ago; they are looked at many at a time.
+def far_states(paths: Sequence[str]) -> list[FarState | None]:
+    """What far files are now, or were a moment ago; None for those that are not there.
 
-    Args:
-        paths: The files.
-        required: Whether one that is not there is an error; else it is None.
+    They are looked at many at a time.
 
     Raises:
-        FileNotFoundError: There is no such file.
         OSError: One cannot be reached.
     """
-    from jreader.sources.far_tries import all_of  # noqa: PLC0415  # it imports asyncio
-
     now = time.monotonic()
     old = [path for path in dict.fromkeys(paths) if now - _SEEN.get(path, _NEVER)[0] > _FRESH]
     looks = [partial(_look, path, *system_of(path)) for path in old]
     for path, state in zip(old, all_of(looks, _AT_ONCE), strict=True):
         _SEEN[path] = now, state
-    states = [_SEEN[path][1] for path in paths]
-    if required:
-        for path, seen in zip(paths, states, strict=True):
-            if seen is None:
-                raise FileNotFoundError(f"{masked(path)} cannot be found")
-    return states
+    return [_SEEN[path][1] for path in paths]
 
 
 def forget(path: str) -> None:
@@ -151,8 +142,6 @@ def far_matches(path: str, suffixes: tuple[str, ...]) -> list[str] | None:
     Raises:
         OSError: It cannot be reached.
     """
-    from jreader.sources.far_tries import called, one_of  # noqa: PLC0415  # it imports asyncio
-
     system, name = system_of(path)
     web = path.startswith("http")  # where a question mark begins what a server is asked
     system.invalidate_cache()
@@ -187,9 +176,6 @@ async def range_of(path: str, offset: int, size: int, state: FarState) -> bytes:
         TimeoutError: The last try was not over in time.
         OSError: The range cannot be had, for another reason; the message says which.
     """
-    from jreader.sources.far_answers import NoRanges, exactly, web_range  # noqa: PLC0415  # likewise
-    from jreader.sources.far_tries import once, tried  # noqa: PLC0415  # it imports asyncio
-
     system, name = system_of(path)
 
     async def attempt() -> bytes:
@@ -217,8 +203,6 @@ def _of(path: str) -> str:
 
 
 def _is_folder(system: Any, path: str, name: str) -> bool:
-    from jreader.sources.far_tries import called, one_of  # noqa: PLC0415  # it imports asyncio
-
     try:
         info = one_of(lambda: called(system, "info", f"what is known of {masked(path)}", name))
     except FileNotFoundError:
@@ -228,8 +212,6 @@ def _is_folder(system: Any, path: str, name: str) -> bool:
 
 async def _look(path: str, system: Any, name: str) -> FarState | None:
     """What a file is now; None if there is none."""
-    from jreader.sources.far_tries import called  # noqa: PLC0415  # it imports asyncio
-
     system.invalidate_cache()
     try:
         info = await called(system, "info", f"the size of {masked(path)}", name)
@@ -253,18 +235,20 @@ async def _look(path: str, system: Any, name: str) -> FarState | None:
     return FarState(int(size), stamp, etag, date, bool(facts))
 
 
-_LOCK = threading.Lock()
-_SYSTEMS: dict[str, Any] = {}  # fsspec's own cache has one for each thread
+class _Systems:
+    """The file systems of this process, one for each server; fsspec has one for each thread."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Begins anew, as in a forked process: connections and locks belong to the other one."""
+        self.lock, self.known = threading.Lock(), dict[str, Any]()
+
+
+_SYSTEMS = _Systems()
 _SEEN: dict[str, tuple[float, FarState | None]] = {}
 _NEVER = (float("-inf"), None)
 
-
-def _forked() -> None:
-    """Begins anew in a forked process: connections and locks belong to the other one."""
-    global _LOCK  # noqa: PLW0603  # it may be held by a thread that is not here
-    _LOCK = threading.Lock()
-    _SYSTEMS.clear()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_SYSTEMS.begin)

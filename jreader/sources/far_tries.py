@@ -8,19 +8,20 @@ the last failure is an error that names the file.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
-import random
+import secrets
 import selectors
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, as_completed
 from functools import partial
+from importlib import import_module
 from traceback import format_exception
 from typing import Any, TypeVar
 from weakref import WeakSet
 
+from jreader.extras import extra
 from jreader.readers.credentials import masked
 from jreader.sources.far_answers import NoRanges, OtherFile
 
@@ -64,9 +65,8 @@ def beginner(
 
     It gives a future for each; one that is cancelled ends what it waits for.
     """
-    from fsspec.asyn import get_loop  # noqa: PLC0415  # an extra
-
-    loop, gate = get_loop(), asyncio.Semaphore(at_once)
+    asyncio, fsspec = _asyncio(), extra("fsspec.asyn", "far", "this needs fsspec")
+    loop, gate = fsspec.get_loop(), asyncio.Semaphore(at_once)
     _LOOPS.add(loop)
 
     async def one(call: Callable[[], Awaitable[T]]) -> T:
@@ -83,9 +83,11 @@ async def tried(what: str, attempt: Callable[[], Awaitable[T]]) -> T:
         TimeoutError: The last try was not over in time.
         OSError: It failed for another reason; or PermissionError, FileNotFoundError.
     """
+    asyncio = _asyncio()
+    wait_for: Callable[[Awaitable[T], float], Awaitable[T]] = asyncio.wait_for
     for number in range(1, _TRIES + 1):
         try:
-            return await asyncio.wait_for(attempt(), _CLOCK)
+            return await wait_for(attempt(), _CLOCK)
         except Exception as error:
             last = number == _TRIES
             if not last and may_pass(error):
@@ -150,7 +152,12 @@ def _status(error: BaseException) -> int | None:
 
 def _pause(number: int) -> float:
     longest = min(_PAUSE * 2.0 ** (number - 1), _LONGEST)
-    return longest * random.uniform(0.5, 1.0)  # noqa: S311  # so that many do not come back at once
+    return longest * secrets.SystemRandom().uniform(0.5, 1.0)  # or many come back at once
+
+
+def _asyncio() -> Any:
+    """The package, which takes as long to import as all readers of files."""
+    return import_module("asyncio")
 
 
 async def once(system: Any, method: str, *args: Any, **options: Any) -> Any:
@@ -158,8 +165,8 @@ async def once(system: Any, method: str, *args: Any, **options: Any) -> Any:
     coroutine = getattr(system, f"_{method}", None)
     if getattr(system, "async_impl", False) and inspect.iscoroutinefunction(coroutine):
         return await coroutine(*args, **options)
-    loop = asyncio.get_running_loop()
-    given: asyncio.Future[Any] = loop.create_future()
+    loop = _asyncio().get_running_loop()
+    given = loop.create_future()
 
     def put(value: Any, error: BaseException | None) -> None:
         if not given.done():

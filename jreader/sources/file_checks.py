@@ -10,6 +10,7 @@ import gzip
 import mmap
 import os
 import re
+import stat
 import tokenize
 import zipfile
 import zlib
@@ -37,10 +38,11 @@ class FileNode(Node[T]):
 
     read_whole: ClassVar[bool] = False
     """Whether the samples are in memory after the first read, so that the files may be deleted."""
+    path: str
 
     @property
     def _named(self) -> tuple[str, ...]:
-        return getattr(self, "paths", None) or (self.path,)  # type: ignore[attr-defined]  # as said
+        return getattr(self, "paths", None) or (self.path,)
 
     @cached_property
     def _first_seen(self) -> list[State]:
@@ -51,7 +53,7 @@ class FileNode(Node[T]):
         far = [path for path in self._named if is_far(path)]
         if not far:
             return []
-        sizes = [state.size if state else 0 for state in far_states(far, required=False)]
+        sizes = [state.size if state else 0 for state in far_states(far)]
         return [
             f"{name_in_cursor(path)!r} of {size} bytes"
             for path, size in zip(far, sizes, strict=True)
@@ -72,20 +74,30 @@ class FileNode(Node[T]):
 def _states(paths: Sequence[str]) -> list[State]:
     """What files are now; None for those that are not there."""
     far = [path for path in paths if is_far(path)]
-    states = dict(zip(far, far_states(far, required=False), strict=True)) if far else {}
+    states = dict(zip(far, far_states(far), strict=True)) if far else {}
     return [states[path] if path in states else state_of(path) for path in paths]
 
 
 def state_of(path: str) -> State:
-    """What a file of this machine is now.
+    """What a file of this machine is now; None if there is none.
 
     >>> state_of("no such file") is None
     True
     """
     try:
         return os.stat(path)  # noqa: PTH116  # a Path costs three times as much, for 1,000 files
-    except OSError:
+    except (OSError, ValueError):  # a name may hold a zero
         return None
+
+
+def is_file(path: str) -> bool:
+    """Whether a path names a file of this machine.
+
+    >>> is_file(__file__), is_file(".")
+    (True, False)
+    """
+    seen = state_of(path)
+    return isinstance(seen, os.stat_result) and stat.S_ISREG(seen.st_mode)
 
 
 def check_state(path: str, first: State, now: State) -> None:
@@ -168,7 +180,7 @@ def check_paths(call: str, paths: tuple[Any, ...], *, far: bool = False) -> tupl
 def _check_far(call: str, elsewhere: Sequence[str]) -> None:
     for name in elsewhere:  # a new reader reads what is there now
         forget(name)
-    for name, state in zip(elsewhere, far_states(elsewhere, required=False), strict=True):
+    for name, state in zip(elsewhere, far_states(elsewhere), strict=True):
         if state is None:
             raise FileNotFoundError(
                 f"{call} cannot read {masked(name)!r}, which does not exist, or is not a file. "

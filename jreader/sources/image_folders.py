@@ -109,16 +109,16 @@ class image_folder(Table[dict[str, Any]]):
         """The images and labels; the names of the files are listed at the first use."""
         if loose := sorted(_loose(self.path)):
             raise ValueError(
-                f"{os.path.join(self.path, loose[0])} is not in the folder of a class: "  # noqa: PTH118  # as typed
-                f"put it into one of the folders of {self.path}, or elsewhere."
+                f"{self._inside}{loose[0]} is not in the folder of a class: put it into one of the "
+                f"folders of {self.path}, or elsewhere."
             )
         labels, names = list[Array](), list[str]()
         for label, name in enumerate(self.classes):
-            found = list(_files(os.path.join(self.path, name), self.skip))  # noqa: PTH118  # a Path costs more
+            found = list(_files(f"{self._inside}{name}", self.skip))
             if not found:
                 raise ValueError(
-                    f"{os.path.join(self.path, name)} has no image: remove the folder, or give it "  # noqa: PTH118  # as typed
-                    f"one; a class that has none would have a label that never occurs."
+                    f"{self._inside}{name} has no image: remove the folder, or give it one; a "
+                    f"class that has none would have a label that never occurs."
                 )
             labels.append(np.full(len(found), label))
             names += found
@@ -130,7 +130,12 @@ class image_folder(Table[dict[str, Any]]):
 
     @cached_property
     def _digest(self) -> str:
-        return str(self.columns.digest(len(os.fsencode(os.path.join(self.path, "")))))  # noqa: PTH118  # as above
+        return str(self.columns.digest(len(os.fsencode(self._inside))))
+
+    @property
+    def _inside(self) -> str:
+        """What the names of all files begin with: a Path for each would cost more."""
+        return os.path.join(self.path, "")  # noqa: PTH118  # a Path drops the last slash
 
     def __repr__(self) -> str:
         """The call that makes this reader."""
@@ -204,10 +209,10 @@ def _files(folder: str, skip: tuple[str, ...]) -> Iterator[str]:
             if not name.lower().endswith(_IMAGES):
                 suffix = Path(name).suffix or name
                 raise ValueError(
-                    f"{os.path.join(root, name)} does not have the name of an image: to leave "  # noqa: PTH118  # as typed
-                    f"such files out, type image_folder(path, skip=({suffix!r},))."
+                    f"{root}{os.sep}{name} does not have the name of an image: to leave such files "
+                    f"out, type image_folder(path, skip=({suffix!r},))."
                 )
-            yield os.path.join(root, name)  # noqa: PTH118  # a Path costs more
+            yield f"{root}{os.sep}{name}"
 
 
 def _walked(folder: str) -> Iterator[tuple[str, list[str]]]:

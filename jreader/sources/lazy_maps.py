@@ -20,7 +20,7 @@ import numpy as np
 from jreader.errors import DamagedData
 from jreader.readers.planes import Array
 from jreader.readers.windowed import overlapping
-from jreader.sources.file_checks import changed, check_state
+from jreader.sources.file_checks import State, changed, check_state
 from jreader.sources.files.byte_ranges import Descriptor
 
 _RESIDENT = 1 << 28  # bytes of the files of one source that may be resident
@@ -98,7 +98,7 @@ class LazyMap:
         length: int,
         dtype: np.dtype[Any],
         resident: Resident,
-        seen: os.stat_result,
+        seen: State,
     ) -> None:
         """Opens nothing."""
         self._seen = seen

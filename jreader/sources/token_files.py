@@ -17,10 +17,12 @@ documents that are found by a token in `document_index.py`.
 
 from __future__ import annotations
 
+import io
 import os
 import struct
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +34,14 @@ from jreader.readers.planes import Array
 from jreader.readers.ragged import Ragged
 from jreader.sources.columns import Table
 from jreader.sources.document_index import Tokens, document_offsets
-from jreader.sources.file_checks import FileNode, check_paths, damaged, reading
+from jreader.sources.file_checks import (
+    FileNode,
+    check_paths,
+    damaged,
+    is_file,
+    reading,
+    state_of,
+)
 from jreader.sources.files.foreign_formats import foreign_format
 from jreader.sources.files.named_files import braces_expanded, matching, written
 from jreader.sources.lazy_maps import LazyMap, Resident
@@ -140,7 +149,7 @@ class tokens(FileNode[Array], Table[Array]):
         self.check_files()  # which may have changed while they were looked through
         resident = Resident(sum(file.count * kind.itemsize for file in files))
         maps = [
-            LazyMap(file.path, file.first, file.count, kind, resident, seen)  # type: ignore[arg-type]  # of this machine
+            LazyMap(file.path, file.first, file.count, kind, resident, seen)
             for file, seen in zip(files, self._first_seen, strict=False)
         ]
         if len(maps) == 1:
@@ -156,9 +165,11 @@ class tokens(FileNode[Array], Table[Array]):
     @cached_property
     def _indices(self) -> list[str | None]:
         """For each file, its `.idx`, if it has one."""
-        paths = [os.path.splitext(path) for path in self.paths]  # noqa: PTH122  # as it is quick
-        beside = [f"{stem}.idx" if suffix == ".bin" else "" for stem, suffix in paths]
-        return [path if path and os.path.isfile(path) else None for path in beside]  # noqa: PTH113  # likewise
+        beside = [f"{path.removesuffix('.bin')}.idx" for path in self.paths]
+        return [
+            index if path.endswith(".bin") and is_file(index) else None
+            for path, index in zip(self.paths, beside, strict=True)
+        ]
 
     def __repr__(self) -> str:
         """The call that makes this reader; of many files, the first and the last."""
@@ -178,7 +189,7 @@ def _files_of(given: Any) -> Iterator[Any]:
         yield given
     elif path.endswith(".idx"):
         yield f"{path.removesuffix('.idx')}.bin"
-    elif not os.path.exists(path) and os.path.isfile(f"{path}.bin"):  # noqa: PTH110, PTH113  # a Path costs more
+    elif state_of(path) is None and is_file(f"{path}.bin"):
         yield f"{path}.bin"
     elif (several := matching(_CALL, path, _SUFFIXES)) is not None:
         yield from (each for each in several if not each.endswith(".idx"))
@@ -194,7 +205,7 @@ def _tokens_of(path: str, kind: np.dtype[Any]) -> Tokens:
         ValueError: It has another dtype.
     """
     expected = f"a file of {kind} tokens"
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123  # a Path costs more
+    with io.FileIO(path) as file:
         size, head = os.fstat(file.fileno()).st_size, file.read(16)
         if head.startswith(np.lib.format.MAGIC_PREFIX):
             return _npy(path, kind)
@@ -215,7 +226,7 @@ def _tokens_of(path: str, kind: np.dtype[Any]) -> Tokens:
 
 def _npy(path: str, kind: np.dtype[Any]) -> Tokens:
     expected = "a .npy file of one axis of token ids"
-    with reading(path, expected), open(path, "rb") as file:  # noqa: PTH123  # likewise
+    with reading(path, expected), Path(path).open("rb") as file:
         read = {
             (1, 0): np.lib.format.read_array_header_1_0,
             (2, 0): np.lib.format.read_array_header_2_0,
@@ -252,7 +263,7 @@ def _documents_of(file: Tokens, path: str) -> Array:
         DamagedData: It is no `.idx`, or not that of the file.
         ValueError: It has another dtype.
     """
-    with open(path, "rb") as index:  # noqa: PTH123  # likewise
+    with Path(path).open("rb") as index:
         begin, many, marks = _idx_layout(path, index, file.dtype)
         sizes = _numbers(index, begin, np.int32, many)
         pointers = _numbers(index, begin + 4 * many, np.int64, many)

@@ -15,6 +15,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 
 from jreader.errors import ReaderError
@@ -125,7 +126,7 @@ def locked(path: Path) -> int | None:
         NotImplementedError: On Windows, which has no locks that a kill gives back.
     """
     try:
-        import fcntl  # noqa: PLC0415  # not on Windows
+        fcntl = import_module("fcntl")
     except ModuleNotFoundError:
         raise NotImplementedError(
             "write(reader, path, format) and cache(reader, path) take a lock that Windows does not "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import os
+from pathlib import Path
 from typing import Any
 
 from jreader.errors import DamagedData
@@ -44,7 +45,7 @@ class BoundedLines(gzip.GzipFile):
     def __init__(self, path: str) -> None:
         """Opens it."""
         super().__init__(path, "rb")
-        self._path, self._packed = path, os.stat(path).st_size  # noqa: PTH116  # a str
+        self._path, self._packed = path, Path(path).stat().st_size
         self._line, self._most = 0, most_unpacked(self._packed)
 
     def readinto(self, buffer: Any, /) -> int:

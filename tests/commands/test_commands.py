@@ -401,7 +401,7 @@ class TestPeek:
         assert "finds no picture: it needs a field of [height, width]" in errors[0]
 
     def test_without_pillow_it_says_what_to_install(self, told, monkeypatch):
-        monkeypatch.setitem(sys.modules, "PIL", None)
+        monkeypatch.setitem(sys.modules, "PIL.Image", None)
         code, _, errors = told("peek", "feeding:rows", "--png", "sheet.png")
         assert code == 1
         assert "python -m pip install 'jreader[images]'" in errors[0]

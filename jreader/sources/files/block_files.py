@@ -116,4 +116,4 @@ class BlockFiles:
                     if not half:
                         yield entry.name, seen.st_size, seen.st_mtime
                     elif now - seen.st_mtime > _STALE:
-                        os.unlink(entry.path)  # noqa: PTH108  # as its entry says
+                        Path(entry).unlink()

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from jreader.errors import DamagedData
 from jreader.sources.far_systems import is_far
-from jreader.sources.file_checks import changed, check_range, check_state
+from jreader.sources.file_checks import changed, check_range, check_state, state_of
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.far_files import FarFile
 from jreader.sources.files.stored_files import StoredFile
@@ -116,10 +116,9 @@ class _LocalFile:
     near = 1 << 14
 
     def __init__(self, path: str) -> None:
-        try:
-            seen = os.stat(path)  # noqa: PTH116  # 1,000 files: a Path costs three times as much
-        except FileNotFoundError:
-            raise changed(path, "cannot be found any more") from None
+        seen = state_of(path)
+        if seen is None:
+            raise changed(path, "cannot be found any more")
         self.path, self.size = path, seen.st_size
         self.stamp = f"{seen.st_size}-{seen.st_mtime_ns}"
         self._state = seen

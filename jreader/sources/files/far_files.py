@@ -18,6 +18,7 @@ from jreader.errors import DamagedData
 from jreader.readers.credentials import masked
 from jreader.sources.far_answers import OtherFile
 from jreader.sources.far_systems import FarState, far_state, forget, is_web, range_of
+from jreader.sources.far_tries import beginner
 from jreader.sources.file_checks import changed, check_range
 
 _PART = 1 << 25  # bytes that are asked for at once: less costs more than it gains on a near server
@@ -82,8 +83,6 @@ class FarFile:
             DamagedData: The file has changed since it was found, or is gone.
             OSError: They could not be had.
         """
-        from jreader.sources.far_tries import beginner  # noqa: PLC0415  # it imports asyncio
-
         if not is_web(self.url) and (other := self._changed()) is not None:
             raise other
         begin, ahead = beginner(_AT_ONCE), 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import struct
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 
@@ -84,8 +85,7 @@ def _is_pickle(head: bytes) -> bool:
         return False
     if head[1] >= 4:  # with frames
         return head.startswith(b"\x95", 2)
-    import pickletools  # noqa: PLC0415  # it takes milliseconds
-
+    pickletools = import_module("pickletools")  # it takes milliseconds
     try:
         return len([*islice(pickletools.genops(head), 8)]) > 1
     except ValueError:

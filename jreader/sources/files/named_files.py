@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from jreader.readers.credentials import masked
 from jreader.sources.far_systems import far_matches, is_far
-from jreader.sources.file_checks import check_paths
+from jreader.sources.file_checks import check_paths, is_file, state_of
 from jreader.sources.files.file_parts import FilePart, Which
 
 Paths: TypeAlias = "str | os.PathLike[str] | FilePart | Sequence[str | os.PathLike[str]]"
@@ -80,7 +80,7 @@ def braces_expanded(given: Any) -> list[Any]:
     """
     path = os.fspath(given) if isinstance(given, (str, os.PathLike)) else None
     found = _BRACES.search(path) if isinstance(path, str) else None
-    if found is None or not isinstance(path, str) or os.path.exists(path):  # noqa: PTH110  # a Path costs more
+    if found is None or not isinstance(path, str) or state_of(path) is not None:
         return [given]
     first, last, words = found.groups()
     choices = words.split(",") if words else _numbers(first, last)
@@ -111,7 +111,7 @@ def matching(call: str, path: str, suffixes: tuple[str, ...]) -> list[str] | Non
         found = matches
     elif suffixes and os.path.isdir(path):  # noqa: PTH112  # a Path costs more, and there may be 1,000
         found = [each.path for each in os.scandir(path) if each.name.endswith(suffixes)]
-    elif os.path.isfile(path) or not glob.has_magic(path):  # noqa: PTH113  # likewise
+    elif is_file(path) or not glob.has_magic(path):
         return None
     else:
         every = glob.glob(path, recursive=True)  # noqa: PTH207  # of any root

@@ -146,15 +146,20 @@ def _runs(which: Array, begins: Array, ends: Array, near: Array) -> Iterator[tup
     cuts = np.flatnonzero(far | (which[1:] != which[:-1])) + 1
     bounds = np.concatenate([[0], cuts, [len(which)]])
     long = (ends[bounds[1:] - 1] - begins[bounds[:-1]] > _BYTES).tolist()
-    for (low, high), cut_up in zip(pairwise(bounds.tolist()), long, strict=True):
-        while cut_up and ends[high - 1] - begins[low] > _BYTES:
-            fitting = int(np.searchsorted(ends[low:high], begins[low] + _BYTES, "right"))
-            cut = low + max(fitting, 1)
-            if cut >= high:
-                break
-            yield low, cut
-            low = cut  # noqa: PLW2901  # the rest of the run
-        yield low, high
+    for (low, high), is_long in zip(pairwise(bounds.tolist()), long, strict=True):
+        yield from _cut_up(begins, ends, low, high) if is_long else [(low, high)]
+
+
+def _cut_up(begins: Array, ends: Array, low: int, high: int) -> Iterator[tuple[int, int]]:
+    """A long run as several, of which only those of one record may still be long."""
+    while ends[high - 1] - begins[low] > _BYTES:
+        fitting = int(np.searchsorted(ends[low:high], begins[low] + _BYTES, "right"))
+        cut = low + max(fitting, 1)
+        if cut >= high:
+            break
+        yield low, cut
+        low = cut
+    yield low, high
 
 
 class RecordFiles(FileNode[T], Table[T]):

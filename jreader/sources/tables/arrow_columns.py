@@ -33,18 +33,18 @@ _DECODED = ("dictionary", "run_end", "list_view", "extension")  # types that `_p
 _AT_ONCE = 64  # rows that are made at once where they are wanted one by one
 
 
-def pyarrow() -> Any:
-    """The package pyarrow.
+def pyarrow(part: str = "compute") -> Any:
+    """The package pyarrow, of which a part was imported, too.
 
     >>> import pyarrow as pa
-    >>> pyarrow() is pa
+    >>> pyarrow("csv") is pa
     True
 
     Raises:
         ModuleNotFoundError: It is not installed.
     """
     pa = extra("pyarrow", "arrow", "this needs pyarrow")
-    import_module("pyarrow.compute")
+    import_module(f"pyarrow.{part}")
     return pa
 
 
@@ -146,9 +146,7 @@ def checked_schema(schema: Any) -> Any:
     Raises:
         UnicodeDecodeError: One is not in UTF-8.
     """
-    for each in schema:
-        each.name  # noqa: B018  # it raises
-        kind = each.type
+    for kind in [each.type for each in schema if each.name is not None]:  # the name raises
         checked_schema([kind.field(number) for number in range(kind.num_fields)])
     return schema
 

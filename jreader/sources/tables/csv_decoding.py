@@ -229,8 +229,7 @@ class CsvFile:
         return table
 
     def _read(self, data: bytes, types: Mapping[str, Any]) -> Any:
-        from pyarrow import csv  # noqa: PLC0415  # an extra
-
+        csv = pyarrow("csv").csv
         return csv.read_csv(
             pyarrow().BufferReader(data),
             csv.ReadOptions(
@@ -279,8 +278,7 @@ class CsvFile:
         return self.file.read(0, size), size == self.file.size
 
     def _names_in(self, head: bytes) -> tuple[str, ...]:
-        from pyarrow import csv  # noqa: PLC0415  # an extra
-
+        csv = pyarrow("csv").csv
         if not head.strip(b"\r\n"):
             said = "it has no header, which names the columns (or type header=[...])"
             raise damaged(self.file.path, _EXPECTED, said)

@@ -74,7 +74,7 @@ class CsvTable:
     """
 
     def __init__(self, file: CsvFile, found: Found, data: Any) -> None:
-        self.file, self.found, self._data = file, found, data
+        self.file, self.found, self.data = file, found, data
         self.path, self.rows = file.file.path, found.rows
         self.schema = file.schema(found.kinds)
 
@@ -108,7 +108,7 @@ class CsvTable:
             DamagedData: It is a record that cannot be read.
             ValueError: It has a value that is not of the type that was said.
         """
-        pa, wrong, data = pyarrow(), self.found.wrong, self._data
+        pa, wrong, data = pyarrow(), self.found.wrong, self.data
         if wrong and number == len(self.rows) - 1:
             is_damaged, said = wrong
             raise DamagedData(said) if is_damaged else ValueError(said)
@@ -117,7 +117,7 @@ class CsvTable:
                 data = pa.memory_map(str(data))
             except FileNotFoundError:  # somebody has cleared the cache folder
                 again = CsvTable.made(self.file, self.file.file, self.found.kinds, None)
-                data = self._data = again._data  # noqa: SLF001  # of the same class
+                data = self.data = again.data
         return pa.Table.from_batches([pa.ipc.open_file(data).get_batch(number)])
 
 

@@ -190,7 +190,6 @@ def _type_of(given: Any) -> Any:
 
 
 def _read_one(kind: Any) -> None:
-    from pyarrow import csv  # noqa: PLC0415  # an extra
-
+    csv = pyarrow("csv").csv
     options = csv.ConvertOptions(column_types={"x": kind})
     csv.read_csv(pyarrow().BufferReader(b"x\n1\n"), convert_options=options)

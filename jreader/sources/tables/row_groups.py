@@ -235,11 +235,9 @@ def _reading(
     source: FileObject, what: str, metadata: Any = None, reader: Any = None
 ) -> Iterator[Any]:
     """A reader of pyarrow, a new one if none is given; what it raises becomes DamagedData."""
-    pa = pyarrow()
-    from pyarrow.parquet import ParquetFile  # noqa: PLC0415  # an extra
-
+    pa = pyarrow("parquet")
     try:
-        yield reader or ParquetFile(
+        yield reader or pa.parquet.ParquetFile(
             source, metadata=metadata, pre_buffer=False, page_checksum_verification=True
         )
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
