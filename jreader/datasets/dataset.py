@@ -77,7 +77,7 @@ class Dataset(_Samples[T]):
         """The samples of this data set, then those of the other: a `ConcatDataset`."""
         from jreader.datasets.combinators import ConcatDataset  # noqa: PLC0415  # it extends this
 
-        return ConcatDataset([*_parts(self, ConcatDataset), other])
+        return ConcatDataset([*_summands(self, ConcatDataset), other])
 
 
 class IterableDataset(_Samples[T]):
@@ -98,10 +98,10 @@ class IterableDataset(_Samples[T]):
         """The samples of this data set, then those of the other: a `ChainDataset`."""
         from jreader.datasets.combinators import ChainDataset  # noqa: PLC0415  # it extends this
 
-        return ChainDataset([*_parts(self, ChainDataset), other])
+        return ChainDataset([*_summands(self, ChainDataset), other])
 
 
-def _parts(dataset: Any, kind: type) -> list[Any]:
+def _summands(dataset: Any, kind: type) -> list[Any]:
     """The data set; or those it was made of by `+`, where these are nested too deeply for calls."""
     parts, depth = [dataset], 0
     while type(parts[0]) is kind:

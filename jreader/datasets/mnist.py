@@ -93,7 +93,7 @@ def found() -> bool:
     >>> found() in (True, False)
     True
     """
-    return all(map(_found, SUMS))
+    return all(map(_present, SUMS))
 
 
 def _folders() -> list[Path]:
@@ -102,13 +102,13 @@ def _folders() -> list[Path]:
     return [*([Path(given).expanduser()] if given else []), cache_folder()]
 
 
-def _found(name: str) -> Path | None:
+def _present(name: str) -> Path | None:
     return next((path for folder in _folders() if (path := folder / name).is_file()), None)
 
 
 def _path(name: str) -> Path:
     """The path of a file with the right SHA-256, downloaded if it is missing."""
-    path = _found(name)
+    path = _present(name)
     if path is None:
         # urllib takes longer to import than all of jreader, and is seldom needed
         from jreader.datasets.downloads import download  # noqa: PLC0415  # as said

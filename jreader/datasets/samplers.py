@@ -207,11 +207,11 @@ class WeightedRandomSampler(Sampler[int]):
         weights = np.array(self.weights, np.float64)
         if weights.ndim != 1 or not np.isfinite(weights).all() or (weights < 0).any():
             raise ValueError(
-                f"{_call(self)} needs one finite number >= 0 for each index as weights, not "
+                f"{_call_of(self)} needs one finite number >= 0 for each index as weights, not "
                 f"{self.weights!r}."
             )
         if self.num_samples is None:
-            raise TypeError(f"num_samples of {_call(self)} needs a whole number, not None.")
+            raise TypeError(f"num_samples of {_call_of(self)} needs a whole number, not None.")
         positive = int(np.count_nonzero(weights))
         number = _checked_drawing(self, self.replacement, self.num_samples, positive)
         return {"weights": weights, "num_samples": number, "seed": _checked_seed(self)}
@@ -256,7 +256,7 @@ class SubsetRandomSampler(Sampler[int]):
 
     def check_arguments(self) -> dict[str, Any]:
         """Checks that the indices are ints."""
-        return {"indices": int_array(_call(self), self.indices), "seed": _checked_seed(self)}
+        return {"indices": int_array(_call_of(self), self.indices), "seed": _checked_seed(self)}
 
     def order(self) -> Callable[[IntArray], IntArray]:
         """A permutation of the list."""
@@ -310,14 +310,14 @@ def indices_of(sampler: Node[Any], data_source: Any) -> Sized:
     """
     if not hasattr(data_source, "__len__"):
         raise TypeError(
-            f"{_call(sampler)} needs a data set with a length, not the "
+            f"{_call_of(sampler)} needs a data set with a length, not the "
             f"{type(data_source).__name__} {data_source!r}: give range(n) for n indices."
         )
     len(data_source)  # a data set whose __len__ fails says so here
     return Indices(data_source)
 
 
-def _call(sampler: Node[Any]) -> str:
+def _call_of(sampler: Node[Any]) -> str:
     return f"{type(sampler).__name__}(...)"
 
 
@@ -325,10 +325,10 @@ def _checked_drawing(
     sampler: Sampler[int], replacement: Any, num_samples: Any, n: int
 ) -> int | None:
     """Returns `num_samples`: without replacement, no more than the n indices can be drawn."""
-    errors.check_flag(f"replacement of {_call(sampler)}", replacement)
+    errors.check_flag(f"replacement of {_call_of(sampler)}", replacement)
     if num_samples is None:
         return None
-    call = f"num_samples of {_call(sampler)}"
+    call = f"num_samples of {_call_of(sampler)}"
     number = errors.check_number(call, num_samples, 1)
     if number > n and (not replacement or n == 0):
         raise ValueError(
@@ -339,4 +339,4 @@ def _checked_drawing(
 
 
 def _checked_seed(sampler: Any) -> int | None:
-    return None if sampler.seed is None else as_seed(sampler.seed, _call(sampler))
+    return None if sampler.seed is None else as_seed(sampler.seed, _call_of(sampler))

@@ -74,7 +74,7 @@ def random_resized_crop(
         floats = image.astype(jnp.float32)
         return jax.image.scale_and_translate(floats, target, (0, 1), factors, moved, "linear")
 
-    return _each("random_resized_crop(images, rng, size)", crop, images, rng)
+    return _each_picture("random_resized_crop(images, rng, size)", crop, images, rng)
 
 
 def random_flip(images: Any, rng: Any, *, p: float = 0.5) -> Any:
@@ -100,7 +100,7 @@ def random_flip(images: Any, rng: Any, *, p: float = 0.5) -> Any:
         turned = jax.random.bernoulli(jax.random.fold_in(key, _FLIP), p)
         return jnp.where(turned, image[:, ::-1], image)
 
-    return _each("random_flip(images, rng)", flip, images, rng)
+    return _each_picture("random_flip(images, rng)", flip, images, rng)
 
 
 def normalize(
@@ -133,7 +133,7 @@ def normalize(
     return images.astype(jnp.float32) * factor - first
 
 
-def _each(call: str, fn: Callable[[Any, Any], Any], images: Any, rng: Any) -> Any:
+def _each_picture(call: str, fn: Callable[[Any, Any], Any], images: Any, rng: Any) -> Any:
     """The function of each picture and its key."""
     jax = _jax()
 

@@ -65,7 +65,7 @@ def decode(data: Any, size: Size = None, *, resample: Resample = "linear") -> Ar
             fill the memory: set that to a larger number, or to None.
     """
     wanted = _checked(data, size, resample)
-    return _decoded(data, wanted, resample)
+    return _picture(data, wanted, resample)
 
 
 def decode_batch(
@@ -107,7 +107,7 @@ def decode_batch(
     for number, each in enumerate(data):
         try:
             _checked(each, size, resample)
-            out[number] = _decoded(each, wanted, resample)
+            out[number] = _picture(each, wanted, resample)
         except (DamagedData, TypeError, ValueError) as error:
             raise type(error)(f"picture {number} of {len(data)}: {error}") from error
     return out[: len(data)]
@@ -133,13 +133,13 @@ def _checked(data: Any, size: Any, resample: Any) -> tuple[int, int] | None:
     return int(sides[0]), int(sides[1])
 
 
-def _decoded(data: Any, wanted: tuple[int, int] | None, resample: Resample) -> Array:
+def _picture(data: Any, wanted: tuple[int, int] | None, resample: Resample) -> Array:
     data = data.tobytes() if isinstance(data, np.ndarray) else data
     found = _of_jpeg(data, wanted) if bytes(data[:3]) == _JPEG else None
     if found is None:
         image = _of_other(data)
         found = image, image.shape[:2]
-    return found[0] if wanted is None else _fitted(*found, wanted, resample)
+    return found[0] if wanted is None else _covering(*found, wanted, resample)
 
 
 def _of_jpeg(data: Any, wanted: tuple[int, int] | None) -> tuple[Array, tuple[float, float]] | None:
@@ -157,7 +157,7 @@ def _of_jpeg(data: Any, wanted: tuple[int, int] | None) -> tuple[Array, tuple[fl
         rows, columns = -(-height * eighths // 8), -(-width * eighths // 8)
         image: Array = simplejpeg.decode_jpeg(data, min_height=rows, min_width=columns)
     except ValueError as error:
-        raise _damaged(data, "JPEG", error) from error
+        raise _undecodable(data, "JPEG", error) from error
     return image, (height * eighths / 8, width * eighths / 8)
 
 
@@ -185,10 +185,10 @@ def _of_other(data: Any) -> Array:
     except opener.DecompressionBombError as error:
         raise DamagedData(f"{error}: {_RAISED}") from error
     except (OSError, SyntaxError, EOFError) as error:  # what Pillow raises, file by file
-        raise _damaged(data, "picture that Pillow reads", error) from error
+        raise _undecodable(data, "picture that Pillow reads", error) from error
 
 
-def _fitted(
+def _covering(
     image: Array, sides: tuple[float, float], wanted: tuple[int, int], resample: Resample
 ) -> Array:
     """The middle of a picture, scaled, of which so much is filled."""
@@ -230,7 +230,7 @@ def _extra(name: str) -> Any:
     return extra(name, "images", "jreader.images needs it")
 
 
-def _damaged(data: Any, kind: str, error: Exception) -> DamagedData:
+def _undecodable(data: Any, kind: str, error: Exception) -> DamagedData:
     return DamagedData(
         f"{len(data):,} bytes that begin with [{bytes(data[:_SHOWN]).hex(' ')}] are truncated, or "
         f"not a {kind}: {error}. Fetch the file again, or leave it out: .map(fn, on_error='skip')."

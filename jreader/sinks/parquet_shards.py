@@ -40,7 +40,7 @@ def parquet_shards(samples: Sequence[Any], name: str, ragged: Sequence[str] = ()
     Raises:
         FeedMismatch: Parquet cannot hold such samples.
     """
-    fields = _declared(SampleFields.of("parquet", samples, ragged=True), ragged)
+    fields = _with_ragged(SampleFields.of("parquet", samples, ragged=True), ragged)
     tree = fields.tree
     if not isinstance(tree, dict):
         raise FeedMismatch(
@@ -49,7 +49,7 @@ def parquet_shards(samples: Sequence[Any], name: str, ragged: Sequence[str] = ()
             f"sample: {{'image': sample[0], 'label': sample[1]}})."
         )
     types = [_type(fields, field) for field in fields.fields]
-    _check_names(tree, "")
+    _check_columns(tree, "")
     left = iter(types)
     schema = pyarrow().schema([(key, _tree_type(tree[key], left)) for key in tree])
     return Format((name,), partial(ParquetShard, fields, types, schema))
@@ -103,7 +103,7 @@ def _repeated(field: Field) -> str:
     return field.name + ".list.element" * lists
 
 
-def _declared(fields: SampleFields, ragged: Sequence[str]) -> SampleFields:
+def _with_ragged(fields: SampleFields, ragged: Sequence[str]) -> SampleFields:
     """The fields, those that the user calls ragged as such; and those that are empty so far."""
     names = [field.name for field in fields.fields]
     if unknown := [name for name in ragged if name not in names]:
@@ -123,7 +123,7 @@ def _declared(fields: SampleFields, ragged: Sequence[str]) -> SampleFields:
     return SampleFields(fields.format, fields.tree, tuple(made))
 
 
-def _check_names(tree: Any, before: str) -> None:
+def _check_columns(tree: Any, before: str) -> None:
     """Raises FeedMismatch if a name is no text, or part of a sample is no dict, or is empty."""
     parts = branches(tree)
     if parts is None:
@@ -142,7 +142,7 @@ def _check_names(tree: Any, before: str) -> None:
             f"need names that are texts."
         )
     for key, part in parts.items():
-        _check_names(part, f"{before}.{key}" if before else key)
+        _check_columns(part, f"{before}.{key}" if before else key)
 
 
 def _type(fields: SampleFields, field: Field) -> Any:
@@ -160,7 +160,7 @@ def _type(fields: SampleFields, field: Field) -> Any:
         )
     dtype = kind.dtype
     if dtype not in _TYPES:
-        raise fields.refused(field, f"Parquet has no type for {dtype}: {_instead(dtype)}")
+        raise fields.refused(field, f"Parquet has no type for {dtype}: {_cast_hint(dtype)}")
     if 0 in kind.shape:
         raise fields.refused(field, "Parquet has no arrays without values of a fixed shape")
     value = pa.from_numpy_dtype(dtype) if dtype != "M8[D]" else pa.date32()
@@ -173,7 +173,7 @@ def _type(fields: SampleFields, field: Field) -> Any:
     return pa.list_(value, kind.shape[0]) if kind.shape else value
 
 
-def _instead(dtype: np.dtype[Any]) -> str:
+def _cast_hint(dtype: np.dtype[Any]) -> str:
     """What to type for a dtype that Arrow has not, or gives back as another one."""
     if not dtype.isnative:
         return f"type .astype({dtype.newbyteorder('=').str!r}) in a .map(fn) before"
@@ -196,7 +196,7 @@ def _array(field: Field, column: Any, kind: Any, first: int) -> Any:
     _check_times(field, flat, flat.size // max(len(values), 1), rows, first)
     array = pa.array(flat)
     if rows is not None:
-        return _lists(field, array, rows, first)
+        return _list_array(field, array, rows, first)
     if len(shape) > 1:
         stored = pa.FixedSizeListArray.from_arrays(array, int(np.prod(shape)))
         return pa.ExtensionArray.from_storage(kind, stored)
@@ -228,7 +228,7 @@ def _check_times(
     )
 
 
-def _lists(field: Field, array: Any, rows: Sequence[int], first: int) -> Any:
+def _list_array(field: Field, array: Any, rows: Sequence[int], first: int) -> Any:
     """Values of rows of several lengths, as lists."""
     pa = pyarrow()
     for size in reversed(field.kind.shape):

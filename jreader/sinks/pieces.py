@@ -14,7 +14,7 @@ PIECE = SHARD = 1 << 26  # bytes that a thread holds of a stream; and those of a
 _BLOCK, _MOST = 1 << 23, 1 << 14  # bytes, and samples, that are encoded at once
 
 
-class Piece(NamedTuple):
+class ShardPiece(NamedTuple):
     """Samples of one shard that follow one another.
 
     Attributes:
@@ -78,10 +78,10 @@ def first_samples(samples: Iterator[Any], many: int) -> list[Any]:
     >>> first_samples(iter("abc"), 2)
     ['a', 'b']
     """
-    return _some(samples, many, PIECE)[0]
+    return _at_most(samples, many, PIECE)[0]
 
 
-def indexed_pieces(cuts: Cuts, total: int) -> Iterator[Piece]:
+def indexed_pieces(cuts: Cuts, total: int) -> Iterator[ShardPiece]:
     """A piece for each shard, of samples that are found by their indices.
 
     >>> [(piece.first, piece.many) for piece in indexed_pieces(Cuts(4, 1), 9)]
@@ -92,11 +92,13 @@ def indexed_pieces(cuts: Cuts, total: int) -> Iterator[Piece]:
         if first == total:
             return
         many = min(size, total - first)
-        yield Piece(shard, 0, first, many, None, last=True)
+        yield ShardPiece(shard, 0, first, many, None, last=True)
         first += many
 
 
-def streamed_pieces(cuts: Cuts, samples: Iterable[Any], most: float = PIECE) -> Iterator[Piece]:
+def streamed_pieces(
+    cuts: Cuts, samples: Iterable[Any], most: float = PIECE
+) -> Iterator[ShardPiece]:
     """Pieces of samples as they come; of one shard several, if they are large.
 
     >>> pieces = streamed_pieces(Cuts(4, 1), range(5))
@@ -111,11 +113,11 @@ def streamed_pieces(cuts: Cuts, samples: Iterable[Any], most: float = PIECE) -> 
     for shard, size in enumerate(cuts.sizes()):
         number, done, last = 0, 0, False
         while not last:
-            some, ended = _some(left, size - done, most)
+            some, ended = _at_most(left, size - done, most)
             done += len(some)
             last = ended or done == size
             if done:
-                yield Piece(shard, number, first, len(some), some, last)
+                yield ShardPiece(shard, number, first, len(some), some, last)
             first, number = first + len(some), number + 1
             del some
         if ended:
@@ -131,7 +133,7 @@ def streamed_pieces(cuts: Cuts, samples: Iterable[Any], most: float = PIECE) -> 
         )
 
 
-def _some(left: Iterator[Any], many: int, most: float) -> tuple[list[Any], bool]:
+def _at_most(left: Iterator[Any], many: int, most: float) -> tuple[list[Any], bool]:
     """At most so many of the samples that are left, of so many bytes; and whether they end."""
     some: list[Any] = []
     size = 0.0

@@ -28,7 +28,7 @@ def record_shards(samples: Sequence[Any], name: str) -> Format:
     Raises:
         FeedMismatch: They are no bytes.
     """
-    _check(samples[0], 0)
+    _check_record(samples[0], 0)
     return Format((name,), RecordShard)
 
 
@@ -48,7 +48,7 @@ class RecordShard:
         with _errors_of_files():
             for number, sample in enumerate(batch):
                 if type(sample) is not bytes:
-                    _check(sample, first + number)
+                    _check_record(sample, first + number)
                 write(sample)
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ class RecordShard:
             self.writer.close()
 
 
-def _check(sample: Any, number: int) -> None:
+def _check_record(sample: Any, number: int) -> None:
     if not isinstance(sample, bytes):
         raise FeedMismatch(
             f"sample {number:,} cannot be written as 'arrayrecord': it is {described(sample)}, and "

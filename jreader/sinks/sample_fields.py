@@ -71,7 +71,7 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
         for sample in samples[1:] if ragged else ():
             if not same_structure(tree, sample):
                 break  # which is said when it is written
-            both = map(common, kinds, map(field_kind, _in_order(tree, sample)))
+            both = map(common, kinds, map(field_kind, _ordered_leaves(tree, sample)))
             kinds = [
                 new if new.how == "ragged" else old for old, new in zip(kinds, both, strict=True)
             ]
@@ -91,11 +91,11 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
         if isinstance(batch, Columns) and all(type(each) is np.ndarray for each in batch.arrays):
             if not same_structure(self.tree, batch.columns):
                 raise self._other_fields(batch[0], first)
-            parts = _in_order(self.tree, batch.columns)
+            parts = _ordered_leaves(self.tree, batch.columns)
             for place, (field, part) in enumerate(zip(self.fields, parts, strict=True)):
                 if part.ndim == 1 and not part.dtype.isnative:  # as the numbers in it are not
                     parts[place] = part.astype(part.dtype.newbyteorder("="))
-                elif not _fits(Kind("array", part.dtype, part.shape[1:]), field.kind):
+                elif not _is_of_kind(Kind("array", part.dtype, part.shape[1:]), field.kind):
                     raise self._differs(field, part[0], first)
             return parts
         if branches(self.tree) is None:
@@ -107,7 +107,7 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
             if not same_structure(self.tree, sample):
                 self._columns(table, first)  # what was wrong before is told first
                 raise self._other_fields(sample, first + number)
-            table.append(_in_order(self.tree, sample))
+            table.append(_ordered_leaves(self.tree, sample))
         return self._columns(table, first)
 
     def _flat(self, batch: Sequence[Any]) -> list[list[Any]] | None:
@@ -133,18 +133,18 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
             number, place = min(wrong)
             raise self._differs(self.fields[place], columns[place][number], first + number)
         return [
-            _stacked(column, field.kind) for field, column in zip(self.fields, columns, strict=True)
+            _stacked_values(column, field.kind)
+            for field, column in zip(self.fields, columns, strict=True)
         ]
 
     def refused(self, field: Field, why: str) -> FeedMismatch:
         """The error for a field that the format cannot hold, in whatever sample."""
         value = leaves(self.tree)[self.fields.index(field)]
-        return FeedMismatch(f"{self._cannot(0)}: {_called(field)} is {_seen(value)}, and {why}.")
+        return FeedMismatch(f"{self._cannot(0)}: {_name_of(field)} is {_seen(value)}, and {why}.")
 
     def _differs(self, field: Field, value: Any, number: int) -> FeedMismatch:
-        said = (
-            f"{_called(field)} is {_seen(value)}, and in the samples before it {_kind(field.kind)}"
-        )
+        before = _kind_in_words(field.kind)
+        said = f"{_name_of(field)} is {_seen(value)}, and in the samples before it {before}"
         how = "make them alike in a .map(fn) before"
         if common(field_kind(value), field.kind).how == "ragged":
             how += ', or write as "parquet"'
@@ -173,7 +173,7 @@ def field_kind(leaf: Any) -> Kind:
     return kind_of(leaf[()] if bare else leaf)
 
 
-def _fits(found: Kind, kind: Kind) -> bool:
+def _is_of_kind(found: Kind, kind: Kind) -> bool:
     return found == kind or (kind.how == "ragged" and common(kind, found) == kind)
 
 
@@ -181,10 +181,12 @@ def _first_wrong(column: list[Any], kind: Kind) -> int | None:
     """The place of the first value that is of another kind."""
     if _surely(column, kind):
         return None
-    return next((n for n, value in enumerate(column) if not _fits(field_kind(value), kind)), None)
+    return next(
+        (n for n, value in enumerate(column) if not _is_of_kind(field_kind(value), kind)), None
+    )
 
 
-def _stacked(column: list[Any], kind: Kind) -> Any:
+def _stacked_values(column: list[Any], kind: Kind) -> Any:
     if kind.how != "array":
         return column
     return np.stack(column, dtype=kind.dtype) if kind.shape else np.array(column, kind.dtype)
@@ -208,16 +210,16 @@ def _surely(column: list[Any], kind: Kind) -> bool:
     return dtype.kind in "biuf" and (one is dtype.type or number == dtype)
 
 
-def _in_order(tree: Any, sample: Any) -> list[Any]:
+def _ordered_leaves(tree: Any, sample: Any) -> list[Any]:
     """The leaves of a sample, in the order of those of a tree of the same structure."""
     if type(tree) is dict and list(tree) != list(sample):
         sample = {key: sample[key] for key in tree}
     if type(tree) is dict and any(branches(part) is not None for part in tree.values()):
-        return [leaf for key, part in tree.items() for leaf in _in_order(part, sample[key])]
+        return [leaf for key, part in tree.items() for leaf in _ordered_leaves(part, sample[key])]
     return leaves(sample)
 
 
-def _called(field: Field) -> str:
+def _name_of(field: Field) -> str:
     return f"field {field.name!r}" if field.name else "it"
 
 
@@ -225,7 +227,7 @@ def _seen(value: Any) -> str:
     return f"a {type(value).__name__}" if isinstance(value, bytes) else described(value)
 
 
-def _kind(kind: Kind) -> str:
+def _kind_in_words(kind: Kind) -> str:
     if kind.how == "ragged":
         return f"{kind.dtype}[...{''.join(f', {size}' for size in kind.shape)}]"
     if kind.how == "array":

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from jreader.readers import Plane
-from jreader.sinks.pieces import Piece
+from jreader.sinks.pieces import ShardPiece
 from jreader.sources.transactions import synced
 
 
@@ -81,7 +81,7 @@ class ShardWriters:
     turns: threading.Condition = field(default_factory=threading.Condition)
     end: float = math.inf
 
-    def __call__(self, piece: Piece) -> int:
+    def __call__(self, piece: ShardPiece) -> int:
         """Writes a piece; gives the number of its shard."""
         try:
             shard = self._begin(piece)
@@ -128,7 +128,7 @@ class ShardWriters:
     def _paths(self, shard: int) -> list[Path]:
         return [self.folder / f"{place}-{shard}.part" for place in range(len(self.format.stems))]
 
-    def _begin(self, piece: Piece) -> _Begun:
+    def _begin(self, piece: ShardPiece) -> _Begun:
         """Waits for the turn of a piece."""
         with self.turns:
             if not piece.number and piece.first <= self.end:
@@ -142,7 +142,7 @@ class ShardWriters:
                 self.turns.wait()
         raise Stopped
 
-    def _write(self, piece: Piece, files: Shard) -> None:
+    def _write(self, piece: ShardPiece, files: Shard) -> None:
         first = piece.first
         for batch in self._batches(piece):
             if piece.first > self.end:
@@ -151,7 +151,7 @@ class ShardWriters:
             first += len(batch)
             self.tell(len(batch))
 
-    def _batches(self, piece: Piece) -> Iterator[Sequence[Any]]:
+    def _batches(self, piece: ShardPiece) -> Iterator[Sequence[Any]]:
         if self.plane is None:
             samples = piece.samples or []
             for low in range(0, piece.many, self.block):

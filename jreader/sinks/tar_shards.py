@@ -91,7 +91,7 @@ def _members(sample: Any, number: int) -> tuple[str, list[tuple[str, bytes]]]:
             f"readers leave out."
         )
     fields = [
-        (name, _content(name, value, number)) for name, value in sample.items() if name != _KEY
+        (name, _field_bytes(name, value, number)) for name, value in sample.items() if name != _KEY
     ]
     return key, fields
 
@@ -109,7 +109,7 @@ def _encodes(name: str) -> bool:
         return False
 
 
-def _content(name: Any, value: Any, number: int) -> bytes:
+def _field_bytes(name: Any, value: Any, number: int) -> bytes:
     """The bytes of a field: by its type, and where that does not say, by its extension."""
     _check_extension(name, number)
     kind = name.rpartition(".")[2]
@@ -123,7 +123,7 @@ def _content(name: Any, value: Any, number: int) -> bytes:
     if isinstance(value, bytes):
         return value
     if kind == "npy":
-        return _npy(name, value, number)
+        return _npy_bytes(name, value, number)
     if isinstance(value, (float, np.floating)):
         return repr(float(value)).encode()
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
@@ -143,7 +143,7 @@ def _check_extension(name: Any, number: int) -> None:
         )
 
 
-def _npy(name: str, value: Any, number: int) -> bytes:
+def _npy_bytes(name: str, value: Any, number: int) -> bytes:
     array = np.asarray(value)
     if array.dtype.hasobject:
         raise _refused(name, value, number, "files of npy hold arrays of numbers")

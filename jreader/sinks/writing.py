@@ -20,7 +20,13 @@ from jreader.readers.planes import ENDLESS
 from jreader.readers.seeds import Draws, resolved, waits
 from jreader.sinks.npy_shards import npy_shards
 from jreader.sinks.parquet_shards import parquet_shards
-from jreader.sinks.pieces import Piece, cuts_for, first_samples, indexed_pieces, streamed_pieces
+from jreader.sinks.pieces import (
+    ShardPiece,
+    cuts_for,
+    first_samples,
+    indexed_pieces,
+    streamed_pieces,
+)
 from jreader.sinks.record_shards import record_shards
 from jreader.sinks.shard_folders import check_free, checked_folder
 from jreader.sinks.shard_writers import Format, ShardWriters
@@ -140,7 +146,7 @@ def write(
     encoded = _telling(encode, place)
     drawer = Drawer("write", apart=plane is None and runs_users_code(reader))
     looked: list[Any] = []
-    up = drawer.begun(partial(_begun, reader, looked))
+    up = drawer.begun(partial(_looked_ahead, reader, looked))
     try:
         if not looked:
             raise ValueError(
@@ -150,12 +156,12 @@ def write(
         options = {"ragged": ragged} if ragged else {}
         shards_of = _FORMATS[format](first, folder.name, **options)
         cuts = cuts_for(looked, shards, samples_per_shard, total)
-        pieces: Iterator[Piece]
+        pieces: Iterator[ShardPiece]
         if plane is not None:
             pieces = indexed_pieces(cuts, plane.length)
             up.close()
         else:
-            pieces = streamed_pieces(cuts, _again(looked, up.items))
+            pieces = streamed_pieces(cuts, _all_samples(looked, up.items))
         del looked, first
         with new_folder(folder, partial(check_free, folder, overwrite=overwrite)) as hidden:
             with Bar(f"writing {folder.name}", total, show=progress) as bar:
@@ -172,7 +178,7 @@ def write(
     return [str(folder / name) for name in names]
 
 
-def _begun(reader: Reader[Any], looked: list[Any]) -> Pass[Any]:
+def _looked_ahead(reader: Reader[Any], looked: list[Any]) -> Pass[Any]:
     """A pass over a reader, whose first samples were drawn already."""
     up = start(reader)
     try:
@@ -183,7 +189,7 @@ def _begun(reader: Reader[Any], looked: list[Any]) -> Pass[Any]:
     return up
 
 
-def _again(looked: list[Any], left: Iterator[Any]) -> Iterator[Any]:
+def _all_samples(looked: list[Any], left: Iterator[Any]) -> Iterator[Any]:
     """All samples, those that were looked at first; none is held longer than it is needed."""
     looked.reverse()
     while looked:
@@ -262,11 +268,11 @@ def _telling(encode: Any, place: str) -> Callable[[Any], Any] | None:
 
 
 def _on_threads(
-    writers: ShardWriters, pieces: Iterator[Piece], threads: int, place: str, drawer: Drawer
+    writers: ShardWriters, pieces: Iterator[ShardPiece], threads: int, place: str, drawer: Drawer
 ) -> int:
     """Writes all pieces; returns how many shards there are."""
     last = -1
-    up: Pass[Piece] = Pass(pieces, lambda: None, lambda: None)
+    up: Pass[ShardPiece] = Pass(pieces, lambda: None, lambda: None)
     apart = drawer if drawer.apart else None
     state = ThreadMap("write", place, up, writers, Limits(threads, threads), drawer=apart)
     try:

@@ -20,8 +20,8 @@ from jreader.sources.stored_columns import (
     TABLE,
     Stored,
     StoredColumn,
-    column_of,
-    files,
+    files_of,
+    mapped_column,
     npy_head,
     opened,
     rows_of,
@@ -168,7 +168,7 @@ class Appending:
             offsets = np.arange(1, many + 1, dtype=OFFSET) * each
             checks = column.checks[0], self._append_offsets(column, offsets, 0)
             return replace(column, kind=kind, values=many * each, checks=checks)
-        before = column_of(self.folder, column, self.held.rows)
+        before = mapped_column(self.folder, column, self.held.rows)
         rows = one_by_one(before, np.arange(self.held.rows))
         return self._rewritten(_empty(str(number), kind), rows)
 
@@ -192,7 +192,7 @@ class Appending:
         at = before if lengths is None else column.values
         check, offsets_check = column.checks
         _write(Path(self.folder, f"{column.name}.npy"), values, column.first + at * each)
-        check = zlib.crc32(_bytes_of(values), check)
+        check = zlib.crc32(_as_bytes(values), check)
         if lengths is None:
             return replace(column, values=before + len(rows), checks=(check, offsets_check))
         offsets = column.values + np.cumsum(lengths, dtype=OFFSET)
@@ -203,7 +203,7 @@ class Appending:
         """Writes the ends of rows after those of others; returns the checksum of all."""
         path = Path(self.folder, f"{column.name}.offsets.npy")
         _write(path, offsets, len(npy_head(OFFSET, ())) + OFFSET.itemsize * (before + 1))
-        return zlib.crc32(_bytes_of(offsets), column.checks[1])
+        return zlib.crc32(_as_bytes(offsets), column.checks[1])
 
     def _create(self, column: StoredColumn) -> None:
         head = npy_head(column.kind.dtype, column.kind.shape)
@@ -244,7 +244,7 @@ class Appending:
 
 def swept(folder: str, held: Stored) -> None:
     """Removes the files that a killed writer left, which the table does not know."""
-    known = {file.name for file in files(held)}
+    known = {file.name for file in files_of(held)}
     for path in Path(folder).iterdir():
         left = path.name.startswith(f".{TABLE}.") or path.suffix == ".npy"
         if left and path.name not in known:
@@ -266,7 +266,7 @@ def _empty(name: str, kind: Kind) -> StoredColumn:
     return StoredColumn(name, kind, first=first, checks=(0, zlib.crc32(_NO_OFFSETS)))
 
 
-def _bytes_of(values: Array) -> memoryview:
+def _as_bytes(values: Array) -> memoryview:
     """The bytes of an array in their order."""
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
 
@@ -275,7 +275,7 @@ def _write(path: Path, values: Any, at: int) -> None:
     """Writes bytes at a place of a file, and waits until they are on the disk."""
     descriptor = os.open(path, os.O_WRONLY)
     try:
-        left = _bytes_of(values) if isinstance(values, np.ndarray) else memoryview(values)
+        left = _as_bytes(values) if isinstance(values, np.ndarray) else memoryview(values)
         while left:
             done = os.pwrite(descriptor, left, at)
             left, at = left[done:], at + done

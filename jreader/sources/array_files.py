@@ -267,17 +267,17 @@ class idx(_ArrayFiles):
     def read(self, path: str) -> Array:
         """Returns the array: a view of the mapped file, or a copy in native byte order."""
         with reading(path, "an IDX file"):
-            head = _bytes(path, _IDX_HEAD)[:_IDX_HEAD].tobytes()
+            head = _file_bytes(path, _IDX_HEAD)[:_IDX_HEAD].tobytes()
             if len(head) < _IDX_HEAD or head[:2] != b"\0\0" or head[2] not in _IDX_TYPES:
                 raise ValueError(
                     f"it begins with the bytes [{head.hex(' ')}], not with 00 00, a type of 08 09 "
                     f"0b 0c 0d 0e, and the number of axes"
                 )
             dtype, begin = np.dtype(_IDX_TYPES[head[2]]), _IDX_HEAD + 4 * head[3]
-            axes = _bytes(path, begin)[_IDX_HEAD:begin].tobytes()
+            axes = _file_bytes(path, begin)[_IDX_HEAD:begin].tobytes()
             shape = [int.from_bytes(axes[at : at + 4]) for at in range(0, len(axes), 4)]
             expected = begin + math.prod(shape) * dtype.itemsize
-            stored = _bytes(path, expected + 1)  # one more, if there is one
+            stored = _file_bytes(path, expected + 1)  # one more, if there is one
             if len(stored) != expected:
                 kind = f"{dtype.name}{shape}"
                 raise ValueError(f"it has {len(stored)} bytes, and {kind} would make {expected}")
@@ -319,7 +319,7 @@ class mnist_json(FileNode[tuple[Array, np.int64]], Table[tuple[Array, np.int64]]
         """Images, float32[n, 784], and labels, int64[n], read at the first use."""
         self.check_files()
         with reading(self.path, "three pairs [images, labels] in JSON"):
-            pairs = json.loads(_bytes(self.path).tobytes(), parse_float=_Floats().__getitem__)
+            pairs = json.loads(_file_bytes(self.path).tobytes(), parse_float=_Floats().__getitem__)
             if not isinstance(pairs, list) or len(pairs) != len(_MODES):
                 raise ValueError("it does not hold a list of three")
             images, labels = pairs[_MODES.index(self.mode)]
@@ -347,7 +347,7 @@ def fitting(node: Table[Any], columns: Any) -> Any:
     return columns
 
 
-def _bytes(path: str, most: int | None = None) -> Array:
+def _file_bytes(path: str, most: int | None = None) -> Array:
     """The bytes of a file: unpacked if it is gzip, mapped into memory otherwise.
 
     Args:

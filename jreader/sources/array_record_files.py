@@ -147,7 +147,7 @@ class ArrayRecords:
             while len(mine) >= _OPEN:
                 mine.pop(next(iter(mine))).close()
             path = self.paths[file]
-            reader, many = _opened(path), int(self.starts[file + 1] - self.starts[file])
+            reader, many = _record_reader(path), int(self.starts[file + 1] - self.starts[file])
             if reader.num_records() != many:
                 now = f"{reader.num_records():,} now"
                 raise changed(path, f"had {many:,} records, and has {now}")
@@ -161,13 +161,13 @@ def _count(path: str) -> int:
     Raises:
         DamagedData: It is no such file.
     """
-    reader = _opened(path)
+    reader = _record_reader(path)
     many = int(reader.num_records())
     reader.close()
     return many
 
 
-def _opened(path: str) -> Any:
+def _record_reader(path: str) -> Any:
     reader = array_record().ArrayRecordReader(os.fsencode(path), _OPTIONS)
     if reader.ok():
         return reader

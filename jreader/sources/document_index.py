@@ -44,7 +44,7 @@ def document_offsets(files: Sequence[Tokens], eos: int) -> list[Array]:
 
     def find(opened: ByteFile) -> Array:
         file = every[opened.path]
-        ends = in_threads(lambda part: _ends(file, part, eos), _parts(file))
+        ends = in_threads(lambda part: _ends(file, part, eos), _token_ranges(file))
         last = [] if _ended(ends, file) else [file.count]
         return np.concatenate([[0], *ends, last]).astype(np.int64)
 
@@ -56,7 +56,7 @@ def document_offsets(files: Sequence[Tokens], eos: int) -> list[Array]:
     return kept("documents", [open_file(file.path) for file in files], find, fits, asked=asked)
 
 
-def _parts(file: Tokens) -> list[range]:
+def _token_ranges(file: Tokens) -> list[range]:
     step = _AT_ONCE // file.dtype.itemsize
     return [range(low, min(low + step, file.count)) for low in range(0, file.count, step)]
 

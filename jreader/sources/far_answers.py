@@ -56,10 +56,10 @@ async def web_range(system: Any, url: str, offset: int, size: int, state: FarSta
         while left >= 0 and (part := await answer.content.readany()):
             parts.append(part)
             left -= len(part)
-    return exactly(b"".join(parts), size)
+    return exact_bytes(b"".join(parts), size)
 
 
-def exactly(data: bytes, size: int) -> bytes:
+def exact_bytes(data: bytes, size: int) -> bytes:
     """The bytes, if there are so many.
 
     Raises:

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from jreader.extras import extra
 from jreader.readers.credentials import masked
-from jreader.sources.far_answers import NoRanges, exactly, web_range
-from jreader.sources.far_tries import all_of, called, once, one_of, tried
+from jreader.sources.far_answers import NoRanges, exact_bytes, web_range
+from jreader.sources.far_tries import all_of, asked, once, one_of, tried
 
 _FRESH = 30.0  # seconds for which a file is not looked at again: a pass begins with a look at all
 _AT_ONCE = 32  # looks at files that are on their way at the same time
@@ -146,10 +146,10 @@ def far_matches(path: str, suffixes: tuple[str, ...]) -> list[str] | None:
     web = path.startswith("http")  # where a question mark begins what a server is asked
     system.invalidate_cache()
     if "*" in path or (not web and any(mark in path for mark in "?[")):
-        found = one_of(lambda: called(system, "glob", _of(path), name, detail=True))
+        found = one_of(lambda: asked(system, "glob", _listing(path), name, detail=True))
         infos = list(found.values())
-    elif path.endswith("/") or (not web and _is_folder(system, path, name)):
-        infos = one_of(lambda: called(system, "ls", _of(path), name, detail=True))
+    elif path.endswith("/") or (not web and _is_far_folder(system, path, name)):
+        infos = one_of(lambda: asked(system, "ls", _listing(path), name, detail=True))
     else:
         return None
     if "*" not in path:
@@ -182,7 +182,7 @@ async def range_of(path: str, offset: int, size: int, state: FarState) -> bytes:
         if is_web(path) and hasattr(system, "set_session"):
             return await web_range(system, name, offset, size, state)
         data = await once(system, "cat_file", name, start=offset, end=offset + size)
-        return exactly(bytes(data), size)
+        return exact_bytes(bytes(data), size)
 
     try:
         return await tried(f"bytes {offset:,} to {offset + size:,} of {masked(path)}", attempt)
@@ -198,13 +198,13 @@ def is_web(path: str) -> bool:
     return path.startswith(("http://", "https://"))
 
 
-def _of(path: str) -> str:
+def _listing(path: str) -> str:
     return f"the list of files of {masked(path)}"
 
 
-def _is_folder(system: Any, path: str, name: str) -> bool:
+def _is_far_folder(system: Any, path: str, name: str) -> bool:
     try:
-        info = one_of(lambda: called(system, "info", f"what is known of {masked(path)}", name))
+        info = one_of(lambda: asked(system, "info", f"what is known of {masked(path)}", name))
     except FileNotFoundError:
         return False
     return bool(info.get("type") == "directory")
@@ -214,7 +214,7 @@ async def _look(path: str, system: Any, name: str) -> FarState | None:
     """What a file is now; None if there is none."""
     system.invalidate_cache()
     try:
-        info = await called(system, "info", f"the size of {masked(path)}", name)
+        info = await asked(system, "info", f"the size of {masked(path)}", name)
     except FileNotFoundError:
         return None
     if info.get("type") == "directory":

@@ -95,7 +95,7 @@ async def tried(what: str, attempt: Callable[[], Awaitable[T]]) -> T:
                 continue
             if isinstance(error, (OtherFile, NoRanges)):
                 raise
-            failure, said = _failure(what, number, error), "".join(format_exception(error))
+            failure, said = _last_failure(what, number, error), "".join(format_exception(error))
             raise failure from (error if masked(said) == said else None)
     raise AssertionError  # the last try returns or raises
 
@@ -117,7 +117,7 @@ def may_pass(error: BaseException) -> bool:
     return isinstance(error, (OSError, EOFError, TimeoutError)) or room in _OF_NETWORKS
 
 
-def _failure(what: str, tries: int, error: Exception) -> Exception:
+def _last_failure(what: str, tries: int, error: Exception) -> Exception:
     """The error for the last failure."""
     of = f"{tries} {'try' if tries == 1 else 'tries'}"
     if isinstance(error, TimeoutError):
@@ -185,7 +185,7 @@ async def once(system: Any, method: str, *args: Any, **options: Any) -> Any:
     return await given
 
 
-async def called(system: Any, method: str, what: str, *args: Any, **options: Any) -> Any:
+async def asked(system: Any, method: str, what: str, *args: Any, **options: Any) -> Any:
     """What a method of a file system returns, tried again; `what` is what errors say was asked."""
     return await tried(what, partial(once, system, method, *args, **options))
 

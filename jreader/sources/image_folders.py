@@ -114,7 +114,7 @@ class image_folder(Table[dict[str, Any]]):
             )
         labels, names = list[Array](), list[str]()
         for label, name in enumerate(self.classes):
-            found = list(_files(f"{self._inside}{name}", self.skip))
+            found = list(_images_below(f"{self._inside}{name}", self.skip))
             if not found:
                 raise ValueError(
                     f"{self._inside}{name} has no image: remove the folder, or give it one; a "
@@ -196,7 +196,7 @@ def _loose(folder: str) -> list[str]:
     return [name for name in named if name.lower().endswith(_IMAGES) and not name.startswith(".")]
 
 
-def _files(folder: str, skip: tuple[str, ...]) -> Iterator[str]:
+def _images_below(folder: str, skip: tuple[str, ...]) -> Iterator[str]:
     """The images of a class, folder by folder in the order of their paths, as torchvision has them.
 
     Raises:

@@ -29,7 +29,7 @@ _SMALL = 1 << 16  # bytes: what is less is copied, if it is not read in order
 _OPEN = 256  # files that are open at a time; if mapped, each has two descriptors
 
 
-class Resident:
+class ResidentBytes:
     """What the maps of one source have in memory, and which files are open.
 
     Args:
@@ -76,7 +76,7 @@ class LazyMap:
     >>> with TemporaryDirectory() as folder:
     ...     _ = Path(folder, "bytes").write_bytes(bytes(range(9)))
     ...     path = f"{folder}/bytes"
-    ...     part = LazyMap(path, 1, 4, np.dtype(np.uint16), Resident(9), os.stat(path))
+    ...     part = LazyMap(path, 1, 4, np.dtype(np.uint16), ResidentBytes(9), os.stat(path))
     ...     part, part[2:].tolist(), part.slices(np.array([0, 2]), 2).tolist()
     (uint16[4], [1541, 2055], [[513, 1027], [1541, 2055]])
 
@@ -97,7 +97,7 @@ class LazyMap:
         first: int,
         length: int,
         dtype: np.dtype[Any],
-        resident: Resident,
+        resident: ResidentBytes,
         seen: State,
     ) -> None:
         """Opens nothing."""

@@ -32,7 +32,7 @@ from jreader.readers import leaves, rebuilt
 from jreader.readers.hashing import text_hash
 from jreader.readers.planes import Array, one_by_one
 from jreader.readers.ragged import Ragged
-from jreader.sources.stored_rows import Decoded, Kind, damaged_column
+from jreader.sources.stored_rows import EncodedRows, Kind, damaged_column
 from jreader.sources.transactions import new_file
 
 TABLE = "columns.json"
@@ -119,7 +119,7 @@ def stored(folder: str) -> Stored | None:
         raise damaged_column(
             Path(folder, TABLE), f"is not the table of such a folder ({error!r})"
         ) from error
-    for file in files(found):
+    for file in files_of(found):
         path = Path(folder, file.name)
         seen = path.stat().st_size if path.exists() else 0
         if seen < file.end:
@@ -133,7 +133,7 @@ def check_values(folder: str, held: Stored) -> None:
     Raises:
         DamagedData: A file has other values.
     """
-    paths = {file: Path(folder, file.name) for file in files(held)}
+    paths = {file: Path(folder, file.name) for file in files_of(held)}
     try:
         changed = {
             file: path
@@ -152,7 +152,7 @@ def check_values(folder: str, held: Stored) -> None:
             save(folder, held)
 
 
-def _checksum(path: Path, file: _File, bar: Bar) -> int:
+def _checksum(path: Path, file: _ColumnFile, bar: Bar) -> int:
     check, left = 0, file.end - file.first
     with path.open("rb") as opened_file:
         opened_file.seek(file.first)
@@ -165,7 +165,7 @@ def _checksum(path: Path, file: _File, bar: Bar) -> int:
 def opened(folder: str, held: Stored) -> Any:
     """The columns of a folder with at least one row, mapped into memory, as a tree."""
     return rebuilt(
-        held.tree, iter([column_of(folder, column, held.rows) for column in held.columns])
+        held.tree, iter([mapped_column(folder, column, held.rows) for column in held.columns])
     )
 
 
@@ -185,7 +185,7 @@ def npy_head(dtype: np.dtype[Any], shape: tuple[int, ...], rows: int = 0) -> byt
     return out.getvalue()
 
 
-class _File(NamedTuple):
+class _ColumnFile(NamedTuple):
     """A file of a column.
 
     Attributes:
@@ -201,17 +201,17 @@ class _File(NamedTuple):
     check: int
 
 
-def files(held: Stored) -> Iterator[_File]:
+def files_of(held: Stored) -> Iterator[_ColumnFile]:
     """The files of all columns."""
     for column in held.columns:
         kind, (values, offsets) = column.kind, column.checks
         each = kind.dtype.itemsize * int(np.prod(kind.shape, dtype=np.int64))
         many = held.rows if kind.how == "array" else column.values
-        yield _File(f"{column.name}.npy", column.first, column.first + many * each, values)
+        yield _ColumnFile(f"{column.name}.npy", column.first, column.first + many * each, values)
         if kind.how != "array":
             first = len(npy_head(OFFSET, ()))
             end = first + OFFSET.itemsize * (held.rows + 1)
-            yield _File(f"{column.name}.offsets.npy", first, end, offsets)
+            yield _ColumnFile(f"{column.name}.offsets.npy", first, end, offsets)
 
 
 def save(folder: str, held: Stored) -> Stored:
@@ -220,7 +220,7 @@ def save(folder: str, held: Stored) -> Stored:
     Files are dated back, so that every later change gives them another time, however soon it comes.
     """
     times, then = {}, time.time_ns() - _BEFORE
-    for file in files(held):
+    for file in files_of(held):
         path = Path(folder, file.name)
         os.utime(path, ns=(then, then))
         times[file.name] = path.stat().st_mtime_ns
@@ -234,21 +234,23 @@ def save(folder: str, held: Stored) -> Stored:
     return replace(held, times=times)
 
 
-def column_of(folder: str, column: StoredColumn, rows: int) -> Any:
+def mapped_column(folder: str, column: StoredColumn, rows: int) -> Any:
     """One column of a folder, mapped into memory."""
     kind = column.kind
     many = rows if kind.how == "array" else column.values
     path = Path(folder, f"{column.name}.npy")
-    values = _mapped(path, kind.dtype, (many, *kind.shape), column.first)
+    values = _mapped_values(path, kind.dtype, (many, *kind.shape), column.first)
     if kind.how == "array":
         return values
-    offsets = _mapped(
+    offsets = _mapped_values(
         Path(folder, f"{column.name}.offsets.npy"), OFFSET, (rows + 1,), len(npy_head(OFFSET, ()))
     )
-    return Ragged(values, offsets) if kind.how == "ragged" else Decoded(kind, values, offsets, path)
+    if kind.how == "ragged":
+        return Ragged(values, offsets)
+    return EncodedRows(kind, values, offsets, path)
 
 
-def _mapped(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], first: int) -> Array:
+def _mapped_values(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], first: int) -> Array:
     if not np.prod(shape):
         empty = np.empty(shape, dtype)
         empty.flags.writeable = False

@@ -70,7 +70,7 @@ def kind_of(leaf: Any) -> Kind:
     if type(leaf) is bytes:
         return Kind("bytes")
     array = type(leaf) in {np.ndarray, np.memmap} and leaf.ndim
-    if (array or isinstance(leaf, np.generic)) and _plain(leaf.dtype):
+    if (array or isinstance(leaf, np.generic)) and _is_plain(leaf.dtype):
         return Kind("array", leaf.dtype, leaf.shape)
     return Kind("object")
 
@@ -83,20 +83,20 @@ def common(one: Kind, other: Kind) -> Kind:
     """
     if one == other:
         return one
-    rows, others = _inner(one), _inner(other)
+    rows, others = _inner_shape(one), _inner_shape(other)
     if rows is not None and rows == others and one.dtype == other.dtype:
         return Kind("ragged", one.dtype, rows)
     return Kind("object")
 
 
-def _inner(kind: Kind) -> tuple[int, ...] | None:
+def _inner_shape(kind: Kind) -> tuple[int, ...] | None:
     """The shape of a value of a row that may be of any length; None if it is no such row."""
     if kind.how == "ragged":
         return kind.shape
     return kind.shape[1:] if kind.how == "array" and kind.shape else None
 
 
-def _plain(dtype: np.dtype[Any]) -> bool:
+def _is_plain(dtype: np.dtype[Any]) -> bool:
     """Whether the bytes of values are all that there is to keep."""
     return not dtype.hasobject and dtype.kind != "T" and dtype.itemsize > 0
 
@@ -170,11 +170,11 @@ def encoded(leaf: Any, kind: Kind) -> Any:
         return leaf.encode("utf-8", "surrogatepass")
     if kind.how == "object":
         held = pickled(leaf)
-        return _check(held) + held
+        return _checksum_of(held) + held
     return leaf
 
 
-def _check(held: bytes) -> bytes:
+def _checksum_of(held: bytes) -> bytes:
     """The checksum that stands before a pickled object: changed bytes would crash the program."""
     return zlib.crc32(held).to_bytes(_CHECK, "little")
 
@@ -209,11 +209,11 @@ def damaged_column(path: Path, how: str) -> DamagedData:
     )
 
 
-class Decoded:
+class EncodedRows:
     """A column of texts, bytes or objects, which are decoded when they are asked for.
 
     >>> letters = np.frombuffer(b"abc", np.uint8)
-    >>> words = Decoded(Kind("text"), letters, np.array([0, 1, 3]), Path("0.npy"))
+    >>> words = EncodedRows(Kind("text"), letters, np.array([0, 1, 3]), Path("0.npy"))
     >>> words, words.gather(np.array([1, 0]))
     (text[2], ['bc', 'a'])
 
@@ -253,7 +253,7 @@ class Decoded:
 
     def _object(self, held: bytes) -> Any:
         check, held = held[:_CHECK], held[_CHECK:]
-        if check != _check(held):
+        if check != _checksum_of(held):
             raise damaged_column(self.path, "has a row that does not fit its checksum")
         return pickle.loads(held)  # noqa: S301  # own files, as they were written
 

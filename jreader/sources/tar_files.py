@@ -20,7 +20,7 @@ from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.file_parts import Which, part_in
-from jreader.sources.files.magic_numbers import first_bytes, kind_of
+from jreader.sources.files.magic_numbers import first_bytes, known_format
 from jreader.sources.files.named_files import Paths, files_named
 from jreader.sources.files.records import Parse, RecordFiles
 from jreader.sources.files.tar_members import BLOCK, DamagedMember, members
@@ -122,7 +122,7 @@ class tar(RecordFiles[dict[str, Any]]):
 
     def parser(self) -> Parse[dict[str, Any]]:
         """Cuts samples into their members."""
-        return partial(_samples, with_url=bool(self.with_url))
+        return partial(_tar_samples, with_url=bool(self.with_url))
 
     def _options(self) -> Iterator[str]:
         if self.with_url:
@@ -157,7 +157,7 @@ class _Window:
         return self.data[at - self.base : at - self.base + many]
 
 
-def _samples(
+def _tar_samples(
     file: ByteFile, offset: int, data: bytes, begins: list[int], ends: list[int], *, with_url: bool
 ) -> Iterator[dict[str, Any]]:
     last = offset + len(data)
@@ -169,19 +169,19 @@ def _samples(
 
     for begin, end in zip(begins, ends, strict=True):
         try:
-            sample = _sample(get, offset + begin, offset + end, file)
+            sample = _tar_sample(get, offset + begin, offset + end, file)
             yield {"__url__": file.path, **sample} if with_url else sample
         except DamagedMember as error:
             if not file.size:
                 said = "it is empty"
-            elif error.place == 0 and kind_of(data[:16]) is not None:
+            elif error.place == 0 and known_format(data[:16]) is not None:
                 said = first_bytes(data[:16])
             else:
                 said = str(error)
             raise damaged(file.path, _EXPECTED, said) from error
 
 
-def _sample(
+def _tar_sample(
     get: Callable[[int, int], bytes], begin: int, end: int, file: ByteFile
 ) -> dict[str, Any]:
     sample: dict[str, Any] = {}

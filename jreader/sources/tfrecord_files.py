@@ -22,7 +22,7 @@ from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.file_parts import Which, part_in
-from jreader.sources.files.magic_numbers import first_bytes, kind_of
+from jreader.sources.files.magic_numbers import first_bytes, known_format
 from jreader.sources.files.named_files import Paths, files_named
 from jreader.sources.files.records import Parse, RecordFiles
 from jreader.sources.files.tf_examples import Feature, checked_features, example_of
@@ -122,7 +122,7 @@ class tfrecord(RecordFiles[Any]):
 
     def parser(self) -> Parse[Any]:
         """Checks records, and reads Examples."""
-        return partial(_records, _crc32c(), self.features)
+        return partial(_checked_records, _crc32c(), self.features)
 
     def _options(self) -> Iterator[str]:
         if self.features is not None:
@@ -141,7 +141,7 @@ def _masked(crc: int) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def _records(
+def _checked_records(
     crc32c: Callable[[bytes], int],
     features: Mapping[str, Feature] | None,
     file: ByteFile,
@@ -175,7 +175,7 @@ def _records(
 def _wrong(file: ByteFile, place: int, head: bytes, said: str) -> DamagedData:
     if not file.size:
         said = "it is empty; leave it out of the paths if its writer had no records for it"
-    elif place == 0 and (kind_of(head) is not None or head[:1] == b"\x78"):  # zlib
+    elif place == 0 and (known_format(head) is not None or head[:1] == b"\x78"):  # zlib
         said = first_bytes(head)
     else:
         said = f"the record at byte {place:,} {said}"

@@ -44,7 +44,7 @@ from jreader.sources.file_checks import (
 )
 from jreader.sources.files.foreign_formats import foreign_format
 from jreader.sources.files.named_files import braces_expanded, matching, written
-from jreader.sources.lazy_maps import LazyMap, Resident
+from jreader.sources.lazy_maps import LazyMap, ResidentBytes
 
 _CALL = "tokens(paths, dtype, eos)"
 _SUFFIXES = (".bin", ".npy")  # of the files of a folder
@@ -147,7 +147,7 @@ class tokens(FileNode[Array], Table[Array]):
             found = iter(document_offsets(split, self.eos))
         every = [next(found) if known is None else known for known in documents]
         self.check_files()  # which may have changed while they were looked through
-        resident = Resident(sum(file.count * kind.itemsize for file in files))
+        resident = ResidentBytes(sum(file.count * kind.itemsize for file in files))
         maps = [
             LazyMap(file.path, file.first, file.count, kind, resident, seen)
             for file, seen in zip(files, self._first_seen, strict=False)
@@ -208,7 +208,7 @@ def _tokens_of(path: str, kind: np.dtype[Any]) -> Tokens:
     with io.FileIO(path) as file:
         size, head = os.fstat(file.fileno()).st_size, file.read(16)
         if head.startswith(np.lib.format.MAGIC_PREFIX):
-            return _npy(path, kind)
+            return _npy_tokens(path, kind)
     if not size:
         raise damaged(path, expected, "it is empty")
     magic, version, count = struct.unpack("<3i", head[:12].ljust(12, b"\0"))
@@ -224,7 +224,7 @@ def _tokens_of(path: str, kind: np.dtype[Any]) -> Tokens:
     return Tokens(path, 0, size // kind.itemsize, kind)
 
 
-def _npy(path: str, kind: np.dtype[Any]) -> Tokens:
+def _npy_tokens(path: str, kind: np.dtype[Any]) -> Tokens:
     expected = "a .npy file of one axis of token ids"
     with reading(path, expected), Path(path).open("rb") as file:
         read = {
@@ -265,9 +265,9 @@ def _documents_of(file: Tokens, path: str) -> Array:
     """
     with Path(path).open("rb") as index:
         begin, many, marks = _idx_layout(path, index, file.dtype)
-        sizes = _numbers(index, begin, np.int32, many)
-        pointers = _numbers(index, begin + 4 * many, np.int64, many)
-        at = None if marks is None else _numbers(index, begin + 12 * many, np.int64, marks)
+        sizes = _idx_numbers(index, begin, np.int32, many)
+        pointers = _idx_numbers(index, begin + 4 * many, np.int64, many)
+        at = None if marks is None else _idx_numbers(index, begin + 12 * many, np.int64, marks)
     each = file.dtype.itemsize
     ends = np.concatenate([[0], pointers + sizes * np.int64(each)])
     odd = (sizes < 0) | (pointers != ends[:-1])
@@ -311,7 +311,7 @@ def _idx_layout(path: str, file: Any, kind: np.dtype[Any]) -> tuple[int, int, in
     return _IDX_HEAD + 8, many, marks
 
 
-def _numbers(file: Any, first: int, kind: type[Any], many: int) -> Array:
+def _idx_numbers(file: Any, first: int, kind: type[Any], many: int) -> Array:
     file.seek(first)
     return np.fromfile(file, np.dtype(kind).newbyteorder("<"), many)
 

@@ -77,7 +77,7 @@ def new_folder(folder: Path, check: Callable[[], object]) -> Iterator[Path]:
         ReaderError: Another program, or thread, is writing to it.
         OSError: The disk is full; the message says so.
     """
-    hidden = _beside(folder, "writing")
+    hidden = _hidden(folder, "writing")
     with full_disk_said(folder, "nothing of what was written is kept there", "again, or"):
         lock = _sole_writer(folder, hidden)
         try:
@@ -168,7 +168,7 @@ def _sole_writer(folder: Path, hidden: Path) -> int:
 def _commit(hidden: Path, folder: Path) -> None:
     with suppress(OSError):  # not every file system can
         synced(hidden)
-    before = _beside(folder, "replaced")
+    before = _hidden(folder, "replaced")
     if folder.is_dir() and any(folder.iterdir()):
         folder.rename(before)
     try:
@@ -185,7 +185,7 @@ def _commit(hidden: Path, folder: Path) -> None:
 
 def _mend(folder: Path) -> None:
     """Ends what a killed program had begun: what it was about to replace is put back."""
-    before = _beside(folder, "replaced")
+    before = _hidden(folder, "replaced")
     if before.exists() and not folder.exists():
         before.rename(folder)
     for left in folder.parent.glob(f".{glob.escape(folder.name)}.*.removed"):
@@ -201,5 +201,5 @@ def _removed(folder: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
-def _beside(folder: Path, kind: str) -> Path:
+def _hidden(folder: Path, kind: str) -> Path:
     return folder.with_name(f".{folder.name}.{kind}")

@@ -74,7 +74,7 @@ class BlockColumns:
     def __reduce__(self) -> tuple[Any, ...]:
         """Without the blocks that are open."""
         given = self.block_starts, self.rows, self._decode, self.name, self.open_blocks
-        return _made, given
+        return _block_columns, given
 
     def rows_of(self, block: int) -> range:
         """The rows of a block."""
@@ -105,7 +105,9 @@ class BlockColumns:
     def keeping(self, open_blocks: int) -> BlockColumns:
         """The same column with so many blocks open at a time; the same one each time."""
         if open_blocks not in self._for_orders:
-            made = _made(self.block_starts, self.rows, self._decode, self.name, open_blocks)
+            made = _block_columns(
+                self.block_starts, self.rows, self._decode, self.name, open_blocks
+            )
             self._for_orders[open_blocks] = made
         return self._for_orders[open_blocks]
 
@@ -183,7 +185,7 @@ class BlockColumns:
         return self._open[1]
 
 
-def _made(
+def _block_columns(
     starts: Array, rows: int, decode: Callable[[int], Any], name: str, open_blocks: int | None
 ) -> BlockColumns:
     return BlockColumns(starts, rows, decode, name=name, open_blocks=open_blocks)

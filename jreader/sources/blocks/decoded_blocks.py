@@ -75,7 +75,7 @@ class Decoded:
             )
         plain = all(type(column) is np.ndarray for column in columns)
         of_arrays = [(column.dtype, column.shape[1:]) for column in columns] if plain else []
-        kind = (_structure(tree), *of_arrays)
+        kind = (_structure_of(tree), *of_arrays)
         return cls(tree, columns, rows, columns if plain else [], kind)
 
     def each(self, rows: Array) -> Iterator[Any]:
@@ -97,10 +97,10 @@ class Decoded:
         return given.columns if isinstance(given, Columns) else given
 
 
-def _structure(tree: Any) -> Any:
+def _structure_of(tree: Any) -> Any:
     """What is equal for trees with the same branches."""
     parts = branches(tree)
-    return parts and (type(tree), *((key, _structure(part)) for key, part in parts.items()))
+    return parts and (type(tree), *((key, _structure_of(part)) for key, part in parts.items()))
 
 
 def each_column(fn: Callable[[Any], Any], tree: Any) -> Any:

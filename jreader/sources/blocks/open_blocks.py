@@ -31,7 +31,7 @@ _AHEAD = 4  # blocks that are decoded before they are needed
 _THREADS = min(usable_cores(), _AHEAD)
 
 
-class _Block:
+class _OpenBlock:
     """A block that is open, or is being decoded."""
 
     __slots__ = ("decoded", "done", "error", "slot", "used")
@@ -61,7 +61,7 @@ class OpenBlocks:
         self.threads: list[threading.Thread] = []
         self._most = max(column.open_blocks or _OPEN, 1) + (_AHEAD if ahead else 0)
         self._ahead = ahead
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: dict[int, _OpenBlock] = {}
         self._expected: dict[int, None] = {}  # blocks of which rows come, by first use
         many = len(column.block_starts)
         self._left = np.zeros(many + 1, np.int64)  # how many rows of each block come
@@ -173,7 +173,7 @@ class OpenBlocks:
                 mine = held is None
                 if held is None:
                     self._make_room(asked=True)
-                    held = self._blocks[block] = _Block(next(self._clock))
+                    held = self._blocks[block] = _OpenBlock(next(self._clock))
                 while not mine and not held.done:
                     self._changed.wait()
             if mine:
@@ -190,7 +190,7 @@ class OpenBlocks:
                 del held  # or the traceback would hold this frame, and the frame the error
         return held.decoded
 
-    def _decode(self, block: int, held: _Block) -> None:
+    def _decode(self, block: int, held: _OpenBlock) -> None:
         try:
             held.decoded = self.column.decoded(block)
             if self._in_batches:
@@ -239,7 +239,7 @@ class OpenBlocks:
             self._block_of[held.slot] = len(self._slot_of)
             self._arena.free.append(held.slot)
 
-    def _place(self, block: int, held: _Block) -> None:
+    def _place(self, block: int, held: _OpenBlock) -> None:
         """Copies a block into the arena, if it is of its kind, and there is a slot."""
         decoded = held.decoded
         if decoded is None or not self._slot_rows or not decoded.arrays or not decoded.rows:
@@ -295,6 +295,6 @@ class OpenBlocks:
                     if self._closed:
                         return
                     self._changed.wait()
-                held = self._blocks[block] = _Block(next(self._clock))
+                held = self._blocks[block] = _OpenBlock(next(self._clock))
             self._decode(block, held)
             del held

@@ -99,7 +99,7 @@ class Store:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Where and how much; what was seen stays in this process."""
-        return _made, (str(self.folder), self.limit, self.block)
+        return _store, (str(self.folder), self.limit, self.block)
 
     def coming(self, file: StoredFile, ranges: Iterable[tuple[int, int]]) -> None:
         """Takes note that ranges (offset, size) of a file come next, after those told before."""
@@ -288,7 +288,7 @@ def checked_store(call: str, store: Any) -> Store | None:
     raise TypeError(f"{call} needs as store= a Store(folder, limit='200GB'), not {store!r}.")
 
 
-def _made(folder: str, limit: int, block: int) -> Store:
+def _store(folder: str, limit: int, block: int) -> Store:
     return Store(folder, limit, block=block)
 
 

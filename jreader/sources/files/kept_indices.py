@@ -209,15 +209,15 @@ def _save(path: Path, index: Array) -> None:
 
 def _tidy(folder: Path, saved: Sequence[str]) -> None:
     """Removes the indices of earlier states of files, and those that are not used any more."""
-    latest, before = {_key(name): name for name in saved}, time.time() - _UNUSED
+    latest, before = {_file_key(name): name for name in saved}, time.time() - _UNUSED
     with suppress(OSError), os.scandir(folder) as entries:
         for each in entries:
             state = each.stat()
             unused = max(state.st_atime, state.st_mtime) < before
-            if unused or latest.get(_key(each.name), each.name) != each.name:
+            if unused or latest.get(_file_key(each.name), each.name) != each.name:
                 Path(each).unlink(missing_ok=True)
 
 
-def _key(name: str) -> str:
+def _file_key(name: str) -> str:
     """The part of the name of an index that is the same for all states of its file."""
     return name.partition("-")[0]

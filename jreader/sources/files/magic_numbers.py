@@ -17,10 +17,10 @@ _KINDS = {
 _UNPACKED = {"gzip": "gunzip", "zstd": "unzstd", "bzip2": "bunzip2", "xz": "unxz"}
 
 
-def kind_of(head: bytes) -> str | None:
+def known_format(head: bytes) -> str | None:
     """What a file is that begins so; None if its bytes do not say.
 
-    >>> kind_of(b"PAR1..."), kind_of(b"{}")
+    >>> known_format(b"PAR1..."), known_format(b"{}")
     ('a Parquet file', None)
     """
     return next((kind for begin, kind in _KINDS.items() if head.startswith(begin)), None)
@@ -35,7 +35,7 @@ def first_bytes(head: bytes) -> str:
     'its first bytes are those of a gzip file, in which no sample can be found by its number: unpack
     it (gunzip)'
     """
-    kind = kind_of(head)
+    kind = known_format(head)
     if kind is None:
         return f"it begins with the bytes [{head[:16].hex(' ')}]"
     said = f"its first bytes are those of {kind}"

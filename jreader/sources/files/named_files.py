@@ -45,20 +45,22 @@ def files_named(
         ValueError: A file is elsewhere, and must not be.
         FileNotFoundError: A path names no file, or a folder or a pattern has none.
     """
-    files = tuple(file for path in _each(paths) for file in _of(call, path, suffixes, far))
+    files = tuple(
+        file for path in _flat(paths) for file in _files_of_path(call, path, suffixes, far)
+    )
     return check_paths(call, files, far=far)
 
 
-def _each(paths: Any) -> Iterator[Any]:
+def _flat(paths: Any) -> Iterator[Any]:
     """The paths in a list, which may hold lists, as `*paths` does."""
     if isinstance(paths, (list, tuple)):
         for path in paths:
-            yield from _each(path)
+            yield from _flat(path)
     else:
         yield paths
 
 
-def _of(call: str, given: Any, suffixes: tuple[str, ...], far: bool) -> Iterator[Any]:
+def _files_of_path(call: str, given: Any, suffixes: tuple[str, ...], far: bool) -> Iterator[Any]:
     if isinstance(given, FilePart):
         raise TypeError(
             f"{call} reads whole files, or, in some formats, one part of a file by itself, and was "
@@ -83,13 +85,13 @@ def braces_expanded(given: Any) -> list[Any]:
     if found is None or not isinstance(path, str) or state_of(path) is not None:
         return [given]
     first, last, words = found.groups()
-    choices = words.split(",") if words else _numbers(first, last)
+    choices = words.split(",") if words else _numbers_between(first, last)
     begin, end = path[: found.start()], path[found.end() :]
     every = [each for choice in choices for each in braces_expanded(f"{begin}{choice}{end}")]
     return list(dict.fromkeys(every))  # of braces in braces, some come twice
 
 
-def _numbers(first: str, last: str) -> list[str]:
+def _numbers_between(first: str, last: str) -> list[str]:
     padded = any(len(end) > 1 and end[0] == "0" for end in (first, last))
     width = max(len(first), len(last)) if padded else 0
     low, high = int(first), int(last)

@@ -93,7 +93,7 @@ def members(  # noqa: C901  # one branch for a kind of header
         after = begin + (many + BLOCK - 1) // BLOCK * BLOCK
         regular = kind in _FILES
         name = pax.get("path") or long_name or _name(block)
-        if said := _unreadable(kind, pax, many, size - begin):
+        if said := _why_unreadable(kind, pax, many, size - begin):
             raise DamagedMember(at, said, (name, header) if regular else None)
         if kind == _LONG_NAME:
             long_name = _text(get(begin, many))
@@ -108,7 +108,7 @@ def members(  # noqa: C901  # one branch for a kind of header
         raise DamagedMember(size, _NO_END)
 
 
-def _unreadable(kind: bytes, pax: dict[str, str], many: int, most: int) -> str:
+def _why_unreadable(kind: bytes, pax: dict[str, str], many: int, most: int) -> str:
     if not 0 <= many <= most:
         return f"a member has {many:,} bytes, and {most:,} follow"
     if kind == _SPARSE or any(name.startswith("GNU.sparse") for name in pax):

@@ -114,7 +114,7 @@ def example_of(
     where = f"the record at byte {place:,}"
     try:
         entries = dict(_entries(record))
-        found = {name: _values(entries[name]) for name in features if name in entries}
+        found = {name: _feature_values(entries[name]) for name in features if name in entries}
     except (ValueError, IndexError, struct.error) as error:
         said = f"{where} cannot be read, {error}"
         raise damaged(path, "a file of tf.train.Example", said) from error
@@ -132,7 +132,7 @@ def example_of(
 
 def _listed(entries: Mapping[str, bytes]) -> str:
     return ", ".join(
-        f"{name!r} ({_values(entry)[0] or 'empty'})" for name, entry in entries.items()
+        f"{name!r} ({_feature_values(entry)[0] or 'empty'})" for name, entry in entries.items()
     )
 
 
@@ -158,7 +158,7 @@ def _fitted(feature: Feature, kind: str, values: Any, name: str) -> Any:
     return values[0] if feature.shape == () else values
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
+def _message_fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
     """The fields of a message: number, wire type, and the value: an int, or its bytes."""
     at, size = 0, len(data)
     while at < size:
@@ -198,14 +198,14 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 def _entries(record: bytes) -> Iterator[tuple[str, bytes]]:
     """The name of each feature, and the bytes of the Feature."""
-    for number, wire, features in _fields(record):
+    for number, wire, features in _message_fields(record):
         if number != 1 or wire != _BYTES:
             continue
-        for inner, kind, entry in _fields(features):
+        for inner, kind, entry in _message_fields(features):
             if inner != 1 or kind != _BYTES:
                 continue
             name, feature = b"", b""
-            for part, part_kind, value in _fields(entry):
+            for part, part_kind, value in _message_fields(entry):
                 if part_kind == _BYTES and part == 1:
                     name = value
                 elif part_kind == _BYTES and part == 2:
@@ -213,17 +213,19 @@ def _entries(record: bytes) -> Iterator[tuple[str, bytes]]:
             yield name.decode(), feature
 
 
-def _values(feature: bytes) -> tuple[str, Any]:
+def _feature_values(feature: bytes) -> tuple[str, Any]:
     """The kind of a feature, "" if it has none, and its values: a list of bytes, or an array."""
     kind, body = "", b""
-    for number, wire, content in _fields(feature):
+    for number, wire, content in _message_fields(feature):
         if wire == _BYTES and number in _LISTS:  # the last kind counts, and parts of it are merged
             body = body + content if kind == _LISTS[number] else content
             kind = _LISTS[number]
     if kind == "bytes":
-        return kind, [value for number, wire, value in _fields(body) if (number, wire) == (1, 2)]
+        return kind, [
+            value for number, wire, value in _message_fields(body) if (number, wire) == (1, 2)
+        ]
     parts: list[Array] = []
-    for number, wire, value in _fields(body):
+    for number, wire, value in _message_fields(body):
         if number != 1:
             continue
         if kind == "floats" and wire in (_BYTES, _FIXED32):

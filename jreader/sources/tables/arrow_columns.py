@@ -29,7 +29,7 @@ from jreader.readers.ragged import Ragged, ragged_end_to_end
 from jreader.readers.trees import leaves
 from jreader.sources.file_checks import damaged
 
-_DECODED = ("dictionary", "run_end", "list_view", "extension")  # types that `_plain` decodes
+_DECODED = ("dictionary", "run_end", "list_view", "extension")  # types that `_unwrapped` decodes
 _AT_ONCE = 64  # rows that are made at once where they are wanted one by one
 
 
@@ -113,9 +113,9 @@ class Nulls:
         try:
             one = pa.array([value], array.type)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise _unfit(name, value, array.type) from error
+            raise _unfit_fill(name, value, array.type) from error
         if value is None and not objects:
-            raise _unfit(name, value, array.type)
+            raise _unfit_fill(name, value, array.type)
         # `fill_null` knows no lists
         rows = np.where(missing, len(array), np.arange(len(array)))
         return pa.concat_arrays([array, one]).take(pa.array(rows))
@@ -133,7 +133,7 @@ def _unreadable(where: str, name: str, error: Exception) -> DamagedData:
     return damaged(where, "a table whose values can be read", f"column {name!r}: {error}")
 
 
-def _unfit(name: str, value: Any, kind: Any) -> TypeError:
+def _unfit_fill(name: str, value: Any, kind: Any) -> TypeError:
     return TypeError(
         f"nulls={{{name!r}: {value!r}}} is not a value of the column, whose values are {kind}: "
         "give one of that type (None only for text and other objects)."
@@ -177,7 +177,7 @@ def columns_of(table: Any, nulls: Nulls) -> dict[str, Any]:
 
 
 def column_of(column: Any, name: str, nulls: Nulls) -> Any:
-    """A column of Arrow as one of jreader: an array, a `Ragged`, `Objects`, or a dict of these.
+    """A column of Arrow as one of jreader: an array, `Ragged`, `ArrowObjects`, or a dict of these.
 
     Args:
         column: A `pyarrow.Array` or `pyarrow.ChunkedArray`.
@@ -188,10 +188,10 @@ def column_of(column: Any, name: str, nulls: Nulls) -> Any:
         ValueError: There is a null that nothing stands for.
     """
     chunks = [chunk for chunk in getattr(column, "chunks", [column]) if len(chunk)]
-    return _end_to_end(chunks or [pyarrow().nulls(0, column.type)], name, nulls)
+    return _joined_chunks(chunks or [pyarrow().nulls(0, column.type)], name, nulls)
 
 
-class Objects:
+class ArrowObjects:
     """A column whose rows are Python's objects: text, bytes, and what else has no dtype.
 
     They are made of Arrow's values when they are asked for.
@@ -278,7 +278,7 @@ class Chunk:
         self._in_doubt = False
 
 
-def _end_to_end(chunks: list[Any], name: str, nulls: Nulls) -> Any:
+def _joined_chunks(chunks: list[Any], name: str, nulls: Nulls) -> Any:
     """The column of several arrays of one type."""
     begins = np.cumsum([0, *map(len, chunks)]).tolist()
     if nulls.as_stored:
@@ -292,7 +292,7 @@ def _end_to_end(chunks: list[Any], name: str, nulls: Nulls) -> Any:
     if shape := _shape_of(chunks[0].type):
         chunks = each_chunk(lambda chunk, row_of: nulls.filled(chunk.storage, name, row_of))
         chunks = [_shaped(chunk, shape, name, nulls) for chunk in chunks]
-    chunks = [_plain(chunk) for chunk in chunks]
+    chunks = [_unwrapped(chunk) for chunk in chunks]
     kind, types = chunks[0].type, pyarrow().types
     if types.is_struct(kind):
         fields = zip(*(chunk.flatten() for chunk in chunks), strict=True)
@@ -303,15 +303,15 @@ def _end_to_end(chunks: list[Any], name: str, nulls: Nulls) -> Any:
                 f"some, of different names. Leave the column out."
             )
         parts = zip(names, fields, strict=True)
-        return {each: _end_to_end(list(part), f"{name}.{each}", nulls) for each, part in parts}
+        return {each: _joined_chunks(list(part), f"{name}.{each}", nulls) for each, part in parts}
     if _is_dense(kind):
         arrays = each_chunk(lambda chunk, row_of: _dense(chunk, name, nulls, row_of))
         return arrays[0] if len(arrays) == 1 else Joined(arrays)
     if _is_list(kind) and _is_dense(_stored_type(kind.value_type)):
         lists = each_chunk(lambda chunk, row_of: _ragged(chunk, name, nulls, row_of))
         return lists[0] if len(lists) == 1 else ragged_end_to_end(lists)
-    objects = each_chunk(lambda chunk, row_of: _objects(chunk, name, nulls, row_of))
-    return Objects([Chunk(each, name, nulls) for each in objects])
+    objects = each_chunk(lambda chunk, row_of: _object_array(chunk, name, nulls, row_of))
+    return ArrowObjects([Chunk(each, name, nulls) for each in objects])
 
 
 def _is_looked_at_late(kind: Any) -> bool:
@@ -325,7 +325,7 @@ def _is_looked_at_late(kind: Any) -> bool:
     return not dense and not any(word in str(kind) for word in _DECODED)
 
 
-def _plain(array: Any) -> Any:
+def _unwrapped(array: Any) -> Any:
     """The array without a dictionary, runs, or an extension type; lists as offsets and values."""
     pa = pyarrow()
     while True:
@@ -377,8 +377,8 @@ def _shaped(array: Any, shape: tuple[int, ...], name: str, nulls: Nulls) -> Any:
 
 
 def _stored_type(kind: Any) -> Any:
-    """The type of what `_plain` makes of an array of this type."""
-    return _plain(pyarrow().nulls(0, kind)).type
+    """The type of what `_unwrapped` makes of an array of this type."""
+    return _unwrapped(pyarrow().nulls(0, kind)).type
 
 
 def _is_list(kind: Any) -> bool:
@@ -401,7 +401,7 @@ def _is_dense(kind: Any) -> bool:
 
 def _dense(array: Any, name: str, nulls: Nulls, row_of: Callable[[int], int]) -> Array:
     """An array of NumPy, over Arrow's memory if it has no nulls and is none of bits."""
-    array = nulls.filled(_plain(array), name, row_of)
+    array = nulls.filled(_unwrapped(array), name, row_of)
     kind, types = array.type, pyarrow().types
     if types.is_fixed_size_list(kind):
         size = kind.list_size
@@ -435,9 +435,9 @@ def _ragged(array: Any, name: str, nulls: Nulls, row_of: Callable[[int], int]) -
     return Ragged(_dense(values, f"{name}[]", nulls, row_of_value), offsets)
 
 
-def _objects(array: Any, name: str, nulls: Nulls, row_of: Callable[[int], int]) -> Any:
+def _object_array(array: Any, name: str, nulls: Nulls, row_of: Callable[[int], int]) -> Any:
     """The array, with nothing null in it, however deep, but what None stands for."""
-    array = nulls.filled(_plain(array), name, row_of, objects=True)
+    array = nulls.filled(_unwrapped(array), name, row_of, objects=True)
     types = pyarrow().types
     if types.is_struct(array.type):
         return _struct(array, name, nulls, row_of)
@@ -452,7 +452,7 @@ def _struct(array: Any, name: str, nulls: Nulls, row_of: Callable[[int], int]) -
     names = [array.type.field(number).name for number in range(array.type.num_fields)]
     fields = array.flatten()
     filled = [
-        _objects(field, f"{name}.{each}", nulls, row_of)
+        _object_array(field, f"{name}.{each}", nulls, row_of)
         for each, field in zip(names, fields, strict=True)
     ]
     if all(map(is_, filled, fields)):
@@ -466,7 +466,9 @@ def _list(array: Any, name: str, nulls: Nulls, row_of: Callable[[int], int]) -> 
     def row_of_value(value: int) -> int:
         return row_of(int(np.searchsorted(offsets, value + int(offsets[0]), "right")) - 1)
 
-    return over_values(array, lambda values: _objects(values, f"{name}[]", nulls, row_of_value))
+    return over_values(
+        array, lambda values: _object_array(values, f"{name}[]", nulls, row_of_value)
+    )
 
 
 def over_values(array: Any, fn: Callable[[Any], Any]) -> Any:

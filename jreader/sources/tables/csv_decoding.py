@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.kept_indices import in_threads
-from jreader.sources.files.magic_numbers import first_bytes, kind_of
+from jreader.sources.files.magic_numbers import first_bytes, known_format
 from jreader.sources.tables.arrow_columns import pyarrow
 from jreader.sources.tables.csv_records import (
     BYTE_ORDER_MARK,
@@ -36,7 +36,7 @@ _FIELDS = re.compile(r"Expected (\d+) columns, got (\d+)")
 
 
 @dataclass(frozen=True)
-class Layout:
+class CsvLayout:
     """How files are to be read.
 
     Attributes:
@@ -101,7 +101,7 @@ class CsvFile:
         ValueError: It has not the columns that are wanted.
     """
 
-    def __init__(self, file: ByteFile, layout: Layout) -> None:
+    def __init__(self, file: ByteFile, layout: CsvLayout) -> None:
         """Reads the header."""
         self.file, self.layout = file, layout
         self.packed = file.path.endswith(".gz")
@@ -249,7 +249,7 @@ class CsvFile:
     def _header(self) -> tuple[tuple[str, ...], int]:
         """The names of the columns, and the byte at which the first record begins."""
         head, whole = self._head(_HEAD)
-        if not self.packed and (kind_of(head) or b"\0" in head):
+        if not self.packed and (known_format(head) or b"\0" in head):
             raise damaged(self.file.path, _EXPECTED, first_bytes(head))
         begin = len(BYTE_ORDER_MARK) if head.startswith(BYTE_ORDER_MARK) else 0
         if self.layout.header is not None:

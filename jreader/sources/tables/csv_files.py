@@ -13,7 +13,7 @@ from jreader.sources.file_checks import FileNode
 from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.named_files import Paths, files_named, written
 from jreader.sources.tables.arrow_columns import pyarrow
-from jreader.sources.tables.csv_decoding import Layout
+from jreader.sources.tables.csv_decoding import CsvLayout
 from jreader.sources.tables.csv_tables import tables
 from jreader.sources.tables.csv_types import checked_types
 from jreader.sources.tables.record_batches import TableBlocks
@@ -118,7 +118,7 @@ class csv(FileNode[Any], Table[Any]):
     def columns(self) -> BlockColumns:
         """A single column whose rows are the samples; the files are looked through at first use."""
         self.check_files()
-        layout = Layout(self.delimiter, self.header, self.names, self.types or {})
+        layout = CsvLayout(self.delimiter, self.header, self.names, self.types or {})
         found, nulls = tables(self.paths, layout, self.store), self.nulls or {}
         self.check_files()  # which may have changed while they were decoded
         wanted = found[0].file.wanted

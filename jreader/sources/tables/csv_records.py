@@ -57,9 +57,9 @@ def end_of_records(data: bytes, low: int, high: int, delimiter: str, *, last: bo
         newline = data.rfind(b"\r", low, high) if newline < 0 else newline
         return high if last else max(newline + 1, low)
     if not last or data.endswith((b"\n", b"\r"), low, high):
-        found = _records(delimiter).match(data, low, high)
+        found = _records_pattern(delimiter).match(data, low, high)
         return found.end() if found else low
-    found = _records(delimiter).match(data[low:high] + b"\n")
+    found = _records_pattern(delimiter).match(data[low:high] + b"\n")
     return min(low + found.end(), high) if found else low
 
 
@@ -124,7 +124,7 @@ def _record(delimiter: str) -> bytes:
 
 
 @lru_cache(32)
-def _records(delimiter: str) -> re.Pattern[bytes]:
+def _records_pattern(delimiter: str) -> re.Pattern[bytes]:
     return re.compile(rb"(?:%s)*+" % _record(delimiter))
 
 

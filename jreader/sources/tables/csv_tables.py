@@ -25,14 +25,14 @@ from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile, open_file
 from jreader.sources.files.kept_indices import in_threads, kept_files, name_of
 from jreader.sources.tables.arrow_columns import pyarrow
-from jreader.sources.tables.csv_decoding import CsvFile, Layout, Part
+from jreader.sources.tables.csv_decoding import CsvFile, CsvLayout, Part
 from jreader.sources.tables.csv_types import TEXT, joint_kind, of_types
 from jreader.sources.transactions import new_file
 
 _ROOM = "csv"  # in the cache folder
 
 
-class Found(NamedTuple):
+class TableSummary(NamedTuple):
     """What is known of a table once its file was decoded.
 
     Attributes:
@@ -73,7 +73,7 @@ class CsvTable:
         data: The Arrow file that has it: its path, or its bytes.
     """
 
-    def __init__(self, file: CsvFile, found: Found, data: Any) -> None:
+    def __init__(self, file: CsvFile, found: TableSummary, data: Any) -> None:
         self.file, self.found, self.data = file, found, data
         self.path, self.rows = file.file.path, found.rows
         self.schema = file.schema(found.kinds)
@@ -84,10 +84,10 @@ class CsvTable:
     ) -> CsvTable:
         """Decodes a file whose columns have kinds that are known; kept there, or in memory."""
         if path is None:
-            found, out = _decoded(file, bytes_of, known, pyarrow().BufferOutputStream)
+            found, out = _decoded_to(file, bytes_of, known, pyarrow().BufferOutputStream)
             return cls(file, found, out.getvalue())
         with new_file(path, durable=True) as aside:
-            found, _ = _decoded(file, bytes_of, known, partial(str, aside))
+            found, _ = _decoded_to(file, bytes_of, known, partial(str, aside))
         return cls(file, found, path)
 
     @classmethod
@@ -97,7 +97,7 @@ class CsvTable:
         with suppress(OSError, ValueError, pa.ArrowException), pa.memory_map(str(path)) as data:
             opened = pa.ipc.open_file(data)
             last = opened.get_batch_with_custom_metadata(opened.num_record_batches - 1)
-            found = Found(*json.loads(last.custom_metadata[b"found"]))
+            found = TableSummary(*json.loads(last.custom_metadata[b"found"]))
             return None if found.wrong else cls(file, found, path)
         return None
 
@@ -121,7 +121,7 @@ class CsvTable:
         return pa.Table.from_batches([pa.ipc.open_file(data).get_batch(number)])
 
 
-def tables(paths: Sequence[str], layout: Layout, store: Store | None) -> list[CsvTable]:
+def tables(paths: Sequence[str], layout: CsvLayout, store: Store | None) -> list[CsvTable]:
     """The tables of files, all with columns of the same types.
 
     Raises:
@@ -133,11 +133,11 @@ def tables(paths: Sequence[str], layout: Layout, store: Store | None) -> list[Cs
     for file in files[1:]:
         _refuse_others(file, files[0])
     names = files[0].wanted
-    found = _kept(files, dict.fromkeys(names, 0))
+    found = _kept_tables(files, dict.fromkeys(names, 0))
     kinds = {name: joint_kind(table.found.kinds[name] for table in found) for name in names}
     types = {name: kind or TEXT for name, kind in kinds.items()}
     narrow = [at for at, table in enumerate(found) if table.schema != table.file.schema(types)]
-    for at, table in zip(narrow, _kept([files[at] for at in narrow], types), strict=True):
+    for at, table in zip(narrow, _kept_tables([files[at] for at in narrow], types), strict=True):
         found[at] = table
     return found
 
@@ -153,7 +153,7 @@ def _refuse_others(file: CsvFile, first: CsvFile) -> None:
         )
 
 
-def _kept(files: Sequence[CsvFile], known: Mapping[str, int]) -> list[CsvTable]:
+def _kept_tables(files: Sequence[CsvFile], known: Mapping[str, int]) -> list[CsvTable]:
     """The tables of files whose columns have kinds that are known: those kept, or made anew."""
     of = {(file.file.path, file.file.stamp): file for file in files}
 
@@ -181,16 +181,16 @@ def _kept(files: Sequence[CsvFile], known: Mapping[str, int]) -> list[CsvTable]:
     return kept_files(_ROOM, [file.file for file in files], name, load, make)
 
 
-def _decoded(
+def _decoded_to(
     file: CsvFile, bytes_of: ByteFile, known: Mapping[str, int], sink: Callable[[], Any]
-) -> tuple[Found, Any]:
+) -> tuple[TableSummary, Any]:
     """What is known of a table that was written to a sink, and that sink.
 
     It is written for as long as blocks have the types of the first ones; if others have not, all
     are decoded again.
     """
     pa, out, parts = pyarrow(), sink(), file.parts(bytes_of, known)
-    found, first, fits = Found([], {**known}, {}, None), next(parts, ([], None)), True
+    found, first, fits = TableSummary([], {**known}, {}, None), next(parts, ([], None)), True
     found.widen(first[0])
     schema = file.schema(found.kinds)
     packed = "lz4" if isinstance(out, str) and pa.Codec.is_available("lz4") else None
@@ -209,4 +209,4 @@ def _decoded(
                 found.rows.append(1)
         blank = pa.RecordBatch.from_pylist([], schema)
         opened.write_batch(blank, custom_metadata={"found": json.dumps(found)})
-    return (found, out) if fits else _decoded(file, bytes_of, found.kinds, sink)
+    return (found, out) if fits else _decoded_to(file, bytes_of, found.kinds, sink)

@@ -51,7 +51,7 @@ def checked_types(call: str, types: Any) -> dict[str, Any] | None:
             f"{call} needs a dict of the types of columns, such as types={{'label': np.int32, "
             f"'name': str}}, not {types!r}: leave it out to have them found."
         )
-    return {name: _checked(call, name, given) for name, given in types.items()}
+    return {name: _checked_type(call, name, given) for name, given in types.items()}
 
 
 def kind_of_type(kind: Any) -> int | None:
@@ -152,7 +152,7 @@ def of_types(table: Any, schema: Any) -> Any:
         return None
 
 
-def _checked(call: str, name: str, given: Any) -> Any:
+def _checked_type(call: str, name: str, given: Any) -> Any:
     pa = pyarrow()
     kind = _type_of(given)
     if kind is not None:

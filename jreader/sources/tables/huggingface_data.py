@@ -69,7 +69,7 @@ class huggingface(Table[Any]):
         pyarrow()
         set_fields(
             self,
-            dataset=_checked(dataset),
+            dataset=_checked_dataset(dataset),
             names=checked_names(_CALL, columns),
             nulls=checked_nulls(_CALL, nulls),
         )
@@ -157,7 +157,7 @@ class DatasetTable:
         return DatasetTable, (self.dataset,)
 
 
-def _checked(dataset: Any) -> DatasetTable:
+def _checked_dataset(dataset: Any) -> DatasetTable:
     """The table of a data set.
 
     Raises:

@@ -7,7 +7,7 @@ from typing import Any
 
 from jreader.readers.joined_columns import Joined
 from jreader.readers.ragged import Ragged, ragged_end_to_end
-from jreader.sources.tables.arrow_columns import Objects, pyarrow
+from jreader.sources.tables.arrow_columns import ArrowObjects, pyarrow
 
 
 def selected(table: Any, names: Sequence[str] | None, where: str) -> Any:
@@ -36,16 +36,16 @@ def selected(table: Any, names: Sequence[str] | None, where: str) -> Any:
         column = table.column(top)
         inner = [name.removeprefix(f"{top}.") for name in names if tops[name] == top != name]
         if top not in names and inner:
-            chunks = [_fields(chunk, inner) for chunk in column.chunks]
-            column = pa.chunked_array(chunks or [_fields(pa.nulls(0, column.type), inner)])
+            chunks = [_struct_of(chunk, inner) for chunk in column.chunks]
+            column = pa.chunked_array(chunks or [_struct_of(pa.nulls(0, column.type), inner)])
         columns[top] = column
     return pa.table(columns)
 
 
-def bare(columns: dict[str, Any], name: Any) -> Any:
+def bare_values(columns: dict[str, Any], name: Any) -> Any:
     """The values of the only column, where its name was given as a single str.
 
-    >>> bare({"b": {"y": [3]}}, "b.y"), bare({"b": [3]}, ["b"])
+    >>> bare_values({"b": {"y": [3]}}, "b.y"), bare_values({"b": [3]}, ["b"])
     ([3], {'b': [3]})
     """
     if not isinstance(name, str):
@@ -85,7 +85,7 @@ def _has(kind: Any, name: str) -> bool:
     )
 
 
-def _fields(array: Any, names: Iterable[str]) -> Any:
+def _struct_of(array: Any, names: Iterable[str]) -> Any:
     """The struct of some fields of a struct."""
     below: dict[str, list[str]] = {}
     for name in names:
@@ -95,7 +95,7 @@ def _fields(array: Any, names: Iterable[str]) -> Any:
     parts = dict(
         zip((kind.field(at).name for at in range(kind.num_fields)), array.flatten(), strict=True)
     )
-    some = [_fields(parts[name], rest) if rest else parts[name] for name, rest in below.items()]
+    some = [_struct_of(parts[name], rest) if rest else parts[name] for name, rest in below.items()]
     return pyarrow().StructArray.from_arrays(some, list(below))
 
 
@@ -111,8 +111,8 @@ def columns_end_to_end(trees: Sequence[Any]) -> Any:
         return first
     if isinstance(first, dict):
         return {name: columns_end_to_end([tree[name] for tree in trees]) for name in first}
-    if isinstance(first, Objects):
-        return Objects([chunk for tree in trees for chunk in tree.chunks])
+    if isinstance(first, ArrowObjects):
+        return ArrowObjects([chunk for tree in trees for chunk in tree.chunks])
     return ragged_end_to_end(trees) if isinstance(first, Ragged) else Joined(trees)
 
 
@@ -136,7 +136,7 @@ def _kinds(columns: Any, name: str = "") -> dict[str, str]:
     if isinstance(columns, dict):
         parts = [_kinds(part, f"{name}.{key}" if name else key) for key, part in columns.items()]
         return {key: kind for part in parts for key, kind in part.items()}
-    if isinstance(columns, Objects):
+    if isinstance(columns, ArrowObjects):
         return {name: str(columns.chunks[0].array.type).replace("large_", "")}
     inside = ", ".join("..." if size is None else str(size) for size in columns.shape[1:])
     return {name: f"{columns.dtype}[{inside}]" if inside else str(columns.dtype)}

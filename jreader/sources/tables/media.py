@@ -37,7 +37,7 @@ def with_media(column: Any, feature: Any) -> Any:
     pa = pyarrow()
     chunks = column.chunks or [pa.nulls(0, column.type)]
     if _is_media(feature) and pa.types.is_struct(column.type):
-        chunks = _bytes_of(chunks) or list(map(_files, chunks))
+        chunks = _media_bytes(chunks) or list(map(_media_files, chunks))
     else:
         chunks = [_inside(chunk, feature) for chunk in chunks]
     return pa.chunked_array(chunks)
@@ -59,7 +59,7 @@ def _has_media(feature: Any) -> bool:
     return _is_media(feature) if inner is None else _has_media(inner)
 
 
-def _bytes_of(chunks: list[Any]) -> list[Any] | None:
+def _media_bytes(chunks: list[Any]) -> list[Any] | None:
     """The bytes of media; None if some lie in files."""
     at = chunks[0].type.get_field_index("bytes")
     found = [chunk.flatten()[at] for chunk in chunks] if at >= 0 else []
@@ -72,7 +72,7 @@ def _bytes_of(chunks: list[Any]) -> list[Any] | None:
 def _inside(array: Any, feature: Any) -> Any:
     pa = pyarrow()
     if _is_media(feature):
-        return _files(array)
+        return _media_files(array)
     if pa.types.is_fixed_size_list(array.type):
         array = array.cast(pa.large_list(array.type.value_field))
     if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
@@ -90,7 +90,7 @@ def _inside(array: Any, feature: Any) -> Any:
     return array
 
 
-def _files(array: Any) -> Any:
+def _media_files(array: Any) -> Any:
     """Media whose bytes are read from their files where they are not stored."""
     pa, kind = pyarrow(), array.type
     if not pa.types.is_struct(kind):

@@ -20,7 +20,7 @@ import numpy as np
 from jreader.readers.planes import begins
 from jreader.sources.file_checks import changed, damaged
 from jreader.sources.tables.arrow_columns import Nulls, checked_schema, columns_of, pyarrow
-from jreader.sources.tables.joined_tables import bare, selected
+from jreader.sources.tables.joined_tables import bare_values, selected
 
 _EXPECTED = "an Arrow file (IPC)"
 _MAGIC = b"ARROW1"
@@ -56,8 +56,8 @@ class Batches:
         Raises:
             DamagedData: It is no IPC file, or not whole.
         """
-        with _reading(path, "its schema"):
-            mapped = _mapped(path)
+        with _reading_ipc(path, "its schema"):
+            mapped = _mapped_file(path)
             whole = memoryview(mapped)
             in_file_format = bytes(whole[: len(_MAGIC)]) == _MAGIC
             if in_file_format and bytes(whole[-len(_MAGIC) :]) != _MAGIC:
@@ -93,7 +93,7 @@ class Batches:
             DamagedData: It cannot be decoded.
         """
         pa, place = pyarrow(), self.places[number]
-        with _reading(self.path, f"record batch {number}, which begins at byte {place:,}"):
+        with _reading_ipc(self.path, f"record batch {number}, which begins at byte {place:,}"):
             if bytes(memoryview(self.mapped)[: len(_MAGIC)]) == _MAGIC:
                 batch = pa.ipc.open_file(self.mapped).get_batch(number)
             else:
@@ -103,7 +103,7 @@ class Batches:
             return pa.Table.from_batches([batch])
 
 
-def _mapped(path: str) -> Any:
+def _mapped_file(path: str) -> Any:
     """The bytes of a file, mapped; the file need not stay open."""
     try:
         with pyarrow().memory_map(os.fsencode(path)) as file:  # also a name that is not UTF-8
@@ -121,7 +121,7 @@ def _messages(source: Any, path: str) -> Iterator[tuple[int, Any]]:
     read, size = pyarrow().ipc.read_message, source.size()
     while True:
         place = source.tell()
-        with _reading(path, f"the message at byte {place:,}"):
+        with _reading_ipc(path, f"the message at byte {place:,}"):
             try:
                 message = read(source)
             except EOFError:
@@ -137,14 +137,14 @@ def _head(metadata: Any) -> tuple[int, bool]:
     """How many rows a record batch has, and whether it is compressed."""
     head = memoryview(metadata)
     (root,) = struct.unpack_from("<I", head)
-    batch = _field(head, root, _HEADER)
+    batch = _flatbuffer_field(head, root, _HEADER)
     batch += struct.unpack_from("<I", head, batch)[0]
-    length = _field(head, batch, _LENGTH)
+    length = _flatbuffer_field(head, batch, _LENGTH)
     rows = struct.unpack_from("<q", head, length)[0] if length else 0
-    return rows, bool(_field(head, batch, _COMPRESSION))
+    return rows, bool(_flatbuffer_field(head, batch, _COMPRESSION))
 
 
-def _field(head: memoryview, table: int, number: int) -> int:
+def _flatbuffer_field(head: memoryview, table: int, number: int) -> int:
     """Where a field of a table of a flatbuffer lies; 0 if it is not there."""
     vtable = table - struct.unpack_from("<i", head, table)[0]
     (size,) = struct.unpack_from("<H", head, vtable)
@@ -159,7 +159,7 @@ class TableBlocks:
     Args:
         files: The files, such as `Batches`: each has a `path`, a `schema`, the number of `rows` of
             each block, and `decoded(number)`.
-        names: The names of the columns; a single str for bare values; None for all.
+        names: The names of the columns; a single str for bare_values values; None for all.
         nulls: What stands for nulls.
         wanted: Whether a file and the number of a block in it are one of them.
 
@@ -225,18 +225,18 @@ def columns_in(
         table: A `pyarrow.Table`.
         where: What errors call it.
         first: The number there of its first row.
-        names: The names of the columns; a single str for bare values; None for all.
+        names: The names of the columns; a single str for bare_values values; None for all.
         nulls: What stands for nulls.
 
     Raises:
         ValueError: There is no such column, or it has nulls that nothing stands for.
     """
     wanted = selected(table, [names] if isinstance(names, str) else names, where)
-    return bare(columns_of(wanted, Nulls(where, first, nulls, as_stored=True)), names)
+    return bare_values(columns_of(wanted, Nulls(where, first, nulls, as_stored=True)), names)
 
 
 @contextmanager
-def _reading(path: str, what: str) -> Iterator[None]:
+def _reading_ipc(path: str, what: str) -> Iterator[None]:
     """Turns what pyarrow raises into DamagedData."""
     pa = pyarrow()
     try:

@@ -18,7 +18,7 @@ from jreader.sources.files.file_parts import FilePart
 from jreader.sources.files.kept_indices import in_threads
 from jreader.sources.files.stored_files import StoredFile
 from jreader.sources.tables.arrow_columns import Nulls, checked_schema, columns_of, pyarrow
-from jreader.sources.tables.joined_tables import bare, refuse_another, top_of
+from jreader.sources.tables.joined_tables import bare_values, refuse_another, top_of
 from jreader.sources.tables.record_batches import TableBlocks
 from jreader.sources.tables.table_arguments import check_fills
 
@@ -27,7 +27,7 @@ _READERS = 8  # of pyarrow that are kept: as many as threads decode at the same 
 
 
 @dataclass(frozen=True)
-class _File:
+class _ParquetFile:
     file: ByteFile
     metadata: Any
     schema: Any
@@ -51,20 +51,20 @@ class RowGroups(TableBlocks):
 
     Args:
         files: The files, and what their footers tell.
-        names: The names of the columns; a single str for bare values; None for all.
+        names: The names of the columns; a single str for bare_values values; None for all.
         nulls: What stands for nulls.
         part: The part of the only file whose row groups these are; None for all.
     """
 
     def __init__(
         self,
-        files: Sequence[_File],
+        files: Sequence[_ParquetFile],
         names: tuple[str, ...] | str | None,
         nulls: Mapping[str, Any],
         part: FilePart | None = None,
     ) -> None:
-        def wanted(file: _File, group: int) -> bool:
-            return part is None or part.has(_begin(file.metadata, group))
+        def wanted(file: _ParquetFile, group: int) -> bool:
+            return part is None or part.has(_first_byte(file.metadata, group))
 
         super().__init__(files, names, nulls, wanted)
         self._readers = _Readers()
@@ -84,7 +84,7 @@ class RowGroups(TableBlocks):
             DamagedData: A file is no Parquet file.
             ValueError: There is no such column, or it has another type in another file, or nulls.
         """
-        files = in_threads(lambda path: _opened(open_file(path, store), names), paths)
+        files = in_threads(lambda path: _with_footer(open_file(path, store), names), paths)
         if part is not None:
             part.check_size(files[0].file.size)
         groups = cls(files, names, nulls, part)
@@ -108,13 +108,13 @@ class RowGroups(TableBlocks):
             if isinstance(file.file, StoredFile):
                 file.file.coming(_ranges(file, group))
 
-    def decoded(self, file: _File, number: int) -> Any:
+    def decoded(self, file: _ParquetFile, number: int) -> Any:
         """The table of a row group."""
-        return _decoded(file, number, self._readers)
+        return _decoded_group(file, number, self._readers)
 
     def columns(self, table: Any, path: str, first: int) -> Any:
         """Those that were asked for, of which the file gave no others."""
-        return bare(columns_of(table, Nulls(path, first, self.nulls)), self.names)
+        return bare_values(columns_of(table, Nulls(path, first, self.nulls)), self.names)
 
     def refuse_nulls(self) -> None:
         """Decodes the first row group whose footer tells of nulls that nothing stands for."""
@@ -130,25 +130,25 @@ class RowGroups(TableBlocks):
                 self(block)
 
 
-def _opened(file: ByteFile, names: tuple[str, ...] | str | None) -> _File:
+def _with_footer(file: ByteFile, names: tuple[str, ...] | str | None) -> _ParquetFile:
     """A file, and what its footer tells.
 
     Raises:
         DamagedData: It is no Parquet file.
         ValueError: It has no such column.
     """
-    with _reading(FileObject(file), "its footer") as opened:
+    with _reading_parquet(FileObject(file), "its footer") as opened:
         metadata = opened.metadata
         checked_schema(opened.schema_arrow)
         if names is None:
-            return _File(file, metadata, opened.schema_arrow, None)
+            return _ParquetFile(file, metadata, opened.schema_arrow, None)
         wanted = [names] if isinstance(names, str) else list(names)
         tops = [top_of(name, opened.schema_arrow, file.path) for name in wanted]
         schema = opened.read_row_groups([], columns=wanted).select(list(dict.fromkeys(tops))).schema
-        return _File(file, metadata, schema, wanted)
+        return _ParquetFile(file, metadata, schema, wanted)
 
 
-def _statistics(file: _File, group: int, at: int) -> Any:
+def _statistics(file: _ParquetFile, group: int, at: int) -> Any:
     """What the footer tells of a column in a row group.
 
     Raises:
@@ -163,14 +163,14 @@ def _statistics(file: _File, group: int, at: int) -> Any:
     return chunk.statistics
 
 
-def _begin(metadata: Any, group: int) -> int:
+def _first_byte(metadata: Any, group: int) -> int:
     """The byte at which a row group begins."""
     first = metadata.row_group(group).column(0)
     begin = first.dictionary_page_offset if first.has_dictionary_page else first.data_page_offset
     return int(begin)
 
 
-def _ranges(file: _File, group: int) -> list[tuple[int, int]]:
+def _ranges(file: _ParquetFile, group: int) -> list[tuple[int, int]]:
     """Where the columns of a row group lie that are wanted: offsets and sizes."""
     chunks = file.metadata.row_group(group)
     ranges = list[tuple[int, int]]()
@@ -192,13 +192,13 @@ class _Readers:
     """pyarrow's readers of files here that are idle: to make one costs a tenth of a row group."""
 
     def __init__(self) -> None:
-        self._idle = deque[tuple[_File, FileObject, Any]](maxlen=_READERS)
+        self._idle = deque[tuple[_ParquetFile, FileObject, Any]](maxlen=_READERS)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Without those that are open."""
         return _Readers, ()
 
-    def take(self, file: _File) -> tuple[FileObject, Any] | None:
+    def take(self, file: _ParquetFile) -> tuple[FileObject, Any] | None:
         """One of this file, for the thread that asks."""
         for _ in range(len(self._idle)):
             try:
@@ -210,19 +210,19 @@ class _Readers:
             self._idle.append(kept)
         return None
 
-    def give(self, file: _File, source: FileObject, reader: Any) -> None:
+    def give(self, file: _ParquetFile, source: FileObject, reader: Any) -> None:
         """Takes back one that has not failed; of too many, the oldest is dropped."""
         self._idle.append((file, source, reader))
 
 
-def _decoded(file: _File, group: int, readers: _Readers) -> Any:
+def _decoded_group(file: _ParquetFile, group: int, readers: _Readers) -> Any:
     """The table of a row group."""
-    what = f"row group {group}, which begins at byte {_begin(file.metadata, group):,}"
+    what = f"row group {group}, which begins at byte {_first_byte(file.metadata, group):,}"
     far = hasattr(file.file, "read_many")  # or pyarrow would ask for one column after another
     kept = None if far else readers.take(file)
     ranges = FetchedRanges(file.file, _ranges(file, group)) if far else file.file
     source, reader = kept or (FileObject(ranges), None)
-    with _reading(source, what, file.metadata, reader) as opened:
+    with _reading_parquet(source, what, file.metadata, reader) as opened:
         table = opened.read_row_group(group, columns=file.wanted, use_threads=False)
         table = table.select(file.schema.names).combine_chunks()
     if not far:
@@ -231,7 +231,7 @@ def _decoded(file: _File, group: int, readers: _Readers) -> Any:
 
 
 @contextmanager
-def _reading(
+def _reading_parquet(
     source: FileObject, what: str, metadata: Any = None, reader: Any = None
 ) -> Iterator[Any]:
     """A reader of pyarrow, a new one if none is given; what it raises becomes DamagedData."""

@@ -12,7 +12,7 @@ from jreader.errors import DamagedData
 from jreader.readers import Plane, leaves
 from jreader.readers.joined_columns import Joined
 from jreader.readers.ragged import Ragged
-from jreader.sources.tables.arrow_columns import Nulls, Objects, column_of, columns_of
+from jreader.sources.tables.arrow_columns import Nulls, ArrowObjects, column_of, columns_of
 
 
 def column(values, kind=None, **instead):
@@ -256,4 +256,4 @@ def test_a_tensor_of_another_size_than_its_type_says_is_damaged():
 
 def test_every_type_has_values():
     assert set(VALUES) == set(TYPES)
-    assert isinstance(column(["a"]), Objects)
+    assert isinstance(column(["a"]), ArrowObjects)
