@@ -94,8 +94,7 @@ def decode_batch(
             "decode_batch(data, size) needs a size, since files differ in theirs: give size=224, "
             "or size=(height, width)."
         )
-    wanted = _checked(b"", size, resample)
-    assert wanted is not None  # noqa: S101  # as just seen; for mypy
+    wanted = _sides(size)
     shape = (*wanted, 3)
     if out is None:
         out = np.empty((len(data), *shape), np.uint8)

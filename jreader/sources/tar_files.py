@@ -100,11 +100,15 @@ class tar(RecordFiles[dict[str, Any]]):
         begins, latest, other = list[int](), None, ""
         try:
             for member in members(_Window(file).get, 0, file.size, file.size):
-                key, _ = (None, "") if member is None else split_name(member.name)
-                other = member.name if member is not None and key is None else other
-                if member is None or (key is not None and key != latest):
+                if member is None:
+                    latest = None
+                    continue
+                key, _ = split_name(member.name)
+                if key is None:
+                    other = member.name
+                elif key != latest:
                     latest = key
-                    begins += [] if member is None else [member.header]
+                    begins.append(member.header)
             if not begins and other:
                 raise ValueError(
                     f"{file.path} has no sample: its members have no extension, such as {other!r}. "

@@ -79,22 +79,21 @@ class TextFiles(FileNode[T]):
         if not size and (packed or not self.may_be_empty):
             raise without_a_byte(path, "a gzip file" if packed else expected)
         whole = 0 if packed else size
-        part = None if self.part is None else FilePart(path, *self.part)
-        if part is not None:
-            part.check_size(whole)
+        part = FilePart(path, *(self.part or (0, 1, whole)))
+        part.check_size(whole)
         with reading(path, expected):
-            if part is None or offset:
+            if offset:
                 _go_to(path, file, offset)
             elif not _go_to_part(part, file):
                 return
-            for line in self.lines(file if part is None else _lines_before(part.end, file)):
+            for line in self.lines(file if self.part is None else _lines_before(part.end, file)):
                 try:
                     sample = parsed(line)
                 except (ValueError, RecursionError) as error:
                     where = f"the line at byte {file.tell() - len(line)} cannot be read, {error}"
                     raise damaged(path, expected, where) from error
                 yield sample
-        if file.tell() < (whole if part is None else part.end):
+        if file.tell() < part.end:
             raise changed(path, f"had {whole:,} bytes, and ended at byte {file.tell():,}")
 
 
@@ -190,8 +189,6 @@ def _lines_before(end: int, file: io.BufferedReader) -> Iterator[bytes]:
 
 def _go_to(path: str, file: io.BufferedReader, offset: int) -> None:
     """Seeks to an offset; raises NotResumable unless a line begins there."""
-    if not offset:
-        return
     file.seek(offset - 1)
     before = file.read(1)
     if not before or (before != b"\n" and file.peek(1)):

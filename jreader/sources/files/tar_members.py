@@ -57,7 +57,7 @@ class DamagedMember(ValueError):
         self.place, self.member = place, member
 
 
-def members(  # noqa: C901  # one branch for a kind of header
+def members(
     get: Callable[[int, int], bytes], at: int, end: int, size: int
 ) -> Iterator[Member | None]:
     """The regular files of an archive whose headers begin in a part of it; None for an end.
@@ -82,30 +82,33 @@ def members(  # noqa: C901  # one branch for a kind of header
             yield None
             at = header = at + BLOCK
             zeros += BLOCK
-            if zeros > most:
-                said = f"more than {most:,} zeros stand where members may: {_ZEROED}"
-                raise DamagedMember(at - BLOCK, said, (_NAMELESS, at - zeros))
+            _check_zeros(zeros, most, at)
             continue
         zeros, most = 0, _PADDING
         _check_sum(block, at)
-        kind, many = block[156:157], int(pax.get("size", 0)) or _number(block[124:136], at)
-        begin = at + BLOCK
-        after = begin + (many + BLOCK - 1) // BLOCK * BLOCK
-        regular = kind in _FILES
-        name = pax.get("path") or long_name or _name(block)
-        if said := _why_unreadable(kind, pax, many, size - begin):
-            raise DamagedMember(at, said, (name, header) if regular else None)
+        kind = block[156:157]
+        member = _described(block, at, header, pax, long_name)
+        if said := _why_unreadable(kind, pax, member.size, size - member.begin):
+            named = (member.name, header) if kind in _FILES else None
+            raise DamagedMember(at, said, named)
+        at = member.begin + (member.size + BLOCK - 1) // BLOCK * BLOCK
         if kind == _LONG_NAME:
-            long_name = _text(get(begin, many))
+            long_name = _text(get(member.begin, member.size))
         elif kind == _PAX:
-            pax = _pax_records(get(begin, many), begin)
+            pax = _pax_records(get(member.begin, member.size), member.begin)
         elif kind not in (_LONG_LINK, _PAX_FOR_ALL):
-            if regular and not name.endswith("/"):
-                yield Member(name, header, begin, many)
-            header, long_name, pax = after, "", {}
-        at = after
+            if kind in _FILES and not member.name.endswith("/"):
+                yield member
+            header, long_name, pax = at, "", {}
     if at >= size and not ended:
         raise DamagedMember(size, _NO_END)
+
+
+def _described(block: bytes, at: int, header: int, pax: dict[str, str], long_name: str) -> Member:
+    """What a header says, and those before it that are about the same member."""
+    name = pax.get("path") or long_name or _name(block)
+    many = int(pax.get("size", 0)) or _number(block[124:136], at)
+    return Member(name, header, at + BLOCK, many)
 
 
 def _why_unreadable(kind: bytes, pax: dict[str, str], many: int, most: int) -> str:
@@ -114,6 +117,12 @@ def _why_unreadable(kind: bytes, pax: dict[str, str], many: int, most: int) -> s
     if kind == _SPARSE or any(name.startswith("GNU.sparse") for name in pax):
         return "a member is a sparse file, which cannot be read"
     return ""
+
+
+def _check_zeros(zeros: int, most: int, end: int) -> None:
+    if zeros > most:
+        said = f"more than {most:,} zeros stand where members may: {_ZEROED}"
+        raise DamagedMember(end - BLOCK, said, (_NAMELESS, end - zeros))
 
 
 def _check_sum(block: bytes, at: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -198,45 +198,45 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 def _entries(record: bytes) -> Iterator[tuple[str, bytes]]:
     """The name of each feature, and the bytes of the Feature."""
-    for number, wire, features in _message_fields(record):
-        if number != 1 or wire != _BYTES:
-            continue
-        for inner, kind, entry in _message_fields(features):
-            if inner != 1 or kind != _BYTES:
-                continue
+    for features in _of_field_1(record):
+        for entry in _of_field_1(features):
             name, feature = b"", b""
-            for part, part_kind, value in _message_fields(entry):
-                if part_kind == _BYTES and part == 1:
+            for number, wire, value in _message_fields(entry):
+                if wire == _BYTES and number == 1:
                     name = value
-                elif part_kind == _BYTES and part == 2:
+                elif wire == _BYTES and number == 2:
                     feature += value  # two messages end to end are merged
             yield name.decode(), feature
 
 
+def _of_field_1(data: bytes) -> Iterator[bytes]:
+    """The bytes of the fields with that number in a message."""
+    return (value for number, wire, value in _message_fields(data) if (number, wire) == (1, _BYTES))
+
+
 def _feature_values(feature: bytes) -> tuple[str, Any]:
     """The kind of a feature, "" if it has none, and its values: a list of bytes, or an array."""
+    kind, body = _list_of(feature)
+    if kind == "bytes":
+        return kind, list(_of_field_1(body))
+    parts = [
+        _NUMBERS[kind, wire](value)
+        for number, wire, value in _message_fields(body)
+        if number == 1 and (kind, wire) in _NUMBERS
+    ]
+    if len(parts) == 1:
+        return kind, parts[0].astype(parts[0].dtype.newbyteorder("="), copy=False)
+    return kind, np.concatenate([np.zeros(0, "f4" if kind == "floats" else "i8"), *parts])
+
+
+def _list_of(feature: bytes) -> tuple[str, bytes]:
+    """The list that a feature holds: its kind, and the message."""
     kind, body = "", b""
     for number, wire, content in _message_fields(feature):
         if wire == _BYTES and number in _LISTS:  # the last kind counts, and parts of it are merged
             body = body + content if kind == _LISTS[number] else content
             kind = _LISTS[number]
-    if kind == "bytes":
-        return kind, [
-            value for number, wire, value in _message_fields(body) if (number, wire) == (1, 2)
-        ]
-    parts: list[Array] = []
-    for number, wire, value in _message_fields(body):
-        if number != 1:
-            continue
-        if kind == "floats" and wire in (_BYTES, _FIXED32):
-            parts.append(np.frombuffer(value, "<f4"))
-        elif kind == "ints" and wire == _BYTES:
-            parts.append(_varints(value))
-        elif kind == "ints" and wire == _VARINT:
-            parts.append(np.array([value], np.uint64).view(np.int64))
-    if len(parts) == 1:
-        return kind, parts[0].astype(parts[0].dtype.newbyteorder("="), copy=False)
-    return kind, np.concatenate([np.zeros(0, "f4" if kind == "floats" else "i8"), *parts])
+    return kind, body
 
 
 def _varints(data: bytes) -> Array:
@@ -260,3 +260,15 @@ def _varints(data: bytes) -> Array:
     shifts = 7 * (np.arange(len(every)) - np.repeat(begins, sizes))
     bits = (every & 0x7F).astype(np.uint64) << shifts.astype(np.uint64)
     return np.bitwise_or.reduceat(bits, begins).view(np.int64)
+
+
+def _floats(data: bytes) -> Array:
+    return np.frombuffer(data, "<f4")
+
+
+_NUMBERS: dict[tuple[str, int], Callable[[Any], Array]] = {
+    ("floats", _BYTES): _floats,
+    ("floats", _FIXED32): _floats,
+    ("ints", _BYTES): _varints,
+    ("ints", _VARINT): lambda value: np.array([value], np.uint64).view(np.int64),
+}  # what reads the numbers of a list, packed or one by one

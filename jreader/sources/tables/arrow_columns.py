@@ -295,23 +295,30 @@ def _joined_chunks(chunks: list[Any], name: str, nulls: Nulls) -> Any:
     chunks = [_unwrapped(chunk) for chunk in chunks]
     kind, types = chunks[0].type, pyarrow().types
     if types.is_struct(kind):
-        fields = zip(*(chunk.flatten() for chunk in chunks), strict=True)
-        names = [kind.field(number).name for number in range(kind.num_fields)]
-        if not names or len({*names}) < len(names):
-            raise ValueError(
-                f"column {name!r} of {nulls.where} is a struct with the fields {names}: it needs "
-                f"some, of different names. Leave the column out."
-            )
-        parts = zip(names, fields, strict=True)
-        return {each: _joined_chunks(list(part), f"{name}.{each}", nulls) for each, part in parts}
+        return _struct_columns(chunks, name, nulls)
     if _is_dense(kind):
         arrays = each_chunk(lambda chunk, row_of: _dense(chunk, name, nulls, row_of))
         return arrays[0] if len(arrays) == 1 else Joined(arrays)
-    if _is_list(kind) and _is_dense(_stored_type(kind.value_type)):
+    if _is_ragged(kind):
         lists = each_chunk(lambda chunk, row_of: _ragged(chunk, name, nulls, row_of))
         return lists[0] if len(lists) == 1 else ragged_end_to_end(lists)
     objects = each_chunk(lambda chunk, row_of: _object_array(chunk, name, nulls, row_of))
     return ArrowObjects([Chunk(each, name, nulls) for each in objects])
+
+
+def _struct_columns(chunks: list[Any], name: str, nulls: Nulls) -> dict[str, Any]:
+    """The columns of the fields of structs."""
+    names = [field.name for field in chunks[0].type]
+    if not names or len({*names}) < len(names):
+        raise ValueError(
+            f"column {name!r} of {nulls.where} is a struct with the fields {names}: it needs "
+            f"some, of different names. Leave the column out."
+        )
+    fields = zip(*(chunk.flatten() for chunk in chunks), strict=True)
+    return {
+        each: _joined_chunks(list(parts), f"{name}.{each}", nulls)
+        for each, parts in zip(names, fields, strict=True)
+    }
 
 
 def _is_looked_at_late(kind: Any) -> bool:
@@ -321,7 +328,7 @@ def _is_looked_at_late(kind: Any) -> bool:
     """
     if pyarrow().types.is_struct(kind):
         return True
-    dense = _is_dense(kind) or (_is_list(kind) and _is_dense(_stored_type(kind.value_type)))
+    dense = _is_dense(kind) or _is_ragged(kind)
     return not dense and not any(word in str(kind) for word in _DECODED)
 
 
@@ -386,6 +393,10 @@ def _is_list(kind: Any) -> bool:
     return bool(types.is_list(kind) or types.is_large_list(kind))
 
 
+def _is_ragged(kind: Any) -> bool:
+    return _is_list(kind) and _is_dense(_stored_type(kind.value_type))
+
+
 def _is_dense(kind: Any) -> bool:
     """Whether NumPy has a dtype for the values."""
     types = pyarrow().types
@@ -410,15 +421,10 @@ def _dense(array: Any, name: str, nulls: Nulls, row_of: Callable[[int], int]) ->
     if not types.is_temporal(kind):
         dense: Array = array.to_numpy(zero_copy_only=not types.is_boolean(kind))
         return dense
-    if types.is_date32(kind):
-        days: Array = array.view(pyarrow().int32()).to_numpy().astype("M8[D]")
-        return days
-    if types.is_time32(kind):
-        short: Array = array.view(pyarrow().int32()).to_numpy().astype(f"m8[{kind.unit}]")
-        return short
-    unit = "ms" if types.is_date64(kind) else kind.unit
-    code = "M8" if types.is_timestamp(kind) or types.is_date64(kind) else "m8"
-    times: Array = array.view(pyarrow().int64()).to_numpy().view(f"{code}[{unit}]")
+    unit = "D" if types.is_date32(kind) else "ms" if types.is_date64(kind) else kind.unit
+    code = "M8" if types.is_timestamp(kind) or types.is_date(kind) else "m8"
+    ints = array.view(f"int{kind.bit_width}").to_numpy().astype(np.int64, copy=False)
+    times: Array = ints.view(f"{code}[{unit}]")
     return times
 
 
@@ -449,8 +455,7 @@ def _object_array(array: Any, name: str, nulls: Nulls, row_of: Callable[[int], i
 
 
 def _struct(array: Any, name: str, nulls: Nulls, row_of: Callable[[int], int]) -> Any:
-    names = [array.type.field(number).name for number in range(array.type.num_fields)]
-    fields = array.flatten()
+    names, fields = [field.name for field in array.type], array.flatten()
     filled = [
         _object_array(field, f"{name}.{each}", nulls, row_of)
         for each, field in zip(names, fields, strict=True)

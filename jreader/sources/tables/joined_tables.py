@@ -30,15 +30,16 @@ def selected(table: Any, names: Sequence[str] | None, where: str) -> Any:
         return table
     if {*table.column_names}.issuperset(names):  # to look for fields is quadratic in the columns
         return table.select(list(names))
-    tops = {name: top_of(name, table.schema, where) for name in names}
-    pa, columns = pyarrow(), dict[str, Any]()
-    for top in dict.fromkeys(tops.values()):
-        column = table.column(top)
-        inner = [name.removeprefix(f"{top}.") for name in names if tops[name] == top != name]
-        if top not in names and inner:
-            chunks = [_struct_of(chunk, inner) for chunk in column.chunks]
-            column = pa.chunked_array(chunks or [_struct_of(pa.nulls(0, column.type), inner)])
-        columns[top] = column
+    pa, inside = pyarrow(), dict[str, list[str]]()
+    for name in names:
+        top = top_of(name, table.schema, where)
+        inside.setdefault(top, []).append(name.removeprefix(f"{top}."))
+    columns = {}
+    for top, inner in inside.items():
+        columns[top] = column = table.column(top)
+        if top not in inner:
+            chunks = column.chunks or [pa.nulls(0, column.type)]
+            columns[top] = pa.chunked_array([_struct_of(chunk, inner) for chunk in chunks])
     return pa.table(columns)
 
 
@@ -77,11 +78,10 @@ def _has(kind: Any, name: str) -> bool:
     """Whether a struct has a field of that name, or of a struct in it."""
     if not pyarrow().types.is_struct(kind):
         return False
-    fields = [kind.field(number) for number in range(kind.num_fields)]
     return any(
         name == field.name
         or (name.startswith(f"{field.name}.") and _has(field.type, name[len(field.name) + 1 :]))
-        for field in fields
+        for field in kind
     )
 
 
@@ -91,10 +91,7 @@ def _struct_of(array: Any, names: Iterable[str]) -> Any:
     for name in names:
         first, _, rest = name.partition(".")
         below.setdefault(first, []).extend([rest] if rest else [])
-    kind = array.type
-    parts = dict(
-        zip((kind.field(at).name for at in range(kind.num_fields)), array.flatten(), strict=True)
-    )
+    parts = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
     some = [_struct_of(parts[name], rest) if rest else parts[name] for name, rest in below.items()]
     return pyarrow().StructArray.from_arrays(some, list(below))
 

@@ -80,7 +80,7 @@ def _inside(array: Any, feature: Any) -> Any:
     if pa.types.is_struct(array.type):
         if not isinstance(feature, dict):  # a list of dicts, which is stored as a dict of lists
             feature = {name: [part] for name, part in _inner(feature).items()}
-        names = [array.type.field(number).name for number in range(array.type.num_fields)]
+        names = [field.name for field in array.type]
         fields = [
             _inside(field, feature[name]) if _has_media(feature[name]) else field
             for name, field in zip(names, array.flatten(), strict=True)
@@ -95,11 +95,7 @@ def _media_files(array: Any) -> Any:
     pa, kind = pyarrow(), array.type
     if not pa.types.is_struct(kind):
         return array
-    parts = {
-        kind.field(number).name: part
-        for number, part in enumerate(array.flatten())
-        if kind.field(number).name in {"bytes", "path"}
-    }
+    parts = dict(zip((field.name for field in kind), array.flatten(), strict=True))
     stored = media_type().storage_type
     fields = [
         parts[field.name].cast(field.type)
