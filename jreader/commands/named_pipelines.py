@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from jreader.linting.linter import fed_of
 from jreader.pipelines import Pipeline
 from jreader.readers import Node, Reader, described
 
@@ -158,8 +159,7 @@ def is_loader(value: Any) -> bool:
 
 def reader_of(subject: Any) -> Reader[Any]:
     """The reader of batches of a loader; another subject is a reader itself."""
-    reader: Reader[Any] = subject._fed().plan if is_loader(subject) else subject  # noqa: SLF001  # our own class
-    return reader
+    return fed_of(subject).plan
 
 
 def in_one_line(error: BaseException) -> str:

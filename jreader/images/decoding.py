@@ -64,8 +64,8 @@ def decode(data: Any, size: Size = None, *, resample: Resample = "linear") -> Ar
             `PIL.Image.MAX_IMAGE_PIXELS` pixels (179 million), as a file may say that was made to
             fill the memory: set that to a larger number, or to None.
     """
-    wanted = _checked(data, size, resample)
-    return _picture(data, wanted, resample)
+    _check_arguments(data, resample)
+    return _picture(data, None if size is None else _sides(size), resample)
 
 
 def decode_batch(
@@ -94,6 +94,7 @@ def decode_batch(
             "decode_batch(data, size) needs a size, since files differ in theirs: give size=224, "
             "or size=(height, width)."
         )
+    _check_arguments(b"", resample)
     wanted = _sides(size)
     shape = (*wanted, 3)
     if out is None:
@@ -105,22 +106,23 @@ def decode_batch(
         )
     for number, each in enumerate(data):
         try:
-            _checked(each, size, resample)
+            _check_arguments(each, resample)
             out[number] = _picture(each, wanted, resample)
         except (DamagedData, TypeError, ValueError) as error:
             raise type(error)(f"picture {number} of {len(data)}: {error}") from error
     return out[: len(data)]
 
 
-def _checked(data: Any, size: Any, resample: Any) -> tuple[int, int] | None:
-    """The height and width that are wanted."""
+def _check_arguments(data: Any, resample: Any) -> None:
     if not isinstance(data, (bytes, bytearray, memoryview, np.ndarray)):
         hint = ": give Path(path).read_bytes()" if isinstance(data, str) else ""
         raise TypeError(f"data of {_CALL} needs the bytes of a file, not {described(data)}{hint}.")
     if resample not in ("linear", "nearest"):
         raise ValueError(f"resample of {_CALL} needs 'linear' or 'nearest', not {resample!r}.")
-    if size is None:
-        return None
+
+
+def _sides(size: Any) -> tuple[int, int]:
+    """The height and width that are wanted."""
     sides = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
     whole = all(isinstance(side, (int, np.integer)) and side is not True for side in sides)
     if len(sides) != 2 or not whole:

@@ -79,16 +79,21 @@ def lint(subject: Any, *, measure: bool = False, ignore: Collection[str] = ()) -
         raise TypeError(f"ignore of lint(...) needs a list of names, as in [{ignore!r}].")
     if unknown := sorted(set(ignore) - set(RULES)):
         raise ValueError(f"lint has no rule {unknown[0]!r}: its rules are {', '.join(RULES)}.")
-    rules = (*_READ, *_TIMED) if check_flag("measure of lint", measure) else _READ
+    rules = _READ + _TIMED * check_flag("measure of lint", measure)
     with only_looking():
-        fed = _fed(subject)
+        fed = fed_of(subject)
         found = [each for rule in _UNREAD for each in rule(fed)]
         if not any(each.name == "generator-object" for each in found):  # to read would use it up
             found += [each for rule in rules for each in rule(fed)]
     return [each for each in dict.fromkeys(found) if each.name not in ignore]
 
 
-def _fed(subject: Any) -> Fed:
+def fed_of(subject: Any) -> Fed:
+    """What the rules look at: a plan, and what a loader makes of it.
+
+    Raises:
+        TypeError: The subject is neither a reader nor a loader.
+    """
     if callable(told := getattr(type(subject), "_fed", None)):
         made: Fed = told(subject)
         return made

@@ -37,13 +37,8 @@ def small_window(fed: Fed) -> Iterator[Finding]:
     """A shuffle in windows under 1 % of the data, or smaller than a batch."""
     for op, rows in _in_windows(fed.plan, None):
         size, many = op.buf_size or 0, known_length(op.reader)
-        if size < 2 or (many is not None and many <= size):
-            continue  # fewer is what `shuffle` itself warns of, more is the whole
-        if many is not None and size * _PERCENT < many:
-            seen = f"of {many:,}: those that lie far apart never meet in a batch"
-        elif rows is not None and size < rows:
-            seen = f"and a batch has {rows:,}: it holds whole windows, the same ones in all epochs"
-        else:
+        seen = _why_small(size, many, rows)
+        if not seen:
             continue
         if indexed(seeded(op.reader, 0)) is not None:
             fix = "Leave buf_size out: the plan is indexed, and shuffle(seed=0) shuffles all of it."
@@ -55,6 +50,17 @@ def small_window(fed: Fed) -> Iterator[Finding]:
             )
         sentence = f"shuffle(buf_size={size}) mixes {size:,} samples at a time, {seen}."
         yield Finding("small-window", sentence, fix, op.made_at)
+
+
+def _why_small(size: int, many: int | None, rows: int | None) -> str:
+    """Why a window is small, of so many samples, for batches of so many; "" if it is not."""
+    if size < 2 or (many is not None and many <= size):
+        return ""  # fewer is what `shuffle` itself warns of, more is the whole
+    if many is not None and size * _PERCENT < many:
+        return f"of {many:,}: those that lie far apart never meet in a batch"
+    if rows is not None and size < rows:
+        return f"and a batch has {rows:,}: it holds whole windows, the same ones in all epochs"
+    return ""
 
 
 def _in_windows(reader: Reader[Any], rows: int | None) -> Iterator[tuple[shuffle[Any], int | None]]:

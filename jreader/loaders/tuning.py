@@ -16,6 +16,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from jreader import errors
@@ -213,7 +214,7 @@ class Tuner:
     def _seen(self) -> Seen:
         seconds = 1e-9 * self._time
         busy = {
-            each: (each.spent - before) / (seconds * self._threads(each))
+            each: (each.spent - before) / (seconds * each.value * max(1, len(each.running())))
             for each, before in self._spent.items()
         }
         looks = list(self._counters.depths.copy())[-self._feeds :]
@@ -280,29 +281,25 @@ class Tuner:
             return False, base
         self.settled = False
         grows = sum(there.values()) > sum(before.values())
-        _tune(there)
-        yield _SETTLES
-        seen = yield _MEASURED
-        better = grows and seen.each < (1 - _CLEAR) * base.each
-        if not better:
-            _tune(before)
-            yield _SETTLES
-            again = yield _MEASURED
+        seen = yield from _seen_with(there)
+        if not (grows and seen.each < (1 - _CLEAR) * base.each):
+            again = yield from _seen_with(before)
             both, base = base.each + again.each, min(base, again, key=_each)
-            if grows or seen.each < (1 + _WORSE) * base.each:
-                _tune(there)
+            if not grows and seen.each >= (1 + _WORSE) * base.each:
+                return self._not_better(there, base)
+            twice = yield from _seen_with(there)
+            slower = seen.each + twice.each >= both
+            seen = min(seen, twice, key=_each)
+            if slower or seen.each >= (1 - _GAIN) * base.each:
+                _tune(before)
                 yield _SETTLES
-                twice = yield _MEASURED
-                better = seen.each + twice.each < both
-                seen = min(seen, twice, key=_each)
-                better = better and seen.each < (1 - _GAIN) * base.each
-                if not better:
-                    _tune(before)
-                    yield _SETTLES
-        if better and grows:
+                return self._not_better(there, base)
+        if grows:
             self._left.add(frozenset(before.items()))
-        if better:
-            return True, seen
+        return True, seen
+
+    def _not_better(self, there: dict[Tunable, int], base: Seen) -> tuple[bool, Seen]:
+        """Takes note of a setting, which is not tried again in this round."""
         self._poor.add(self._setting(there))
         return False, base
 
@@ -316,31 +313,25 @@ class Tuner:
                 ceiling = most.capacity if each.name == "capacity" else self._free(each)
                 value = max(each.value, min(wanted, ceiling, each.most or wanted))
             there[each] = value
-        grown = sum(
-            each.held_bytes() * (there.get(each, each.value) / each.value) for each in self.tunables
+        grown = {each.name for each, value in there.items() if value > each.value}
+        ahead = sum(
+            each.held_bytes() * there.get(each, each.value) / each.value for each in self.tunables
         )
-        threads = sum(
+        beyond = ahead > most.bytes or ("threads" in grown and self._threads(there) > most.threads)
+        return None if grown and beyond else there
+
+    def _free(self, tunable: Tunable) -> int:
+        """How many threads each part of a tunable may have beside all others."""
+        taken = self._threads({tunable: 0})
+        return (self.ceilings.threads - taken) // max(1, len(tunable.running()))
+
+    def _threads(self, there: Mapping[Tunable, int]) -> int:
+        """How many threads all maps have with some values instead of theirs."""
+        return sum(
             there.get(each, each.value) * max(1, len(each.running()))
             for each in self.tunables
             if each.name == "threads"
         )
-        up = any(value > each.value for each, value in there.items())
-        more = any(value > each.value and each.name == "threads" for each, value in there.items())
-        if (up and grown > most.bytes) or (more and threads > most.threads):
-            return None
-        return there
-
-    def _free(self, tunable: Tunable) -> int:
-        """How many threads each part of a tunable may have beside all others."""
-        taken = sum(
-            self._threads(each)
-            for each in self.tunables
-            if each.name == "threads" and each is not tunable
-        )
-        return (self.ceilings.threads - taken) // max(1, len(tunable.running()))
-
-    def _threads(self, tunable: Tunable) -> int:
-        return tunable.value * max(1, len(tunable.running()))
 
     def _setting(self, there: dict[Tunable, int]) -> tuple[int, ...]:
         return tuple(there.get(each, each.value) for each in self.tunables)
@@ -356,10 +347,16 @@ class Tuner:
         return Tuned(capacity, tuple(maps), self.settled)
 
 
+def _seen_with(there: Mapping[Tunable, int]) -> Generator[float, Seen, Seen]:
+    """What is seen with a setting, once what was ahead before it was handed over."""
+    _tune(there)
+    yield _SETTLES
+    return (yield _MEASURED)
+
+
 def _tune(there: Mapping[Tunable, int]) -> None:
     for each, value in there.items():
         each.tune(value)
 
 
-def _each(seen: Seen) -> float:
-    return seen.each
+_each = attrgetter("each")

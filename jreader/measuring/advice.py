@@ -13,6 +13,26 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 _READY = 32  # feeds, whose memory is small beside what they train
 _MOST = 32  # threads of a function that waits
 _SLOWER = 1.5  # in processes than here: then its samples are large
+_WORDS = {
+    "map_batches": (
+        "it is called for one batch after another on one thread: type "
+        ".map_batches(fn, threads=2), or processes=2 for a loop in Python; if jax can trace "
+        "it, load().on_device(fn)"
+    ),
+    "collate": (
+        "samples are stacked one by one: use a source of arrays (jreader.arrays, npy, "
+        "tokens), whose batches are gathered as a whole, or make the samples smaller"
+    ),
+    "transfer": (
+        "send fewer bytes: leave images as uint8 and make them float32 on the devices, with "
+        "load().on_device(fn)"
+    ),
+    "on_device": (
+        "the devices work on the feed before the step can: make the function cheaper, or do "
+        "part of it on the host, in .map(fn, threads=n)"
+    ),
+    "step": "no change to the data will make the epoch quicker",
+}  # what to change, by the stage
 
 
 class Advice(NamedTuple):
@@ -39,11 +59,6 @@ def advice_for(
         computes: In which share of the time the plan was read this program computed.
         longest: Seconds that the loop waited for one feed at most.
     """
-    others = [each for each in stages if each is not limit]
-    # what a feed takes once this stage runs beside the others: these follow one another
-    one_thread = sum(each.seconds for each in others if not each.by and each.name != "step")
-    beside = [each.seconds for each in others if each.by or each.name == "step"]
-    goal = max([one_thread, *beside, 1e-6])
     if limit.filling:
         return Advice(
             "it is below a cache that is still being filled: the next epoch reads from the cache, "
@@ -52,42 +67,28 @@ def advice_for(
         )
     step = max([1e-6, *(each.seconds for each in stages if each.name == "step")])
     if limit.name == "map" or (limit.name == "map_batches" and limit.by):
-        return _of_map(limit, goal, step)
+        return _of_map(limit, _without(limit, stages), step)
     if limit.name == "source":
-        return _of_source(limit, goal, computes)
+        return _of_source(limit, _without(limit, stages), computes)
     if limit.name == "capacity":
         return _of_capacity(capacity, longest / step)
-    words = {
-        "map_batches": (
-            "it is called for one batch after another on one thread: type "
-            ".map_batches(fn, threads=2), or processes=2 for a loop in Python; if jax can trace "
-            "it, load().on_device(fn)"
-        ),
-        "collate": (
-            "samples are stacked one by one: use a source of arrays (jreader.arrays, npy, "
-            "tokens), whose batches are gathered as a whole, or make the samples smaller"
-        ),
-        "transfer": (
-            "send fewer bytes: leave images as uint8 and make them float32 on the devices, with "
-            "load().on_device(fn)"
-        ),
-        "on_device": (
-            "the devices work on the feed before the step can: make the function cheaper, or do "
-            "part of it on the host, in .map(fn, threads=n)"
-        ),
-        "step": "no change to the data will make the epoch quicker",
-    }[limit.name]
-    return Advice(words, {})
+    return Advice(_WORDS[limit.name], {})
+
+
+def _without(limit: Measured, stages: Sequence[Measured]) -> float:
+    """What a feed takes once a stage runs beside the others, which follow one another."""
+    others = [each for each in stages if each is not limit]
+    one_thread = sum(each.seconds for each in others if not each.by and each.name != "step")
+    beside = [each.seconds for each in others if each.by or each.name == "step"]
+    return max([one_thread, *beside, 1e-6])
 
 
 def _of_map(limit: Measured, goal: float, step: float) -> Advice:
     found, has = limit.holding, limit.workers if limit.by else 0
     holds = found is not None and found.holds_lock
     waits = found is not None and found.computes < 0.5
-    most, why = usable_cores(), "since it leaves the interpreter's lock"
-    if holds:
-        why = "since it holds the interpreter's lock"
-    elif waits:  # threads that wait cost little: enough for when all else is quick
+    most, why = usable_cores(), f"since it {'holds' if holds else 'leaves'} the interpreter's lock"
+    if waits and not holds:  # threads that wait cost little: enough for when all else is quick
         goal, most, why = step, _MOST, "since it waits most of the time"
     wanted = min(max(2, ceil(limit.alone / goal)), max(most, 2))
     if has >= wanted and (not holds or limit.by in ("processes", "executor")):

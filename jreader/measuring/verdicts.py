@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
 from jreader.cores import usable_cores
@@ -61,9 +62,7 @@ class Measured:
 
 def stages_of(stats: Stats, probed: Probed | None) -> list[Measured]:
     """The stages of a loader in the order that samples pass through them, and the step."""
-    counted = {
-        stage.name: 1e-9 * stage.time_ns / stage.items for stage in stats.stages if stage.items
-    }
+    counted = _counted_stages(stats)
     last: Any = stats.stages[-2].name  # "transfer" or "on_device"
     place, collate = counted.get(last, 0.0), counted.get("collate", 0.0)
     stages: list[Measured] = []
@@ -179,23 +178,30 @@ def limit_of(stats: Stats, stages: Sequence[Measured], capacity: int) -> Measure
     """
     *data, step = stages
     wait, away = counted_wait(stats), step.seconds
-    slowest = max(data, key=lambda stage: stage.seconds)
+    slowest = max(data, key=attrgetter("seconds"))
     if wait < WAITS * (wait + away):
         placing = data[-1]
         # what the devices do to a feed is waited for inside the step
         return placing if placing.seconds > 0.5 * away else step
-    works = [stage for stage in stages if stage.by]
     alone = sum(stage.seconds for stage in data if not stage.by)
-    takes = max([alone, *(stage.seconds for stage in works)])
-    measured: dict[str, float] = {stage.name: stage.seconds for stage in data}
-    counted = 0.0
-    for stage in stats.stages:
-        if stage.items and stage.name in ("read", "collate", "transfer", "on_device"):
-            each = 1e-9 * stage.time_ns / stage.items
-            # its mean has the first feed in it, for which all is made
-            counted += min(each, measured.get(stage.name, each))
+    takes = max([alone, *(stage.seconds for stage in data if stage.by)])
     if capacity == 0:
         late = min(takes, away) > slowest.seconds
     else:
-        late = max(takes, counted) < _ALIKE * away
+        late = max(takes, _counted_data(stats, data)) < _ALIKE * away
     return Measured("capacity", "", "", 0.0, 0.0, workers=capacity) if late else slowest
+
+
+def _counted_data(stats: Stats, data: Sequence[Measured]) -> float:
+    """Seconds a feed on the thread that draws, as the loop had them."""
+    measured: dict[str, float] = {stage.name: stage.seconds for stage in data}
+    return sum(
+        min(each, measured.get(name, each))  # its mean has the first feed, for which all is made
+        for name, each in _counted_stages(stats).items()
+        if name in ("read", "collate", "transfer", "on_device")
+    )
+
+
+def _counted_stages(stats: Stats) -> dict[str, float]:
+    """Seconds of an item of each stage, as the loop had them."""
+    return {stage.name: 1e-9 * stage.time_ns / stage.items for stage in stats.stages if stage.items}
