@@ -12,6 +12,7 @@ import math
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -162,7 +163,8 @@ def _message_fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
     """The fields of a message: number, wire type, and the value: an int, or its bytes."""
     at, size = 0, len(data)
     while at < size:
-        tag, at = _varint(data, at)
+        tag = data[at]
+        tag, at = (tag, at + 1) if tag < 0x80 else _varint(data, at)  # a call costs as much again
         number, wire = tag >> 3, tag & 7
         if wire == _VARINT:
             value, at = _varint(data, at)
@@ -209,20 +211,23 @@ def _entries(record: bytes) -> Iterator[tuple[str, bytes]]:
             yield name.decode(), feature
 
 
-def _of_field_1(data: bytes) -> Iterator[bytes]:
+def _of_field_1(data: bytes) -> list[bytes]:
     """The bytes of the fields with that number in a message."""
-    return (value for number, wire, value in _message_fields(data) if (number, wire) == (1, _BYTES))
+    return [
+        value for number, wire, value in _message_fields(data) if number == 1 and wire == _BYTES
+    ]
 
 
 def _feature_values(feature: bytes) -> tuple[str, Any]:
     """The kind of a feature, "" if it has none, and its values: a list of bytes, or an array."""
     kind, body = _list_of(feature)
     if kind == "bytes":
-        return kind, list(_of_field_1(body))
+        return kind, _of_field_1(body)
+    read = _NUMBERS.get(kind, {})
     parts = [
-        _NUMBERS[kind, wire](value)
+        read[wire](value)
         for number, wire, value in _message_fields(body)
-        if number == 1 and (kind, wire) in _NUMBERS
+        if number == 1 and wire in read
     ]
     if len(parts) == 1:
         return kind, parts[0].astype(parts[0].dtype.newbyteorder("="), copy=False)
@@ -262,13 +267,8 @@ def _varints(data: bytes) -> Array:
     return np.bitwise_or.reduceat(bits, begins).view(np.int64)
 
 
-def _floats(data: bytes) -> Array:
-    return np.frombuffer(data, "<f4")
-
-
-_NUMBERS: dict[tuple[str, int], Callable[[Any], Array]] = {
-    ("floats", _BYTES): _floats,
-    ("floats", _FIXED32): _floats,
-    ("ints", _BYTES): _varints,
-    ("ints", _VARINT): lambda value: np.array([value], np.uint64).view(np.int64),
-}  # what reads the numbers of a list, packed or one by one
+_floats = partial(np.frombuffer, dtype=np.dtype("<f4"))
+_NUMBERS: dict[str, dict[int, Callable[[Any], Array]]] = {
+    "floats": {_BYTES: _floats, _FIXED32: _floats},
+    "ints": {_BYTES: _varints, _VARINT: lambda value: np.array([value], np.uint64).view(np.int64)},
+}  # what reads the numbers of a list, by their wire type: packed, or one by one
