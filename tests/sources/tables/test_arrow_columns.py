@@ -12,7 +12,7 @@ from jreader.errors import DamagedData
 from jreader.readers import Plane, leaves
 from jreader.readers.joined_columns import Joined
 from jreader.readers.ragged import Ragged
-from jreader.sources.tables.arrow_columns import Nulls, ArrowObjects, column_of, columns_of
+from jreader.sources.tables.arrow_columns import ArrowObjects, Nulls, column_of, columns_of
 
 
 def column(values, kind=None, **instead):
