@@ -59,3 +59,11 @@ def refilled(trees: Sequence[Any], arrays: Iterator[Any], beside: int | None) ->
         made = {key: refilled([part[key] for part in inner], arrays, beside) for key in parts}
         return joined(first, made)
     return first if beside is None else [*trees, *([] for _ in range(beside - len(trees)))]
+
+
+def without_texts(tree: Any) -> Any:
+    """The tree with empty lists where it has one text for each sample."""
+    parts = branches(tree)
+    if parts and any(map(placeable, leaves(tree))):
+        return joined(tree, {key: without_texts(part) for key, part in parts.items()})
+    return [] if isinstance(tree, list) else tree

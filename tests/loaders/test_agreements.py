@@ -224,7 +224,8 @@ import os
 import tempfile
 import warnings
 from jax.sharding import Mesh
-from jreader import Pipeline, arrays, source
+from jreader import DataLoader, Pipeline, arrays, source
+from jreader.datasets import Dataset
 called = tempfile.NamedTemporaryFile()
 def note(row, path=called.name):
     file = os.open(path, os.O_WRONLY | os.O_APPEND)  # a worker may call it
@@ -233,7 +234,7 @@ def note(row, path=called.name):
     return np.int32(row)
 def note_and_draw(row, rng):
     return note(row) + rng.integers(9)
-class Made:
+class Made(Dataset):
     def __len__(self):
         return 40
     def __getitem__(self, row):
@@ -252,6 +253,10 @@ plans = {
     "data set": Pipeline(source(Made())).shuffle(seed=0),
 }
 loaders = {name: plan.batch(8).load(sharding=mesh) for name, plan in plans.items()}
+for workers in (0, 2):
+    loaders[f"loader of a data set, {workers} workers"] = DataLoader(
+        Made(), batch_size=8, shuffle=True, seed=0, places=mesh, drop_last=True, num_workers=workers
+    )
 said = {}
 for name, loader in loaders.items():
     with warnings.catch_warnings(record=True) as told:
@@ -268,6 +273,6 @@ say(said)
 @pytest.mark.parametrize("many", [1, 2, 4])
 def test_processes_together_call_a_map_once_for_each_row(many):
     found = processes(MAPPED, many)
-    assert len(found[0]) == 9
+    assert len(found[0]) == 11
     for said in found:
         assert said == {name: [40 // many, []] for name in said}

@@ -15,6 +15,8 @@ from movers import fast, moving_alike
 from widths import examples
 
 from jreader import (
+    DataLoader,
+    Dataset,
     Pipeline,
     arrays,
     at_epoch,
@@ -54,7 +56,10 @@ def even(size, hosts):
 def feeds_of(pipeline, share, cursor=None, drop_last=True, chunk=None):
     """What one of the hosts makes, and its cursors."""
     loader = pipeline.load(sharding="host", drop_last=drop_last)
-    loader = loader.chunk(chunk) if chunk else loader
+    yield from feeds_of_loader(loader.chunk(chunk) if chunk else loader, share, cursor)
+
+
+def feeds_of_loader(loader, share, cursor=None):
     loading = loader._run.loaded
     cursor = {**(cursor or beginning(0)), "plan": loading.plan()}
     source = replace(loading.source, batches=loading.batches(cursor))
@@ -337,6 +342,49 @@ def test_a_map_is_called_on_one_host_for_each_row(plan, hosts):
     assert together == alone(plan(rows, []).batch(8))
     assert [len(mine) for mine in calls] == [40 // hosts] * hosts
     assert sorted(chain.from_iterable(calls)) == list(range(40))
+
+
+class Named(Dataset):
+    """Rows with a text, of which it notes those that are asked for."""
+
+    def __init__(self, asked=None):
+        self.asked = [] if asked is None else asked
+
+    def __len__(self):
+        return COUNT
+
+    def __getitem__(self, row):
+        self.asked.append(row)
+        return {"n": row, "name": f"row {row}"}
+
+
+@pytest.mark.parametrize("hosts", [1, 2, 4])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_each_host_fetches_its_samples_of_a_data_set_and_goes_on_anywhere(hosts, workers):
+    def loader(asked=None):
+        given = {"batch_size": 8, "shuffle": True, "seed": 1, "return_list": False}
+        return DataLoader(Named(asked), num_workers=workers, last="pad", **given)
+
+    shares, asked = even(8, hosts), [[] for _ in range(hosts)]
+    made = [
+        list(feeds_of_loader(loader(mine), share))
+        for share, mine in zip(shares, asked, strict=True)
+    ]
+    whole = list(loader())
+    for step, (feed, *parts) in enumerate(zip(whole, *made, strict=True)):
+        here = np.concatenate([np.asarray(part["n"]) for part, *_ in parts])
+        assert here.tolist() == np.asarray(feed["n"]).tolist()
+        for (part, _, cursor), share in zip(parts, shares, strict=True):
+            held = np.asarray(part["n"])[np.asarray(part["mask"])]
+            assert part["name"] == [f"row {row}" for row in held]
+            rest = list(feeds_of_loader(loader(), share, cursor))
+            assert [each["n"].tolist() for each, *_ in rest] == [
+                np.asarray(later["n"])[share.rows()].tolist() for later in whole[step + 1 :]
+            ]
+    if not workers:
+        assert sorted({row for mine in asked for row in mine}) == list(range(COUNT))
+        without_rows = hosts // 2  # of the last batch, which has 4
+        assert sum(map(len, asked)) == COUNT + without_rows
 
 
 class TestWhatCannotBeDealt:

@@ -9,6 +9,7 @@ the same on all processes.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import Any
@@ -17,11 +18,14 @@ import numpy as np
 
 from jreader.batches import LaneBatches, batch, batching, bucket, padded_batch
 from jreader.devices import Share
+from jreader.loaders.collated import without_texts
 from jreader.readers import Columns, Node, Pass, Position, Reader, indexed, map_tree, op, start
 from jreader.readers.mapped_rows import mapped_rows
 from jreader.readers.planes import Array, Plane
 from jreader.readers.starting import in_batches
 from jreader.readers.trees import Rows
+from jreader.transforms import map_readers
+from jreader.workers import fetch_batches
 
 _NONE = np.zeros(0, int)
 """The valid rows of a batch of which this process has none: one of another stands in."""
@@ -164,6 +168,8 @@ def dealt_to(
         share: The rows of each batch that this process feeds.
         pads: Whether feeds are made of batches of which this process has no row, too.
     """
+    if isinstance(reader, fetch_batches):
+        return None if reader.read_in_worker else _fetched_parts(reader, share)
     found = batching(reader)
     batches = found.counted
     padded = isinstance(batches, padded_batch)  # to the longest row of all
@@ -174,6 +180,38 @@ def dealt_to(
     if not found.indexed:
         return None
     return _parts(batches.reader, share, bool(batches.drop_last))
+
+
+@op
+class _fetched_parts(Node[Columns[Any]]):
+    """The batches of a data set, of which only the samples of the rows of `share` are fetched.
+
+    Args:
+        reader: Fetches batches of indices, which are the same on every process, and collates each
+            sample by itself.
+        share: The rows of each batch that this process feeds.
+    """
+
+    reader: Any
+    share: Share
+
+    def start(self, at: Position) -> Pass[Columns[Any]]:
+        """The position of the batches of indices."""
+        fetching: fetch_batches[Any] = self.reader
+        rows, counts = self.share.rows(), deque[int]()
+
+        def own(indices: Sequence[Any]) -> Sequence[Any]:
+            counts.append(len(indices))  # of batches that are fetched ahead
+            return [indices[row] for row in rows[rows < len(indices)].tolist()] or indices[:1]
+
+        def part(made: Columns[Any]) -> Columns[Any]:
+            made.made_of = count = counts.popleft()
+            held = bool(np.any(rows < count))
+            made.columns = made.columns if held else without_texts(made.columns)
+            return _part(made, count, stands_in=not held)
+
+        asked = map_readers(own, fetching.reader)
+        return start(fetching.changed({"reader": asked}), at).mapped(part)
 
 
 @op
