@@ -20,7 +20,7 @@ from jreader.readers.protected import protected
 from jreader.readers.refills import watched
 from jreader.readers.streams_with_state import is_declared_stream
 from jreader.sources import Table, source
-from jreader.sources.random_access import is_first_batch, refuse_absent, refuse_async
+from jreader.sources.random_access import check_getitem, is_first_batch, refuse_absent
 
 
 def fetch(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
@@ -150,7 +150,7 @@ __len__, or one with __iter__ that begins a pass, not the int 5.
         raise TypeError(f"{needed}: for columns by name, give jreader.arrays(**columns).")
     if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
         raise TypeError(f"{needed}.")
-    refuse_async(call, dataset)
+    check_getitem(call, dataset)
 
 
 def with_indices(call: str, datasets: Iterable[Any]) -> tuple[Any, ...]:

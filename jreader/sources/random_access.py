@@ -44,7 +44,7 @@ def _checked_data(_call: str, data: Any) -> Any:
             f"{described(data)} lacks: give a list, an array or a map-style data set, or use a "
             f"generator function as a reader."
         )
-    refuse_async("source(data)", data)
+    check_getitem("source(data)", data)
     return data
 
 
@@ -199,7 +199,7 @@ def _as_samples(given: Any, data: Any) -> Sequence[Any]:
         raise TypeError(
             f"source(data, batched=True) got {described(given)} from {described(data)}, and needs "
             f"arrays: a data set of Hugging Face gives them after "
-            f'.with_format("numpy"); for a data frame type arrays(frame.to_numpy()).'
+            f'.with_format("numpy").'
         )
     if type(given) in {tuple, dict}:  # known at a glance: most data give arrays side by side
         row = given.values() if type(given) is dict else given
@@ -219,8 +219,13 @@ def _picked(column: Any, which: Array) -> Any:
     return [column[at] for at in which.tolist()] if isinstance(column, list) else column[which]
 
 
-def refuse_async(call: str, data: Any) -> None:
-    """Raises TypeError if the samples of a data set would have to be awaited."""
+def check_getitem(call: str, data: Any) -> None:
+    """Raises TypeError if `data[index]` is no sample: a column of a table, or to be awaited."""
+    if hasattr(data, "columns") and (hasattr(data, "__arrow_c_stream__") or hasattr(data, "iloc")):
+        raise TypeError(
+            f"{call} needs rows by number, and a {type(data).__name__} has columns: type "
+            "arrays(table), whose samples are dicts."
+        )
     if is_async(getattr(type(data), "__getitem__", None)):
         raise TypeError(
             f"{call} needs a plain __getitem__, and that of {described(data)} is async: it returns "

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jreader import Pipeline, arrays, source
+from jreader import DataLoader, Pipeline, arrays, source
+from jreader.datasets import ConcatDataset
 
 COLUMNS = {"x": [1.5, 2.5, 3.5], "y": [1, 0, 1], "name": ["a", "b", "c"]}
 
@@ -87,3 +88,34 @@ def test_rows_of_a_series_are_found_by_position_not_by_label(made, batched):
         20,
         30,
     ]
+
+
+REFUSING = {
+    "source": source,
+    "batched": lambda table: source(table, batched=True),
+    "a loader": DataLoader,
+    "joined": lambda table: ConcatDataset([table]),
+}
+
+
+@pytest.mark.parametrize("made", REFUSING.values(), ids=REFUSING)
+def test_a_table_is_no_data_set_since_its_items_are_columns(frame, made):
+    with pytest.raises(TypeError, match=r"has columns: type arrays\(table\)"):
+        made(frame)
+
+
+class Named:
+    """A data set that says which columns it has."""
+
+    columns = ("x", "y")
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return {"x": index, "y": -index}
+
+
+def test_a_data_set_that_names_its_columns_is_one():
+    assert list(source(Named())()) == [{"x": 0, "y": 0}, {"x": 1, "y": -1}]
+    assert DataLoader(Named(), batch_size=2).peek()["y"].tolist() == [0, -1]
