@@ -40,7 +40,8 @@ from jreader.readers.lanes import dealt_below
 from jreader.readers.located import located_errors
 from jreader.readers.starting import in_batches
 from jreader.workers import Processes
-from jreader.workers.executor_map import map_on_executor, raising
+from jreader.workers.ahead import made_ahead
+from jreader.workers.executor_map import ExecutorCrew
 from jreader.workers.limits import Limits
 from jreader.workers.map_tasks import MapTaskSentOnce
 from jreader.workers.threads import map_on_threads
@@ -240,13 +241,13 @@ class map_batches(Node[Sequence[Any]]):
         sent = self.changed({"reader": _stays_here, "pool": None})  # what fails there says so there
         name, limits = described(self.fn), _limits(self.processes)
         work = working("map_batches", name, self.made_at, "processes", self.processes)
-        here = map_on_executor(self, up, MapTaskSentOnce(sent.mapped), pool, limits, work)
+        task = MapTaskSentOnce(sent.mapped)
 
         def annotate(error: Exception, samples: Any) -> None:
             if "map_batches, made at" not in "".join(getattr(error, "__notes__", ())):
                 explain(error, self, self.fn, samples)
 
-        return raising(here, annotate)
+        return made_ahead(ExecutorCrew(self, up, task, pool, limits, annotate, work))
 
     def mapped(self, samples: Sequence[Any]) -> Columns[Any]:
         """The batch that `fn` makes of one; an error says where it was raised."""

@@ -35,9 +35,10 @@ from jreader.sources.array_record_files import array_record
 from jreader.sources.tables.arrow_columns import pyarrow
 from jreader.sources.transactions import new_folder
 from jreader.transforms import firstn
+from jreader.workers.ahead import made_ahead
 from jreader.workers.limits import Limits
 from jreader.workers.threads import Drawer, runs_users_code
-from jreader.workers.threads.thread_map import ThreadMap
+from jreader.workers.threads.thread_map import ThreadCrew
 
 FormatName: TypeAlias = Literal["arrayrecord", "npy", "parquet", "tar"]
 
@@ -271,24 +272,19 @@ def _on_threads(
     writers: ShardWriters, pieces: Iterator[ShardPiece], threads: int, place: str, drawer: Drawer
 ) -> int:
     """Writes all pieces; returns how many shards there are."""
-    last = -1
-    up: Pass[ShardPiece] = Pass(pieces, lambda: None, lambda: None)
     apart = drawer if drawer.apart else None
-    state = ThreadMap("write", place, up, writers, Limits(threads, threads), drawer=apart)
+    close = partial(drawer.close, wait=False) if apart else lambda: None
+    up: Pass[ShardPiece] = Pass(pieces, lambda: None, close)
+    crew = ThreadCrew("write", place, up, Limits(threads, threads), writers, drawer=apart)
+    here = made_ahead(crew)
     try:
-        state.begin()
-        for done in state.in_order():
-            last = max([last, *done.items])
-            state.give_slots(len(done.items))
-            if done.error:
-                raise done.error  # noqa: TRY301  # after the pieces before it
+        return max(here.items, default=-1) + 1
     except BaseException:
         writers.stop()
         raise
     finally:
-        state.stop()
+        here.close()
         late = time.monotonic() + _PATIENCE
-        for thread in state.threads:
+        for thread in crew.threads:
             thread.join(max(late - time.monotonic(), 0))
         writers.close()
-    return last + 1

@@ -2,9 +2,10 @@
 
 - `parallel_map.py` is the op behind `Pipeline.map(fn, threads=, processes=, executor=)`;
   `worker_batches.py` has it stack whole batches in the workers.
-- `threads/` maps on threads and keeps the order (`thread_map.py`); `executor_map.py` does so on any
-  executor: it sends chunks of samples as tasks (`map_tasks.py`), sends lost ones again, and hands
-  the results over in order. `limits.py` bounds how far either is ahead.
+- `ahead.py` works ahead of the consumer, and hands over in order what a crew has done: threads
+  (`threads/thread_map.py`), or any executor (`executor_map.py`), which is sent chunks of samples as
+  tasks (`map_tasks.py`), lost ones again. `limits.py` bounds how far either is ahead, `closing.py`
+  has its source closed by whoever leaves it last.
 - `processes/` starts worker processes, and is an executor over a pool of them. What runs inside
   them is in `jreader/_worker`, which also sends large arrays through shared memory.
 - `loader_workers.py` maps for a loader's `num_workers`; `global_rng.py` seeds the global generators

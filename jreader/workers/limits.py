@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 
 _CHUNKS = 4  # chunks of each worker that fit the window: one is in work, the others wait
@@ -33,7 +34,7 @@ class Limits:
     max_bytes: float = inf
     timeout: float = 0
 
-    @property
+    @cached_property
     def chunk_bytes(self) -> float:
         """What the samples of one chunk may weigh, and likewise their results."""
         return self.max_bytes / (2 * _CHUNKS * self.workers)

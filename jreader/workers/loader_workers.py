@@ -30,7 +30,8 @@ from jreader.readers import (
 )
 from jreader.readers.located import located_errors
 from jreader.readers.plain_functions import in_epoch
-from jreader.workers.executor_map import map_on_executor, raising
+from jreader.workers.ahead import made_ahead
+from jreader.workers.executor_map import ExecutorCrew
 from jreader.workers.global_rng import (
     SeededFunction,
     changes_generators,
@@ -136,8 +137,11 @@ class fetch_batches(Node[T]):
             max_bytes=inf if self.prefetch else MAX_BYTES_AHEAD * self.process_num,
             timeout=self.timeout,
         )
-        here = map_on_executor(self, up, task, pool, limits)
-        return raising(here, lambda error, item: explain(error, self, self.mapper, item))
+
+        def annotate(error: Exception, item: Any) -> None:
+            explain(error, self, self.mapper, item)
+
+        return made_ahead(ExecutorCrew(self, up, task, pool, limits, annotate))
 
     def _read_in_worker(self, at: Position) -> Pass[T]:
         """A pass in a process of its own; its positions are those of one without."""

@@ -34,7 +34,8 @@ from jreader.readers.located import located_errors
 from jreader.readers.planes import Plane
 from jreader.readers.seeds import seeded_below
 from jreader.transforms.sample_rng import Keyed, generator, keyed
-from jreader.workers.executor_map import map_on_executor
+from jreader.workers.ahead import made_ahead
+from jreader.workers.executor_map import ExecutorCrew
 from jreader.workers.limits import Limits
 from jreader.workers.map_tasks import Failure, MapTask, MapTaskSentOnce, ShownAs
 from jreader.workers.processes.executors import Processes
@@ -187,7 +188,7 @@ class map_samples(Node[T]):
             here = map_on_threads(self, begin, mapped, limits, function=name, limits_of=tuned)
         else:
             here = start(self.reader, at).mapped(mapped, located_errors(self))
-        return here if self.on_error == "raise" else self._without_failures(here)
+        return self._without_failures(here)
 
     def batches(self, size: int, at: Position) -> Pass[Sequence[T]] | None:
         """Batches that workers stack themselves; None if they cannot."""
@@ -202,7 +203,7 @@ class map_samples(Node[T]):
             up, mapped = start(self.reader, at).watched(self, size).in_runs(size), BatchMap(fn)
         else:
             up, mapped = self._runs(plane, found, at, size), BatchMap(fn, found)
-        return self._without_failures(self._on_executor(up, mapped, size))
+        return self._on_executor(up, mapped, size)
 
     @property
     def _source(self) -> Reader[Any]:
@@ -234,7 +235,7 @@ class map_samples(Node[T]):
         limits = self._limits(self.concurrency or _workers_of(executor), size)
         by = "processes" if self.executor is None else "executor"
         work = working(type(self).__name__, described(self.fn), self.made_at, by, limits.workers)
-        return map_on_executor(self, up, task, executor, limits, work, size)
+        return made_ahead(ExecutorCrew(self, up, task, executor, limits, self._explain, work, size))
 
     def _numbered(self) -> Callable[[Any, int], Keyed] | None:
         """A function that gives a sample and its number the key that `keyed` does."""
@@ -275,8 +276,9 @@ class map_samples(Node[T]):
         return mapped if self.on_error == "raise" else attempted
 
     def _without_failures(self, here: Pass[Any]) -> Pass[Any]:
-        """The results without failures, which are raised, or counted and left out."""
-        most = self.max_errors if self.on_error == "skip" else 0
+        """The results without failures, which are counted and left out, if that was asked for."""
+        if self.on_error == "raise":
+            return here
 
         def deal() -> Iterator[T]:
             failed: list[str] = []
@@ -288,7 +290,7 @@ class map_samples(Node[T]):
                     if type(result) is not Failure:
                         yield result
                         continue
-                    if len(failed) == most or result.fatal or result.sample is None:
+                    if len(failed) == self.max_errors or result.fatal or result.sample is None:
                         self._raise(result, failed, total)
                     failed.append(f"{total - 1} ({described(result.error)})")
             finally:

@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from widths import examples
 
 from jreader import WorkerDied, batch, map_samples, start
+from jreader.workers.ahead import made_ahead
 from jreader.workers.limits import Limits
 from jreader.workers.map_tasks import MapTask, TaskInput
-from jreader.workers.threads.thread_map import ThreadMap
+from jreader.workers.threads.thread_map import ThreadCrew
 
 
 class TestBounds:
@@ -72,11 +73,9 @@ class TestBounds:
 
     def test_tiny_samples_are_mapped_in_groups_by_threads(self):
         limits = Limits(2, window=16, widest=8192)
-        state = ThreadMap("map", "here", start(numbers(20_000)), same, limits)
-        state.begin()
-        turns = [state.give_slots(len(done.items)) or done.items for done in state.in_order()]
-        assert [item for items in turns for item in items] == list(range(20_000))
-        assert len(turns) < 5_000
+        crew = ThreadCrew("map", "here", start(numbers(20_000)), limits, same)
+        assert list(made_ahead(crew).items) == list(range(20_000))
+        assert crew.chunksize > 4
 
 
 class TestLosses:

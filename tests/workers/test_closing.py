@@ -78,6 +78,29 @@ class TestClosedOnce:
         here.close()
         assert (closed, list(here.items)) == ([True], [])
 
+    def test_once_its_map_has_failed_though_nobody_comes_for_the_error(self):
+        last_drawn, closed = threading.Event(), threading.Event()
+
+        def source():
+            try:
+                yield from range(100)
+            finally:
+                closed.set()
+
+        def failing(number):
+            if number == 2:
+                last_drawn.set()
+            if number == 1:
+                last_drawn.wait(PATIENCE)
+                raise ValueError("bad")
+            return number
+
+        items = map_samples(failing, source, threads=2, window=2)()
+        assert next(items) == 0
+        assert closed.wait(PATIENCE)
+        with pytest.raises(ValueError, match="bad"):
+            next(items)
+
     def test_no_thread_prints_of_it(self, capsys):
         leave = threading.Event()
 

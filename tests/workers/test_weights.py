@@ -13,10 +13,11 @@ import pytest
 from engines import Here, numbers, same
 
 from jreader import Columns, map_samples, start
+from jreader.workers.ahead import made_ahead
 from jreader.workers.limits import Limits
 from jreader.workers.map_tasks import MapTask, TaskInput, TaskResult
 from jreader.workers.memory_estimates import estimated_bytes
-from jreader.workers.threads.thread_map import ThreadMap
+from jreader.workers.threads.thread_map import ThreadCrew
 
 MIB = 1 << 20
 PER_WORKER = 32 * MIB
@@ -143,11 +144,9 @@ class TestTasks:
         def large(_number):
             return np.empty(8 * MIB, np.uint8)
 
-        state = ThreadMap("map", "here", start(numbers(200)), large, limits)
-        state.begin()
-        for done in state.in_order():
-            state.give_slots(len(done.items))
-        assert state.window == 8
+        crew = ThreadCrew("map", "here", start(numbers(200)), limits, large)
+        assert sum(1 for _ in made_ahead(crew).items) == 200
+        assert crew.window == 8
 
 
 class TestWeights:

@@ -1,12 +1,11 @@
-"""Reading ahead and mapping on threads: the ops, the one map behind them, closing."""
+"""Reading ahead and mapping on threads: the ops, and the one map behind them."""
 
-from jreader.workers.threads.closing import ClosableSource, stoppable_pass
+from jreader.workers.closing import stoppable_pass
 from jreader.workers.threads.drawers import Drawer, current_drawer, runs_users_code
 from jreader.workers.threads.ops import buffered, xmap_readers
 from jreader.workers.threads.thread_map import map_on_threads
 
 __all__ = [
-    "ClosableSource",
     "Drawer",
     "buffered",
     "current_drawer",

@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class ClosableSource(Generic[S]):
-    """A pass that one thread at a time reads, and that any thread may close.
+    """A pass that several threads read from in turn, and that any thread may close.
 
-    A generator cannot be closed while a thread is inside it: then that thread does it, on its way
-    out. One that is closed has no more items.
+    A generator cannot be closed while a thread is inside of it: so the last of those that are in
+    the block of a `with` closes it, on its way out. One that is closed has no more items.
 
     >>> from jreader import start
     >>> source = ClosableSource(start(lambda: "abc"))
@@ -32,25 +32,29 @@ class ClosableSource(Generic[S]):
 
     def __init__(self, up: Pass[S]) -> None:
         self.up, self.lock = up, threading.RLock()  # reentrant: gc may close it anywhere
-        self.inside = self.closed = False
+        self.inside = 0
+        self.closed = self.left = False
 
     def __enter__(self) -> Pass[S]:
         with self.lock:
-            self.inside = not self.closed
-            return self.up if self.inside else Pass(iter(()), self.up.position, self.up.close)
+            self.inside += 1
+            return Pass(iter(()), self.up.position, self.up.close) if self.closed else self.up
 
     def __exit__(self, *_: object) -> None:
         with self.lock:
-            mine, self.inside = self.inside and self.closed, False
-        if mine:
-            self.up.close()
+            self.inside -= 1
+        self._leave()
 
     def close(self) -> None:
-        """Closes the pass, at once or when the thread that reads it is done."""
+        """Closes the pass, at once or when the last thread that reads from it is done."""
+        self.closed = True
+        self._leave()
+
+    def _leave(self) -> None:
         with self.lock:
-            mine = not (self.closed or self.inside)
-            self.closed = True
-        if mine:
+            last = self.closed and not (self.inside or self.left)
+            self.left = self.left or last
+        if last:
             self.up.close()
 
 
