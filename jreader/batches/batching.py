@@ -9,7 +9,7 @@ the ops after a `batch`.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -40,6 +40,7 @@ class Batching:
         functions: The ops that make a new batch of each, in the order in which they are called.
         buckets: The `bucket` that makes them, of several sizes; None if something else does.
         by_batch: Whether a position counts the batches of `buckets`.
+        opaque: Whether an op makes something else of each batch, and does not say what.
     """
 
     op: batch[Any] | None = None
@@ -51,6 +52,7 @@ class Batching:
     functions: tuple[Node[Any], ...] = ()
     buckets: bucket[Any] | None = None
     by_batch: bool = False
+    opaque: bool = field(default=False, compare=False)
 
     @property
     def counted(self) -> batch[Any] | None:
@@ -97,41 +99,52 @@ def batching(reader: Reader[Any]) -> Batching:
 
 
 def _batching(reader: Reader[Any]) -> Generator[Any, Any, Batching]:
-    traits, plain, ordered = set[str](), True, True
-    functions = list[Node[Any]]()
+    behind = list[tuple[Node[Any], str, bool]]()
     while isinstance(reader, Node) and not isinstance(reader, batch):
-        ups = reader.input_readers
         how = reader.from_reader if declares(reader, "from_reader") else ""
         one_for_one = declares(reader, "in_cursor") and reader.in_cursor == "never"
+        ups = reader.input_readers
         if len(ups) != 1 or not (how or one_for_one):
             break
-        traits.add(how)
-        plain = plain and one_for_one
-        ordered = ordered and (one_for_one or isinstance(reader, cache))
-        if how == "each":
-            functions.insert(0, reader)
+        behind.append((reader, how, one_for_one))
         (reader,) = ups
-    op = plain_batch(reader)
-    by_sample = plain and op is not None
-    buckets = reader if isinstance(reader, bucket) and own_pass(reader) is None else None
-    if "" in traits:  # an op does not declare what it makes of a batch
-        return Batching(op if by_sample else None, by_sample=by_sample)
-    parts = list[Batching]()
+    found = _made_by(reader)
     if type(reader) is chain or type(reader) is interleave:
+        parts = list[Batching]()
         for up in reader.readers:
             parts.append((yield up))  # it is sent back
-    made = op is not None or buckets is not None
-    rows = op.batch_size if op else _common([part.rows for part in parts])
-    return Batching(
-        op,
-        op.batch_size if op else _common([part.size for part in parts]),
-        None if functions else rows,
-        whole=made and "some" not in traits,
-        ordered=made and "some" not in traits and ordered,
+        found = Batching(
+            size=_common([part.size for part in parts]), rows=_common([part.rows for part in parts])
+        )
+    for each in reversed(behind):
+        found = _after(found, *each)
+    return found
+
+
+def _made_by(reader: Reader[Any]) -> Batching:
+    """How the batches are made that a reader makes of samples."""
+    if (op := plain_batch(reader)) is not None:
+        size = op.batch_size
+        return Batching(op, size, size, whole=True, ordered=True, by_sample=True)
+    if isinstance(reader, bucket) and own_pass(reader) is None:
+        return Batching(buckets=reader, whole=True, ordered=True, by_batch=True)
+    return Batching()
+
+
+def _after(found: Batching, op: Node[Any], how: str, one_for_one: bool) -> Batching:
+    """How the batches are made that an op makes of batches, by its traits."""
+    by_sample = found.by_sample and one_for_one
+    if found.opaque or not how:
+        return Batching(found.op if by_sample else None, by_sample=by_sample, opaque=True)
+    whole = found.whole and how != "some"
+    return replace(
+        found,
+        rows=None if how == "each" else found.rows,
+        whole=whole,
+        ordered=found.ordered and whole and (one_for_one or isinstance(op, cache)),
         by_sample=by_sample,
-        functions=tuple(functions),
-        buckets=buckets,
-        by_batch=plain and buckets is not None,
+        functions=(*found.functions, op) if how == "each" else found.functions,
+        by_batch=found.by_batch and one_for_one,
     )
 
 
