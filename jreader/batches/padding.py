@@ -144,15 +144,7 @@ class Padding:
         axes = by_name(self.axes, name, 1)
         shapes = [row.shape[:axes] for row in rows]
         if (least := min(map(len, shapes))) < axes:
-            if all_none(values, f"a sample[{name!r}]"):
-                raise errors.FeedMismatch(
-                    f"{self.call}: the field {name!r} is None, and is to be padded: name the "
-                    "fields that differ in length, as fields=[...], or give it a value in .map(fn)."
-                )
-            raise errors.FeedMismatch(
-                f"{self.call}: axes={axes} of {name!r} are padded, and a row has {least}: give "
-                f"rows of {axes} axes or more, or axes={max(least, 1)}."
-            )
+            raise self._too_few_axes(values, name, axes, least)
         sizes: Array = np.array(shapes)
         long = length(name, tuple(sizes.max(0).tolist()))
         if (over := (sizes > long).any(1)).any():
@@ -164,18 +156,7 @@ class Padding:
                 )
             rows = [row[tuple(map(slice, long))] for row in rows]
             sizes = np.minimum(sizes, long)
-        kinds = {row.dtype for row in rows if row.size} or {row.dtype for row in rows}
-        dtype = kinds.pop() if len(kinds) == 1 else np.result_type(*kinds)
-        inner = {row.shape[axes:] for row in rows}
-        if len(inner) > 1:
-            only = "the first axis is" if axes == 1 else f"the first {axes} axes are"
-            raise errors.FeedMismatch(
-                f"{self.call}: rows of {name!r} differ in more than their length (behind it, they "
-                f"have the shapes {', '.join(map(str, sorted(inner)))}): only {only} padded."
-            )
-        array = np.zeros((len(rows), *long, *inner.pop()), dtype)
-        if (pad := self.pad_of(name, dtype)) != 0:
-            array[:] = pad
+        array = self._blank(rows, name, axes, long)
         slices: list[list[slice]] = []
         mask: Array = np.ones(len(rows), bool)
         for axis, size in enumerate(long):
@@ -192,6 +173,35 @@ class Padding:
         for into, row, there in zip(array, rows, zip(*slices, strict=True), strict=True):
             into[there] = row
         return array, mask
+
+    def _too_few_axes(
+        self, values: list[Any], name: Any, axes: int, least: int
+    ) -> errors.FeedMismatch:
+        if all_none(values, f"a sample[{name!r}]"):
+            return errors.FeedMismatch(
+                f"{self.call}: the field {name!r} is None, and is to be padded: name the fields "
+                "that differ in length, as fields=[...], or give it a value in .map(fn)."
+            )
+        return errors.FeedMismatch(
+            f"{self.call}: axes={axes} of {name!r} are padded, and a row has {least}: give rows of "
+            f"{axes} axes or more, or axes={max(least, 1)}."
+        )
+
+    def _blank(self, rows: list[Array], name: Any, axes: int, long: Shape) -> Array:
+        """An array of nothing but padding, for rows of a field that differ in their first axes."""
+        kinds = {row.dtype for row in rows if row.size} or {row.dtype for row in rows}
+        dtype = kinds.pop() if len(kinds) == 1 else np.result_type(*kinds)
+        inner = {row.shape[axes:] for row in rows}
+        if len(inner) > 1:
+            only = "the first axis is" if axes == 1 else f"the first {axes} axes are"
+            raise errors.FeedMismatch(
+                f"{self.call}: rows of {name!r} differ in more than their length (behind it, they "
+                f"have the shapes {', '.join(map(str, sorted(inner)))}): only {only} padded."
+            )
+        array = np.zeros((len(rows), *long, *inner.pop()), dtype)
+        if (pad := self.pad_of(name, dtype)) != 0:
+            array[:] = pad
+        return array
 
     def pad_of(self, name: Any, dtype: np.dtype[Any]) -> Any:
         """What fills up a field, in its dtype.

@@ -90,29 +90,31 @@ class _Watch:
 
     def next(self) -> None:
         """Another feed is begun; one that is to pass is annotated all the same."""
-        self._timed, self.on, self._times = not self.sampling.left, True, list[int]()
+        self.on, self._timed = True, not self.sampling.left
         self.sampling.left -= not self._timed
-        self.begins("read")
+        self._began = time.perf_counter_ns()
+        if profiler.active:
+            self.annotate("read")
 
-    def begins(self, stage: str) -> None:
-        """A stage of the feed begins; "" after the last one."""
+    def read(self) -> None:
+        """Its batches were read."""
+        self._read = time.perf_counter_ns()
         if self._span:
-            profiler.end(self._span)
-        self._span = profiler.begin(stage) if stage and profiler.active else None
-        self._times.append(time.perf_counter_ns())
+            self.annotate("collate")
 
     def assembled(self, feed: Any) -> None:
         """Its arrays were stacked."""
-        self.begins("")
+        if self._span:
+            self.annotate("")
         if self._counters.feed_bytes is None:
             self._counters.feed_bytes = sum(getattr(leaf, "nbytes", 0) for leaf in leaves(feed))
             self._look(feed)
-        began, read, stacked = self._times
         if self._timed:
-            each = (stacked - self._stacked) // self._stood_for
-            self._stacked = stacked
+            before, self._stacked = self._stacked, time.perf_counter_ns()
+            each = (self._stacked - before) // self._stood_for
             self._stood_for = self.sampling.timed(each, self._counters.most_skips)
-            self._counters.assembled.append((began, read, stacked, self._stood_for))
+            times = self._began, self._read, self._stacked, self._stood_for
+            self._counters.assembled.append(times)
 
     def finish(self, item: Any) -> Any:
         """What the pass makes of it, as it puts it on the devices."""
@@ -120,6 +122,12 @@ class _Watch:
         if self._timed:
             self._counters.placed.append(time.perf_counter_ns() - self._stacked)
         return finished
+
+    def annotate(self, stage: str) -> None:
+        """Ends the annotation of the stage before, and begins that of another one, if not ""."""
+        if self._span:
+            profiler.end(self._span)
+        self._span = profiler.begin(stage) if stage else None
 
 
 class _Epoch:
@@ -163,7 +171,7 @@ class _Epoch:
         sampling = watch.sampling
         for group in self._groups():
             if watch.on:
-                watch.begins("collate")
+                watch.read()
             made = [assembler.feed(group)]
             if made[0] is None:
                 if self._leaves_out(group):
@@ -186,7 +194,7 @@ class _Epoch:
                 watch.on = False
             else:
                 watch.next()
-        watch.begins("")
+        watch.annotate("")
         self._ended()
 
     def _look(self, feed: Any) -> None:
