@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from jax.sharding import NamedSharding
 
+from jreader.batches import batch
 from jreader.devices import Placement, Share
 from jreader.errors import FeedMismatch, ShortEpoch
 from jreader.feeds import Feeds, padded, with_mask
@@ -132,6 +133,13 @@ class FeedShape:
         """Whether a remainder of `samples` samples makes a feed."""
         alone = self.remainder.any_size and self.per_feed == 1 and self.takes(samples)
         return self.masked or self.remainder.last == "keep" or alone
+
+    def fed(self, samples: int, op: batch[Any]) -> int:
+        """How many of the samples of an epoch, which `op` batches, make feeds."""
+        if op.drop_last:
+            samples -= samples % op.batch_size
+        rest = samples % (op.batch_size * self.per_feed)
+        return samples - rest if rest and not self.gives(rest) else samples
 
     def named(self, batch: Any) -> tuple[Columns[Any], Any, int, int]:
         """A batch as a part of a feed.

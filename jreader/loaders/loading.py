@@ -149,7 +149,7 @@ class Loading:
             rows=source.rows,
             return_list=options.return_list,
             chunk=options.chunk,
-            strict=remainder.strict(source.batches),
+            strict=remainder.strict(source.batching),
             buckets=source.batching.buckets is not None,
             shares=self._shares(placement),
             lanes=source.batching.lanes > 0,
@@ -225,12 +225,9 @@ class Loading:
                 return many
             return -(-many // shape.per_feed) if remainder.last == "pad" else None
         size = found.op.batch_size
-        full, rest = divmod(samples, size)
-        if found.op.drop_last:
-            rest = 0
-        rest += full % shape.per_feed * size
+        full, rest = divmod(shape.fed(samples, found.op), size * shape.per_feed)
         equal = not remainder.any_size or shape.masked or shape.takes(size)
-        return samples // (shape.per_feed * size) * equal + bool(rest and shape.gives(rest))
+        return full * equal + (rest > 0)
 
     def check(self) -> None:
         """Checks, before the first step, that epochs have enough samples, as far as that is known.

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 from jreader import errors
-from jreader.batches import batch, batching, bucket
+from jreader.batches import Batching, batch, batching, bucket
 from jreader.readers import Node, Reader, described, length
 from jreader.readers.planes import ENDLESS
 from jreader.readers.rewriting import rewritten
@@ -114,12 +114,13 @@ class Remainder:
                 loader keeps it, and steps need one shape.
         """
         self.check_kept(equal=equal)
-        kept = self._kept(batches)
+        found = batching(batches)
+        kept = self._kept(found)
         drops = not kept if self.drop_last is None else self.drop_last
         said = kept or self.last is not None or self.drop_last is not None
         last = self.last or ("drop" if drops else "pad")
         same = not said and self.steps is None
-        return self._meant(batches, last=last, any_size=last == "keep", warns_if_same=same)
+        return self._meant(batches, found, last=last, any_size=last == "keep", warns_if_same=same)
 
     def of_places(self, batches: Reader[Any], *, equal: bool) -> Remainder:
         """The same, resolved for a batch per place (Paddle's loaders, loaders of data sets).
@@ -138,14 +139,13 @@ class Remainder:
             ValueError: `batch` keeps a short last batch, and the loader leaves it out.
         """
         self.check_kept(equal=equal)
+        found = batching(batches)
         if self.last is not None:
-            self._kept(batches)
-            return self._meant(batches, any_size=self.last in ("pad", "keep"))
-        if not equal:
-            return self._meant(batches, last="keep", any_size=True)
-        if self.drop_last is False:
-            return self._meant(batches, last="pad", any_size=True)
-        return self._meant(batches, last="drop", any_size=True, warns=self.drop_last is None)
+            self._kept(found)
+            return self._meant(batches, found, any_size=self.last in ("pad", "keep"))
+        last: Last = "keep" if not equal else "pad" if self.drop_last is False else "drop"
+        warns = last == "drop" and self.drop_last is None
+        return self._meant(batches, found, last=last, any_size=True, warns=warns)
 
     def check_kept(self, *, equal: bool) -> None:
         """Raises ValueError if a short batch is to be kept where feeds need equal parts."""
@@ -155,18 +155,17 @@ class Remainder:
                 "resident data and compiled epochs cannot take: give last='pad'."
             )
 
-    def _meant(self, batches: Reader[Any], **said: Any) -> Remainder:
-        op = batching(batches).counted
+    def _meant(self, batches: Reader[Any], found: Batching, **said: Any) -> Remainder:
+        op = found.counted
         endless = may_not_end(op.reader if op else batches)
         return replace(self, continues=self.steps is not None and endless, **said)
 
-    def _kept(self, batches: Reader[Any]) -> bool:
+    def _kept(self, found: Batching) -> bool:
         """Whether `batch` was made with `drop_last=False`.
 
         Raises:
             ValueError: The loader's own `last` or `drop_last` leaves the short batch out.
         """
-        found = batching(batches)
         op = found.op or found.buckets
         kept = isinstance(op, (batch, bucket)) and op.drop_last is False
         if kept and (self.last == "drop" or (self.last is None and self.drop_last)):
@@ -177,7 +176,7 @@ class Remainder:
             )
         return kept
 
-    def strict(self, batches: Reader[Any]) -> bool:
+    def strict(self, found: Batching) -> bool:
         """Whether a short step is an error.
 
         It is with `last="error"`, and with `steps_per_epoch`, which needs whole steps. Where
@@ -186,7 +185,7 @@ class Remainder:
         """
         if self.steps is None:
             return self.last == "error"
-        return self.last not in ("pad", "keep") and batching(batches).counted is None
+        return self.last not in ("pad", "keep") and found.counted is None
 
     def of(
         self, batches: Reader[Any], per_step: int, samples: int = 0, steps: int = 0
@@ -212,29 +211,46 @@ class Remainder:
         op = found.counted
         if op is not None and found.lanes:
             return self._of_lanes(batches, op)
-        if self.steps is None and self.last in ("drop", "pad", "keep"):
+        if self._passes_on:
             return batches
-        if self.last == "wrap" and op is None:
+        if op is not None:
+            rows = self._of_samples(op, op.batch_size * per_step, samples, steps)
+            made = op.changed({"reader": rows, "drop_last": None})
+            return rewritten(batches, lambda node: _instead(node, op, made))
+        if self.last == "wrap":
             raise ValueError(
                 f"last='wrap' fills up the last batch, and {described(batches)} gives batches to "
                 f"which no sample can be added: make them with jreader.batch."
             )
-        if self.continues and self.last != "wrap":
-            return batches
-        short = _SHORT.get(str(self.last), "error")
-        if op is None:
-            return batches if self.steps is None else exactly(batches, per_step, self.steps, short)
+        return (
+            batches if self.steps is None else exactly(batches, per_step, self.steps, self._short)
+        )
+
+    @property
+    def _passes_on(self) -> bool:
+        """Whether an epoch has all batches as they are, with no number of steps to come to."""
+        if self.continues:
+            return self.last != "wrap"
+        return self.steps is None and self.last in ("drop", "pad", "keep")
+
+    @property
+    def _short(self) -> Short:
+        """What `exactly` does where samples, or batches, end too soon."""
+        return _SHORT.get(str(self.last), "error")
+
+    def _of_samples(self, op: batch[Any], size: int, samples: int, steps: int) -> Reader[Any]:
+        """The samples of an epoch in steps of `size`, as many as it needs, where some are done."""
+        short: Short = self._short
         if op.drop_last and short == "pad":
             short = "error"  # `batch` itself leaves out what would be short
-        rows, size = op.reader, op.batch_size * per_step
-        left = None if self.steps is None else max(self.steps - steps, 0)
         if self.continues:
-            rows = exactly(rows, size, ENDLESS // size, short)
-        elif short == "wrap" or left is not None:
-            whole = None if left is None else left + samples // size
-            rows = exactly(rows, size, whole, short, samples % size)
-        made = op.changed({"reader": rows, "drop_last": None})
-        return rewritten(batches, lambda node: _instead(node, op, made))
+            return exactly(op.reader, size, ENDLESS // size, short)
+        if self.steps is not None:
+            whole = max(self.steps - steps, 0) + samples // size
+            return exactly(op.reader, size, whole, short, samples % size)
+        return (
+            exactly(op.reader, size, None, short, samples % size) if short == "wrap" else op.reader
+        )
 
     def _of_lanes(self, batches: Reader[Any], op: batch[Any]) -> Reader[Any]:
         """The same batches, in which lanes that have ended begin again if this says so."""

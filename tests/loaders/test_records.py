@@ -302,7 +302,9 @@ class TestSkippedSteps:
         loader = indexed(capacity=0)
         begun = loader._run.loaded.placement
         assert begun.target is None
-        noted = indexed(capacity=0).on_device(lambda feed: jax.debug.callback(placed.append, 1))
+        noted = indexed(capacity=0).on_device(
+            lambda feed: jax.debug.callback(placed.append, 1) or feed
+        )
         list(noted.epoch(0, skip_steps=range(2, 12)))
         jax.effects_barrier()
         assert len(placed) == 2

@@ -171,10 +171,7 @@ def samples_of(
             f"{op.batch_size}, from step {began['step']} on: ask a loader with that size."
         )
     first = began["samples"] + (step - began["step"]) * size
-    end = plane.length - ((plane.length - began["samples"]) % op.batch_size if op.drop_last else 0)
-    rest = (end - began["samples"]) % size
-    if rest and not shape.gives(rest):
-        end -= rest
+    end = began["samples"] + shape.fed(plane.length - began["samples"], op)
     samples = _samples(plane, first, min(first + size, end), size, epoch, step)
     return replace(samples, sources=sources_of(reader, samples.places))
 

@@ -18,12 +18,12 @@ import numpy as np
 from jreader.batches import Batching
 from jreader.batches.padded_batches import padded_batch
 from jreader.batches.padding import Shape, blank, example, ragged_fields
-from jreader.loaders.assembling import Assembler
+from jreader.loaders.assembling import Assembler, FeedShape
 from jreader.loaders.loading import Loading
 from jreader.loaders.multihost.shards import part_of
 from jreader.loaders.prefetching import first_item, spec_of
 from jreader.readers import Columns, Cursor, at_epoch, branches, described, indexed, start
-from jreader.readers.planes import ENDLESS
+from jreader.readers.planes import ENDLESS, Plane
 from jreader.readers.ragged import lengths_of
 from jreader.readers.seeds import waits
 
@@ -69,10 +69,10 @@ def _of_one_shape(loading: Loading, found: Batching, cursor: Cursor) -> Iterator
     """The first feed, and the last one where that may be smaller."""
     first = first_item(loading, cursor)
     yield first
-    samples, size = found.samples, found.size
-    if samples is None or not size or loading.remainder.last != "keep" or found.functions:
+    samples, op = found.samples, found.op
+    if samples is None or op is None or loading.remainder.last != "keep" or found.functions:
         return
-    if (rest := samples % size) and samples > size and not (found.op and found.op.drop_last):
+    if (rest := loading.shape.fed(samples, op) % op.batch_size) and samples > op.batch_size:
         feed = first[0] if loading.numbered else first
         cut = jax.tree.map(lambda array: array[:rest], feed)
         yield (cut, 0, 0) if loading.numbered else cut
@@ -129,20 +129,25 @@ def _lengths(
                 ".bucket([128, 256, 512], batch_size=n)."
             )
         return {(each, op.batch_size) for each in product(*filter(None, every))}
+    return _known_lengths(plane, op, names, loading.shape)
+
+
+def _known_lengths(
+    plane: Plane, op: padded_batch[Any], names: Sequence[Any], shape: FeedShape
+) -> set[tuple[tuple[Shape, ...], int]]:
+    """The same of a plane whose columns tell them."""
+    fed = shape.fed(plane.length, op)
+    if not fed:
+        return set()
     bare = branches(plane.columns) is None
-    begins = np.arange(0, plane.length, op.batch_size)
+    begins = np.arange(0, fed, op.batch_size)
     lengths = []
     for name in names:
         found: Any = lengths_of(plane, None if bare else name)
-        longest = np.maximum.reduceat(found, begins).tolist() if len(begins) else []
+        longest = np.maximum.reduceat(found[:fed], begins).tolist()
         lengths.append([op.length_for(name, (each,)) for each in longest])
-    rows = np.minimum(plane.length - begins, op.batch_size).tolist()
-    shape, batches = loading.shape, list(zip(zip(*lengths, strict=True), rows, strict=True))
-    if batches and rows[-1] < op.batch_size:
-        (last, few) = batches.pop()
-        if not op.drop_last and shape.gives(few):
-            batches.append((last, op.batch_size if shape.masked else few))
-    return set(batches)
+    ends = begins + op.batch_size if shape.masked else np.append(begins[1:], fed)
+    return set(zip(zip(*lengths, strict=True), (ends - begins).tolist(), strict=True))
 
 
 def _sample(op: Any, *, read: bool) -> Any | None:
