@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from jreader import errors
-from jreader._worker.shared_memory import MAX_BYTES_AHEAD
 from jreader.batches.lane_batches import Ends, LaneBatches, check_divides
 from jreader.batches.stacked import returned, stack
 from jreader.counters import Sampling, working
@@ -292,8 +291,7 @@ _MAX_AHEAD = 64  # and if they take next to no time
 
 
 def _limits(workers: int) -> Limits:
-    most = MAX_BYTES_AHEAD * workers
-    return Limits(workers, _AHEAD * workers, _MAX_AHEAD * workers, most)
+    return Limits.of_each(workers, _AHEAD, _MAX_AHEAD)
 
 
 def _stays_here() -> Iterator[Any]:

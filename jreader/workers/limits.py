@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 
+from jreader._worker.shared_memory import MAX_BYTES_AHEAD
+
 _CHUNKS = 4  # chunks of each worker that fit the window: one is in work, the others wait
 _LEAST = 2  # samples of each worker, however many bytes they have: one in work, one behind it
 
@@ -33,6 +35,12 @@ class Limits:
     widest: int = 0
     max_bytes: float = inf
     timeout: float = 0
+
+    @classmethod
+    def of_each(cls, workers: int, window: int, widest: int, timeout: float = 0) -> Limits:
+        """Those where so many samples of each worker may be ahead, and so many bytes of them."""
+        most = workers * MAX_BYTES_AHEAD
+        return cls(workers, workers * window, workers * widest, most, timeout)
 
     @cached_property
     def chunk_bytes(self) -> float:

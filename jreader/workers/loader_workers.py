@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 from functools import cache, partial
 from itertools import count
-from math import inf
 from typing import Any, TypeVar
 
-from jreader._worker.shared_memory import MAX_BYTES_AHEAD
 from jreader._worker.worker_info import WorkerInfo, get_worker_info, set_worker_info
 from jreader.errors import noted
 from jreader.readers import (
@@ -130,13 +128,11 @@ class fetch_batches(Node[T]):
         return map_on_threads(self, begin, itself, Limits(1, window, timeout=self.timeout))
 
     def _submitted(self, pool: Processes, task: MapTask, up: Pass[Any]) -> Pass[T]:
-        limits = Limits(
-            workers=self.process_num,
-            window=(self.prefetch or _PREFETCH) * self.process_num,
-            widest=(self.prefetch or _MAX_PREFETCH) * self.process_num,
-            max_bytes=inf if self.prefetch else MAX_BYTES_AHEAD * self.process_num,
-            timeout=self.timeout,
-        )
+        many, timeout = self.process_num, self.timeout
+        if self.prefetch:
+            limits = Limits(many, many * self.prefetch, timeout=timeout)
+        else:
+            limits = Limits.of_each(many, _PREFETCH, _MAX_PREFETCH, timeout)
 
         def annotate(error: Exception, item: Any) -> None:
             explain(error, self, self.mapper, item)

@@ -8,16 +8,12 @@ whoever waits for the result unpickles that.
 from __future__ import annotations
 
 import pickle
-import random
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from functools import lru_cache
 from math import inf
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from jreader._worker.pickling import (
     collect_large,
@@ -28,6 +24,7 @@ from jreader._worker.pickling import (
 from jreader._worker.remote_errors import pickled_error, unpickled_error
 from jreader.errors import noted
 from jreader.readers import described
+from jreader.workers.global_rng import draws_anew, generator_states
 from jreader.workers.memory_estimates import ESTIMATE_EVERY, estimated_bytes
 
 _OUT_OF_BAND = 5  # the protocol of pickle that knows buffers
@@ -175,19 +172,35 @@ class MapTask:
     def __call__(self, samples: TaskInput | Pickled) -> TaskResult:
         """Gives the results; an error of the function is the last one."""
         began = time.perf_counter()
-        results: list[Any] = []
         try:
-            fn = self.fn or _function(self.function_pickle)
+            fn, items = self._unpickled(samples)
         except Exception as error:
-            noted(error, "raised while a worker unpickled the function: its modules must be there")
             return TaskResult([Failure(error, None)], 0.0)
-        try:
-            items = samples.unpickled() if isinstance(samples, Pickled) else samples.items
-        except Exception as error:
-            noted(error, "raised while a worker unpickled the samples: their classes must be there")
-            return TaskResult([Failure(error, None)], 0.0)
-        size, left, each = 0.0, len(items), 0.0
         before = self._generators(fn)
+        results, size = self._results(fn, items, samples.most)
+        draws = (
+            before is not None
+            and before != generator_states()
+            and any(draws_anew(fn, sample) for sample in items)
+        )
+        more = size > samples.most and len(results) < len(items)
+        return TaskResult(results, time.perf_counter() - began, size, more, draws)
+
+    def _unpickled(self, samples: TaskInput | Pickled) -> tuple[Any, list[Any]]:
+        """The function and its samples."""
+        what = "the function: its modules must be there"
+        try:
+            fn = self.fn or _unpickled_function(self.function_pickle)
+            what = "the samples: their classes must be there"
+            return fn, samples.unpickled() if isinstance(samples, Pickled) else samples.items
+        except Exception as error:
+            noted(error, f"raised while a worker unpickled {what}")
+            raise
+
+    def _results(self, fn: Any, items: list[Any], most: float) -> tuple[list[Any], float]:
+        """The results until they weigh enough, or one failed; and what they weigh."""
+        results: list[Any] = []
+        size = each = 0.0
         for sample in items:
             try:
                 result = fn(sample)
@@ -195,27 +208,20 @@ class MapTask:
                 result = Failure(error)
             results.append(result)
             if type(result) is Failure and (not self.keep_going or result.fatal):
-                left = 0
                 break
-            if left % ESTIMATE_EVERY == 0 or not each:
-                each = estimated_bytes(results[-1])
+            if not each or len(results) % ESTIMATE_EVERY == 0:
+                each = estimated_bytes(result)
             size += each
-            left -= 1
-            if size > samples.most:
+            if size > most:
                 break
-        draws = (
-            before is not None
-            and before != _generators()
-            and any(_draws(fn, sample) for sample in items)
-        )
-        return TaskResult(results, time.perf_counter() - began, size, left > 0, draws)
+        return results, size
 
     def _generators(self, fn: Any) -> tuple[Any, ...] | None:
         """The global generators before a task in a worker; None before most: they take 65 us."""
         if not self.is_elsewhere:
             return None
         done = _DONE[id(fn)] = _DONE.get(id(fn), 0) + 1
-        return None if done & (done - 1) else _generators()
+        return None if done & (done - 1) else generator_states()
 
     def pack(self) -> None:
         """Pickles the function; called by the consumer, so that warnings show its line."""
@@ -243,27 +249,8 @@ def _unpickled_task(function_pickle: bytes, keep_going: bool) -> MapTask:
 _DONE: dict[int, int] = {}  # the tasks of each function, by its id: 1, 2, 4, 8, ... are looked at
 
 
-def _generators() -> tuple[Any, ...]:
-    """What changes when something is drawn from the global generators."""
-    state: Any = np.random.get_state()  # noqa: NPY002  # what functions draw from
-    kind, words, *place = state
-    return kind, words.tobytes(), place, random.getstate()
-
-
-def _draws(fn: Any, sample: Any) -> bool:
-    """Whether each run of a function draws other numbers; not if it seeds the generators."""
-    states = []
-    for _ in range(2):
-        np.random.seed()  # noqa: NPY002  # of the system's entropy
-        random.seed()
-        with suppress(Exception):  # its results tell
-            fn(sample)
-        states.append(_generators())
-    return states[0] != states[1]
-
-
 @lru_cache(8)
-def _function(function_pickle: bytes) -> Any:
+def _unpickled_function(function_pickle: bytes) -> Any:
     """One object for equal bytes: what a function keeps (an open file) lasts from task to task."""
     return pickle.loads(function_pickle)  # noqa: S301  # from the program that gave the task
 

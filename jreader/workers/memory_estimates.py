@@ -29,7 +29,7 @@ def estimated_bytes(value: Any) -> float:
         value: Anything: a sample, or what a function made of one.
     """
     try:
-        size = _own(value)
+        size = _without_parts(value)
         return _with_parts(value) if size is None else size
     except Exception:  # of a user's class, which does not say
         return _SMALL
@@ -40,7 +40,7 @@ def raised_average(smoothed: float, seen: float) -> float:
     return max(seen, smoothed + (seen - smoothed) / 4)
 
 
-def _own(value: Any) -> int | None:
+def _without_parts(value: Any) -> int | None:
     """The bytes of a value that has no parts."""
     kind = type(value)
     if kind in _NUMBERS:
@@ -54,7 +54,7 @@ def _own(value: Any) -> int | None:
 def _with_parts(value: Any) -> float:
     total, queue = 0.0, [(value, 1.0)]
     for part, times in queue:  # which grows
-        size = _own(part)
+        size = _without_parts(part)
         if size is None and len(queue) < 2 * _MOST:
             size, parts, number = _parts(part)
             looked = min(number, _ALIKE if len(queue) < _MOST else 1)

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from jreader import errors
-from jreader._worker.shared_memory import MAX_BYTES_AHEAD
 from jreader.cores import usable_cores
 from jreader.counters import working
 from jreader.orders import as_seed
@@ -42,8 +41,8 @@ from jreader.workers.processes.executors import Processes
 from jreader.workers.threads import map_on_threads
 from jreader.workers.worker_batches import (
     BatchMap,
-    Run,
     SampleMap,
+    SampleRun,
     calls_users_class,
     found_by_workers,
     runs_of,
@@ -215,7 +214,9 @@ class map_samples(Node[T]):
         sent_once = isinstance(self._executor, Processes)
         return found_by_workers(self._source, plane, sent_once=sent_once)
 
-    def _runs(self, plane: Plane, found: Reader[Any] | Plane, at: Position, size: int) -> Pass[Run]:
+    def _runs(
+        self, plane: Plane, found: Reader[Any] | Plane, at: Position, size: int
+    ) -> Pass[SampleRun]:
         """A pass over what workers find, with the positions of `reader`."""
         here = start(self.reader, at).position()  # refused where there is no such position
         done, position = (here[0], _both) if self._numbered() else (here, int)
@@ -241,39 +242,33 @@ class map_samples(Node[T]):
         """A function that gives a sample and its number the key that `keyed` does."""
         if not (isinstance(self.reader, keyed) and self.rng):
             return None
-        return partial(_keyed, self.reader.seed, self.reader.epoch, seeded_below(self.reader))
+        return partial(_with_key, self.reader.seed, self.reader.epoch, seeded_below(self.reader))
 
     def _limits(self, workers: int, size: int = 1) -> Limits:
         """How many batches of `size` may be ahead; a window that was given is kept to."""
         if self.window:
             return Limits(workers, self.window // size, timeout=self.timeout)
-        window, widest = max(_WINDOW, 2 * size) * workers, _MAX_WINDOW * workers
-        max_bytes = MAX_BYTES_AHEAD * workers
-        return Limits(workers, window // size, widest // size, max_bytes, self.timeout)
+        window, widest = max(_WINDOW // size, 2), _MAX_WINDOW // size
+        return Limits.of_each(workers, window, widest, self.timeout)
 
     def _function(self) -> Callable[[Any], T]:
         return _WithGenerator(self.fn) if self.rng else self.fn
 
     def _mapping(self) -> Callable[[Any], Any]:
         """The function of a sample as it is called here; an error is explained, or a `Failure`."""
-        fn = self._function()
+        fn, label = self._function(), f"map {described(self.fn)}"
+        skips = self.on_error == "skip"
 
-        label = f"map {described(self.fn)}"
-
-        def mapped(sample: Any) -> T:
+        def mapped(sample: Any) -> T | Failure:
             try:
                 return annotated(label, fn, sample) if profiler.active else fn(sample)
             except Exception as error:
+                if skips:
+                    return Failure(error, sample)
                 self._explain(error, sample)
                 raise
 
-        def attempted(sample: Any) -> T | Failure:
-            try:
-                return annotated(label, fn, sample) if profiler.active else fn(sample)
-            except Exception as error:
-                return Failure(error, sample)
-
-        return mapped if self.on_error == "raise" else attempted
+        return mapped
 
     def _without_failures(self, here: Pass[Any]) -> Pass[Any]:
         """The results without failures, which are counted and left out, if that was asked for."""
@@ -357,7 +352,7 @@ class _WithGenerator:
         return self.fn(pair.sample, generator(pair.seed, pair.path))
 
 
-def _keyed(seed: int, epoch: int, op: int, sample: Any, number: int) -> Keyed:
+def _with_key(seed: int, epoch: int, op: int, sample: Any, number: int) -> Keyed:
     return Keyed(sample, seed, (epoch, op, number))
 
 

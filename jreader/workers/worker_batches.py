@@ -43,7 +43,7 @@ _ROUTED = 1024  # indices that are routed in one go
 _PLAIN = (bool, int, float, complex)  # what an array gives back as it was
 
 
-class Run(NamedTuple):
+class SampleRun(NamedTuple):
     """Samples that a worker reads itself.
 
     Attributes:
@@ -64,8 +64,8 @@ class BatchMap:
 
     Args:
         fn: A function of a sample.
-        source: Where a worker finds the samples, if it is sent a `Run` instead: the reader, or the
-            columns.
+        source: Where a worker finds the samples, if it is sent a `SampleRun` instead: the reader,
+            or the columns.
         origins: Tells this source from an equal one, whose files may be others by now.
     """
 
@@ -105,7 +105,7 @@ class BatchMap:
         batch.numbers = [_number_type(leaf) for leaf in leaves(results[0])]
         return batch
 
-    def read(self, run: Run) -> list[Any]:
+    def read(self, run: SampleRun) -> list[Any]:
         """The samples of a run, as the function takes them."""
         low, high, rows, numbered = run
         try:
@@ -136,7 +136,7 @@ class BatchMap:
 class SampleMap(BatchMap):
     """Maps the one sample of a run."""
 
-    def __call__(self, run: Run) -> Any:
+    def __call__(self, run: SampleRun) -> Any:
         """The result; or a `Failure` with the sample that made it."""
         try:
             (sample,) = self.read(run)
@@ -167,7 +167,7 @@ def runs_of(
     numbered: Callable[[Any, int], Any] | None,
     *,
     routed: bool,
-) -> Pass[Run]:
+) -> Pass[SampleRun]:
     """The samples from index `done` on, in runs of `size`.
 
     Args:
@@ -175,12 +175,12 @@ def runs_of(
         done: The first index.
         size: How many samples a run has.
         position: Makes a position of an index.
-        numbered: As of `Run`.
+        numbered: As of `SampleRun`.
         routed: Whether workers are sent rows, not indices alone.
     """
     many = max(_ROUTED // size, 1) * size
 
-    def deal() -> Iterator[Run]:
+    def deal() -> Iterator[SampleRun]:
         nonlocal done
         for first in range(done, plane.length, many):
             last = min(first + many, plane.length)
@@ -188,7 +188,7 @@ def runs_of(
             while done < last:
                 low, done = done, min(done + size, last)
                 rows = every and [each[low - first : done - first] for each in every]
-                yield Run(low, done, rows, numbered)
+                yield SampleRun(low, done, rows, numbered)
 
     return Pass(deal(), lambda: position(done), lambda: None)
 
@@ -257,17 +257,23 @@ def _exact_column(values: Sequence[Any], _name: str) -> Any:
     Raises:
         NotAlikeError: There is none.
     """
-    kind, first = type(values[0]), np.asarray(values[0])
-    alike = all(type(value) is kind for value in values)
-    if kind is np.ndarray:
-        shape = first.shape
-        alike = alike and all(each.dtype == first.dtype and each.shape == shape for each in values)
-        alike = alike and first.ndim > 0  # the row of a column has no axis, but is no array
-    if not alike or first.dtype.kind not in "biufc":
+    if not _alike(values):
         raise NotAlikeError
-    column = np.asarray(values)
-    if column.dtype != first.dtype or (kind in _PLAIN and first.dtype != np.dtype(kind)):
-        raise NotAlikeError
-    if not (kind in _PLAIN or kind is np.ndarray or issubclass(kind, np.generic)):
+    first = values[0]
+    dtype = np.dtype(type(first)) if type(first) in _PLAIN else first.dtype
+    column = np.asarray(values) if dtype.kind in "biufc" else None
+    if column is None or column.dtype != dtype:
         raise NotAlikeError
     return column
+
+
+def _alike(values: Sequence[Any]) -> bool:
+    """Whether values are numbers of one type, or arrays of one shape and dtype."""
+    first, kind = values[0], type(values[0])
+    if any(type(value) is not kind for value in values):
+        return False
+    if kind is np.ndarray:
+        like = first.dtype, first.shape
+        alike = all((each.dtype, each.shape) == like for each in values)
+        return alike and first.ndim > 0  # the row of a column has no axis, but is no array
+    return kind in _PLAIN or issubclass(kind, np.generic)

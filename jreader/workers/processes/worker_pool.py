@@ -63,7 +63,7 @@ class WorkerPool:
         )  # users that are no more; by finalizers, without a lock
         self.events = selectors.DefaultSelector()
         self.waker, self.woken = socket.socketpair()
-        self.waker.setblocking(False)  # noqa: FBT003  # by place only
+        self.waker.settimeout(0)
         self.events.register(self.woken, _READ)
         self.threads = [threading.Thread(target=self._run, name="jreader processes", daemon=True)]
         stop_at_exit(self)
@@ -123,14 +123,18 @@ class WorkerPool:
             task = self.queue.popleft()
             if not task.running() and not task.set_running_or_notify_cancel():
                 continue
-            while self.functions.forgotten:
-                number = self.functions.forgotten.popleft()
-                for each in self.workers:
-                    if number in each.known_functions:
-                        each.known_functions.remove(number)
-                        each.forgotten.append(number)
+            self._forget_functions()
             worker.assign(task)
             self._watch_for_writing(worker)
+
+    def _forget_functions(self) -> None:
+        """Has workers forget the functions that nobody here has any more."""
+        while self.functions.forgotten:
+            number = self.functions.forgotten.popleft()
+            for each in self.workers:
+                if number in each.known_functions:
+                    each.known_functions.remove(number)
+                    each.forgotten.append(number)
 
     def _free_worker(self) -> PoolWorker | None:
         """A worker without a task, started if there may be one more; else None."""
@@ -212,32 +216,32 @@ class WorkerPool:
         if number == READY:
             self._worker_began(worker, None if good else unpickled_error(shared.data))
             return
-        shared, value = SharedPickle(*shared), None
-        error: Exception | None = None
-        try:
-            worker.memory.update(BlockUpdates(*updates), worker.receiver)
-            arrays = worker.memory.arrays(shared)
-        except OSError as reason:  # no descriptor is left: what it has there is not to be had here
-            error = reason
-            worker.kill()
-        else:
-            if good:
-                value, error = _unpickled(shared.data, arrays)
-            else:
-                error = unpickled_error(shared.data)
-        worker.memory.release(BlockUpdates(*updates))
+        value, error = self._result(worker, good, SharedPickle(*shared), BlockUpdates(*updates))
         failed: list[tuple[TaskFuture, BaseException]] = []
         with self.lock:
             task, worker.task = worker.task, None
             self._dispatch(failed)
-        if task is None:
-            return  # it was given up
-        del task.function, task.arguments  # the future may be kept for long
-        if error is None:
-            task.set_result(value)
-        else:
-            failed.append((task, error))
+        if task is not None:  # else it was given up
+            del task.function, task.arguments  # the future may be kept for long
+            if error is None:
+                task.set_result(value)
+            else:
+                failed.append((task, error))
         _fail(failed)
+
+    def _result(
+        self, worker: PoolWorker, good: bool, shared: SharedPickle, updates: BlockUpdates
+    ) -> tuple[Any, Exception | None]:
+        """The result of a task, or its error."""
+        try:
+            worker.memory.update(updates, worker.receiver)
+            arrays = worker.memory.arrays(shared)
+            return _unpickled(shared.data, arrays) if good else (None, unpickled_error(shared.data))
+        except OSError as reason:  # no descriptor is left: what it has there is not to be had here
+            worker.kill()
+            return None, reason
+        finally:
+            worker.memory.release(updates)
 
     def _worker_began(self, worker: PoolWorker, error: BaseException | None) -> None:
         """Notes that a worker is ready; if its `init` raised, the pool ends."""
@@ -301,9 +305,9 @@ class WorkerPool:
 
     def _end(self) -> None:
         self._give_up(RuntimeError("the worker processes were shut down"))
-        with _pools_lock:
-            for key in [key for key, pool in _pools.items() if pool is self]:
-                del _pools[key]
+        with _pools.lock:
+            for key in [key for key, pool in _pools.known.items() if pool is self]:
+                del _pools.known[key]
         with self.lock:
             workers, self.workers = self.workers, []
         self.events.close()
@@ -343,35 +347,37 @@ def _advice(error: OSError) -> str:
     return f"raised when a worker process was to be started{few}"
 
 
-_pools: dict[tuple[object, ...], WorkerPool] = {}
-_pools_lock = threading.RLock()
+class _Pools:
+    """The pools of this process, by what they begin with."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Forgets the parent's in a process that it forked: a lock may be held there for ever."""
+        self.lock = threading.RLock()
+        self.known: dict[tuple[object, ...], WorkerPool] = {}
 
 
-def _forget_pools() -> None:
-    """Forgets the parent's pools in a process that it forked: a lock may be held there for ever."""
-    global _pools_lock  # noqa: PLW0603  # as said
-    _pools_lock = threading.RLock()
-    _pools.clear()
-
-
+_pools = _Pools()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pools)
+    os.register_at_fork(after_in_child=_pools.forget)
 
 
 def join_pool(size: int, init: Callable[[int], object] | None) -> WorkerPool:
     """The pool of that size, `init` and `sys.path`, with one user more."""
     begins_with = size, id(init), tuple(sys.path)
-    with _pools_lock:
-        pool = _pools.get(begins_with)
+    with _pools.lock:
+        pool = _pools.known.get(begins_with)
         if pool is None or pool.over or pool.fork_guard.forked:
-            pool = _pools[begins_with] = WorkerPool(size, init)
+            pool = _pools.known[begins_with] = WorkerPool(size, init)
         pool.users += 1
         return pool
 
 
 def end_if_idle(pool: WorkerPool) -> bool:
     """Whether a pool ends, as nobody has used it for some time; nobody can from now on."""
-    with _pools_lock:
+    with _pools.lock:
         while pool.departed:
             pool.departed.popleft()
             pool.users -= 1

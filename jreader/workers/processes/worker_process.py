@@ -161,8 +161,7 @@ class _WorkerMemory:
         if number not in self.open:
             memory, size = self.blocks[number]
             returned = self.returned
-            give_back = lambda _: returned.append(number)  # noqa: E731  # likewise
-            self.open[number] = leased(memory, give_back, (size,), _BYTES)
+            self.open[number] = leased(memory, lambda _: returned.append(number), (size,), _BYTES)
         return self.open[number]
 
     def take_returned(self) -> tuple[int, ...]:

@@ -54,7 +54,7 @@ class Drawer:
         """Copies the context of this thread, and the modes of jax that are on."""
         self.name, self.apart = name, apart
         self.kept: Pass[Any] | None = None
-        self._context, self._modes = copy_context(), _modes()
+        self._context, self._modes = copy_context(), _modes_of_jax()
         if apart:
             self._context.run(begun_at.set, place_of_caller())
         self._open: list[Pass[Any]] = []
@@ -211,7 +211,7 @@ def current_drawer() -> Drawer | None:
     return _here.drawer
 
 
-def _modes() -> Callable[[], ExitStack]:
+def _modes_of_jax() -> Callable[[], ExitStack]:
     """What turns on, on another thread, the modes of jax that are on here."""
     jax: Any = sys.modules.get("jax")  # users' code has modes of jax only where that was imported
     known: dict[str, Any] = {}
