@@ -37,7 +37,7 @@ from jreader.readers import (
 )
 from jreader.readers.lanes import dealt_below
 from jreader.readers.located import located_errors
-from jreader.readers.starting import in_batches
+from jreader.readers.starting import in_batches, mapped_last
 from jreader.workers import Processes
 from jreader.workers.ahead import made_ahead
 from jreader.workers.executor_map import ExecutorCrew
@@ -96,9 +96,9 @@ class batch(Node[Sequence[T]]):
         """Begins a pass; its position is that of `reader`, or that of each of its lanes."""
         if lanes := self.in_lanes(at):
             return lanes.batches()
-        whole = in_batches(self.reader, self.batch_size, at)
-        size = self.batch_size
-        up = whole or start(self.reader, at).watched(self, size).in_runs(size, located_errors(self))
+        reader, size = mapped_last(self.reader, at), self.batch_size
+        whole = in_batches(reader, size, at)
+        up = whole or start(reader, at).watched(self, size).in_runs(size, located_errors(self))
         if not self.drop_last:
             return up
         full = (held for held in up.items if len(held) == self.batch_size)

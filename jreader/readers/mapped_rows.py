@@ -44,25 +44,39 @@ def mapped_rows(reader: Reader[Any]) -> MappedRows | None:
     >>> found.rows, len(found.maps)
     (shuffle(arrays(int64[2]), seed=1), 1)
     """
+    if isinstance(reader, Node) and plane_of(reader) is not None:
+        return MappedRows(reader, ())
     above: list[Node[Any]] = []
-    while isinstance(reader, Node) and plane_of(reader) is None:
-        if len(reader.input_readers) != 1 or own_pass(reader) is not None:
-            return None
+    while isinstance(reader, Node) and _one_for_one(reader):
         above.append(reader)
         (reader,) = reader.input_readers
-    if not isinstance(reader, Node):
-        return None
     rows, maps = reader, list[Node[Any]]()
     for op in reversed(above):
         moved = op.over_rows(rows)
-        if moved is not None and plane_of(moved) is not None:
+        if moved is not None:
             rows = moved
-        elif op.in_cursor == "never" and declares(op, "in_cursor"):
+        elif maps and op.within() is not None:
+            continue  # a pipeline, which only adds methods
+        elif op.in_cursor == "never" and (maps or not op.from_reader):
             maps.append(op)
+        elif not maps:
+            rows = op
         else:
             return None
+    if not isinstance(rows, Node) or plane_of(rows) is None:
+        return None
     found = MappedRows(rows, tuple(maps))
     return found if lookup_of(found.over(rows)) is not None else None
+
+
+def _one_for_one(op: Node[Any]) -> bool:
+    """Whether an op maps or reorders the samples of one reader."""
+    moves = op.reorders or type(op).over_rows is not Node.over_rows
+    return (
+        (moves or (op.in_cursor == "never" and declares(op, "in_cursor")))
+        and len(op.input_readers) == 1
+        and own_pass(op) is None
+    )
 
 
 def maps_last(reader: Reader[T]) -> Reader[T] | None:
@@ -72,10 +86,22 @@ def maps_last(reader: Reader[T]) -> Reader[T] | None:
     >>> maps_last(shuffle(map_readers(abs, arrays([3, 4])), seed=1))
     map_readers(<built-in function abs>, shuffle(arrays(int64[2]), seed=1))
     """
-    if not isinstance(reader, Node) or not reader.reorders:
-        return None
-    found = mapped_rows(reader)
+    found = mapped_rows(reader) if _reorders_maps(reader) else None
     return found.over(found.rows) if found and found.maps else None
+
+
+def _reorders_maps(reader: Reader[Any]) -> bool:
+    """Whether an op reorders what a map below it makes: told by the plan alone, for every pass."""
+    reorders = False
+    while isinstance(reader, Node) and len(reader.input_readers) == 1:
+        if reader.reorders:
+            reorders = True
+        elif reader.in_cursor != "never":
+            return False
+        elif not reader.from_reader:
+            return reorders
+        (reader,) = reader.input_readers
+    return False
 
 
 def lookup_of(reader: Reader[T]) -> Callable[[int], T] | None:

@@ -92,8 +92,6 @@ def in_batches(reader: Reader[T], size: int, at: Position) -> Pass[Sequence[T]] 
     if not isinstance(reader, Node):
         return None
     reader = as_it_was(reader, at)
-    if (mapped := _maps_last(reader, at)) is not None:
-        return in_batches(mapped, size, at)
     kind = type(reader) if declares(reader, "batches") else Node
     up = kind.batches(reader, size, at)
     return None if up is None else _watched(reader, up)
@@ -119,9 +117,10 @@ def _watched(reader: Reader[Any], up: Pass[T]) -> Pass[T]:
     return up if watch is None else watch(reader, up)
 
 
-def _maps_last(reader: Node[T], at: Position) -> Reader[T] | None:
-    """The plan that maps last, if that is another one; a position of samples is of the other."""
-    return maps_last(reader) if at is None or isinstance(at, int) else None
+def mapped_last(reader: Reader[T], at: Position) -> Reader[T]:
+    """The plan as a pass reads it: it maps last, where a position is the number of a sample."""
+    mapped = maps_last(as_it_was(reader, at)) if at is None or isinstance(at, int) else None
+    return reader if mapped is None else mapped
 
 
 def _begin(reader: Reader[T], at: Position, *, inherited: bool = False) -> Pass[T]:
@@ -138,7 +137,7 @@ def _begin(reader: Reader[T], at: Position, *, inherited: bool = False) -> Pass[
     own = None if inherited else own_pass(reader)
     if own is not None:
         return _watched(reader, replayed(own, at))
-    if (mapped := _maps_last(reader, at)) is not None:
+    if (mapped := mapped_last(reader, at)) is not reader:
         return _begin(mapped, at)
     try:
         plane = plane_of(reader)
