@@ -17,7 +17,9 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from importlib import import_module
+from itertools import product
 from operator import itemgetter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 _MOST = 256  # kinds of feeds that are remembered at once: a loader has a few
 _OPEN = (None, "allow")
-_ARRAYS, _FLAT = frozenset({np.ndarray}), frozenset({tuple, list})
+_ARRAYS = frozenset({np.ndarray})
 _ARGUMENTS = (
     *("aval", "sharding", "xs", "devices"),
     *("committed", "force_copy", "host_buffer_semantics", "enable_x64"),
@@ -56,32 +58,30 @@ class _Way(NamedTuple):
     indices: list[Any] | None
 
 
-def putter(  # noqa: C901  # each function is one more call a feed
-    placement: Placement, then: Callable[..., Any] | None
-) -> Callable[..., Any]:
+def putter(placement: Placement, then: Callable[..., Any] | None) -> Callable[..., Any]:
     """The function that `Placement.putter` gives; it is called once for each feed."""
-    target, wide, default = placement.target, placement.x64, placement.default
+    target, learned = placement.target, dict[Hashable, list[_Way]]()
     several = target is not None and jax.process_count() > 1
     quick = _batched_device_put is not None and target != "host" and not several
-    learned: dict[Hashable, list[_Way]] = {}
+    usual = set(product([placement.x64], _OPEN if quick else (), [placement.default]))
+    device = _default_device if target is None else SimpleNamespace(value=placement.default)
     label = ("transfer", "on_device")[then is not None]
 
     def put(feed: Any, *numbers: Any, annotates: bool = True) -> Any:
         if profiler.active and annotates:
             return annotated(label, put, feed, *numbers, annotates=False)
-        usual = quick and _x64.value == wide and _guard.value in _OPEN
-        if not usual or (target is None and _default_device.value is not default):
+        if (_x64.value, _guard.value, device.value) not in usual:
             return _put_in_modes(placement, then, feed, numbers)
         if then is not None and target is None:
             return then(feed, *numbers)  # jit takes arrays of NumPy itself, at half the cost
-        form = type(feed)
-        arrays = feed.values() if form is dict else feed if form in _FLAT else ()
-        flat = len(arrays) > 0 and _ARRAYS.issuperset(map(type, arrays))
-        if not flat:
-            arrays = leaves(feed)
+        form: Any = type(feed)
+        values, named = _FORMS.get(form, _TREE)
+        arrays = values(feed)
+        if not _ARRAYS.issuperset(map(type, arrays)):
+            form, named, arrays = None, _structure, leaves(feed)
             if not _ARRAYS.issuperset(map(type, arrays)):
                 return _put_in_modes(placement, then, feed, numbers)
-        kind = [flat, (form, *feed) if form is dict else form if flat else _structure(feed)]
+        kind = [form, named(feed)]
         for array in arrays:
             kind += array.dtype, array.shape
         ways = learned.get(tuple(kind))
@@ -93,10 +93,10 @@ def putter(  # noqa: C901  # each function is one more call a feed
             for array, (send, indices) in zip(arrays, ways, strict=True):
                 parts = [array] if indices is None else list(map(array.__getitem__, indices))
                 made.append(send(parts))
-            if not flat:
-                placed = rebuilt(feed, iter(made))
+            if form is dict:
+                placed = dict(zip(feed, made, strict=True))
             else:
-                placed = dict(zip(feed, made, strict=True)) if form is dict else form(made)
+                placed = form(made) if form in _FORMS else rebuilt(feed, iter(made))
         return placed if then is None else then(placed, *numbers)
 
     return put
@@ -118,6 +118,11 @@ def _structure(tree: Any) -> Hashable:
     if parts is None:
         return None
     return type(tree), *((key, _structure(part)) for key, part in parts.items())
+
+
+_TREE: Any = leaves, _structure
+_FORMS: dict[Any, Any] = {dict: (dict.values, tuple), tuple: (tuple, len), list: (list, len)}
+"""What gives the leaves of feeds without a tree inside, and what else their kind is; in C."""
 
 
 def _learn(

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Sharding
 
-from jreader.batches import batching, map_batches, padded_batch
+from jreader.batches import Batching, batch, batching, map_batches, padded_batch
 from jreader.batches.stacked import returned
 from jreader.devices import Placement, sharding_placement
 from jreader.errors import ShortEpoch, warn
@@ -36,7 +36,7 @@ from jreader.readers import (
     rebuilt,
 )
 from jreader.readers.overlaps import bytes_below
-from jreader.readers.planes import ENDLESS, Placed
+from jreader.readers.planes import ENDLESS, Placed, Plane
 from jreader.readers.rewriting import rewritten
 
 _CALL = "as_function(pipeline)"
@@ -161,44 +161,10 @@ def as_function(
     """
     remainder = Remainder.checked(drop_last, last).of_batches(pipeline)
     found = batching(remainder.of(pipeline, 1))
-    op = found.op
-    if found.buckets or isinstance(op, padded_batch):
-        raise TypeError(
-            f"{_CALL} makes one program of one shape, and {described(pipeline)} pads rows batch by "
-            f"batch: type .pack(size).batch(n) for rows of one length; or .load(), whose "
-            f"loader.warm(step, *state) compiles a program for each shape."
-        )
-    if op is None or not found.whole:
-        raise TypeError(
-            f"{_CALL} needs batches, and {described(pipeline)} gives samples, or some of its "
-            f"batches: end it with .batch(n), and .map_batches(fn) behind it."
-        )
-    if not found.ordered:
-        raise TypeError(
-            f"{_CALL} finds each batch by its index, and {described(pipeline)} gives whole "
-            f"batches in another order: shuffle samples, before .batch(n)."
-        )
+    op = _batch(pipeline, found)
     functions = tuple(map(_function, found.functions))
-    drawn = rewritten(op.reader, lambda op: {"seed": 0} if getattr(op, "seed", 0) is None else {})
-    plane = indexed(drawn)
-    if plane is None:
-        raise TypeError(
-            f"{_CALL} needs an indexed reader below .batch(n), one that finds samples by their "
-            f"index, and {described(op.reader)} has to be read in order: begin with "
-            "jreader.arrays(...), and use .map_batches(fn) behind .batch(n) instead of .map(fn)."
-        )
-    if plane.length >= min(ENDLESS, _LONGEST):
-        raise ValueError(
-            f"{_CALL} counts up to 2**31 samples, and {described(op.reader)} has more, or no end: "
-            f"leave .epochs() out, since batch_at takes the epoch."
-        )
-    rest = plane.length % op.batch_size
-    if rest and remainder.last == "error":
-        raise ShortEpoch(
-            f"{_CALL}: the last step of an epoch would have {rest} samples, not {op.batch_size}. "
-            f"Give last='drop', 'pad' or 'wrap'."
-        )
-    masked = remainder.last == "pad"
+    plane = _plane(op.reader)
+    samples = _fed(plane.length, op, remainder.last)
     placement = sharding_placement(sharding)
     if placement.hosts:
         raise ValueError(
@@ -212,9 +178,74 @@ def as_function(
     if not functions and plane.length and not any(isinstance(each, _Rows) for _, each in columns):
         rows = (each.over(array) if isinstance(each, Windows) else array for array, each in columns)
         _check_values(feeds, rebuilt(plane.columns, rows))
-    samples = plane.length if masked and not op.drop_last else plane.length - rest
-    batch_at = BatchAt(op.reader, op.batch_size, functions, feeds, masked, samples, windows)
+    batch_at = BatchAt(
+        op.reader, op.batch_size, functions, feeds, remainder.last == "pad", samples, windows
+    )
     return placement.put(whole), batch_at
+
+
+def _batch(pipeline: Reader[Any], found: Batching) -> batch[Any]:
+    """The op that makes the batches of a pipeline.
+
+    Raises:
+        TypeError: They differ in shape, are not all there, or are in another order.
+    """
+    if found.buckets or isinstance(found.op, padded_batch):
+        raise TypeError(
+            f"{_CALL} makes one program of one shape, and {described(pipeline)} pads rows batch by "
+            f"batch: type .pack(size).batch(n) for rows of one length; or .load(), whose "
+            f"loader.warm(step, *state) compiles a program for each shape."
+        )
+    if found.op is None or not found.whole:
+        raise TypeError(
+            f"{_CALL} needs batches, and {described(pipeline)} gives samples, or some of its "
+            f"batches: end it with .batch(n), and .map_batches(fn) behind it."
+        )
+    if not found.ordered:
+        raise TypeError(
+            f"{_CALL} finds each batch by its index, and {described(pipeline)} gives whole "
+            f"batches in another order: shuffle samples, before .batch(n)."
+        )
+    return found.op
+
+
+def _plane(reader: Reader[Any]) -> Plane:
+    """The plane of a reader of samples, whatever seeds it is called with.
+
+    Raises:
+        TypeError: It is not indexed.
+        ValueError: It has 2**31 samples or more.
+    """
+    plane = indexed(
+        rewritten(reader, lambda op: {"seed": 0} if getattr(op, "seed", 0) is None else {})
+    )
+    if plane is None:
+        raise TypeError(
+            f"{_CALL} needs an indexed reader below .batch(n), one that finds samples by their "
+            f"index, and {described(reader)} has to be read in order: begin with "
+            "jreader.arrays(...), and use .map_batches(fn) behind .batch(n) instead of .map(fn)."
+        )
+    if plane.length >= min(ENDLESS, _LONGEST):
+        raise ValueError(
+            f"{_CALL} counts up to 2**31 samples, and {described(reader)} has more, or no end: "
+            f"leave .epochs() out, since batch_at takes the epoch."
+        )
+    return plane
+
+
+def _fed(samples: int, op: batch[Any], last: Last | None) -> int:
+    """How many samples of an epoch make feeds.
+
+    Raises:
+        ShortEpoch: The last batch is short, and that is an error.
+    """
+    rest = samples % op.batch_size
+    if rest and last == "error":
+        raise ShortEpoch(
+            f"{_CALL}: the last step of an epoch would have {rest} samples, not {op.batch_size}. "
+            f"Give last='drop', 'pad' or 'wrap'."
+        )
+    return samples if last == "pad" and not op.drop_last else samples - rest
 
 
 def _function(op: Node[Any]) -> Callable[[Any], Any]:
