@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array as machine_array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -248,17 +248,21 @@ def texts_or_column(values: Sequence[Any], name: str) -> Any:
         if short is not None:
             raise _mixed(values, name, short)
         return _stacked(rows, name, texts_or_column)
-    for text in (str, bytes):
-        texts = [issubclass(kind, text) for kind in kinds]
-        if all(texts):
-            return list(values)
-        if any(texts):
-            odd = next(at for at, value in enumerate(values) if not isinstance(value, text))
-            other = next(value for value in values if isinstance(value, text))
-            raise _several_kinds(name, values[odd], odd, other)
+    if _all_texts(values, kinds, name, str) or _all_texts(values, kinds, name, bytes):
+        return list(values)
     if any(map(_is_foreign, kinds)):
         values = [np.asarray(value) for value in values]
     return _column(values, name)
+
+
+def _all_texts(values: Sequence[Any], kinds: Iterable[type], name: str, text: type) -> bool:
+    """Whether all values of a field are texts of a kind; raises FeedMismatch if only some are."""
+    texts = [issubclass(kind, text) for kind in kinds]
+    if any(texts) and not all(texts):
+        odd = next(at for at, value in enumerate(values) if not isinstance(value, text))
+        other = next(value for value in values if isinstance(value, text))
+        raise _several_kinds(name, values[odd], odd, other)
+    return all(texts)
 
 
 def _is_fields(kind: type) -> bool:

@@ -26,14 +26,8 @@ def target_of(sharding: Any, call: str) -> Any:
         TypeError: It says none, as a list of devices does.
         ValueError: It depends on a mesh that is not set, or does not say along which of its axes.
     """
-    if isinstance(sharding, Sharding) or (isinstance(sharding, str) and sharding == "host"):
-        return sharding
-    if isinstance(sharding, Mesh):
-        return NamedSharding(sharding, PartitionSpec(_axis_of_rows(sharding, call)))
-    if isinstance(sharding, PartitionSpec):
-        return _over_the_mesh(sharding, call)
-    if isinstance(sharding, jax.Device):
-        return SingleDeviceSharding(own([sharding])[0])
+    if (alone := _target_of_one(sharding, call)) is not None:
+        return alone
     if isinstance(sharding, dict) and sharding:
         return {name: target_of(part, f"{call}[{name!r}]") for name, part in sharding.items()}
     if isinstance(sharding, list) and sharding and all(map(_is_device, sharding)):
@@ -50,6 +44,17 @@ def target_of(sharding: Any, call: str) -> Any:
         f"None, not {sharding!r}. For pmap over a list of devices give places=devices, or "
         f"load(pmap=devices)."
     )
+
+
+def _target_of_one(sharding: Any, call: str) -> Any | None:
+    """What an argument means that is no tree; None for others."""
+    if isinstance(sharding, Sharding) or (isinstance(sharding, str) and sharding == "host"):
+        return sharding
+    if isinstance(sharding, Mesh):
+        return NamedSharding(sharding, PartitionSpec(_axis_of_rows(sharding, call)))
+    if isinstance(sharding, PartitionSpec):
+        return _over_the_mesh(sharding, call)
+    return SingleDeviceSharding(own([sharding])[0]) if _is_device(sharding) else None
 
 
 def _is_device(part: Any) -> bool:

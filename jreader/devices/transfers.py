@@ -58,7 +58,9 @@ class _Way(NamedTuple):
     indices: list[Any] | None
 
 
-def putter(placement: Placement, then: Callable[..., Any] | None) -> Callable[..., Any]:
+def putter(  # noqa: C901  # each function is one more call a feed
+    placement: Placement, then: Callable[..., Any] | None
+) -> Callable[..., Any]:
     """The function that `Placement.putter` gives; it is called once for each feed."""
     target, learned = placement.target, dict[Hashable, list[_Way]]()
     several = target is not None and jax.process_count() > 1

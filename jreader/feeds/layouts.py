@@ -161,6 +161,10 @@ class Feeds:
                 made.append(array if dtype is None else cast(array, dtype, name))
             names = self.names
             return dict(zip(names, made, strict=True)) if names else rebuilt(tree, iter(made))
+        return self._from_list(samples, lists=lists)
+
+    def _from_list(self, samples: Sequence[Any], *, lists: bool) -> Any:
+        """The feed of samples that are not stacked."""
         if not isinstance(samples, Sequence) or (not lists and _is_one(samples)):
             raise FeedMismatch(
                 f"a batch of samples is a list of them, not {described(samples)}: type .batch(n) "
@@ -187,19 +191,13 @@ class Feeds:
             if not all(isinstance(array, np.ndarray) for array in sources):
                 return self._fed(self._picked(list(samples), "each sample", lists=lists))
             feed = self._fed(sources)
-        if len(arrays) < len(leaves(tree)):
-            return feed  # some are None, of which the kind says nothing
-        numbers = {id(array): index for index, array in enumerate(arrays)}
-        ways = [
-            _way(numbers.get(id(source)), source, made, f"field {name!r}")
-            for name, source, made in zip(names, sources, leaves(feed), strict=True)
-        ]
-        simple = [way for way in ways if way is not None]
-        if len(simple) == len(ways) and (self._columns or restores(tree)):
-            if len(self._known) >= _MOST:
-                self._known.clear()
-            same = not self.names and all(way.dtype is None for way in simple)
-            self._known[kind] = [] if same else simple
+        if len(arrays) == len(leaves(tree)):  # if some are None, the kind says nothing of them
+            ways = _ways(arrays, sources, leaves(feed), names)
+            if ways is not None and (self._columns or restores(tree)):
+                if len(self._known) >= _MOST:
+                    self._known.clear()
+                same = not self.names and all(way.dtype is None for way in ways)
+                self._known[kind] = [] if same else ways
         return feed
 
     def from_arrays(self, batch: Any) -> Any:
@@ -296,13 +294,7 @@ class Feeds:
         kind = _kind_of_all(samples)
         if kind == "list" and not lists:
             raise FeedMismatch(_LIST.format(what.format(0), samples[0]))
-        values = samples
-        if kind == "bare":
-            samples = [(sample,) for sample in samples]
-        elif kind == "dataclass":
-            samples = [
-                {each.name: getattr(row, each.name) for each in fields(row)} for row in samples
-            ]
+        values, samples = samples, _as_rows(samples, kind)
         by_name = kind in ("dict", "dataclass")
         form: Callable[[Any], Any] = tuple if by_name else len
         for seen in set(map(form, samples)):
@@ -340,6 +332,28 @@ class Feeds:
                 f"leave them out with a mapping, as in feed_list={some}."
             )
         return None
+
+
+def _as_rows(samples: list[Any], kind: str) -> list[Any]:
+    """Samples of a kind as tuples, lists or dicts of their fields."""
+    if kind == "bare":
+        return [(sample,) for sample in samples]
+    if kind == "dataclass":
+        return [{each.name: getattr(row, each.name) for each in fields(row)} for row in samples]
+    return samples
+
+
+def _ways(
+    arrays: Sequence[Array], sources: Iterable[Any], made: Iterable[Array], names: Iterable[str]
+) -> list[_Way] | None:
+    """How fields were made of arrays; None if there is more to one of them than its dtype."""
+    numbers = {id(array): index for index, array in enumerate(arrays)}
+    ways = [
+        _way(numbers.get(id(source)), source, array, f"field {name!r}")
+        for source, array, name in zip(sources, made, names, strict=True)
+    ]
+    known = [way for way in ways if way is not None]
+    return known if len(known) == len(ways) else None
 
 
 def _way(index: int | None, source: Any, made: Array, name: str) -> _Way | None:
