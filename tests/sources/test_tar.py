@@ -263,6 +263,7 @@ def test_the_index_is_kept(tmp_path, monkeypatch):
 
 
 @pytest.mark.peers
+@pytest.mark.filterwarnings("ignore:Exception ignored in")  # its readers do not close their files
 def test_samples_are_those_of_webdataset(tmp_path):
     webdataset = pytest.importorskip("webdataset")
     with webdataset.TarWriter(str(tmp_path / "a.tar")) as writer:
