@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import FrozenInstanceError, field
 from typing import Any, NoReturn, TypeVar
 
@@ -183,13 +183,13 @@ class DistributedBatchSampler(Node[list[int]]):
 
     def start(self, at: Position) -> Pass[list[int]]:
         """Begins a pass; its position is the number of indices that it has handed over."""
-        return start(self._batches(), at)  # type: ignore[arg-type]  # batches of a list are lists
+        return start(self._batches(), at)
 
     def length(self) -> int | None:
         """The number of batches, the same for every rank."""
         return self._batches().length()
 
-    def _batches(self) -> batch[int]:
+    def _batches(self) -> Node[Any]:
         return batch(_share(self), self.batch_size)
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -247,7 +247,7 @@ class _share(Sampler[int]):
 class _again(Node[T]):
     """A reader of an iterable, iterated anew in every pass: samplers of other libraries, say."""
 
-    iterable: Iterable[T]
+    iterable: Any
 
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is the number of items, which resuming iterates again."""
@@ -255,7 +255,7 @@ class _again(Node[T]):
 
     def length(self) -> int | None:
         """The length of the iterable, if it has one."""
-        return length(self.iterable)  # type: ignore[arg-type]  # it need not be called for that
+        return length(self.iterable)
 
     def __repr__(self) -> str:
         """The class of the iterable."""
@@ -282,9 +282,10 @@ def again(call: str, items: Any, *, checked: bool = False) -> Reader[Any]:
         )
     if hasattr(items, "__iter__"):
         return _again(items)
-    if callable(items):
-        return items  # type: ignore[no-any-return]  # a plain function is a reader
-    raise TypeError(
-        f"{call} needs an iterable that every epoch can read, not the {type(items).__name__} "
-        f"{described(items)}: give a list, or a sampler."
-    )
+    if not callable(items):
+        raise TypeError(
+            f"{call} needs an iterable that every epoch can read, not the {type(items).__name__} "
+            f"{described(items)}: give a list, or a sampler."
+        )
+    reader: Reader[Any] = items
+    return reader

@@ -101,11 +101,11 @@ class IterableDataset(_Samples[T]):
         return ChainDataset([*_summands(self, ChainDataset), other])
 
 
-def _summands(dataset: Any, kind: type) -> list[Any]:
+def _summands(dataset: Any, kind: Any) -> list[Any]:
     """The data set; or those it was made of by `+`, where these are nested too deeply for calls."""
     parts, depth = [dataset], 0
     while type(parts[0]) is kind:
-        parts[:1] = parts[0].datasets  # type: ignore[attr-defined]  # a data set of others
+        parts[:1] = parts[0].datasets
         depth += 1
     return parts if depth >= _NESTED else [dataset]
 

@@ -113,7 +113,7 @@ def random_split(dataset: Any, lengths: Sequence[float], seed: Any = None) -> li
     return [Subset(given, part) for part in np.split(order, ends[:-1])] if ends else []
 
 
-def part_sizes(call: str, lengths: Sequence[float], n: int) -> list[int]:
+def part_sizes(call: str, lengths: Sequence[Any], n: int) -> list[int]:
     """The number of samples of each part, out of n.
 
     >>> part_sizes("random_split(dataset, lengths)", [0.55, 0.45], 10)
@@ -123,11 +123,8 @@ def part_sizes(call: str, lengths: Sequence[float], n: int) -> list[int]:
         TypeError: A length is not a number.
         ValueError: The lengths do not sum to n, or the fractions to 1.
     """
-    if all(
-        isinstance(each, SupportsIndex) and not isinstance(each, (bool, np.bool_))
-        for each in lengths
-    ):
-        counts = [operator.index(each) for each in lengths]  # type: ignore[arg-type]  # just seen
+    if all(map(_is_whole, lengths)):
+        counts = list(map(operator.index, lengths))
         if sum(counts) != n or min(counts, default=0) < 0:
             raise ValueError(
                 f"{call} needs lengths >= 0 that sum to the {n} samples of "
@@ -146,3 +143,7 @@ def part_sizes(call: str, lengths: Sequence[float], n: int) -> list[int]:
     for part in range(n - sum(counts)):
         counts[part % len(counts)] += 1
     return counts
+
+
+def _is_whole(length: Any) -> bool:
+    return isinstance(length, SupportsIndex) and not isinstance(length, (bool, np.bool_))

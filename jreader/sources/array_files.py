@@ -52,8 +52,17 @@ _MODES = ("train", "valid", "eval")
 _PIXELS = 784
 
 
+class _ArrayTable(FileNode[Any], Table[Any]):
+    """A reader of the rows of arrays in files."""
+
+    @property
+    def read_whole(self) -> bool:
+        """Whether all arrays were read, and none is mapped from its file."""
+        return "columns" in vars(self) and not any(map(is_mapped, leaves(self.columns)))
+
+
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class _ArrayFiles(FileNode[Any], Table[Any]):
+class _ArrayFiles(_ArrayTable):
     """A column for each argument: of a file, or of the shards that a list or a pattern names."""
 
     suffixes: ClassVar[tuple[str, ...]] = ()
@@ -150,7 +159,7 @@ class npy(_ArrayFiles):
 
 
 @op
-class npz(FileNode[Any], Table[Any]):
+class npz(_ArrayTable):
     """A reader of the rows of the arrays in an `.npz` archive, side by side.
 
     The archive is read into memory when the first pass begins, since it cannot be mapped. For
@@ -177,7 +186,6 @@ class npz(FileNode[Any], Table[Any]):
 
     path: str
     names: tuple[str, ...]
-    read_whole = True
 
     def __init__(self, path: str | os.PathLike[str], *names: str) -> None:
         (path,) = check_paths("npz(path, *names)", (path,))
@@ -259,11 +267,6 @@ class idx(_ArrayFiles):
             longer than its header says, or has another number of rows.
     """
 
-    @property
-    def read_whole(self) -> bool:  # type: ignore[override]  # a flag elsewhere
-        """Whether all arrays were read, and none is mapped from its file."""
-        return "columns" in vars(self) and not any(map(is_mapped, leaves(self.columns)))
-
     def read(self, path: str) -> Array:
         """Returns the array: a view of the mapped file, or a copy in native byte order."""
         with reading(path, "an IDX file"):
@@ -286,7 +289,7 @@ class idx(_ArrayFiles):
 
 
 @op
-class mnist_json(FileNode[tuple[Array, np.int64]], Table[tuple[Array, np.int64]]):
+class mnist_json(_ArrayTable):
     """A reader of the digits in the `mnist.json.gz` of Paddle's tutorials.
 
     Each sample is an image, float32[784], and its label, an int64; values are as stored. The file
@@ -312,7 +315,6 @@ class mnist_json(FileNode[tuple[Array, np.int64]], Table[tuple[Array, np.int64]]
 
     path: str = argument(check_path)
     mode: str = choice(*_MODES, default="train")
-    read_whole = True
 
     @cached_property
     def columns(self) -> Any:

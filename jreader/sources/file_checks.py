@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -36,13 +36,16 @@ State: TypeAlias = "os.stat_result | FarState | None"
 class FileNode(Node[T]):
     """A reader of the files that its field `path` or `paths` names."""
 
-    read_whole: ClassVar[bool] = False
-    """Whether the samples are in memory after the first read, so that the files may be deleted."""
     path: str
 
     @property
     def _named(self) -> tuple[str, ...]:
         return getattr(self, "paths", None) or (self.path,)
+
+    @property
+    def read_whole(self) -> bool:
+        """Whether all samples are in memory by now, so that the files may be deleted."""
+        return False
 
     @cached_property
     def _first_seen(self) -> list[State]:
@@ -98,6 +101,16 @@ def is_file(path: str) -> bool:
     """
     seen = state_of(path)
     return isinstance(seen, os.stat_result) and stat.S_ISREG(seen.st_mode)
+
+
+def is_folder(path: str) -> bool:
+    """Whether a path names a folder of this machine.
+
+    >>> is_folder(__file__), is_folder(".")
+    (False, True)
+    """
+    seen = state_of(path)
+    return isinstance(seen, os.stat_result) and stat.S_ISDIR(seen.st_mode)
 
 
 def check_state(path: str, first: State, now: State) -> None:

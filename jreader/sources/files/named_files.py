@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from jreader.readers.credentials import masked
 from jreader.sources.far_systems import far_matches, is_far
-from jreader.sources.file_checks import check_paths, is_file, state_of
+from jreader.sources.file_checks import check_paths, is_file, is_folder, state_of
 from jreader.sources.files.file_parts import FilePart, Which
 
 Paths: TypeAlias = "str | os.PathLike[str] | FilePart | Sequence[str | os.PathLike[str]]"
@@ -111,13 +111,13 @@ def matching(call: str, path: str, suffixes: tuple[str, ...]) -> list[str] | Non
         if matches is None:
             return None
         found = matches
-    elif suffixes and os.path.isdir(path):  # noqa: PTH112  # a Path costs more, and there may be 1,000
+    elif suffixes and is_folder(path):
         found = [each.path for each in os.scandir(path) if each.name.endswith(suffixes)]
     elif is_file(path) or not glob.has_magic(path):
         return None
     else:
         every = glob.glob(path, recursive=True)  # noqa: PTH207  # of any root
-        found = [each for each in every if not os.path.isdir(each)]  # noqa: PTH112  # likewise
+        found = [each for each in every if not is_folder(each)]
     if not found:
         folder = f"a folder with {' or '.join(suffixes)} files, " if suffixes else ""
         some = suffixes[0] if suffixes else ".tar"

@@ -157,14 +157,19 @@ def _pax_records(content: bytes, at: int) -> dict[str, str]:
     records, place = dict[str, str](), 0
     try:
         while place < len(content) and content[place]:
-            space = content.index(b" ", place)
-            after = place + int(content[place:space])
-            name, equals, value = content[space + 1 : after - 1].partition(b"=")
-            if after <= space or not equals or content[after - 1 : after] != b"\n":
-                raise ValueError(name)  # noqa: TRY301  # as `int` does
-            records[name.decode()] = value.decode(errors="surrogateescape")
-            place = after
+            name, value, place = _pax_record(content, place)
+            records[name] = value
         int(records.get("size", 0))
     except ValueError:
         raise DamagedMember(at + place, "a pax header cannot be read") from None
     return records
+
+
+def _pax_record(content: bytes, place: int) -> tuple[str, str, int]:
+    """The line that begins there: its name, its value, and where it ends."""
+    space = content.index(b" ", place)
+    after = place + int(content[place:space])
+    name, equals, value = content[space + 1 : after - 1].partition(b"=")
+    if after <= space or not equals or content[after - 1 : after] != b"\n":
+        raise ValueError(name)
+    return name.decode(), value.decode(errors="surrogateescape"), after
