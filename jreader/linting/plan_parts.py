@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -16,6 +17,10 @@ from jreader.readers.trees import Columns
 from jreader.transforms import chain, compose, flat_map, interleave, map_readers
 from jreader.transforms.sample_rng import keyed
 from jreader.workers import fetch_batches, map_samples, xmap_readers
+
+TOGETHER = 64
+"""Samples of a map that are read to time its function."""
+_MAPS = (map_readers, map_samples, xmap_readers)
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,19 @@ class Fed:
     first: Callable[[], Any] | None = None
     shapes: Callable[[], list[Any]] | None = None
     shared: bool = False
+
+    @cached_property
+    def mapped(self) -> list[tuple[Call, list[Any]]]:
+        """The maps of one reader that draw no numbers, and the first samples of that reader.
+
+        Their functions may be called once more.
+        """
+        calls = [call_of(op) for op in ops_of(self.plan) if not getattr(op, "rng", False)]
+        return [
+            (call, peeked(*call.op.input_readers, most=TOGETHER))
+            for call in calls
+            if call and isinstance(call.op, _MAPS) and len(call.op.input_readers) == 1
+        ]
 
 
 def of_batches(reader: Reader[Any]) -> bool:

@@ -11,39 +11,34 @@ import numpy as np
 
 from jreader.batches import stack
 from jreader.linting.findings import Finding
-from jreader.linting.plan_parts import Call, Fed, call_of, peeked
+from jreader.linting.plan_parts import TOGETHER, Fed
 from jreader.readers import described, leaves, same_structure
-from jreader.readers.nodes import ops_of
-from jreader.transforms import map_readers
-from jreader.workers import map_samples, xmap_readers
+from jreader.workers import xmap_readers
 from jreader.workers.interpreter_lock import holding
 
-_TOGETHER = 64  # samples that are mapped one by one, and at once
 _ROUNDS = 3
 _FASTER = 3.0  # how many times, for a function to be worth writing for batches
 
 
 def scalar_map(fed: Fed) -> Iterator[Finding]:
     """A function of samples that takes whole batches just as well, and is quicker there."""
-    for call in _maps(fed):
-        op, fn = call.op, call.function
-        ups = op.input_readers
-        timed = _one_by_one(fn, peeked(ups[0], _TOGETHER)) if len(ups) == 1 else None
+    for call, samples in fed.mapped:
+        timed = _one_by_one(call.function, samples)
         if timed is None or timed[0] < _FASTER * timed[1]:
             continue
-        each, together = (seconds * 1e6 / _TOGETHER for seconds in timed)
+        each, together = (seconds * 1e6 / TOGETHER for seconds in timed)
         yield Finding(
             "scalar-map",
-            f"{described(fn)} gives the same for {_TOGETHER} samples at once as one by one, and "
-            f"takes {each:.2g} us a sample one by one, {together:.2g} at once.",
+            f"{described(call.function)} gives the same for {TOGETHER} samples at once as one by "
+            f"one, and takes {each:.2g} us a sample one by one, {together:.2g} at once.",
             "Map batches: .batch(n).map_batches(fn).",
-            op.made_at,
+            call.op.made_at,
         )
 
 
 def _one_by_one(fn: Callable[..., Any], samples: Sequence[Any]) -> tuple[float, float] | None:
     """The seconds of a function one by one, and of all at once; None if these are not the same."""
-    if len(samples) < _TOGETHER or not all(isinstance(each, _ARRAYS) for each in leaves(samples)):
+    if len(samples) < TOGETHER or not all(isinstance(each, _ARRAYS) for each in leaves(samples)):
         return None
     try:
         whole = stack(samples)
@@ -81,11 +76,10 @@ def _least(fn: Callable[[Any], Any], given: Any) -> float:
 
 def held_lock(fed: Fed) -> Iterator[Finding]:
     """A function on several threads that never lets go of the interpreter's lock."""
-    for call in _maps(fed):
+    for call, samples in fed.mapped:
         if call.by != "threads" or call.workers < 2:
             continue
-        (up,) = call.op.input_readers
-        watched = holding(call.function, [(sample,) for sample in peeked(up, _TOGETHER)])
+        watched = holding(call.function, [(sample,) for sample in samples])
         if watched is None or not watched.holds_lock:
             continue
         instead = "map(fn, processes={})"
@@ -98,14 +92,3 @@ def held_lock(fed: Fed) -> Iterator[Finding]:
             f"Use processes, as in {instead.format(call.workers)}.",
             call.op.made_at,
         )
-
-
-def _maps(fed: Fed) -> Iterator[Call]:
-    """The maps of samples that draw no numbers: their functions may be called once more."""
-    for op in ops_of(fed.plan):
-        call = call_of(op)
-        if call and isinstance(op, _MAPS) and not getattr(op, "rng", False):
-            yield call
-
-
-_MAPS = (map_readers, map_samples, xmap_readers)

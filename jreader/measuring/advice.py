@@ -84,15 +84,13 @@ def _without(limit: Measured, stages: Sequence[Measured]) -> float:
 
 
 def _of_map(limit: Measured, goal: float, step: float) -> Advice:
-    found, has = limit.holding, limit.workers if limit.by else 0
-    holds = found is not None and found.holds_lock
-    waits = found is not None and found.computes < 0.5
+    holds, has = limit.holds, limit.workers if limit.by else 0
     most, why = usable_cores(), f"since it {'holds' if holds else 'leaves'} the interpreter's lock"
-    if waits and not holds:  # threads that wait cost little: enough for when all else is quick
+    if limit.waits:  # threads that wait cost little: enough for when all else is quick
         goal, most, why = step, _MOST, "since it waits most of the time"
     wanted = min(max(2, ceil(limit.alone / goal)), max(most, 2))
     if has >= wanted and (not holds or limit.by in ("processes", "executor")):
-        return _of_enough(limit, wanted, holds=holds, waits=waits)
+        return _of_enough(limit, wanted)
     kind = "processes" if holds or limit.by == "processes" else "threads"
     if limit.op in ("filter", "flat_map"):
         words = f"do that work in .map(fn, {kind}={wanted}) before it, {why}"
@@ -115,17 +113,17 @@ def _more(many: int, what: str, *, begun: bool) -> str:
     return f"{number} more {what}" if begun else f"{number} {what}"
 
 
-def _of_enough(limit: Measured, wanted: int, *, holds: bool, waits: bool) -> Advice:
+def _of_enough(limit: Measured, wanted: int) -> Advice:
     """What to change where more workers of the same kind would not help."""
     slower = limit.seconds * min(limit.workers, usable_cores()) / max(limit.alone, 1e-9)
-    if limit.by == "processes" and not holds and slower > _SLOWER:
+    if limit.by == "processes" and not limit.holds and slower > _SLOWER:
         return Advice(
             f"a call takes {slower:.1f} times as long in processes as in this program: "
             f"`threads={wanted}` instead, since it leaves the interpreter's lock",
             {"threads": wanted},
         )
     are = "workers" if limit.by == "executor" else limit.by
-    cores = "" if waits else ", or give it more cores"
+    cores = "" if limit.waits else ", or give it more cores"
     cheaper = f"make it cheaper, or keep what it makes with .cache(path){cores}"
     return Advice(f"its {limit.workers} {are} are as many as would help: {cheaper}", {})
 

@@ -59,6 +59,16 @@ class Measured:
     filling: bool = False
     op: str = ""
 
+    @property
+    def holds(self) -> bool:
+        """Whether its function is known to hold the interpreter's lock."""
+        return self.holding is not None and self.holding.holds_lock
+
+    @property
+    def waits(self) -> bool:
+        """Whether its function is known to wait most of the time, and not for that lock."""
+        return self.holding is not None and not self.holds and self.holding.computes < 0.5
+
 
 def stages_of(stats: Stats, probed: Probed | None) -> list[Measured]:
     """The stages of a loader in the order that samples pass through them, and the step."""

@@ -89,15 +89,7 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
             FeedMismatch: A sample has other fields, or one of another type or shape.
         """
         if isinstance(batch, Columns) and all(type(each) is np.ndarray for each in batch.arrays):
-            if not same_structure(self.tree, batch.columns):
-                raise self._other_fields(batch[0], first)
-            parts = _ordered_leaves(self.tree, batch.columns)
-            for place, (field, part) in enumerate(zip(self.fields, parts, strict=True)):
-                if part.ndim == 1 and not part.dtype.isnative:  # as the numbers in it are not
-                    parts[place] = part.astype(part.dtype.newbyteorder("="))
-                elif not _is_of_kind(Kind("array", part.dtype, part.shape[1:]), field.kind):
-                    raise self._differs(field, part[0], first)
-            return parts
+            return self._gathered(batch, first)
         if branches(self.tree) is None:
             return self._columns([[sample] for sample in batch], first)
         if (columns := self._flat(batch)) is not None:
@@ -109,6 +101,18 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
                 raise self._other_fields(sample, first + number)
             table.append(_ordered_leaves(self.tree, sample))
         return self._columns(table, first)
+
+    def _gathered(self, batch: Columns[Any], first: int) -> list[Any]:
+        """The arrays of a batch, each of which holds a field."""
+        if not same_structure(self.tree, batch.columns):
+            raise self._other_fields(batch[0], first)
+        parts = _ordered_leaves(self.tree, batch.columns)
+        for place, (field, part) in enumerate(zip(self.fields, parts, strict=True)):
+            if part.ndim == 1 and not part.dtype.isnative:  # as the numbers in it are not
+                parts[place] = part.astype(part.dtype.newbyteorder("="))
+            elif not _is_of_kind(Kind("array", part.dtype, part.shape[1:]), field.kind):
+                raise self._differs(field, part[0], first)
+        return parts
 
     def _flat(self, batch: Sequence[Any]) -> list[list[Any]] | None:
         """The values of dicts of leaves, field by field, which is quick; None for other samples."""

@@ -34,12 +34,16 @@ class Tokens:
     leads: bool = False
 
 
-def document_offsets(files: Sequence[Tokens], eos: int) -> list[Array]:
+def document_offsets(files: Sequence[Tokens], eos: int | None) -> list[Array]:
     """For each file, the tokens at which its documents begin, and how many tokens it has.
+
+    Without an `eos`, a file is one document.
 
     Raises:
         DamagedData: A file became shorter while it was read.
     """
+    if eos is None:
+        return [np.array([0, file.count]) for file in files]
     every = {file.path: file for file in files}
 
     def find(opened: ByteFile) -> Array:

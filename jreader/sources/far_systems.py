@@ -145,7 +145,7 @@ def far_matches(path: str, suffixes: tuple[str, ...]) -> list[str] | None:
     system, name = system_of(path)
     web = path.startswith("http")  # where a question mark begins what a server is asked
     system.invalidate_cache()
-    if "*" in path or (not web and any(mark in path for mark in "?[")):
+    if any(mark in path for mark in ("*" if web else "*?[")):
         found = one_of(lambda: asked(system, "glob", _listing(path), name, detail=True))
         infos = list(found.values())
     elif path.endswith("/") or (not web and _is_far_folder(system, path, name)):

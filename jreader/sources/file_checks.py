@@ -172,14 +172,8 @@ def check_paths(call: str, paths: tuple[Any, ...], *, far: bool = False) -> tupl
                     f"it here first. Formats that are read by ranges, such as jsonl, are read from "
                     f"there."
                 )
-        elif not Path(name).is_file():
-            why = "is not a file" if Path(name).exists() else "does not exist"
-            if _ONE_SLASH.match(name):
-                why += " (a Path has one slash less than what it was made of: give the str)"
-            raise FileNotFoundError(
-                f"{call} cannot read {name!r}, which {why}. Check the spelling, and the folder "
-                f"that the program runs in, {Path.cwd()}."
-            )
+        elif not is_file(name):
+            raise _no_file(call, name)
         elif not os.access(name, os.R_OK):
             raise PermissionError(
                 f"{call} may not read {name!r}: the user who runs this program has no permission. "
@@ -188,6 +182,16 @@ def check_paths(call: str, paths: tuple[Any, ...], *, far: bool = False) -> tupl
         names.append(name)
     _check_far(call, list(filter(is_far, names)))
     return tuple(names)
+
+
+def _no_file(call: str, name: str) -> FileNotFoundError:
+    why = "does not exist" if state_of(name) is None else "is not a file"
+    if _ONE_SLASH.match(name):
+        why += " (a Path has one slash less than what it was made of: give the str)"
+    return FileNotFoundError(
+        f"{call} cannot read {name!r}, which {why}. Check the spelling, and the folder that the "
+        f"program runs in, {Path.cwd()}."
+    )
 
 
 def _check_far(call: str, elsewhere: Sequence[str]) -> None:

@@ -135,17 +135,12 @@ class tokens(FileNode[Array], Table[Array]):
         """The documents, a `Ragged`; the beginnings of files are read at the first use."""
         self.check_files()
         kind = np.dtype(self.dtype)
-        files, documents = list[Tokens](), list[Array | None]()
-        for path, index in zip(self.paths, self._indices, strict=True):
-            file = _tokens_of(path, kind)
-            files.append(file)
-            documents.append(None if index is None else _documents_of(file, index))
-        split = [file for file, known in zip(files, documents, strict=True) if known is None]
-        if self.eos is None:
-            found = iter([np.array([0, file.count]) for file in split])
-        else:
-            found = iter(document_offsets(split, self.eos))
-        every = [next(found) if known is None else known for known in documents]
+        files = [_tokens_of(path, kind) for path in self.paths]
+        pairs = list(zip(files, self._indices, strict=True))
+        split = iter(document_offsets([file for file, index in pairs if index is None], self.eos))
+        every = [
+            next(split) if index is None else _documents_of(file, index) for file, index in pairs
+        ]
         self.check_files()  # which may have changed while they were looked through
         resident = ResidentBytes(sum(file.count * kind.itemsize for file in files))
         maps = [
