@@ -95,19 +95,13 @@ def _dtype_and_shape(leaf: Any) -> str:
 def _first_values(leaf: Any) -> str:
     """The first values of a leaf, in few words."""
     if isinstance(leaf, np.ndarray):
+        first = islice(leaf.flat, _SHOWN)
         some = [
-            _shortened(f"{each:.4g}" if _is_float(each) else str(each)) for each in _first(leaf)
+            _shortened(f"{each:.4g}" if isinstance(each, (float, np.floating)) else str(each))
+            for each in first
         ]
         return " ".join(some) + " ..." * (leaf.size > _SHOWN)
     return _shortened(repr(leaf[:_WIDE] if isinstance(leaf, (str, bytes, bytearray)) else leaf))
-
-
-def _first(array: Any) -> list[Any]:
-    return list(islice(array.flat, _SHOWN))
-
-
-def _is_float(value: Any) -> bool:
-    return isinstance(value, (float, np.floating))
 
 
 def _is_tokens(leaf: Any) -> bool:

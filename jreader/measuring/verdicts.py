@@ -162,20 +162,17 @@ def _measured(probe: Probe, alone: float, found: Holding | None) -> Measured:
 
 def counted_step(stats: Stats) -> float:
     """Seconds of a step, as the loop had them; the first one, which compiles, is left out."""
-    return 1e-9 * _mean(_steady(stats.steps_ns))
+    return _steady_mean(stats.steps_ns)
 
 
 def counted_wait(stats: Stats) -> float:
     """Seconds that the loop waited for a feed."""
-    return 1e-9 * _mean(_steady(stats.waits_ns))
+    return _steady_mean(stats.waits_ns)
 
 
-def _steady(times: Sequence[int]) -> Sequence[int]:
-    return times[1:] if len(times) > 3 else times
-
-
-def _mean(times: Sequence[int]) -> float:
-    return sum(times) / max(len(times), 1)
+def _steady_mean(times: Sequence[int]) -> float:
+    steady = times[1:] if len(times) > 3 else times
+    return 1e-9 * sum(steady) / max(len(steady), 1)
 
 
 def limit_of(stats: Stats, stages: Sequence[Measured], capacity: int) -> Measured:

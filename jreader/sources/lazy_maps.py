@@ -20,7 +20,7 @@ import numpy as np
 from jreader.errors import DamagedData
 from jreader.readers.planes import Array
 from jreader.readers.windowed import overlapping
-from jreader.sources.file_checks import State, changed, check_state
+from jreader.sources.file_checks import State, changed
 from jreader.sources.files.byte_ranges import Descriptor
 
 _RESIDENT = 1 << 28  # bytes of the files of one source that may be resident
@@ -199,15 +199,9 @@ class LazyMap:
         return self.first + self.nbytes
 
     def _opened(self) -> Descriptor:
-        """The file; it is checked when it is opened, since it may have been a while."""
         opened = self._descriptor
         if opened is None:
-            try:
-                opened = Descriptor(self.path)
-            except FileNotFoundError:
-                raise changed(self.path, "cannot be found any more") from None
-            check_state(self.path, self._seen, os.fstat(opened.number))
-            self._descriptor = opened
+            self._descriptor = opened = Descriptor(self.path, self._seen)
             self._resident.opened(self)
         return opened
 

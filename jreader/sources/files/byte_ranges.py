@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from jreader.errors import DamagedData
 from jreader.sources.far_systems import is_far
-from jreader.sources.file_checks import changed, check_range, check_state, state_of
+from jreader.sources.file_checks import State, changed, check_range, check_state, state_of
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.far_files import FarFile
 from jreader.sources.files.stored_files import StoredFile
@@ -101,11 +101,21 @@ def read_many(requests: Sequence[tuple[ByteFile, int, int]]) -> Iterator[bytes]:
 
 
 class Descriptor:
-    """An open file, which is closed when nobody holds it."""
+    """An open file, which is closed when nobody holds it.
 
-    def __init__(self, path: str) -> None:
+    It is checked when it is opened, since it may have been a while.
+
+    Raises:
+        DamagedData: It is another file than the one that was seen, or is gone.
+    """
+
+    def __init__(self, path: str, seen: State) -> None:
         """Opens the file for reading."""
-        self.number = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        try:
+            self.number = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        except FileNotFoundError:
+            raise changed(path, "cannot be found any more") from None
+        check_state(path, seen, os.fstat(self.number))
 
     def __del__(self, close: Any = os.close) -> None:
         if hasattr(self, "number"):
@@ -150,13 +160,7 @@ class _LocalFile:
         self._descriptor = None
 
     def _opened(self) -> Descriptor:
-        """The file; it is checked when it is opened, since it may have been a while."""
-        try:
-            opened = Descriptor(self.path)
-        except FileNotFoundError:
-            raise changed(self.path, "cannot be found any more") from None
-        check_state(self.path, self._state, os.fstat(opened.number))
-        self._descriptor = opened
+        self._descriptor = opened = Descriptor(self.path, self._state)
         with _LOCK:
             _OPENED[id(self)] = self
             for key in list(_OPENED)[:-_OPEN]:

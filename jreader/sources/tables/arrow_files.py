@@ -100,10 +100,7 @@ class arrow(FileNode[Any], Table[Any]):
         """The columns of no rows."""
         table, nulls = file.schema.empty_table(), self.nulls or {}
         columns = columns_in(table, file.path, 0, self.names, nulls)
-        if self.names is None:
-            check_fills(nulls, table.column_names)
-        else:
-            check_fills(nulls, [self.names] if isinstance(self.names, str) else self.names)
+        check_fills(nulls, self.names or table.column_names)
         return columns
 
     def __repr__(self) -> str:

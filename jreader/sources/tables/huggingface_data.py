@@ -79,7 +79,7 @@ class huggingface(Table[Any]):
         """The columns of the table, over its own memory."""
         names, nulls = self.names, self.nulls or {}
         table = self.dataset.table
-        check_fills(nulls, table.column_names if names is None else _several(names))
+        check_fills(nulls, names or table.column_names)
         columns = columns_in(table, "the data set", 0, names, nulls)
         share_starts(leaves(columns))
         return columns
@@ -184,7 +184,3 @@ def _checked_dataset(dataset: Any) -> DatasetTable:
             f"function to map, or use source(dataset)."
         )
     return DatasetTable(dataset)
-
-
-def _several(names: tuple[str, ...] | str) -> Sequence[str]:
-    return [names] if isinstance(names, str) else names

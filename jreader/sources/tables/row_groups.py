@@ -12,8 +12,7 @@ from typing import Any
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile, open_file
-from jreader.sources.files.fetched_ranges import FetchedRanges
-from jreader.sources.files.file_objects import FileObject
+from jreader.sources.files.file_objects import FetchedRanges, FileObject
 from jreader.sources.files.file_parts import FilePart
 from jreader.sources.files.kept_indices import in_threads
 from jreader.sources.files.stored_files import StoredFile

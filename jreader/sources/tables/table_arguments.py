@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 
@@ -50,12 +50,12 @@ def checked_nulls(call: str, nulls: Any) -> dict[str, Any] | None:
     return dict(nulls)
 
 
-def check_fills(nulls: Mapping[str, Any], names: Iterable[str]) -> None:
+def check_fills(nulls: Mapping[str, Any], names: Sequence[str] | str) -> None:
     """Raises ValueError if something stands for the nulls of what is no column.
 
     >>> check_fills({"point.x": 0.0, "ids[]": 0}, ["point", "ids"])
     """
-    names = list(names)
+    names = [names] if isinstance(names, str) else names
     for name in nulls:
         if not any(name == each or name.startswith((f"{each}.", f"{each}[")) for each in names):
             raise ValueError(
