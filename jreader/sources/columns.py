@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,6 +14,7 @@ from jreader.readers import (
     Pass,
     Plane,
     Position,
+    branches,
     described,
     leaves,
     map_tree,
@@ -24,6 +24,7 @@ from jreader.readers import (
 from jreader.readers.planes import Array, Indices
 from jreader.readers.protected import read_only, read_only_columns
 from jreader.readers.ragged import Ragged
+from jreader.readers.trees import joined
 from jreader.sources.file_checks import check_map
 
 T = TypeVar("T")
@@ -229,17 +230,15 @@ def _as_columns(tree: Any) -> Any:
     """The tree with an array for each leaf; a list is one leaf, as in NumPy."""
     if isinstance(tree, ragged):
         return tree.columns
-    if isinstance(tree, Ragged):
-        return tree
-    names = table_names(tree)
-    if isinstance(tree, Mapping) or names:
-        return {name: _as_columns(tree[name]) for name in names or tree}
-    if isinstance(tree, tuple):
-        parts = map(_as_columns, tree)
-        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
-    if is_dataclass(tree) and not isinstance(tree, type):
-        named = {field.name: _as_columns(getattr(tree, field.name)) for field in fields(tree)}
-        return type(tree)(**named)
+    if names := table_names(tree):
+        return {name: _as_columns(tree[name]) for name in names}
+    parts = None if isinstance(tree, list) else branches(tree)
+    if parts is not None:
+        return joined(tree, {key: _as_columns(part) for key, part in parts.items()})
+    return tree if isinstance(tree, Ragged) else _as_array(tree)
+
+
+def _as_array(tree: Any) -> Any:
     nulls = getattr(tree, "null_count", 0)
     if nulls := nulls() if callable(nulls) else nulls:
         raise ValueError(

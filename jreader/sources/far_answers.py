@@ -86,7 +86,7 @@ def _check_state(headers: Any, state: FarState) -> None:
 
 def _check_span(answer: Any, offset: int, size: int, state: FarState) -> None:
     if answer.status != 206:
-        if offset or size != state.size or answer.content_length not in (None, size):
+        if offset or size != state.st_size or answer.content_length not in (None, size):
             raise NoRanges(f"{size:,} bytes were asked for, and the whole file came")
         return
     said = answer.headers.get("Content-Range", "nothing")
@@ -95,5 +95,5 @@ def _check_span(answer: Any, offset: int, size: int, state: FarState) -> None:
         raise ShortAnswer(
             f"bytes {offset}-{offset + size - 1} were asked for, and the answer says: {said}"
         )
-    if span[3] not in ("*", str(state.size)):
-        raise OtherFile(f"the file had {state.size:,} bytes, and has {int(span[3]):,} now")
+    if span[3] not in ("*", str(state.st_size)):
+        raise OtherFile(f"the file had {state.st_size:,} bytes, and has {int(span[3]):,} now")

@@ -10,9 +10,10 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 
 from jreader.extras import extra
 from jreader.readers.credentials import masked
@@ -27,11 +28,12 @@ _STATES = ("ETag", "etag", "generation", "md5Hash", "content_md5", "blob_id", "s
 _TIMES = ("mtime", "LastModified", "last_modified", "Last-Modified", "updated", "modified")
 
 
-class FarState(NamedTuple):
+@dataclass(frozen=True)
+class FarState:
     """What a far file is now; `os.stat` says the same of files that are here.
 
     Attributes:
-        size: How many bytes it has.
+        st_size: How many bytes it has.
         stamp: What tells this state from others: a hash of its size, its ETag, and when it was
             written, as far as the file system says so.
         etag: Its ETag, or "".
@@ -39,26 +41,18 @@ class FarState(NamedTuple):
         known: Whether the stamp follows from more than the size.
     """
 
-    size: int
+    st_size: int
     stamp: str
     etag: str = ""
     date: str = ""
     known: bool = True
 
     @property
-    def st_size(self) -> int:
-        """Its size."""
-        return self.size
-
-    @property
     def st_ino(self) -> int:
         """The stamp, as a number."""
         return int(self.stamp, 16)
 
-    @property
-    def st_mtime_ns(self) -> int:
-        """Likewise."""
-        return self.st_ino
+    st_mtime_ns = st_ino
 
 
 def is_far(path: str) -> bool:

@@ -56,7 +56,7 @@ class FileNode(Node[T]):
         far = [path for path in self._named if is_far(path)]
         if not far:
             return []
-        sizes = [state.size if state else 0 for state in far_states(far)]
+        sizes = [state.st_size if state else 0 for state in far_states(far)]
         return [
             f"{name_in_cursor(path)!r} of {size} bytes"
             for path, size in zip(far, sizes, strict=True)

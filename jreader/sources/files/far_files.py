@@ -54,7 +54,7 @@ class FarFile:
             self.state: FarState = far_state(path)
         except FileNotFoundError:
             raise changed(self.path, "cannot be found any more") from None
-        self.size, self.stamp = self.state.size, self.state.stamp
+        self.size, self.stamp = self.state.st_size, self.state.stamp
         if not self.state.etag and "?" in path:  # what is asked may name the file
             of = f"{self.stamp}\n{path}".encode(errors="surrogateescape")
             self.stamp = blake2b(of, digest_size=8).hexdigest()
@@ -126,8 +126,8 @@ class FarFile:
             return changed(self.path, "cannot be found any more")
         except OSError:
             return None
-        if now.size != self.size:
-            return changed(self.path, f"had {self.size:,} bytes, and has {now.size:,} now")
+        if now.st_size != self.size:
+            return changed(self.path, f"had {self.size:,} bytes, and has {now.st_size:,} now")
         if now.stamp != self.state.stamp:
             return changed(self.path, "was replaced by another file")
         return None

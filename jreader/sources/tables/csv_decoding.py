@@ -254,18 +254,24 @@ class CsvFile:
         begin = len(BYTE_ORDER_MARK) if head.startswith(BYTE_ORDER_MARK) else 0
         if self.layout.header is not None:
             return self.layout.header, begin
-        while not (found := record(self.layout.delimiter).match(head, begin)) and not whole:
-            head, whole = self._head(2 * len(head))
-        end = found.end() if found else len(head)
-        if not found and end_of_records(head, begin, end, self.layout.delimiter, last=True) < end:
-            raise damaged(self.file.path, _EXPECTED, "a quote is open in its header")
-        names = self._names_in(head[begin:end])
+        first = self._first_record(head, begin, whole=whole)
+        names, end = self._names_in(first), begin + len(first)
         if twice := [name for name in names if names.count(name) > 1]:
             raise ValueError(
                 f"{self.file.path} has several columns of the name {twice[0]!r}, and samples are "
                 "dicts: remove the first record, and give the names with header=[...]."
             )
         return names, end
+
+    def _first_record(self, head: bytes, begin: int, *, whole: bool) -> bytes:
+        """The record that begins there; more is read until it ends."""
+        one = record(self.layout.delimiter)
+        while not (found := one.match(head, begin)) and not whole:
+            head, whole = self._head(2 * len(head))
+        end = found.end() if found else len(head)
+        if not found and end_of_records(head, begin, end, self.layout.delimiter, last=True) < end:
+            raise damaged(self.file.path, _EXPECTED, "a quote is open in its header")
+        return head[begin:end]
 
     def _head(self, size: int) -> tuple[bytes, bool]:
         """So many bytes from the beginning, and whether these are all."""
