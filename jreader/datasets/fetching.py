@@ -16,6 +16,7 @@ from jreader.errors import FeedMismatch, noted
 from jreader.readers import Columns, Node, described, length, lookup_of, map_tree
 from jreader.readers.nodes import plane_of
 from jreader.readers.overrides import stands_for
+from jreader.readers.planes import Array
 from jreader.readers.protected import protected
 from jreader.readers.refills import watched
 from jreader.readers.streams_with_state import is_declared_stream
@@ -44,23 +45,13 @@ def fetch(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
 
 def _fetched(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
     if _is_rows(dataset):
-        rows = np.asarray(indices, np.intp)
-        if isinstance(dataset, source):  # only its plane knows whether it gives stacked rows
-            return dataset.plane().take(np.where(rows < 0, rows + len(dataset), rows))
-        columns = dataset if isinstance(dataset, np.ndarray) else dataset.columns
-        return Columns(map_tree(lambda column: column[rows], columns))
+        return _rows_of_columns(dataset, np.asarray(indices, np.intp))
     if isinstance(dataset, Node) and not isinstance(dataset, Table):  # a pipeline
         plane = plane_of(dataset)
         if plane is not None:
             return plane.take(np.asarray(indices, np.intp))
     if stands_for(type(dataset), "__getitems__", "__getitem__"):
-        samples: Sequence[Any] = dataset.__getitems__(indices)
-        if len(samples) != len(indices):
-            raise FeedMismatch(
-                f"{type(dataset).__name__}.__getitems__ returned {len(samples)} samples for "
-                f"{len(indices)} indices: return one for each index, in their order."
-            )
-        return samples
+        return _by_getitems(dataset, indices)
     if not is_first_batch(dataset, len(indices)):
         fetched, index = [], None
         try:
@@ -73,6 +64,24 @@ def _fetched(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
         return list(map(protected, fetched)) if isinstance(dataset, (list, tuple)) else fetched
     each = (fetch_one(dataset, index) for index in indices)
     return list(watched(each, len(indices), f"a batch of {type(dataset).__name__}"))
+
+
+def _rows_of_columns(dataset: Any, rows: Array) -> Sequence[Any]:
+    if isinstance(dataset, source):  # only its plane knows whether it gives stacked rows
+        return dataset.plane().take(np.where(rows < 0, rows + len(dataset), rows))
+    columns = dataset if isinstance(dataset, np.ndarray) else dataset.columns
+    return Columns(map_tree(lambda column: column[rows], columns))
+
+
+def _by_getitems(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
+    """The samples as `__getitems__` gives them."""
+    samples: Sequence[Any] = dataset.__getitems__(indices)
+    if len(samples) != len(indices):
+        raise FeedMismatch(
+            f"{type(dataset).__name__}.__getitems__ returned {len(samples)} samples for "
+            f"{len(indices)} indices: return one for each index, in their order."
+        )
+    return samples
 
 
 def gathers(dataset: object) -> bool:

@@ -124,14 +124,7 @@ def part_sizes(call: str, lengths: Sequence[Any], n: int) -> list[int]:
         ValueError: The lengths do not sum to n, or the fractions to 1.
     """
     if all(map(_is_whole, lengths)):
-        counts = list(map(operator.index, lengths))
-        if sum(counts) != n or min(counts, default=0) < 0:
-            raise ValueError(
-                f"{call} needs lengths >= 0 that sum to the {n} samples of "
-                f"the data, not {list(lengths)}, which sum to {sum(counts)}; fractions are "
-                f"floats that sum to 1.0."
-            )
-        return counts
+        return _whole_sizes(call, lengths, n)
     if not all(isinstance(each, (float, int, np.number)) for each in lengths):
         raise TypeError(f"{call} needs numbers, not {list(lengths)}.")
     if not math.isclose(sum(lengths), 1) or not all(0 <= each <= 1 for each in lengths):
@@ -142,6 +135,16 @@ def part_sizes(call: str, lengths: Sequence[Any], n: int) -> list[int]:
     counts = [math.floor(n * each) for each in lengths]
     for part in range(n - sum(counts)):
         counts[part % len(counts)] += 1
+    return counts
+
+
+def _whole_sizes(call: str, lengths: Sequence[Any], n: int) -> list[int]:
+    counts = list(map(operator.index, lengths))
+    if sum(counts) != n or min(counts, default=0) < 0:
+        raise ValueError(
+            f"{call} needs lengths >= 0 that sum to the {n} samples of the data, not "
+            f"{list(lengths)}, which sum to {sum(counts)}; fractions are floats that sum to 1.0."
+        )
     return counts
 
 

@@ -1,6 +1,6 @@
 """Files that lie elsewhere, through fsspec: what they are now, ranges of them, and their names.
 
-What asks for them is in `far_tries.py`.
+What asks for them is in `far_retries.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from jreader.extras import extra
 from jreader.readers.credentials import masked
 from jreader.sources.far_answers import NoRanges, exact_bytes, web_range
-from jreader.sources.far_tries import all_of, asked, once, one_of, tried
+from jreader.sources.far_retries import all_of, asked, once, one_of, tried
 
 _FRESH = 30.0  # seconds for which a file is not looked at again: a pass begins with a look at all
 _AT_ONCE = 32  # looks at files that are on their way at the same time

@@ -116,9 +116,8 @@ class tar(RecordFiles[dict[str, Any]]):
                 )
             end = file.size
         except DamagedMember as error:  # the sample before it is whole if another one begins here
-            key, header = None, error.place
-            if error.member is not None:
-                (key, _), header = split_name(error.member[0]), error.member[1]
+            name, header = error.member or ("", error.place)
+            key, _ = split_name(name)
             if latest is None or (key is not None and key != latest):
                 begins.append(header)
             end = min(error.place + BLOCK, file.size)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from far_server import FarServer
 
-from jreader.sources import far_systems, far_tries
+from jreader.sources import far_retries, far_systems
 
 
 @pytest.fixture
 def quick(monkeypatch):
     """No pauses between tries, and files that are looked at whenever they are asked for."""
-    monkeypatch.setattr(far_tries, "_PAUSE", 0.0)
+    monkeypatch.setattr(far_retries, "_PAUSE", 0.0)
     monkeypatch.setattr(far_systems, "_FRESH", -1.0)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from jreader.errors import check_number, warn
 from jreader.sources.files.block_files import BlockFiles
-from jreader.sources.files.next_uses import NextUses
+from jreader.sources.files.eviction import NextUses
 
 if TYPE_CHECKING:
     from jreader.sources.files.stored_files import StoredFile

@@ -17,8 +17,8 @@ from itertools import chain
 from jreader.errors import DamagedData
 from jreader.readers.credentials import masked
 from jreader.sources.far_answers import OtherFile
+from jreader.sources.far_retries import beginner
 from jreader.sources.far_systems import FarState, far_state, forget, is_web, range_of
-from jreader.sources.far_tries import beginner
 from jreader.sources.file_checks import changed, check_range
 
 _PART = 1 << 25  # bytes that are asked for at once: less costs more than it gains on a near server

@@ -107,10 +107,9 @@ def matching(call: str, path: str, suffixes: tuple[str, ...]) -> list[str] | Non
         OSError: They are elsewhere, and cannot be reached.
     """
     if is_far(path):
-        matches = far_matches(path, suffixes)
-        if matches is None:
+        found = far_matches(path, suffixes)
+        if found is None:
             return None
-        found = matches
     elif suffixes and is_folder(path):
         found = [each.path for each in os.scandir(path) if each.name.endswith(suffixes)]
     elif is_file(path) or not glob.has_magic(path):
@@ -119,14 +118,18 @@ def matching(call: str, path: str, suffixes: tuple[str, ...]) -> list[str] | Non
         every = glob.glob(path, recursive=True)  # noqa: PTH207  # of any root
         found = [each for each in every if not is_folder(each)]
     if not found:
-        folder = f"a folder with {' or '.join(suffixes)} files, " if suffixes else ""
-        some = suffixes[0] if suffixes else ".tar"
-        raise FileNotFoundError(
-            f"{call} finds no file in {masked(path)!r}: give {folder}a pattern such as "
-            f"'data/*{some}' (or 'data/**/*{some}', for folders in it too), or a list of paths. "
-            f"The program runs in {Path.cwd()}."
-        )
+        raise _none_found(call, path, suffixes)
     return sorted(found)
+
+
+def _none_found(call: str, path: str, suffixes: tuple[str, ...]) -> FileNotFoundError:
+    folder = f"a folder with {' or '.join(suffixes)} files, " if suffixes else ""
+    some = suffixes[0] if suffixes else ".tar"
+    return FileNotFoundError(
+        f"{call} finds no file in {masked(path)!r}: give {folder}a pattern such as 'data/*{some}' "
+        f"(or 'data/**/*{some}', for folders in it too), or a list of paths. The program runs in "
+        f"{Path.cwd()}."
+    )
 
 
 def written(paths: tuple[str, ...], part: Which | None = None) -> str:

@@ -65,15 +65,13 @@ class Batches:
             source = pyarrow().BufferReader(mapped)
             if in_file_format:
                 source.seek(8)
-            rows, places = list[int](), list[int]()
-            compressed = coded = False
-            for place, message in _messages(source, path):
-                coded = coded or message.type == "dictionary"
-                if message.type == _BATCH:
-                    many, packed = _head(message.metadata)
-                    rows.append(many)
-                    places.append(place)
-                    compressed = compressed or packed
+            messages = list(_messages(source, path))
+            heads = [
+                (place, *_head(each.metadata)) for place, each in messages if each.type == _BATCH
+            ]
+            places, rows, packed = zip(*heads, strict=True) if heads else ((), (), ())
+            compressed = any(packed)
+            coded = any(each.type == "dictionary" for _, each in messages)
             ipc = pyarrow().ipc
             opened = (ipc.open_file if in_file_format else ipc.open_stream)(mapped)
             if compressed and coded and not in_file_format:

@@ -124,8 +124,7 @@ class RowGroups(TableBlocks):
                 wanted = {name for name in file.schema.names if name not in self.nulls}
                 every = range(chunks.num_columns)
                 flat[file.path] = [at for at in every if chunks.column(at).path_in_schema in wanted]
-            told = [_statistics(file, group, at) for at in flat[file.path]]
-            if any(each and each.has_null_count and each.null_count for each in told):
+            if any(_nulls(file, group, at) for at in flat[file.path]):
                 self(block)
 
 
@@ -147,8 +146,8 @@ def _with_footer(file: ByteFile, names: tuple[str, ...] | str | None) -> _Parque
         return _ParquetFile(file, metadata, schema, wanted)
 
 
-def _statistics(file: _ParquetFile, group: int, at: int) -> Any:
-    """What the footer tells of a column in a row group.
+def _nulls(file: _ParquetFile, group: int, at: int) -> int:
+    """How many nulls a column has in a row group, as far as the footer tells.
 
     Raises:
         DamagedData: It says another type there than in its schema: pyarrow would end the
@@ -159,7 +158,8 @@ def _statistics(file: _ParquetFile, group: int, at: int) -> Any:
     if here != whole:
         said = f"its footer says {whole} of {chunk.path_in_schema!r}, and {here} in row group"
         raise damaged(file.path, _EXPECTED, f"{said} {group}")
-    return chunk.statistics
+    told = chunk.statistics
+    return told.null_count if told and told.has_null_count else 0
 
 
 def _first_byte(metadata: Any, group: int) -> int:

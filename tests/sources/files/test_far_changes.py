@@ -121,8 +121,8 @@ def test_a_size_that_cannot_be_is_an_error_before_memory_is_full(server, python)
     script = f"""
         import resource
         from jreader import jsonl
-        from jreader.sources import far_tries
-        far_tries._PAUSE = 0.0
+        from jreader.sources import far_retries
+        far_retries._PAUSE = 0.0
         resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
         try:
             len(jsonl("{server.url}/a.jsonl"))

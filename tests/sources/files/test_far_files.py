@@ -15,8 +15,8 @@ from widths import examples
 
 import jreader
 from jreader.errors import DamagedData
-from jreader.sources import far_tries
-from jreader.sources.far_tries import may_pass
+from jreader.sources import far_retries
+from jreader.sources.far_retries import may_pass
 from jreader.sources.files import open_file, read_many
 
 fsspec = pytest.importorskip("fsspec")
@@ -97,7 +97,7 @@ def test_what_fails_for_good_is_an_error_after_a_bounded_number_of_tries(file, s
 
 
 def test_a_server_that_hangs_is_an_error_that_names_the_file(file, server, monkeypatch):
-    monkeypatch.setattr(far_tries, "_CLOCK", 0.05)
+    monkeypatch.setattr(far_retries, "_CLOCK", 0.05)
     server.mood = lambda _method, _name: "hang"
     with pytest.raises(
         TimeoutError, match=r"bytes 5 to 105 of http.*/data: no complete answer .* 6"
@@ -109,7 +109,7 @@ def test_a_server_that_hangs_is_an_error_that_names_the_file(file, server, monke
 
 
 def test_a_server_that_hangs_once_is_asked_again(file, server, monkeypatch):
-    monkeypatch.setattr(far_tries, "_CLOCK", 1.0)
+    monkeypatch.setattr(far_retries, "_CLOCK", 1.0)
     server.mood = moods("hang")
     assert file.read(5, 100) == CONTENT[5:105]
 

@@ -1,4 +1,4 @@
-"""Which block of a full store gives way: the one whose next use is farthest away.
+"""Eviction: the block of a full store gives way whose next use is farthest away.
 
 An order that is computed is known before it is read. So of each block that was told to come it is
 known when, and to close the one that comes last loses the least of all choices (Belady, "A study of

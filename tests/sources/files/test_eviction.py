@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jreader.sources.files.next_uses import NextUses
+from jreader.sources.files.eviction import NextUses
 
 
 class Cache:

@@ -1,4 +1,4 @@
-"""Tries to ask those who have far files: again where that may help, and not for ever.
+"""Retries of requests for far files: where another try may help, and not for ever.
 
 Whatever fails for a moment is tried again: a connection that was dropped, half of an answer, a
 server that is busy. All tries of one process run on fsspec's thread, as coroutines, so that many
