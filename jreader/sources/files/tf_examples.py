@@ -150,18 +150,13 @@ def _fitted(feature: Feature, kind: str, values: Any, name: str) -> Any:
             f"that it has, or type {Feature(feature.dtype, None)} for any number of them."
         )
     if feature.dtype != "bytes":
-        values = _cast(feature, values, name)
+        cast = values.astype(feature.dtype, copy=False)
+        if kind == "ints" and (cast != values).any():
+            wrong = values[cast != values][0]
+            said = f"{name} has the value {wrong}, which does not fit {feature.dtype}"
+            raise ValueError(f"{said}: give np.int64.")
+        values = cast.reshape(feature.shape) if feature.shape else cast
     return values[0] if feature.shape == () else values
-
-
-def _cast(feature: Feature, values: Array, name: str) -> Array:
-    """Numbers of a dtype, and a shape; ints have to fit."""
-    cast = values.astype(feature.dtype, copy=False)
-    if values.dtype.kind == "i" and (cast != values).any():
-        wrong = values[cast != values][0]
-        said = f"{name} has the value {wrong}, which does not fit {feature.dtype}"
-        raise ValueError(f"{said}: give np.int64.")
-    return cast.reshape(feature.shape) if feature.shape else cast
 
 
 def _message_fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
