@@ -35,10 +35,21 @@ _ROOMS = {
     "pipelines": "ArraySpec Pipeline files",
     "readers": "Columns Cursor Node Pass Reader at_epoch epochs start",
     "sinks": "write",
-    "sources": (
-        "Store arrayrecord arrays arrow csv huggingface idx image_folder jsonl mnist_json npy npz "
-        "parquet ragged source tar text tfrecord tokens"
-    ),
+    "sources.array_files": "idx mnist_json npy npz",
+    "sources.array_record_files": "arrayrecord",
+    "sources.columns": "arrays ragged",
+    "sources.files.block_store": "Store",
+    "sources.image_folders": "image_folder",
+    "sources.json_lines": "jsonl",
+    "sources.random_access": "source",
+    "sources.tables.arrow_files": "arrow",
+    "sources.tables.csv_files": "csv",
+    "sources.tables.huggingface_data": "huggingface",
+    "sources.tables.parquet_files": "parquet",
+    "sources.tar_files": "tar",
+    "sources.text_files": "text",
+    "sources.tfrecord_files": "tfrecord",
+    "sources.token_files": "tokens",
     "transforms": (
         "cache chain compose filter firstn flat_map interleave map_readers mix pack read shard "
         "shuffle skip windows"

@@ -20,8 +20,8 @@ from jreader.readers.planes import Array
 from jreader.readers.protected import protected
 from jreader.readers.refills import watched
 from jreader.readers.streams_with_state import is_declared_stream
-from jreader.sources import Table, source
-from jreader.sources.random_access import check_getitem, is_first_batch, refuse_absent
+from jreader.sources.columns import Table
+from jreader.sources.random_access import check_getitem, is_first_batch, refuse_absent, source
 
 
 def fetch(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:

@@ -12,7 +12,7 @@ from jreader.readers import (
     Node,
     op,
 )
-from jreader.sources import Table
+from jreader.sources.columns import Table
 from jreader.transforms import map_readers
 
 Array: TypeAlias = np.ndarray[Any, Any]

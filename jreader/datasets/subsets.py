@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import operator
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from jreader.datasets.dataset import Dataset
 from jreader.datasets.fetching import fetch, index_within, with_indices
 from jreader.errors import warn
 from jreader.orders import as_seed
+from jreader.orders.parts import part_sizes
 from jreader.readers import described, set_fields
 from jreader.transforms.selections import int_array, split_key
 
@@ -111,42 +110,3 @@ def random_split(dataset: Any, lengths: Sequence[float], seed: Any = None) -> li
     order = orders.permutation(np.arange(n), n, split_key(drawn))
     ends = list(accumulate(counts))
     return [Subset(given, part) for part in np.split(order, ends[:-1])] if ends else []
-
-
-def part_sizes(call: str, lengths: Sequence[Any], n: int) -> list[int]:
-    """The number of samples of each part, out of n.
-
-    >>> part_sizes("random_split(dataset, lengths)", [0.55, 0.45], 10)
-    [6, 4]
-
-    Raises:
-        TypeError: A length is not a number.
-        ValueError: The lengths do not sum to n, or the fractions to 1.
-    """
-    if all(map(_is_whole, lengths)):
-        return _whole_sizes(call, lengths, n)
-    if not all(isinstance(each, (float, int, np.number)) for each in lengths):
-        raise TypeError(f"{call} needs numbers, not {list(lengths)}.")
-    if not math.isclose(sum(lengths), 1) or not all(0 <= each <= 1 for each in lengths):
-        raise ValueError(
-            f"{call} needs fractions from 0 to 1 that sum to 1, not "
-            f"{list(lengths)}, which sum to {sum(lengths)}."
-        )
-    counts = [math.floor(n * each) for each in lengths]
-    for part in range(n - sum(counts)):
-        counts[part % len(counts)] += 1
-    return counts
-
-
-def _whole_sizes(call: str, lengths: Sequence[Any], n: int) -> list[int]:
-    counts = list(map(operator.index, lengths))
-    if sum(counts) != n or min(counts, default=0) < 0:
-        raise ValueError(
-            f"{call} needs lengths >= 0 that sum to the {n} samples of the data, not "
-            f"{list(lengths)}, which sum to {sum(counts)}; fractions are floats that sum to 1.0."
-        )
-    return counts
-
-
-def _is_whole(length: Any) -> bool:
-    return isinstance(length, SupportsIndex) and not isinstance(length, (bool, np.bool_))

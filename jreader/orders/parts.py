@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -88,3 +90,42 @@ def dealt_groups(
         lacks[chosen, of] -= count
         empty[chosen] = False
     return part[group]
+
+
+def part_sizes(call: str, lengths: Sequence[Any], n: int) -> list[int]:
+    """The number of samples of each part, out of n.
+
+    >>> part_sizes("random_split(dataset, lengths)", [0.55, 0.45], 10)
+    [6, 4]
+
+    Raises:
+        TypeError: A length is not a number.
+        ValueError: The lengths do not sum to n, or the fractions to 1.
+    """
+    if all(map(_is_whole, lengths)):
+        return _whole_sizes(call, lengths, n)
+    if not all(isinstance(each, (float, int, np.number)) for each in lengths):
+        raise TypeError(f"{call} needs numbers, not {list(lengths)}.")
+    if not math.isclose(sum(lengths), 1) or not all(0 <= each <= 1 for each in lengths):
+        raise ValueError(
+            f"{call} needs fractions from 0 to 1 that sum to 1, not "
+            f"{list(lengths)}, which sum to {sum(lengths)}."
+        )
+    counts = [math.floor(n * each) for each in lengths]
+    for part in range(n - sum(counts)):
+        counts[part % len(counts)] += 1
+    return counts
+
+
+def _whole_sizes(call: str, lengths: Sequence[Any], n: int) -> list[int]:
+    counts = list(map(operator.index, lengths))
+    if sum(counts) != n or min(counts, default=0) < 0:
+        raise ValueError(
+            f"{call} needs lengths >= 0 that sum to the {n} samples of the data, not "
+            f"{list(lengths)}, which sum to {sum(counts)}; fractions are floats that sum to 1.0."
+        )
+    return counts
+
+
+def _is_whole(length: Any) -> bool:
+    return isinstance(length, SupportsIndex) and not isinstance(length, (bool, np.bool_))

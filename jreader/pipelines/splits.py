@@ -14,8 +14,7 @@ import numpy as np
 
 from jreader import errors, orders
 from jreader.batches import gives_batches
-from jreader.datasets.subsets import part_sizes
-from jreader.orders.parts import Array, dealt_groups, dealt_parts
+from jreader.orders.parts import Array, dealt_groups, dealt_parts, part_sizes
 from jreader.pipelines.indexing import chosen
 from jreader.readers import (
     Columns,

@@ -8,8 +8,8 @@ import weakref
 import numpy as np
 
 from jreader.readers import op
-from jreader.sources import Table
 from jreader.sources.blocks import BlockColumns
+from jreader.sources.columns import Table
 
 
 @op
