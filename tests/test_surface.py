@@ -85,7 +85,8 @@ class TestNames:
     def test_a_name_is_in_the_list_of_its_room(self, name):
         room = jreader._LATER[name]
         if room not in ("jreader.datasets", "jreader.images", "jreader.errors"):
-            assert name in importlib.import_module(room).__all__
+            module = importlib.import_module(room)  # one of sources lists nothing: it is the room
+            assert name in getattr(module, "__all__", vars(module))
 
     def test_type_checkers_find_each_name_in_the_same_room(self):
         tree = ast.parse(Path(jreader.__file__).with_suffix(".pyi").read_text())
