@@ -15,6 +15,7 @@ from thread_bound import ThreadBound, held, told
 from watched_source import Watched, check_threads_end, in_a_thread, loader_threads
 
 from jreader import DataLoader, Pipeline
+from jreader.datasets import ChainDataset, IterableDataset
 
 CAPACITIES = [0, 1, 2, 8]
 PLANS = {
@@ -109,6 +110,22 @@ class TestOneThread:
         gc.collect()
         if taken:
             source.check(passes=1)
+        check_threads_end()
+
+    @pytest.mark.parametrize("how", ["close", "drop"])
+    def test_closes_a_stream_that_others_follow(self, how):
+        class Numbers(IterableDataset):
+            def __iter__(self):
+                return source()
+
+        source = ThreadBound()
+        feeds = iter(DataLoader(ChainDataset([Numbers(), Numbers()]), batch_size=2))
+        next(feeds)
+        if how == "close":
+            feeds.close()
+        del feeds
+        gc.collect()
+        source.check(passes=1)
         check_threads_end()
 
     @pytest.mark.parametrize("quick", [False, True])
