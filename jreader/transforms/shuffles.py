@@ -26,6 +26,7 @@ from jreader.readers import (
 )
 from jreader.readers.growing import writes
 from jreader.readers.hashing import text_hash
+from jreader.readers.mapped_rows import mapped_rows
 from jreader.readers.nodes import children, ops_of, unread
 from jreader.readers.planes import Array, Indices, Plane, indexed
 from jreader.readers.reading_ahead import keeping
@@ -52,8 +53,8 @@ class shuffle(Node[T]):
     samples in random order within each group of 64 of these blocks: each block is decoded once an
     epoch, 64 and a few are in memory, and a position is still one number. That is the block shuffle
     of Levanter (https://github.com/stanford-crfm/levanter). `chain`, `firstn` and `skip` may come
-    before it, and so may `compose` with what lies in the same blocks, or in none: they leave
-    samples in their blocks.
+    before it, and so may `map`, and `compose` with what lies in the same blocks, or in none: they
+    leave samples in their blocks.
 
     Cost: over an indexed reader, it computes each index: it needs no memory for a window of any
     size, and resuming is immediate. Over maps of an indexed reader, it does the same, and each map
@@ -220,8 +221,9 @@ def check_blocks(reader: Reader[Any], blocks: int) -> None:
 
 def _blocks_of(reader: Reader[Any]) -> Any:
     """Where the blocks of a reader begin; None if they do not lie in their order."""
-    plane = indexed(seeded(reader, 0))
-    return None if plane is None else plane.blocks
+    found = mapped_rows(seeded(reader, 0))
+    plane = found and indexed(found.rows)
+    return plane and plane.blocks
 
 
 def _blocks_below(reader: Reader[Any]) -> bool:

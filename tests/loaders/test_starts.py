@@ -25,6 +25,10 @@ def rows():
     return Pipeline(arrays(n=np.arange(COUNT))).shuffle(seed=1)
 
 
+def beside(row, rng):
+    return {**row, "drawn": rng.integers(99)}
+
+
 def in_places(count):
     loader = DataLoader.from_generator()
     return loader.set_sample_generator(rows(), 3, places=PLACES[:count])
@@ -38,6 +42,8 @@ FOUND = {
     "epochs inside": lambda: rows().epochs(3).batch(4).load(),
     "no end": lambda: rows().epochs().batch(4).load(),
     "mapped": lambda: rows().batch(4).map_batches(dict).prefetch(2).load(),
+    "threads": lambda: rows().map(dict, threads=2).batch(4).load(capacity=0),
+    "maps below": lambda: rows().map(dict).skip(1).shuffle(7, seed=3).batch(4).load(last="wrap"),
     "chunks": lambda: rows().batch(4).load().chunk(2),
     "pmap": lambda: rows().batch(4).load(pmap=PLACES[:2]),
     "places": lambda: in_places(4),
@@ -49,13 +55,13 @@ READ = {
     "a stream": lambda: Pipeline(numbers).shuffle(9, seed=1).batch(4).load(),
     "a padded stream": lambda: Pipeline(numbers).shuffle(9, seed=1).batch(4).load(last="pad"),
     "a filter": lambda: rows().filter(lambda row: row["n"] % 3).batch(4).load(),
-    "threads": lambda: rows().map(dict, threads=2).batch(4).load(capacity=0),
+    "a random map": lambda: rows().map(beside, rng=True, seed=2).batch(4).load(),
     "lists": lambda: DataLoader(range(COUNT), batch_sampler=[[0, 1], [2], [3, 4]] * 5),
 }
 ALL = FOUND | READ
 QUICK = [name for name in ALL if name not in ("resident", "no end")]
 of_most = pytest.mark.parametrize("name", few(ALL, QUICK))
-FEW = ("rows", "chunks", "a stream")
+FEW = ("rows", "chunks", "maps below", "a stream")
 of_few = pytest.mark.parametrize(  # and in CI of all
     "name", few(ALL, FEW)
 )
@@ -149,6 +155,19 @@ def test_nothing_is_read_before_it():
     assert (feeds.epoch, feeds.step, feeds.cursor["samples"]) == (1, 3 * 10**11, 2 * 10**11)
     next(feeds)
     assert len(asked) == 4
+
+
+def test_no_map_is_called_before_it():
+    called = []
+
+    def noted(row):
+        called.append(row)
+        return row
+
+    plan = Pipeline(arrays(np.arange(COUNT))).map(noted).shuffle(seed=1)
+    feeds = plan.batch(4).load(capacity=0).steps(start=20)
+    next(feeds)
+    assert len(called) == 4
 
 
 class TestRefusals:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from itertools import islice
 
 import jax
 import numpy as np
@@ -12,11 +13,23 @@ from block_sources import Blocks, in_blocks, numbers
 from hypothesis import given
 from hypothesis import strategies as st
 from programs import PATIENCE
-from seen import LIMIT, see
+from seen import LIMIT, canonical, see
 from widths import examples, few
 
 import jreader
-from jreader import arrays, at_epoch, batch, chain, compose, epochs, firstn, mix, shard, skip
+from jreader import (
+    arrays,
+    at_epoch,
+    batch,
+    chain,
+    compose,
+    epochs,
+    firstn,
+    map_readers,
+    mix,
+    shard,
+    skip,
+)
 from jreader import shuffle as shuffled
 from jreader.devices import Share
 from jreader.errors import ReaderError
@@ -178,6 +191,25 @@ def doubled(sample):
     return 2 * int(sample["n"])
 
 
+def drawn(sample, rng):
+    return sample, rng.random()
+
+
+def test_a_map_below_it_is_called_for_what_is_handed_over_in_the_order_of_one_above_it():
+    rows, called = Blocks([3, 4, 2, 5]).reader(), []
+
+    def noted(row):
+        called.append(row)
+        return row
+
+    below = shuffled(map_readers(noted, rows), 2, seed=1)
+    first = list(islice(below(), 3))
+    assert canonical(first) == canonical(called)
+    assert canonical(list(below())) == canonical(
+        list(map_readers(noted, shuffled(rows, 2, seed=1))())
+    )
+
+
 class TestErrors:
     def test_readers_without_blocks_are_told_what_to_type(self):
         for reader in (arrays(n=np.arange(9)), lambda: range(9)):
@@ -192,7 +224,7 @@ class TestErrors:
             ("shuffle", lambda reader: shuffled(reader, 3, seed=0)),
             ("mix", lambda reader: mix([reader, reader], seed=0)),
             ("interleave", lambda reader: jreader.interleave(reader, reader)),
-            ("map_readers", lambda reader: jreader.map_readers(len, reader)),
+            ("keyed", lambda reader: jreader.map_samples(drawn, reader, rng=True, seed=0)),
             ("chain", lambda reader: chain(reader, arrays(n=np.arange(3)))),
             ("compose", lambda reader: compose(reader, Blocks([4, 4, 1]).reader())),
             ("filter", lambda reader: skip(jreader.filter(bool, reader), 1)),

@@ -10,9 +10,12 @@ from jreader.datasets.samplers import Sampler
 from jreader.loaders.checkpoints.cursors import beginning
 from jreader.loaders.checkpoints.positions import Tally
 from jreader.loaders.loading import Loading
-from jreader.readers import Cursor, Position, at_epoch, described, indexed, length
-from jreader.readers.planes import ENDLESS
+from jreader.readers import Cursor, Position, Reader, at_epoch, described, indexed, length
+from jreader.readers.mapped_rows import mapped_rows
+from jreader.readers.nodes import ops_of
+from jreader.readers.planes import ENDLESS, Plane
 from jreader.readers.seeds import waits
+from jreader.transforms.sample_rng import keyed
 
 
 def cursor_of_step(loading: Loading, epoch: int, start: int, *, endless: bool) -> Cursor | None:
@@ -59,7 +62,7 @@ def _counted_steps(loading: Loading) -> Callable[[int, int], tuple[Position, int
         return _steps_of_buckets(buckets) if _are_known(loading) else None
     if op is None or loading.remainder.continues:
         return None
-    plane, known = indexed(op.reader), loading.count() is not None
+    plane, known = _rows_of(op.reader), loading.count() is not None
     samples = plane.length if plane else length(op.reader)
     if samples is None or not (plane or isinstance(op.reader, Sampler)):
         return None
@@ -73,6 +76,17 @@ def _counted_steps(loading: Loading) -> Callable[[int, int], tuple[Position, int
         return (rows, batch, done, steps), done
 
     return done_after
+
+
+def _rows_of(reader: Reader[Any]) -> Plane | None:
+    """The plane of rows whose number is the position of a pass; None where there is none.
+
+    Beside the keys of random maps, positions are others.
+    """
+    found = mapped_rows(reader)
+    if found is None or any(isinstance(op, keyed) for op in ops_of(reader)):
+        return indexed(reader)
+    return indexed(found.rows)
 
 
 def _are_known(loading: Loading) -> bool:
