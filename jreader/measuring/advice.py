@@ -7,7 +7,7 @@ from math import ceil
 from typing import NamedTuple
 
 from jreader.cores import usable_cores
-from jreader.measuring.verdicts import Measured
+from jreader.measuring.probing import Measured
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _READY = 32  # feeds, whose memory is small beside what they train

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import jax
 
@@ -33,9 +33,13 @@ from jreader.readers.seeds import seeded
 from jreader.readers.starting import watching
 from jreader.transforms import cache, map_readers, shuffle
 from jreader.workers import buffered, xmap_readers
-from jreader.workers.interpreter_lock import share_of_a_core
+from jreader.workers.interpreter_lock import Holding, share_of_a_core
 
 T = TypeVar("T")
+
+Name: TypeAlias = Literal[
+    "source", "map", "map_batches", "collate", "transfer", "on_device", "capacity", "step"
+]
 
 _ALONE: Mapping[str, Any] = {
     "threads": 0,
@@ -49,32 +53,62 @@ _SAME: Mapping[str, Any] = {}
 _KEPT = 8  # samples of a function, to call it with again
 
 
-@dataclass
-class Probe:
-    """One stage of a plan, as it was measured.
+@dataclass(frozen=True)
+class Measured:
+    """One stage, as a report shows it.
 
     Attributes:
-        stage: "source", "map" or "map_batches".
-        name: The name of its function, or of the op that reads.
+        name: Which stage; "capacity" is none, but a verdict.
+        function: The name of its function, or of the op that reads; "" for a stage of the loader.
         where: The file and line of the function, or of the op.
+        alone: Seconds a feed on one worker.
+        seconds: Seconds a feed with the workers it has.
+        by: "threads", "processes" or "executor"; "" for the thread that draws.
+        workers: How many workers it has.
+        holding: Whether its function holds the interpreter's lock, and whether it waits; None where
+            that was not measured.
+        filling: Whether it is below a cache that is not whole yet.
+        op: The op that calls the function, such as "filter"; "" for a stage of the loader.
+    """
+
+    name: Name
+    function: str = ""
+    where: str = ""
+    alone: float = 0.0
+    seconds: float = 0.0
+    by: str = ""
+    workers: int = 1
+    holding: Holding | None = None
+    filling: bool = False
+    op: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether its function is known to hold the interpreter's lock."""
+        return self.holding is not None and self.holding.holds_lock
+
+    @property
+    def waits(self) -> bool:
+        """Whether its function is known to wait most of the time, and not for that lock."""
+        return self.holding is not None and not self.holds and self.holding.computes < 0.5
+
+
+@dataclass
+class Probe:
+    """One stage of a plan, while it is timed.
+
+    Attributes:
+        stage: What it is; how long it takes comes in the end.
         op: The op; None for a plain function that is read.
         function: The function that a user gave; None for a source.
-        workers: How many threads, processes or tasks of an executor the plan gives it.
-        by: "threads", "processes" or "executor"; "" for none.
-        filling: Whether it is below a cache that is not whole yet.
         time: Nanoseconds, without what other stages took inside it.
         calls: How often it was called, or gave a sample.
         samples: Arguments that it was called with.
     """
 
-    stage: str
-    name: str
-    where: str
+    stage: Measured
     op: Node[Any] | None = None
     function: Callable[..., Any] | None = None
-    workers: int = 1
-    by: str = ""
-    filling: bool = False
     time: int = 0
     calls: int = 0
     samples: deque[tuple[Any, ...]] = field(default_factory=lambda: deque(maxlen=_KEPT))
@@ -194,10 +228,11 @@ class _Meter:
     def _called(self, call: Call) -> Mapping[str, Any] | Node[Any]:
         """What calls the function of an op on this thread, timed."""
         op, function = call.op, call.function
-        where, told = written_at(function) or op.made_at, described(function)
-        if call.stage == "source":
-            where, told = op.made_at, type(op).__name__
-        found = Probe(*(call.stage, told, where, op, function, call.workers, call.by, self.filling))
+        kind, where, told = type(op).__name__, op.made_at, type(op).__name__
+        if call.stage != "source":
+            where, told = written_at(function) or where, described(function)
+        stage = Measured(call.stage, told, where, by=call.by, workers=call.workers, op=kind)
+        found = Probe(replace(stage, filling=self.filling), op, function)
         self.probes[id(op)] = found
         timed = self._timed(found, function)
         if isinstance(op, xmap_readers):
@@ -223,12 +258,13 @@ class _Meter:
         if isinstance(reader, Node):
             if not isinstance(reader, cache) and reader.input_readers:
                 return up
-            key, name, where = (type(reader), reader.made_at), type(reader).__name__, reader.made_at
+            kind, where = type(reader).__name__, reader.made_at
+            key, stage = (type(reader), where), Measured("source", kind, where, op=kind)
         else:
-            name, where = described(reader), written_at(reader)
+            stage = Measured("source", described(reader), written_at(reader))
         node = reader if isinstance(reader, Node) else None
         if key not in self.probes:
-            self.probes[key] = Probe("source", name, where, node, filling=self.filling)
+            self.probes[key] = Probe(replace(stage, filling=self.filling), node)
         return up._replace(items=self._dealt(self.probes[key], up.items))
 
     def _dealt(self, found: Probe, items: Iterator[Any]) -> Iterator[Any]:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from jreader.errors import check_number, check_seconds
 from jreader.loaders import DataLoader
 from jreader.loaders.queries.stats import Stats
 from jreader.measuring.advice import advice_for, place, stage_in_words
 from jreader.measuring.bars import StageBar, bars
-from jreader.measuring.probing import Probed, probe
-from jreader.measuring.verdicts import (
-    Measured,
-    Name,
-    counted_step,
-    counted_wait,
-    limit_of,
-    stages_of,
-)
+from jreader.measuring.probing import Measured, Name, Probed, probe
+from jreader.measuring.verdicts import counted_step, counted_wait, limit_of, stages_of
 
 _LEAST = 4  # feeds of a loop: the first one is that for which all is made
 
@@ -195,9 +188,10 @@ def report(loader: DataLoader, *, feeds: int = 8, seconds: float = 2.0) -> Repor
     probed, note = _probed(loader, many, longest)
     if probed and loader.tuned:  # threads as they are by now
         moved = {each.made_at: each.threads for each in loader.tuned.maps}
-        for stage in probed.probes:
-            if stage.by == "threads" and stage.op is not None:
-                stage.workers = moved.get(stage.op.made_at, stage.workers)
+        for each in probed.probes:
+            if each.stage.by == "threads" and each.op is not None:
+                workers = moved.get(each.op.made_at, each.stage.workers)
+                each.stage = replace(each.stage, workers=workers)
     stages = stages_of(stats, probed)
     capacity = loader.tuned.capacity if loader.tuned else loader.capacity
     limit = limit_of(stats, stages, capacity)

@@ -9,18 +9,14 @@ were not there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from jreader.cores import usable_cores
 from jreader.loaders.queries.stats import Stats
-from jreader.measuring.probing import Probe, Probed
+from jreader.measuring.probing import Measured, Probe, Probed
 from jreader.workers.interpreter_lock import Holding, holding
-
-Name: TypeAlias = Literal[
-    "source", "map", "map_batches", "collate", "transfer", "on_device", "capacity", "step"
-]
 
 WAITS = 0.1
 """The share of waiting below which the step limits."""
@@ -28,46 +24,6 @@ _ALIKE = 0.8  # of the step: data that take less would be there in time, if they
 _UNEXPLAINED = (
     0.8  # of what a loop read: what is not seen again when read anew, waits for its source
 )
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One stage, as a report shows it.
-
-    Attributes:
-        name: Which stage; "capacity" is none, but a verdict.
-        function: The name of its function, or of the op that reads; "" for a stage of the loader.
-        where: The file and line of the function, or of the op.
-        alone: Seconds a feed on one worker.
-        seconds: Seconds a feed with the workers it has.
-        by: "threads", "processes" or "executor"; "" for the thread that draws.
-        workers: How many workers it has.
-        holding: Whether its function holds the interpreter's lock, and whether it waits; None where
-            that was not measured.
-        filling: Whether it is below a cache that is not whole yet.
-        op: The op that calls the function, such as "filter"; "" for a stage of the loader.
-    """
-
-    name: Name
-    function: str
-    where: str
-    alone: float
-    seconds: float
-    by: str = ""
-    workers: int = 1
-    holding: Holding | None = None
-    filling: bool = False
-    op: str = ""
-
-    @property
-    def holds(self) -> bool:
-        """Whether its function is known to hold the interpreter's lock."""
-        return self.holding is not None and self.holding.holds_lock
-
-    @property
-    def waits(self) -> bool:
-        """Whether its function is known to wait most of the time, and not for that lock."""
-        return self.holding is not None and not self.holds and self.holding.computes < 0.5
 
 
 def stages_of(stats: Stats, probed: Probed | None) -> list[Measured]:
@@ -78,7 +34,7 @@ def stages_of(stats: Stats, probed: Probed | None) -> list[Measured]:
     stages: list[Measured] = []
     if probed is None:
         read = counted.get("read", 0.0)
-        stages.append(Measured("source", "", "", read, read))
+        stages.append(Measured("source", alone=read, seconds=read))
     else:
         in_processes = {
             stage.made_at: 1e-9 * stage.time_ns / stage.items
@@ -89,11 +45,11 @@ def stages_of(stats: Stats, probed: Probed | None) -> list[Measured]:
         # in the loop they may have waited for the interpreter, which others held
         place, collate = 1e-9 * probed.place, 1e-9 * probed.collate
     stages += [
-        Measured("collate", "", "", collate, collate),
-        Measured(last, "", "", place, place),
+        Measured("collate", alone=collate, seconds=collate),
+        Measured(last, alone=place, seconds=place),
     ]
     step = counted_step(stats)
-    return [*stages, Measured("step", "", "", step, step)]
+    return [*stages, Measured("step", alone=step, seconds=step)]
 
 
 def _of_plan(counted: float, in_processes: Mapping[str, float], probed: Probed) -> list[Measured]:
@@ -116,7 +72,7 @@ def _of_plan(counted: float, in_processes: Mapping[str, float], probed: Probed) 
         alone = stages[only].alone + max(rest, 0.0)
         stages[only] = _measured(probed.probes[only], alone, None)
     elif rest > 0:
-        stages.insert(0, Measured("source", "", "", rest, rest))
+        stages.insert(0, Measured("source", alone=rest, seconds=rest))
     order = ("source", "map", "map_batches")
     return sorted(stages, key=lambda stage: order.index(stage.name))
 
@@ -129,35 +85,21 @@ def _of_probe(
     if probe.function and probe.samples and 5 * probe.time > slowest:
         found = holding(probe.function, list(probe.samples))
     stage = _measured(probe, 1e-9 * probe.time / feeds, found)
-    if probe.by != "processes" or probe.op is None:
+    if stage.by != "processes" or probe.op is None:
         return stage
     # large samples are slower to make there, where their memory is new each time
     each = in_processes.get(probe.op.made_at, 0.0) * probe.calls / feeds
-    return replace(stage, seconds=max(stage.seconds, each / probe.workers))
+    return replace(stage, seconds=max(stage.seconds, each / stage.workers))
 
 
 def _measured(probe: Probe, alone: float, found: Holding | None) -> Measured:
-    workers = probe.workers
-    if probe.by == "threads" and found and found.holds_lock:
-        side_by_side = 1.0
-    elif probe.by and found and found.computes > 0.5:
-        side_by_side = min(workers, usable_cores())
-    else:
-        side_by_side = workers
-    seconds = alone / max(1.0, side_by_side)
-    name: Any = probe.stage
-    return Measured(
-        name,
-        probe.name,
-        probe.where,
-        alone,
-        seconds,
-        by=probe.by,
-        workers=workers,
-        holding=found,
-        filling=probe.filling,
-        op=type(probe.op).__name__ if probe.op is not None else "",
-    )
+    stage = replace(probe.stage, alone=alone, holding=found)
+    side_by_side = stage.workers
+    if stage.by == "threads" and stage.holds:
+        side_by_side = 1
+    elif stage.by and found and found.computes > 0.5:
+        side_by_side = min(side_by_side, usable_cores())
+    return replace(stage, seconds=alone / max(1, side_by_side))
 
 
 def counted_step(stats: Stats) -> float:
@@ -196,7 +138,7 @@ def limit_of(stats: Stats, stages: Sequence[Measured], capacity: int) -> Measure
         late = min(takes, away) > slowest.seconds
     else:
         late = max(takes, _counted_data(stats, data)) < _ALIKE * away
-    return Measured("capacity", "", "", 0.0, 0.0, workers=capacity) if late else slowest
+    return Measured("capacity", workers=capacity) if late else slowest
 
 
 def _counted_data(stats: Stats, data: Sequence[Measured]) -> float:
