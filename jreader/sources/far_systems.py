@@ -142,7 +142,7 @@ def far_matches(path: str, suffixes: tuple[str, ...]) -> list[str] | None:
     if any(mark in path for mark in ("*" if web else "*?[")):
         found = one_of(lambda: asked(system, "glob", _listing(path), name, detail=True))
         infos = list(found.values())
-    elif path.endswith("/") or (not web and _is_far_folder(system, path, name)):
+    elif path.endswith("/") or (not web and _is_far_folder(path, system, name)):
         infos = one_of(lambda: asked(system, "ls", _listing(path), name, detail=True))
     else:
         return None
@@ -196,22 +196,23 @@ def _listing(path: str) -> str:
     return f"the list of files of {masked(path)}"
 
 
-def _is_far_folder(system: Any, path: str, name: str) -> bool:
+async def _info(path: str, system: Any, name: str) -> dict[str, Any]:
+    """What a file system knows of a file or a folder; nothing of what is not there."""
     try:
-        info = one_of(lambda: asked(system, "info", f"what is known of {masked(path)}", name))
+        return dict(await asked(system, "info", f"the size of {masked(path)}", name))
     except FileNotFoundError:
-        return False
-    return bool(info.get("type") == "directory")
+        return {}
+
+
+def _is_far_folder(path: str, system: Any, name: str) -> bool:
+    return one_of(partial(_info, path, system, name)).get("type") == "directory"
 
 
 async def _look(path: str, system: Any, name: str) -> FarState | None:
     """What a file is now; None if there is none."""
     system.invalidate_cache()
-    try:
-        info = await asked(system, "info", f"the size of {masked(path)}", name)
-    except FileNotFoundError:
-        return None
-    if info.get("type") == "directory":
+    info = await _info(path, system, name)
+    if not info or info.get("type") == "directory":
         return None
     size = info.get("size")
     if size is None:
