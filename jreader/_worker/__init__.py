@@ -3,7 +3,8 @@
 `workers/processes/worker_process.py` starts an interpreter that calls `main` here. The worker
 either runs tasks that the parent sends (`task_worker.py`) or reads one reader and sends its samples
 (`reader_worker.py`). Messages are frames over a socket (`connection.py`), values are pickled
-(`pickling.py`), and large arrays lie in memory that both processes share (`shared_memory.py`).
+(`pickling.py`, `unpickling.py`), and large arrays lie in memory that both processes share
+(`shared_memory.py`).
 
 Ctrl-C is the parent's to handle: workers ignore SIGINT. A worker ends within a second, whatever it
 is doing, once its connection ends (the parent closed it or is gone) or the parent itself ends

@@ -51,11 +51,11 @@ def captured_as(root: object, wanted: object) -> str:
     >>> captured_as(lambda sample: next(numbers) + sample, numbers)
     '`numbers` of <lambda>'
     """
-    seen, queue = {id(root)}, deque([(root, _named(root), "")])
+    seen, queue = {id(root)}, deque([(root, _title(root), "")])
     while queue and len(seen) < _MOST:
         value, holder, name = queue.popleft()
-        for edge, part in _parts(value):
-            here = (holder, f"{name}{edge}") if edge.startswith("[") else (_named(value), edge)
+        for edge, part in _references(value):
+            here = (holder, f"{name}{edge}") if edge.startswith("[") else (_title(value), edge)
             if part is wanted:
                 return f"`{here[1]}` of {here[0]}"
             if id(part) not in seen:
@@ -64,11 +64,11 @@ def captured_as(root: object, wanted: object) -> str:
     return described(root)
 
 
-def _named(value: object) -> str:
+def _title(value: object) -> str:
     return described(value) if hasattr(value, "__qualname__") else type(value).__name__
 
 
-def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+def _references(value: Any) -> Iterator[tuple[str, Any]]:
     """What a value refers to, each with its name."""
     if isinstance(value, FunctionType):
         yield from _captured(value)

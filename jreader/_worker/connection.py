@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from jreader._worker.unpickling import unpickled
+
 _SIZE = struct.Struct("<Q")
 _AT_ONCE = 1 << 16  # bytes read in one go; many more, where a large frame is on its way
 _MANY = 1 << 20
@@ -92,7 +94,7 @@ class FrameReceiver:
             if len(self._data) < _SIZE.size + size:
                 return
             with memoryview(self._data)[_SIZE.size : _SIZE.size + size] as frame:
-                message = pickle.loads(frame)  # noqa: S301  # from our own process
+                message = unpickled(frame)
             del self._data[: _SIZE.size + size]
             yield message
 

@@ -7,7 +7,6 @@ soon as they are read: their reader may reuse the memory.
 
 from __future__ import annotations
 
-import pickle
 import socket
 import threading
 from collections import deque
@@ -24,6 +23,7 @@ from jreader._worker.shared_memory import (
     SharedPickle,
     blocks_for_each,
 )
+from jreader._worker.unpickling import unpickled
 from jreader._worker.worker_info import get_worker_info
 from jreader.readers import Position, start
 
@@ -35,7 +35,7 @@ _MOST_DESCRIPTORS = 16  # descriptors of one frame; the system takes no more tha
 _BLOCK = 4 << 20  # bytes of a block: samples share them, for a block costs a descriptor
 
 
-class Report(NamedTuple):
+class ReaderReport(NamedTuple):
     """A message of samples, each pickled by itself, with the position after it.
 
     Attributes:
@@ -63,7 +63,7 @@ def run_reader(connection: socket.socket, receiver: FrameReceiver, job: bytes) -
     """
     worker = _ReaderWorker(connection, receiver)
     try:
-        reader, at, slots = pickle.loads(job)  # noqa: S301  # from our parent
+        reader, at, slots = unpickled(job)
     except Exception as error:
         worker.finish(error)
     else:
@@ -112,7 +112,7 @@ class _ReaderWorker:
         self.connection, self.receiver = connection, receiver
         info = get_worker_info()
         self.blocks = Blocks(_BLOCK, blocks_for_each(info.num_workers if info else 1))
-        self.outbox: SimpleQueue[tuple[Report, list[int]] | None] = SimpleQueue()
+        self.outbox: SimpleQueue[tuple[ReaderReport, list[int]] | None] = SimpleQueue()
         self.slots = _ReadAhead()
         self.parent_gone = threading.Event()  # nobody listens any more
         self.sender = threading.Thread(target=self._send, daemon=True)
@@ -124,7 +124,7 @@ class _ReaderWorker:
         threading.Thread(target=self._listen, daemon=True).start()
         try:
             up = start(reader, at)
-            self.outbox.put((Report([], [up.position()]), []))
+            self.outbox.put((ReaderReport([], [up.position()]), []))
             try:
                 while self.slots.wait() and not self.parent_gone.is_set():
                     try:
@@ -135,7 +135,7 @@ class _ReaderWorker:
                     del sample
                     self.slots.take(len(shared.data) + sum(size for _, _, size in shared.buffers))
                     updates, descriptors = self.blocks.updates()
-                    self.outbox.put((Report([shared], [up.position()], updates), descriptors))
+                    self.outbox.put((ReaderReport([shared], [up.position()], updates), descriptors))
             finally:
                 up.close()
         except BaseException as error:
@@ -145,7 +145,7 @@ class _ReaderWorker:
 
     def finish(self, error: BaseException | None) -> None:
         """Sends how the pass ended, after all samples before."""
-        last = Report([], [], end=True, error=pickled_error(error) if error else None)
+        last = ReaderReport([], [], end=True, error=pickled_error(error) if error else None)
         self.outbox.put((last, []))
         self.outbox.put(None)
         self.sender.join()
@@ -163,7 +163,7 @@ class _ReaderWorker:
         more = True
         while more:
             reports, descriptors, more = self._ready()
-            whole = Report(
+            whole = ReaderReport(
                 list(chain.from_iterable(report.samples for report in reports)),
                 list(chain.from_iterable(report.positions for report in reports)),
                 BlockUpdates(
@@ -176,9 +176,9 @@ class _ReaderWorker:
             )
             send(self.connection, whole, descriptors)
 
-    def _ready(self) -> tuple[list[Report], list[int], bool]:
+    def _ready(self) -> tuple[list[ReaderReport], list[int], bool]:
         """Reports that wait to be sent, at least one, and whether more will come."""
-        reports: list[Report] = []
+        reports: list[ReaderReport] = []
         descriptors: list[int] = []
         size = 0
         waiting = self.outbox.get()

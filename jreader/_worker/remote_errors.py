@@ -9,6 +9,7 @@ from typing import Any
 
 import cloudpickle
 
+from jreader._worker.unpickling import unpickled
 from jreader.errors import ReaderError
 from jreader.readers import described
 
@@ -33,7 +34,7 @@ def _pickled_if_possible(error: Exception, told: str) -> bytes:
     for one in (error, _WithoutInit(error)):
         with contextlib.suppress(Exception):
             data = bytes(cloudpickle.dumps(one))
-            made = pickle.loads(data)  # noqa: S301  # our own
+            made = unpickled(data)
             if isinstance(made, type(error)):
                 found.append(data)
                 if str(made) == said:  # an __init__ that makes the message would do it twice
@@ -43,11 +44,11 @@ def _pickled_if_possible(error: Exception, told: str) -> bytes:
 
 def unpickled_error(data: bytes) -> Exception:
     """The error that a worker sent; a ReaderError that tells of it if it cannot be made here."""
-    one, told = pickle.loads(data)  # noqa: S301  # from our own process
+    one, told = unpickled(data)
     reason = ""
     if one:
         try:
-            error = pickle.loads(one)  # noqa: S301  # likewise
+            error = unpickled(one)
             if isinstance(error, Exception):
                 return error
             reason = f": it became {described(error)}"

@@ -156,8 +156,8 @@ class Blocks:
         block.used = size
         block.held += 1
         dropped = self.dropped
-        give_back = lambda _: dropped.append(block)  # noqa: E731  # on any thread, without a lock
-        raw = leased(block.memory, give_back, (size,), np.dtype(np.uint8))
+        # on any thread, without a lock
+        raw = leased(block.memory, lambda _: dropped.append(block), (size,), np.dtype(np.uint8))
         return raw.view(dtype).reshape(shape)
 
     def pickled(self, value: object, what: str) -> SharedPickle:

@@ -78,7 +78,7 @@ def map_and_stack(
         if not columns.put(row, sample):
             return None, [*map(columns.sample, range(row)), sample, *map(make, items[row + 1 :])]
     try:
-        return columns.stacked(column or _numbers), None
+        return columns.stacked(column or _number_column), None
     except NotAlikeError:
         return None, [*map(columns.sample, range(len(items)))]
 
@@ -87,7 +87,7 @@ class NotAlikeError(Exception):
     """Values do not make a column of numbers."""
 
 
-def _numbers(values: Sequence[Any], _name: str) -> Array:
+def _number_column(values: Sequence[Any], _name: str) -> Array:
     try:
         made = np.asarray(values)
     except ValueError:
@@ -101,7 +101,7 @@ class _Columns:
     """The leaves of samples, as columns: stacked where they are large arrays, else in lists."""
 
     def __init__(self, first: Any, rows: int) -> None:
-        self.first, self.columns = first, [_column(leaf, rows) for leaf in leaves(first)]
+        self.first, self.columns = first, [_empty_column(leaf, rows) for leaf in leaves(first)]
         self.large = any(isinstance(column, np.ndarray) for column in self.columns)
         if self.large:
             self.put(0, first)
@@ -111,7 +111,7 @@ class _Columns:
         if not same_structure(self.first, sample):
             return False
         pairs = list(zip(self.columns, leaves(sample), strict=True))
-        if not all(_fits(column, leaf) for column, leaf in pairs):
+        if not all(_fits_column(column, leaf) for column, leaf in pairs):
             return False
         for column, leaf in pairs:
             if isinstance(column, list):
@@ -128,12 +128,12 @@ class _Columns:
         """The tree of all columns, those in lists stacked by `column`."""
         made = (
             column(values, name) if isinstance(values, list) else values
-            for values, name in zip(self.columns, _names(self.first, "a sample"), strict=True)
+            for values, name in zip(self.columns, _leaf_names(self.first, "a sample"), strict=True)
         )
         return rebuilt(self.first, made)
 
 
-def _column(leaf: Any, rows: int) -> Any:
+def _empty_column(leaf: Any, rows: int) -> Any:
     if type(leaf) is not np.ndarray or leaf.nbytes < _LARGE or leaf.dtype.hasobject:
         return []
     if not leaf.ndim:  # a long text: the row of a column is no array
@@ -141,7 +141,7 @@ def _column(leaf: Any, rows: int) -> Any:
     return empty_array((rows, *leaf.shape), leaf.dtype)
 
 
-def _fits(column: Any, leaf: Any) -> bool:
+def _fits_column(column: Any, leaf: Any) -> bool:
     if isinstance(column, list):
         return True
     return (
@@ -149,10 +149,10 @@ def _fits(column: Any, leaf: Any) -> bool:
     )
 
 
-def _names(tree: Any, name: str) -> Iterator[str]:
+def _leaf_names(tree: Any, name: str) -> Iterator[str]:
     parts = branches(tree)
     if parts is None:
         yield name
     else:
         for key, part in parts.items():
-            yield from _names(part, f"{name}[{key!r}]")
+            yield from _leaf_names(part, f"{name}[{key!r}]")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import socket
 from typing import Any, Literal, TypeAlias
 
@@ -19,6 +18,7 @@ from jreader._worker.shared_memory import (
     blocks_for_each,
     map_memory,
 )
+from jreader._worker.unpickling import unpickled
 from jreader._worker.worker_info import get_worker_info
 from jreader.errors import noted
 from jreader.staging import Memory
@@ -48,7 +48,7 @@ def run_tasks(connection: socket.socket, receiver: FrameReceiver, begin: bytes) 
     stacking.blocks = blocks
     functions: dict[int, _ReceivedFunction] = {}
     try:
-        first = pickle.loads(begin)  # noqa: S301  # from our parent
+        first = unpickled(begin)
         if first is not None and info is not None:
             first(info.id)
     except BaseException as error:
@@ -63,7 +63,7 @@ def run_tasks(connection: socket.socket, receiver: FrameReceiver, begin: bytes) 
         _, number, function, arguments, returned, forgotten = message
         blocks.returned.extend(returned)
         try:
-            shared = functions[function].called(pickle.loads(arguments), blocks)  # noqa: S301  # likewise
+            shared = functions[function].called(unpickled(arguments), blocks)
             good = True
         except BaseException as error:
             good, shared = False, SharedPickle(pickled_error(error))
@@ -101,7 +101,7 @@ class _ReceivedFunction:
             room = np.frombuffer(self.memory.owner, np.uint8)
             data, *buffers = [room[first : first + size].data for _, first, size in sent.buffers]
         try:
-            return pickle.loads(data, buffers=buffers)  # noqa: S301  # from our parent
+            return unpickled(data, buffers)
         except (ImportError, AttributeError) as error:
             noted(
                 error,

@@ -22,6 +22,7 @@ from jreader._worker.pickling import (
     pickled_function,
 )
 from jreader._worker.remote_errors import pickled_error, unpickled_error
+from jreader._worker.unpickling import unpickled
 from jreader.errors import noted
 from jreader.readers import described
 from jreader.workers.global_rng import draws_anew, generator_states
@@ -77,7 +78,7 @@ class Pickled:
 
     def unpickled(self) -> Any:
         """The value."""
-        return pickle.loads(self.data, buffers=self.buffers)  # noqa: S301  # of this program
+        return unpickled(self.data, self.buffers)
 
     def __repr__(self) -> str:
         """What an error says that a worker died of."""
@@ -252,7 +253,7 @@ _DONE: dict[int, int] = {}  # the tasks of each function, by its id: 1, 2, 4, 8,
 @lru_cache(8)
 def _unpickled_function(function_pickle: bytes) -> Any:
     """One object for equal bytes: what a function keeps (an open file) lasts from task to task."""
-    return pickle.loads(function_pickle)  # noqa: S301  # from the program that gave the task
+    return unpickled(function_pickle)
 
 
 class MapTaskSentOnce(MapTask):

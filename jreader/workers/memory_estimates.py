@@ -56,14 +56,14 @@ def _with_parts(value: Any) -> float:
     for part, times in queue:  # which grows
         size = _without_parts(part)
         if size is None and len(queue) < 2 * _MOST:
-            size, parts, number = _parts(part)
+            size, parts, number = _parts_of(part)
             looked = min(number, _ALIKE if len(queue) < _MOST else 1)
             queue += [(each, times * number / looked) for each in islice(parts, looked)]
         total += times * (_SMALL if size is None else size)
     return total
 
 
-def _parts(value: Any) -> tuple[int, Iterable[Any], int]:
+def _parts_of(value: Any) -> tuple[int, Iterable[Any], int]:
     """The bytes of a value without its parts, the parts, and how many they are."""
     if isinstance(value, (tuple, list)):
         return 0, value, len(value)

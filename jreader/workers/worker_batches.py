@@ -257,7 +257,7 @@ def _exact_column(values: Sequence[Any], _name: str) -> Any:
     Raises:
         NotAlikeError: There is none.
     """
-    if not _alike(values):
+    if not _of_one_kind(values):
         raise NotAlikeError
     first = values[0]
     dtype = np.dtype(type(first)) if type(first) in _PLAIN else first.dtype
@@ -267,7 +267,7 @@ def _exact_column(values: Sequence[Any], _name: str) -> Any:
     return column
 
 
-def _alike(values: Sequence[Any]) -> bool:
+def _of_one_kind(values: Sequence[Any]) -> bool:
     """Whether values are numbers of one type, or arrays of one shape and dtype."""
     first, kind = values[0], type(values[0])
     if any(type(value) is not kind for value in values):

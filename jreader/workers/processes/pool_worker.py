@@ -9,9 +9,10 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 from jreader._worker.connection import ancillary, to_frame
+from jreader._worker.unpickling import unpickled
 from jreader.readers import described
 from jreader.workers.processes.pickled_functions import PickledFunction
-from jreader.workers.processes.worker_process import WorkerProcess, unpickled
+from jreader.workers.processes.worker_process import WorkerProcess
 
 _KILL_AFTER = 2.0  # seconds that a task goes on for nobody, before its worker is killed
 
@@ -45,7 +46,7 @@ class TaskFuture(Future[Any]):
 
     def __str__(self) -> str:
         try:
-            arguments, options = unpickled(self.arguments, [])
+            arguments, options = unpickled(self.arguments)
         except Exception:  # what a user wrote; it is only to be told
             return f"{self.function.name}(...)"
         given = [*map(described, arguments), *(f"{k}={described(v)}" for k, v in options.items())]

@@ -15,8 +15,9 @@ from typing import Any, Generic, TypeVar
 from jreader import errors
 from jreader._worker.connection import to_frame
 from jreader._worker.pickling import pickled_function
-from jreader._worker.reader_worker import Report
+from jreader._worker.reader_worker import ReaderReport
 from jreader._worker.remote_errors import unpickled_error
+from jreader._worker.unpickling import unpickled
 from jreader.readers import (
     Node,
     Pass,
@@ -33,12 +34,12 @@ from jreader.readers import (
 )
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
 from jreader.staging import Array
-from jreader.workers.processes.worker_process import WorkerProcess, end_all, unpickled
+from jreader.workers.processes.worker_process import WorkerProcess, end_all
 
 T = TypeVar("T")
 
 
-def _checked_readers(call: str, readers: Any) -> tuple[Reader[Any], ...]:
+def _checked_list(call: str, readers: Any) -> tuple[Reader[Any], ...]:
     if not isinstance(readers, (list, tuple)) or not readers:
         raise TypeError(f"{call} needs a list of readers, at least one, not {readers!r}.")
     for reader in readers:
@@ -75,7 +76,7 @@ class multiprocess_reader(Node[T]):
             `buffered` or `xmap_readers` there.
     """
 
-    readers: Sequence[Reader[T]] = argument(_checked_readers)
+    readers: Sequence[Reader[T]] = argument(_checked_list)
     use_pipe: bool = truth(default=True, cursor="never")
     queue_size: int = whole(default=1000, least=1, cursor="never")
     joins_lanes = True
@@ -150,7 +151,7 @@ class _Child(Generic[T]):
         self.has_position = ended or position is not None
         self.ready: deque[tuple[bytes, list[Array], Position]] = deque()
         self.unacknowledged = 0
-        self.last: Report | None = None
+        self.last: ReaderReport | None = None
         self.dead = False
 
     def pickle_job(self) -> None:
@@ -186,9 +187,9 @@ class _Child(Generic[T]):
         while (everything or not unpacked) and self.worker.receiver.receive(wait=False):
             for report in self.worker.receiver.frames():
                 unpacked = True
-                self._take(Report(*report))
+                self._take(ReaderReport(*report))
 
-    def _take(self, report: Report) -> None:
+    def _take(self, report: ReaderReport) -> None:
         memory = self.worker.memory
         memory.update(report.updates, self.worker.receiver)
         if not self.has_position and not report.samples and report.positions:

@@ -25,11 +25,12 @@ from jreader._worker.pickling import pickled_function
 from jreader._worker.remote_errors import unpickled_error
 from jreader._worker.shared_memory import BlockUpdates, SharedPickle
 from jreader._worker.task_worker import READY
+from jreader._worker.unpickling import unpickled
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
 from jreader.staging import Array
 from jreader.workers.processes.pickled_functions import PickledFunction, PickledFunctions
 from jreader.workers.processes.pool_worker import PoolWorker, TaskFuture
-from jreader.workers.processes.worker_process import reap, unpickled
+from jreader.workers.processes.worker_process import reap
 
 _TRIES = 3  # of one task whose worker died
 _STARTS = 3  # of workers in a row that died before they began

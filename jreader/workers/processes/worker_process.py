@@ -11,7 +11,6 @@ import contextlib
 import errno
 import json
 import os
-import pickle
 import secrets
 import signal
 import socket
@@ -167,11 +166,6 @@ class _WorkerMemory:
     def take_returned(self) -> tuple[int, ...]:
         """The blocks that became free since this was last called."""
         return tuple(self.returned.popleft() for _ in range(len(self.returned)))
-
-
-def unpickled(data: bytes, arrays: Sequence[Array]) -> Any:
-    """The value that a worker sent."""
-    return pickle.loads(data, buffers=arrays)  # noqa: S301  # from our own process
 
 
 def reap(workers: Sequence[WorkerProcess]) -> None:
