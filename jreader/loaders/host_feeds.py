@@ -13,7 +13,7 @@ from jreader.counters import Counters, Sampling, counting
 from jreader.errors import ShortEpoch
 from jreader.linting import tell_of_fields
 from jreader.loaders.assembling import Assembler, FeedShape
-from jreader.loaders.checkpoints.positions import SKIPPED, Place, Tally
+from jreader.loaders.checkpoints.positions import EVERY, SKIPPED, Place, Tally, Wanted
 from jreader.loaders.left_out import Lost, warn_of_lanes
 from jreader.loaders.multihost.lane_places import Spare
 from jreader.loaders.shared_state import SharedState
@@ -27,8 +27,7 @@ def host_feeds(
     shape: FeedShape,
     cursor: Cursor,
     shared: SharedState | None = None,
-    first: int = 0,
-    until: int | None = None,
+    wanted: Wanted = EVERY,
     finish: Callable[[Any], Any] | None = None,
     *,
     numbered: bool = True,
@@ -43,9 +42,7 @@ def host_feeds(
         shape: How batches become feeds.
         cursor: The cursor to begin at.
         shared: What the passes of the loader share; None for a pass by itself.
-        first: The number of the first step to give, as the cursor counts; steps before it are
-            read, and `SKIPPED` stands for each.
-        until: The number of the step to stop before; None for the end of the epoch.
+        wanted: The steps to give.
         finish: A function of each item; the pass gives its results. None for the items themselves.
         numbered: Whether items are (host feed, number of its first row in the epoch, epoch), not
             host feeds alone.
@@ -56,7 +53,7 @@ def host_feeds(
     """
     counters = counters or Counters()
     shared = shared or SharedState(unseen=False)
-    here = _Epoch(source, shape, cursor, shared, first, until, counters)
+    here = _Epoch(source, shape, cursor, shared, wanted, counters)
     feeds = islice(here.feeds(finish, numbered=numbered), here.tally.left)
     return Pass(feeds, partial(getattr, here.tally, "place"), here.close)
 
@@ -139,8 +136,7 @@ class _Epoch:
         shape: FeedShape,
         cursor: Cursor,
         shared: SharedState,
-        first: int,
-        until: int | None,
+        wanted: Wanted,
         counters: Counters,
     ) -> None:
         self.source, self.shape, self.cursor, self.shared = source, shape, cursor, shared
@@ -152,7 +148,7 @@ class _Epoch:
         self.up = opened.up
         known = opened.size is None and shape.size is None
         self.assembler = Assembler(shape, place.rows if known else None)
-        self.tally, self.lost = Tally(cursor, opened.drawn, first, until), Lost()
+        self.tally, self.lost = Tally(cursor, opened.drawn, wanted), Lost()
         self.lanes = source.batching.lanes
         self.shares_lanes = self.lanes > 0 and shape.share is not None
         self.stays = False

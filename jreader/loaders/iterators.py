@@ -11,7 +11,7 @@ from jax.profiler import StepTraceAnnotation, TraceAnnotation
 from jreader.counters import Counters
 from jreader.errors import check_number, warn
 from jreader.loaders.checkpoints.cursors import sealed
-from jreader.loaders.checkpoints.positions import SKIPPED, cursor_at, next_epoch
+from jreader.loaders.checkpoints.positions import EVERY, SKIPPED, Wanted, cursor_at, next_epoch
 from jreader.loaders.loading import Loading
 from jreader.loaders.prefetching import device_feeds
 from jreader.loaders.queries.seeking import cursor_of_step, too_few
@@ -51,22 +51,18 @@ class FeedIterator(Iterator[Any]):
         loading: Loading,
         shared: SharedState,
         noted: list[Any],
+        wanted: Wanted = EVERY,
         *,
-        start: int = 0,
-        until: int | None = None,
-        endless: bool = False,
         counters: Counters | None = None,
         tuner: Tuner | None = None,
     ) -> None:
-        """Begins at a position; the first feed is that of step `start`.
+        """Begins at a position.
 
         Args:
             loading: What the loader loads.
             shared: What the passes of the loader share.
             noted: Holds the cursor to begin at, and later the place of each feed (`cursor_at`).
-            start: The number of the first step whose feed is given.
-            until: The number of the step to stop before; None for no such step.
-            endless: Whether the next epoch follows each one.
+            wanted: The steps to give.
             counters: The counters of the loader; None for some of its own.
             tuner: What moves threads and capacity while feeds are handed over; None for nothing.
         """
@@ -80,7 +76,7 @@ class FeedIterator(Iterator[Any]):
         if tuner:
             tuner.begin(self._counters)
         self._loading, self._shared, self._noted = loading, shared, noted
-        self._start, self._until, self._endless = start, until, endless
+        self._wanted = wanted
         self._first = cursor_at(noted[0])
         self._pass: Pass[Any] | None = None
         self._enter()
@@ -123,9 +119,7 @@ class FeedIterator(Iterator[Any]):
                 self._loading,
                 cursor_at(self._noted[0]),
                 self._shared,
-                self._start,
-                self._until,
-                endless=self._endless,
+                self._wanted,
                 counters=self._counters,
             )
         self._noted[0] = self._pass.position()
@@ -196,10 +190,11 @@ class FeedIterator(Iterator[Any]):
         """Stands at the next epoch, if one has ended and not the run."""
         ended = cursor_at(self._noted[0])
         self.close()
-        if self._endless or (self._until is not None and ended["step"] >= self._until):
+        start, until, endless = self._wanted
+        if endless or (until is not None and ended["step"] >= until):
             return
-        if ended["step"] < self._start:
-            raise too_few(ended["epoch"], ended["step"], self._start)
+        if ended["step"] < start:
+            raise too_few(ended["epoch"], ended["step"], start)
         # skip_steps named steps of this epoch alone
         after = next_epoch(ended, continues=self._loading.remainder.continues)
         self._noted[0] = {**after, "skipped": []}
@@ -249,17 +244,18 @@ class FeedIterator(Iterator[Any]):
             )
         self.close()
         self._noted[0] = {**cursor, "skipped": first["skipped"]}
-        self._start = start
+        self._wanted = self._wanted._replace(first=start)
         self._enter()
 
     def _found(self, step: int) -> Cursor | None:
         """The cursor of a step, if it can be found without reading up to there; else None."""
-        epoch = 0 if self._endless else self._first["epoch"]
-        return cursor_of_step(self._loading, epoch, step, endless=self._endless)
+        endless = self._wanted.endless
+        epoch = 0 if endless else self._first["epoch"]
+        return cursor_of_step(self._loading, epoch, step, endless=endless)
 
     def _reaches(self, step: int) -> bool:
         """Whether this pass comes to a step that lies ahead."""
-        return step >= self.step and (self._endless or self.epoch == self._first["epoch"])
+        return step >= self.step and (self._wanted.endless or self.epoch == self._first["epoch"])
 
     def close(self) -> None:
         """Stops the thread and drops the prefetched feeds; there are no more feeds."""

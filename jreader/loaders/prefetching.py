@@ -20,7 +20,7 @@ from jreader.errors import NotResumable
 from jreader.loaders.assembling import FeedShape
 from jreader.loaders.checkpoints.changed_weights import weights_line
 from jreader.loaders.checkpoints.cursors import with_plan
-from jreader.loaders.checkpoints.positions import SKIPPED, Place, epochs
+from jreader.loaders.checkpoints.positions import EVERY, SKIPPED, Place, Wanted, epochs
 from jreader.loaders.host_feeds import host_feeds
 from jreader.loaders.loading import Loading
 from jreader.loaders.multihost.agreement import Agreement
@@ -37,10 +37,8 @@ def device_feeds(
     loading: Loading,
     cursor: Cursor,
     shared: SharedState,
-    first: int = 0,
-    until: int | None = None,
+    wanted: Wanted = EVERY,
     *,
-    endless: bool = False,
     counters: Counters | None = None,
 ) -> Pass[Any]:
     """Begins a pass over feeds on the devices, from a cursor on, with its look-ahead.
@@ -49,10 +47,7 @@ def device_feeds(
         loading: What the loader loads.
         cursor: The cursor to begin at.
         shared: What the passes of the loader share.
-        first: The number of the first step to give; steps before it are read, and `SKIPPED` stands
-            for each.
-        until: The number of the step to stop before; None for the end.
-        endless: Whether later epochs follow in the same pass.
+        wanted: The steps to give.
         counters: The counters of the loader; None for some that nobody reads.
 
     Raises:
@@ -70,14 +65,14 @@ def device_feeds(
     at_once = finish if not capacity and not spans else None
 
     def epoch(cursor: Cursor) -> Pass[Any]:
-        return _epoch(loading, shape, cursor, shared, first, until, at_once, counters)
+        return _epoch(loading, shape, cursor, shared, wanted, at_once, counters)
 
     def prefetched(cursor: Cursor) -> Pass[Any]:
         drawer = _drawer(loading, cursor, shared)
         begin = partial(epoch, cursor)
-        if endless and not spans:
+        if wanted.endless and not spans:
             turns = drawer is not None and capacity > 0 and not continues
-            begin = partial(epochs, epoch, cursor, until, continues=continues, turns=turns)
+            begin = partial(epochs, epoch, cursor, wanted.until, continues=continues, turns=turns)
         host = drawer.begun(begin) if drawer else begin()
         if at_once:
             return host
@@ -86,8 +81,8 @@ def device_feeds(
         )
         return _agreed(loading, shape, shared, cursor, host, ahead) if spans else ahead(host)
 
-    if endless and spans:  # the processes agree on each epoch
-        return epochs(prefetched, cursor, until, continues=continues)
+    if wanted.endless and spans:  # the processes agree on each epoch
+        return epochs(prefetched, cursor, wanted.until, continues=continues)
     return prefetched(cursor)
 
 
@@ -121,8 +116,7 @@ def _epoch(
     shape: FeedShape,
     cursor: Cursor,
     shared: SharedState,
-    first: int,
-    until: int | None,
+    wanted: Wanted,
     finish: Callable[[Any], Any] | None,
     counters: Counters,
 ) -> Pass[Any]:
@@ -133,9 +127,9 @@ def _epoch(
             loading.check()
         if loading.resident:
             _check_same(loading, cursor)
-            return loading.resident.steps(cursor, shared, first, until, finish)
+            return loading.resident.steps(cursor, shared, wanted, finish)
         return host_feeds(
-            *(loading.of_epoch(cursor), shape, cursor, shared, first, until, finish),
+            *(loading.of_epoch(cursor), shape, cursor, shared, wanted, finish),
             numbered=loading.numbered,
             counters=counters,
         )

@@ -15,7 +15,7 @@ from jreader.devices import Placement
 from jreader.errors import NotResumable
 from jreader.feeds import FeedList
 from jreader.loaders.assembling import FeedShape
-from jreader.loaders.checkpoints.positions import SKIPPED, Place, Tally
+from jreader.loaders.checkpoints.positions import SKIPPED, Place, Tally, Wanted
 from jreader.loaders.device_programs.as_function import as_function
 from jreader.loaders.device_programs.stages import Layout, Stages, words
 from jreader.loaders.left_out import warn_if_same
@@ -47,8 +47,7 @@ class Resident:
         self,
         cursor: Cursor,
         shared: SharedState,
-        start: int,
-        until: int | None,
+        wanted: Wanted,
         finish: Callable[[Any], Any] | None,
     ) -> Pass[Any]:
         """The rest of an epoch, as `host_feeds` gives it, with None for each feed."""
@@ -59,7 +58,7 @@ class Resident:
                 f"resident=True out, or begin at an epoch below 2**32."
             )
         size, end = self.batch_at.batch_size, self.batch_at.samples
-        done, tally = _samples_done(cursor), Tally(cursor, first=start, until=until)
+        done, tally = _samples_done(cursor), Tally(cursor, wanted=wanted)
         least = 1 if self.batch_at.masked else size
 
         def deal() -> Iterator[Any]:

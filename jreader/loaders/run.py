@@ -19,7 +19,7 @@ from jreader.loaders.checkpoints.cursors import (
     skipping,
     with_plan,
 )
-from jreader.loaders.checkpoints.positions import cursor_at, next_epoch
+from jreader.loaders.checkpoints.positions import EVERY, Wanted, cursor_at, next_epoch
 from jreader.loaders.iterators import FeedIterator
 from jreader.loaders.loading import Loading
 from jreader.loaders.queries.provenance import Samples, samples_of
@@ -113,7 +113,7 @@ class Run:
                 f"the cursor is of epoch {cursor['epoch']}, not {number}: use "
                 f"loader.epoch({cursor['epoch']}, at=cursor), or loader.steps(at=cursor)"
             )
-        return self._pass(self._skipping(cursor, skip_steps), begun)
+        return self._pass(self._skipping(cursor, skip_steps), Wanted(begun))
 
     def steps(
         self, n: int | None, at: Cursor | None, start: int, skip_steps: range | None
@@ -129,7 +129,7 @@ class Run:
                 f"so it gives no feed: steps are counted from the beginning of the run. For "
                 f"{until} more, type loader.steps({done + until}, ...)."
             )
-        return self._pass(self._skipping(cursor, skip_steps), begun, until, endless=True)
+        return self._pass(self._skipping(cursor, skip_steps), Wanted(begun, until, endless=True))
 
     def samples(self, step: int, epoch: int | None) -> Samples:
         """The samples of a step, as `DataLoader.samples` says."""
@@ -173,21 +173,14 @@ class Run:
             return cursor
         return skipping(cursor, steps, self.loaded.step_size())
 
-    def _pass(
-        self, cursor: Cursor, start: int = 0, until: int | None = None, *, endless: bool = False
-    ) -> FeedIterator:
-        loading = self.loaded
-        if start and (there := cursor_of_step(loading, cursor["epoch"], start, endless=endless)):
+    def _pass(self, cursor: Cursor, wanted: Wanted = EVERY) -> FeedIterator:
+        loading, (first, _, endless) = self.loaded, wanted
+        if first and (there := cursor_of_step(loading, cursor["epoch"], first, endless=endless)):
             cursor = {**there, "skipped": cursor["skipped"]}
         self.noted = [with_plan(cursor, loading.plan(cursor))]
         self.counters = self.counters.continued()
         feeds = FeedIterator(
-            *(loading, self.shared, self.noted),
-            start=start,
-            until=until,
-            endless=endless,
-            counters=self.counters,
-            tuner=self.tuner,
+            *(loading, self.shared, self.noted, wanted), counters=self.counters, tuner=self.tuner
         )
         self._passes.add(feeds)
         return feeds

@@ -264,10 +264,20 @@ def check_plan(written: Plan, plan: Plan, *, grows: bool = False) -> None:
             f"this cursor is of another plan: lengths of samples, or names or sizes of files, from "
             f"which an order follows, were {before}, and here they are {now}. {_ANEW}"
         )
-    same = ops[-1:] and ops[-1].startswith(FOUND)
+    _tell_of_others(written, plan, found=bool(ops) and ops[-1].startswith(FOUND))
+
+
+def _tell_of_others(written: Plan, plan: Plan, *, found: bool) -> None:
+    """Warns of data, functions or feeds that are not those of the plan of a cursor.
+
+    Args:
+        written: The plan of a cursor.
+        plan: The plan of a loader, of the same order.
+        found: Whether samples are found by their index.
+    """
     follows = (
         "The order is the same, but the samples may differ"
-        if same
+        if found
         else "The run goes on at the same position, where other samples may come, or more or fewer"
     )
     for name, what in _TOLD.items():

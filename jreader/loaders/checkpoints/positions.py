@@ -20,6 +20,24 @@ SKIPPED: Any = object()
 """It stands for the feed of a step that is left out, since its position counts all the same."""
 
 
+class Wanted(NamedTuple):
+    """The steps that a pass is asked for, numbered as a cursor counts.
+
+    Attributes:
+        first: The number of the first one; `SKIPPED` stands for each before it, which is read.
+        until: The number of the one to stop before; None for the end.
+        endless: Whether those of later epochs follow.
+    """
+
+    first: int = 0
+    until: int | None = None
+    endless: bool = False
+
+
+EVERY = Wanted()
+"""All steps of an epoch that are left."""
+
+
 class Place(NamedTuple):
     """A place in an epoch.
 
@@ -97,16 +115,13 @@ class Tally:
         place: The fields of the `Place` after them.
     """
 
-    def __init__(
-        self, cursor: Cursor, drawn: int | None = None, first: int = 0, until: int | None = None
-    ) -> None:
+    def __init__(self, cursor: Cursor, drawn: int | None = None, wanted: Wanted = EVERY) -> None:
         """Goes on at a cursor.
 
         Args:
             cursor: The cursor.
             drawn: The seed that an unseeded plan drew for this epoch.
-            first: The number of the first step to give, as the cursor counts.
-            until: The number of the step to stop before, likewise; None for none.
+            wanted: The steps to give.
         """
         self.began, self.samples, runs, self.end, *_, self.steps = Place.of(cursor)
         self.runs = runs or plan_hash(cursor["plan"])
@@ -114,7 +129,7 @@ class Tally:
         if cursor["position"] is None or (not self.samples and self.end >= 0):
             self.runs, self.end = text_hash(self.runs, self.end), -1
         self._before = cursor["step"] - self.steps  # a cursor counts the steps of a run
-        self._first, self._until = first, until
+        self._first, self._until, _ = wanted
 
     @property
     def left(self) -> int | None:

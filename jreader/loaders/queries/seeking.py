@@ -69,7 +69,7 @@ def _counted_steps(loading: Loading) -> Callable[[int, int], tuple[Position, int
     if not known and samples < ENDLESS:
         return None
     batch, size = op.batch_size, op.batch_size * loading.per_feed
-    end = samples - (samples % batch if op.drop_last and known else 0)
+    end = loading.shape.fed(samples, op) if known else samples
 
     def done_after(_epoch: int, steps: int) -> tuple[Position, int]:
         done = min(steps * size, end)
