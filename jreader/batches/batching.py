@@ -106,7 +106,8 @@ def _batching(reader: Reader[Any]) -> Generator[Any, Any, Batching]:
         ups = reader.input_readers
         if len(ups) != 1 or not (how or one_for_one):
             break
-        behind.append((reader, how, one_for_one))
+        if how != "all" or not one_for_one:  # else it changes nothing
+            behind.append((reader, how, one_for_one))
         (reader,) = ups
     found = _made_by(reader)
     if type(reader) is chain or type(reader) is interleave:
