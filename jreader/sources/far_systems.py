@@ -71,13 +71,13 @@ def system_of(path: str) -> tuple[Any, str]:
         ModuleNotFoundError: fsspec, or what it needs for this protocol, is not installed.
         ValueError: There is no such protocol.
     """
-    fsspec = extra("fsspec", "far", f"{masked(path)!r} needs fsspec")
+    core = extra("fsspec", "far", f"{masked(path)!r} needs fsspec").core
     where = path if "::" in path else "/".join(path.split("/", 3)[:3])
     with _SYSTEMS.lock:
         system = _SYSTEMS.known.get(where)
         if system is None:
             try:
-                system, name = fsspec.core.url_to_fs(path)
+                system, name = core.url_to_fs(path)
             except ImportError as error:
                 said = f"{masked(path)!r} needs one more package for fsspec: see the line above"
                 error.add_note(said)
@@ -91,7 +91,7 @@ def system_of(path: str) -> tuple[Any, str]:
                 ) from None
             _SYSTEMS.known[where] = system
             return system, name
-    return system, fsspec.core.url_to_fs(path)[1] if "::" in path else system._strip_protocol(path)  # noqa: SLF001  # fsspec's own way
+    return system, core.url_to_fs(path)[1] if "::" in path else core.strip_protocol(path)
 
 
 def far_state(path: str) -> FarState:

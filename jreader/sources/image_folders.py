@@ -135,7 +135,7 @@ class image_folder(Table[dict[str, Any]]):
     @property
     def _inside(self) -> str:
         """What the names of all files begin with: a Path for each would cost more."""
-        return os.path.join(self.path, "")  # noqa: PTH118  # a Path drops the last slash
+        return self.path.rstrip(os.sep) + os.sep
 
     def __repr__(self) -> str:
         """The call that makes this reader."""

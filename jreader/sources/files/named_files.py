@@ -46,16 +46,16 @@ def files_named(
         FileNotFoundError: A path names no file, or a folder or a pattern has none.
     """
     files = tuple(
-        file for path in _flat(paths) for file in _files_of_path(call, path, suffixes, far)
+        file for path in _each_path(paths) for file in _files_of_path(call, path, suffixes, far)
     )
     return check_paths(call, files, far=far)
 
 
-def _flat(paths: Any) -> Iterator[Any]:
+def _each_path(paths: Any) -> Iterator[Any]:
     """The paths in a list, which may hold lists, as `*paths` does."""
     if isinstance(paths, (list, tuple)):
         for path in paths:
-            yield from _flat(path)
+            yield from _each_path(path)
     else:
         yield paths
 
