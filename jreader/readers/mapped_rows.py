@@ -26,8 +26,19 @@ class MappedRows(NamedTuple):
         maps: The ops that make a sample of each, the first one first; none where rows are samples.
     """
 
-    rows: Node[Any]
+    rows: Reader[Any]
     maps: tuple[Node[Any], ...]
+
+    def under(self, op: Node[Any]) -> MappedRows | None:
+        """The samples of an op that reads these; None where it cannot do without the maps."""
+        moved = op.over_rows(self.rows)
+        if moved is not None:
+            return self._replace(rows=moved)
+        if self.maps and op.within() is not None:  # a pipeline, which only adds methods
+            return self
+        if op.in_cursor == "never" and (self.maps or not op.from_reader):
+            return self._replace(maps=(*self.maps, op))
+        return None if self.maps else self._replace(rows=op)
 
     def over(self, rows: Reader[Any]) -> Reader[Any]:
         """The samples that the maps make of these rows."""
@@ -50,23 +61,12 @@ def mapped_rows(reader: Reader[Any]) -> MappedRows | None:
     while isinstance(reader, Node) and _one_for_one(reader):
         above.append(reader)
         (reader,) = reader.input_readers
-    rows, maps = reader, list[Node[Any]]()
-    for op in reversed(above):
-        moved = op.over_rows(rows)
-        if moved is not None:
-            rows = moved
-        elif maps and op.within() is not None:
-            continue  # a pipeline, which only adds methods
-        elif op.in_cursor == "never" and (maps or not op.from_reader):
-            maps.append(op)
-        elif not maps:
-            rows = op
-        else:
-            return None
-    if not isinstance(rows, Node) or plane_of(rows) is None:
+    found: MappedRows | None = MappedRows(reader, ())
+    while found and above:
+        found = found.under(above.pop())
+    if found is None or plane_of(found.rows) is None:
         return None
-    found = MappedRows(rows, tuple(maps))
-    return found if lookup_of(found.over(rows)) is not None else None
+    return found if lookup_of(found.over(found.rows)) is not None else None
 
 
 def _one_for_one(op: Node[Any]) -> bool:
