@@ -114,9 +114,7 @@ def _batching(reader: Reader[Any]) -> Generator[Any, Any, Batching]:
         parts = list[Batching]()
         for up in reader.readers:
             parts.append((yield up))  # it is sent back
-        found = Batching(
-            size=_common([part.size for part in parts]), rows=_common([part.rows for part in parts])
-        )
+        found = _common(parts)
     for each in reversed(behind):
         found = _after(found, *each)
     return found
@@ -175,5 +173,9 @@ def gives_batches(reader: Reader[Any]) -> bool:
     return made or any(isinstance(op, map_batches) for op in found.functions)
 
 
-def _common(sizes: Sequence[int | None]) -> int | None:
-    return sizes[0] if len(set(sizes)) == 1 else None
+def _common(parts: Sequence[Batching]) -> Batching:
+    """What is known of batches that come from several plans: the sizes that all of them have."""
+    sizes, rows = ({getattr(part, name) for part in parts} for name in ("size", "rows"))
+    return Batching(
+        size=sizes.pop() if len(sizes) == 1 else None, rows=rows.pop() if len(rows) == 1 else None
+    )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 from jreader.counters import Counters, Sampling, counting
 from jreader.errors import ShortEpoch
@@ -21,6 +22,8 @@ from jreader.loaders.source import Opened, Source
 from jreader.profiling import profiler
 from jreader.readers import Cursor, Pass, described, itself, leaves
 
+Fn: TypeAlias = Callable[[Any], Any]
+
 
 def host_feeds(
     source: Source,
@@ -28,7 +31,7 @@ def host_feeds(
     cursor: Cursor,
     shared: SharedState | None = None,
     wanted: Wanted = EVERY,
-    finish: Callable[[Any], Any] | None = None,
+    finish: Fn | None = None,
     *,
     numbered: bool = True,
     counters: Counters | None = None,
@@ -66,12 +69,7 @@ class _Watch:
         sampling: How many feeds are still to pass.
     """
 
-    def __init__(
-        self,
-        counters: Counters,
-        finish: Callable[[Any], Any] | None,
-        look: Callable[[Any], object],
-    ) -> None:
+    def __init__(self, counters: Counters, finish: Fn | None, look: Fn) -> None:
         """Begins a feed.
 
         Args:
@@ -127,36 +125,33 @@ class _Watch:
         self._span = profiler.begin(stage) if stage else None
 
 
+@dataclass
 class _Epoch:
     """The pass of `host_feeds`: the rest of an epoch."""
 
-    def __init__(
-        self,
-        source: Source,
-        shape: FeedShape,
-        cursor: Cursor,
-        shared: SharedState,
-        wanted: Wanted,
-        counters: Counters,
-    ) -> None:
-        self.source, self.shape, self.cursor, self.shared = source, shape, cursor, shared
-        self.counters = counters
+    source: Source
+    shape: FeedShape
+    cursor: Cursor
+    shared: SharedState
+    wanted: Wanted
+    counters: Counters
+
+    def __post_init__(self) -> None:
+        source, shape, cursor = self.source, self.shape, self.cursor
         place = Place.of(cursor)
-        with counting(counters):
-            kept = shared.stream.taken(place.batches)
+        with counting(self.counters):
+            kept = self.shared.stream.taken(place.batches)
             self.opened = opened = Opened(source, shape, cursor, kept)
         self.up = opened.up
         known = opened.size is None and shape.size is None
         self.assembler = Assembler(shape, place.rows if known else None)
-        self.tally, self.lost = Tally(cursor, opened.drawn, wanted), Lost()
+        self.tally, self.lost = Tally(cursor, opened.drawn, self.wanted), Lost()
         self.lanes = source.batching.lanes
         self.shares_lanes = self.lanes > 0 and shape.share is not None
         self.stays = False
         self._stands()
 
-    def feeds(
-        self, finish: Callable[[Any], Any] | None, *, numbered: bool
-    ) -> Generator[Any, None, None]:
+    def feeds(self, finish: Fn | None, *, numbered: bool) -> Generator[Any, None, None]:
         """Yields the feeds; it keeps no reference to one, so that its memory is free sooner.
 
         A feed that is not watched takes no call but those of its work: each would cost a percent.

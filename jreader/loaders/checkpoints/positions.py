@@ -141,16 +141,10 @@ class Tally:
         """The hash of the runs, a colon, and where the last one ends."""
         return f"{self.runs}:{self.end}"
 
-    def gives(
-        self,
-        samples: int,
-        rows: int | None = None,
-        size: int | None = None,
-        batches: Position = None,
-    ) -> bool:
+    def gives(self, samples: int, *batches: Any) -> bool:
         """Counts a step of so many samples; whether its feed is given, or left out.
 
-        The other arguments are those fields of the `Place` after it.
+        The `Place` after it has these `rows`, `size` and `batches`.
         """
         step, self.steps = self.steps + self._before, self.steps + 1
         given = not (self._skipped and self._is_skipped(step))
@@ -160,15 +154,15 @@ class Tally:
         if given:
             self.end = self.samples
         # no call: there is one place for each feed
-        self.place = self.began, self.samples, self.runs, self.end, rows, size, batches, self.steps
+        self.place = self.began, self.samples, self.runs, self.end, *batches, self.steps
         return given and step >= self._first
 
     def _is_skipped(self, step: int) -> bool:
         return any(low <= step < high for low, high, _ in self._skipped)
 
-    def stands(self, rows: int | None, size: int | None, batches: Position) -> None:
-        """Notes a place where no step has ended, for a position of the batches."""
-        self.place = self.began, self.samples, self.runs, self.end, rows, size, batches, self.steps
+    def stands(self, *batches: Any) -> None:
+        """Notes a place where no step has ended, with these `rows`, `size` and `batches`."""
+        self.place = self.began, self.samples, self.runs, self.end, *batches, self.steps
 
 
 def epochs(
