@@ -32,9 +32,9 @@ def test_a_plan_shows_its_ops_in_order_with_the_lengths_that_are_known():
     assert rows(plan) == [
         ["digits.arrays('train')", "1,438 samples", "indexed"],
         ["↓ map_readers(scaled)", "1,438 samples", "mapped"],
-        ["↓ shuffle(seed=0)", "1,438 samples", "streamed"],
-        ["↓ batch(batch_size=64)", "23 batches", "streamed"],
-        ["↓ firstn(n=3)", "3 batches", "streamed"],
+        ["↓ shuffle(seed=0)", "1,438 samples", "mapped"],
+        ["↓ batch(batch_size=64)", "23 batches", "mapped"],
+        ["↓ firstn(n=3)", "3 batches", "mapped"],
     ]
 
 

@@ -84,7 +84,7 @@ def maps_last(reader: Reader[T]) -> Reader[T] | None:
 
     >>> from jreader import arrays, map_readers, shuffle
     >>> maps_last(shuffle(map_readers(abs, arrays([3, 4])), seed=1))
-    map_readers(<built-in function abs>, shuffle(arrays(int64[2]), seed=1))
+    map_readers(abs, shuffle(arrays(int64[2]), seed=1))
     """
     found = mapped_rows(reader) if _reorders_maps(reader) else None
     return found.over(found.rows) if found and found.maps else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import field
 from itertools import islice, repeat
 from typing import Any, TypeVar
@@ -215,7 +215,7 @@ class flat_map(Node[S]):
         up = start(self.reader, before)
         before = up.position()
 
-        def deal() -> Iterator[S]:
+        def deal() -> Generator[S, None, None]:
             nonlocal before, done
             fresh = True  # of several generators, the first one is looked at
             with located_errors(self):
@@ -239,7 +239,13 @@ class flat_map(Node[S]):
                         raise
                     before, done = up.position(), 0
 
-        return Pass(deal(), lambda: (before, done), up.close)
+        dealt = deal()
+
+        def close() -> None:
+            dealt.close()  # here, where the pass was begun, and so what `fn` gave
+            up.close()
+
+        return Pass(dealt, lambda: (before, done), close)
 
 
 def _nothing() -> None:

@@ -27,6 +27,19 @@ PLANS = {
 }
 
 
+WITHIN = {  # a function gives the source
+    "flat_map": lambda source: Pipeline(lambda: range(9)).flat_map(lambda _: source()),
+    "a map of it": lambda source: Pipeline(lambda: range(9)).flat_map(lambda _: map(abs, source())),
+    "lanes": lambda source: Pipeline(lambda: range(9)).read(lambda _: source(), lanes=2),
+    "one lane": lambda source: Pipeline(lambda: range(9)).read(lambda _: source()),
+    "a plan": lambda source: Pipeline(lambda: range(9)).flat_map(lambda _: Pipeline(source)),
+    "interleaved": lambda source: Pipeline(source).interleave(source),
+    "chained": lambda source: Pipeline(source).chain(source),
+    "grouped": lambda source: Pipeline(source).group_by(lambda n: n // 3).map(len),
+    "kept": lambda source: Pipeline(source).cache(),
+}
+
+
 def slow_step():
     """One that is awaited, long beside what a look-ahead takes for long."""
     threading.Event().wait(0.002)
@@ -126,6 +139,22 @@ class TestOneThread:
         del feeds
         gc.collect()
         source.check(passes=1)
+
+    @pytest.mark.parametrize("how", ["close", "close elsewhere", "drop"])
+    @pytest.mark.parametrize("capacity", [0, 2])
+    @pytest.mark.parametrize("plan", WITHIN)
+    def test_closes_what_a_function_gave_where_a_pass_ends_early(self, plan, capacity, how):
+        source = ThreadBound()
+        feeds = iter(WITHIN[plan](source).batch(2).load(capacity=capacity))
+        next(feeds)
+        begun = len(source.passes)
+        if how == "close":
+            feeds.close()
+        elif how == "close elsewhere" and capacity:
+            in_a_thread(lambda close=feeds.close: [close()])
+        del feeds
+        gc.collect()
+        source.check(passes=begun)
         check_threads_end()
 
     @pytest.mark.parametrize("quick", [False, True])
