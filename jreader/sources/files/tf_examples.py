@@ -151,7 +151,7 @@ def _fitted(feature: Feature, kind: str, values: Any, name: str) -> Any:
         )
     if feature.dtype != "bytes":
         cast = values.astype(feature.dtype, copy=False)
-        if kind == "ints" and (cast != values).any():
+        if kind == "ints" and cast is not values and (cast != values).any():
             wrong = values[cast != values][0]
             said = f"{name} has the value {wrong}, which does not fit {feature.dtype}"
             raise ValueError(f"{said}: give np.int64.")
