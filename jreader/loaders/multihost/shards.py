@@ -51,7 +51,9 @@ class _parts(Node[Columns[Any]]):
         found = mapped_rows(self.reader)
         if found is None:
             raise TypeError(f"{self.reader!r} is not indexed: processes cannot be dealt its rows")
-        before = start(self.reader, at).position()  # raises if there is no such position
+        begun = start(self.reader, at)  # raises if there is no such position
+        before = begun.position()
+        begun.close()
         done = _samples_done(before)
         if done is None:
             return self._whole_batches(at)
