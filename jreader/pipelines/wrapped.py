@@ -48,6 +48,7 @@ class Wrapped(Node[T]):
     """How it was written, where `pipe` was given an op that nothing else remembers."""
     from_reader = "all"
     in_cursor = "never"
+    moves = "samples"
 
     def within(self) -> Reader[T]:
         """Its reader."""

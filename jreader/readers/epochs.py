@@ -113,9 +113,6 @@ class epochs(Node[T]):
             lambda: up and up.close(),
         )
 
-    def over_rows(self, rows: Reader[Any]) -> None:
-        """None: rows have the keys of random maps beside them, which are others in each epoch."""
-
     def plane(self) -> Plane | None:
         """Sample i is sample i % length of epoch i // length."""
         up = indexed(self.reader)

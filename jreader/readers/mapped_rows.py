@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from jreader.readers.nodes import Node, Reader, declares, own_pass, plane_of, with_reader
+from jreader.readers.nodes import Node, Reader, declares, plane_of, with_reader
+from jreader.readers.overrides import stands_for
+from jreader.readers.seeds import seeded_below
 
 T = TypeVar("T")
 
@@ -30,15 +32,18 @@ class MappedRows(NamedTuple):
     maps: tuple[Node[Any], ...]
 
     def under(self, op: Node[Any]) -> MappedRows | None:
-        """The samples of an op that reads these; None where it cannot do without the maps."""
+        """The samples of an op that reads these; None where it needs what maps have made."""
+        if op.moves == "samples" and (self.maps or not op.from_reader):
+            is_pipeline = op.within() is not None  # it only adds methods
+            return self if is_pipeline else self._replace(maps=(*self.maps, op))
         moved = op.over_rows(self.rows)
-        if moved is not None:
-            return self._replace(rows=moved)
-        if self.maps and op.within() is not None:  # a pipeline, which only adds methods
-            return self
-        if op.in_cursor == "never" and (self.maps or not op.from_reader):
-            return self._replace(maps=(*self.maps, op))
-        return None if self.maps else self._replace(rows=op)
+        if moved is None:
+            return None if self.maps else self._replace(rows=op)
+        if seeded_below(moved) != seeded_below(op):  # its order would be another
+            return None
+        if op.moves == "keys":
+            return MappedRows(moved, tuple(each.beside_key() for each in self.maps))
+        return self._replace(rows=moved)
 
     def over(self, rows: Reader[Any]) -> Reader[Any]:
         """The samples that the maps make of these rows."""
@@ -70,13 +75,9 @@ def mapped_rows(reader: Reader[Any]) -> MappedRows | None:
 
 
 def _one_for_one(op: Node[Any]) -> bool:
-    """Whether an op maps or reorders the samples of one reader."""
-    moves = op.reorders or type(op).over_rows is not Node.over_rows
-    return (
-        (moves or (op.in_cursor == "never" and declares(op, "in_cursor")))
-        and len(op.input_readers) == 1
-        and own_pass(op) is None
-    )
+    """Whether an op changes places as it says, and reads one reader."""
+    kept = stands_for(type(op), "moves", "start", "plane", "lookup", "__call__", "__iter__")
+    return kept and bool(op.moves) and len(op.input_readers) == 1
 
 
 def maps_last(reader: Reader[T]) -> Reader[T] | None:
@@ -93,13 +94,10 @@ def maps_last(reader: Reader[T]) -> Reader[T] | None:
 def _reorders_maps(reader: Reader[Any]) -> bool:
     """Whether an op reorders what a map below it makes: told by the plan alone, for every pass."""
     reorders = False
-    while isinstance(reader, Node) and len(reader.input_readers) == 1:
-        if reader.reorders:
-            reorders = True
-        elif reader.in_cursor != "never":
-            return False
-        elif not reader.from_reader:
+    while isinstance(reader, Node) and reader.moves and len(reader.input_readers) == 1:
+        if reader.moves == "samples" and not reader.from_reader:
             return reorders
+        reorders = reorders or reader.moves == "rows"
         (reader,) = reader.input_readers
     return False
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from jreader.errors import noted
 from jreader.profiling import annotated, profiler
+from jreader.readers.keyed import without_keys
 
 if TYPE_CHECKING:
     from jreader.readers.nodes import Node
@@ -61,7 +62,7 @@ def explain(error: Exception, node: Node[Any], fn: object, sample: object) -> No
     raised by <lambda>(0) in map_readers, made at ...
     """
     note = (
-        f"raised by {described(fn)}({described(sample)}) in {type(node).__name__}, "
+        f"raised by {described(fn)}({described(without_keys(sample))}) in {type(node).__name__}, "
         f"made at {node.made_at}"
     )
     if isinstance(error, StopIteration):

@@ -70,6 +70,10 @@ class Node(Generic[T]):
     """Whether a cursor names the op: "never", if it gives one sample for each of its reader, at the
     same position; "counted", only where an op above counts what it gives; "in place", always, but
     its samples have the indices that they have in its reader."""
+    moves: ClassVar[Literal["", "rows", "keys", "samples"]] = ""
+    """How it may change places with others (`mapped_rows.py`): "rows", if it reorders or selects
+    samples by their index alone; "samples", if it makes one of each alone, or hands it on; "keys",
+    if it puts a key beside each."""
     joins_lanes: ClassVar[bool] = False
     """Whether it looks at the samples of all lanes of its reader, so that lanes end below it
     (`lanes.py`). An op that does not, runs inside each lane."""
@@ -130,18 +134,13 @@ class Node(Generic[T]):
         """A function that finds a sample by its index, if its readers have one; else None."""
         return None
 
-    @property
-    def reorders(self) -> bool:
-        """Whether its samples are samples of its reader, perhaps some, in another order."""
-        hands_on = self.from_reader in ("all", "some") and declares(self, "from_reader")
-        return hands_on and self.in_cursor != "never" and not self.pinned
-
     def over_rows(self, rows: Reader[Any]) -> Node[Any] | None:
-        """The op over the rows that its reader maps (`mapped_rows`), to map them afterwards.
+        """The op over other, indexed rows, where it moves rows or keys; else None."""
+        return with_reader(self, rows) if self.moves == "rows" else None
 
-        None where it needs the mapped samples.
-        """
-        return with_reader(self, rows) if self.reorders else None
+    def beside_key(self) -> Node[Any]:
+        """The op over samples with a key beside them, where it moves samples."""
+        return self
 
     def resolved(self, draws: Draws) -> Mapping[str, Any]:
         """The fields that a pass fills in with numbers that it draws: a missing seed, say."""

@@ -62,6 +62,7 @@ class exactly(Node[T]):
     short: Short = choice(*get_args(Short), default="wrap")
     origin: int = argument(default=0, cursor="never")
     from_reader = "some"
+    moves = "rows"
     in_cursor = "in place"
     joins_lanes = True
 

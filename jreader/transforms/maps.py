@@ -24,6 +24,7 @@ from jreader.readers import (
     start,
 )
 from jreader.readers.epochs import at_epoch, reached
+from jreader.readers.keyed import BesideKey
 from jreader.readers.located import located_errors
 from jreader.readers.nodes import bare
 from jreader.transforms.slices import skip
@@ -58,6 +59,7 @@ class map_readers(Node[T]):
     func: Callable[..., T]
     readers: tuple[Reader[Any], ...]
     in_cursor = "never"
+    moves = "samples"
 
     def __init__(self, func: Callable[..., T], *readers: Reader[Any]) -> None:
         errors.check_function("map_readers(func, *readers)", func)
@@ -125,6 +127,10 @@ class map_readers(Node[T]):
             row.append(reader)
             reader = bare(reader.readers[0])
         return (row[::-1], reader) if len(row) > _NESTED else ([self], self.readers[0])
+
+    def beside_key(self) -> Node[Any]:
+        """The map of samples that have a key beside them."""
+        return self.changed({"func": BesideKey(self.func)})
 
     def length(self) -> int | None:
         """The length of the shortest reader."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,18 +26,11 @@ from jreader.readers import (
     op,
     start,
 )
+from jreader.readers.keyed import Keyed
 from jreader.readers.planes import Array, Plane
 from jreader.readers.seeds import seeded_below
 
 T = TypeVar("T")
-
-
-class Keyed(NamedTuple):
-    """A sample, and the key of its generator."""
-
-    sample: Any
-    seed: int
-    path: tuple[int, int, int]
 
 
 @op
@@ -56,6 +49,7 @@ class keyed(Node[Keyed]):
     reader: Reader[Any]
     seed: Any = random_seed()
     epoch: int = field(default=0, init=False)
+    moves = "keys"
 
     def start(self, at: Position) -> Pass[Keyed]:
         """Begins a pass; its position is (index of the next sample, position of `reader`)."""

@@ -65,6 +65,7 @@ class select(Node[T]):
     indices: Any
     n: int = field(default=0, init=False)  # the length of the reader, round which a range goes
     from_reader = "some"
+    moves = "rows"
     joins_lanes = True
 
     def check_arguments(self) -> dict[str, Any]:
@@ -154,6 +155,7 @@ class fixed_order(Node[T]):
     key: int = whole()
     n: int = field(default=0, init=False)
     from_reader = "all"
+    moves = "rows"
 
     def check_arguments(self) -> dict[str, Any]:
         """Finds the length of the reader."""

@@ -81,6 +81,7 @@ class shuffle(Node[T]):
     blocks: int | None = whole(default=None, least=1, cursor="if given")
     epoch: int = field(default=0, init=False)
     from_reader = "all"
+    moves = "rows"
 
     def check_arguments(self) -> dict[str, Any]:
         """Checks what the reader has to have: a length, or blocks."""

@@ -45,6 +45,7 @@ class firstn(Node[T]):
     reader: Reader[T]
     n: int = whole()
     from_reader = "some"
+    moves = "rows"
     joins_lanes = True
 
     def check_arguments(self) -> dict[str, Any]:
@@ -101,6 +102,7 @@ class skip(Node[T]):
     reader: Reader[T]
     n: int = whole()
     from_reader = "some"
+    moves = "rows"
     joins_lanes = True
 
     def check_arguments(self) -> dict[str, Any]:
@@ -160,6 +162,7 @@ class shard(Node[T]):
     num_shards: int = whole(least=1)
     index: int = whole()
     from_reader = "some"
+    moves = "rows"
     joins_lanes = True
 
     def check_arguments(self) -> dict[str, Any]:

@@ -29,10 +29,11 @@ from jreader.readers import (
     set_fields,
     start,
 )
+from jreader.readers.keyed import BesideKey, Keyed
 from jreader.readers.located import located_errors
 from jreader.readers.planes import Plane
 from jreader.readers.seeds import seeded_below
-from jreader.transforms.sample_rng import Keyed, generator, keyed
+from jreader.transforms.sample_rng import generator, keyed
 from jreader.workers.ahead import made_ahead
 from jreader.workers.executor_map import ExecutorCrew
 from jreader.workers.limits import Limits
@@ -114,6 +115,7 @@ class map_samples(Node[T]):
     max_errors: int = 100
     pool: Processes | None = field(default=None, init=False)  # held as long as there is a plan
     in_cursor = "never"
+    moves = "samples"
 
     def __init__(
         self,
@@ -316,7 +318,11 @@ class map_samples(Node[T]):
             del error, failure  # or the traceback would hold this frame, and the frame the error
 
     def _explain(self, error: Exception, sample: Any) -> None:
-        explain(error, self, self.fn, sample.sample if isinstance(sample, Keyed) else sample)
+        explain(error, self, self.fn, sample)
+
+    def beside_key(self) -> Node[Any]:
+        """The map of samples that have another key beside them."""
+        return self.changed({"fn": BesideKey(self._function(), self.fn), "rng": False})
 
     def length(self) -> int | None:
         """That of `reader`; not known where samples may be left out."""

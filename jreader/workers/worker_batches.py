@@ -32,10 +32,10 @@ from jreader.readers import (
     itself,
     leaves,
 )
+from jreader.readers.keyed import without_keys
 from jreader.readers.nodes import children, ops_of
 from jreader.readers.planes import Array
 from jreader.sources.random_access import asks_users_class
-from jreader.transforms.sample_rng import Keyed
 from jreader.workers.map_tasks import Failure
 
 _SMALL = 1 << 16  # bytes of a plan that is sent to every worker
@@ -98,7 +98,7 @@ class BatchMap:
             tree, several = map_and_stack(made, samples, _exact_column)
         except Exception as error:
             sample = samples[min(at, len(samples) - 1)]
-            return Failure(error, sample.sample if isinstance(sample, Keyed) else sample)
+            return Failure(error, without_keys(sample))
         if several is not None:
             return several
         batch: Columns[Any] = Columns(tree)
@@ -145,7 +145,7 @@ class SampleMap(BatchMap):
         try:
             return self.fn(sample)
         except Exception as error:
-            return Failure(error, sample.sample if isinstance(sample, Keyed) else sample)
+            return Failure(error, without_keys(sample))
 
 
 _ORIGINS: WeakKeyDictionary[Node[Any], int] = WeakKeyDictionary()

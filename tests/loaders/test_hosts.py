@@ -328,6 +328,11 @@ def noted_and_drawn(calls, sample, rng):
         lambda rows, calls: rows.map(partial(noted_and_drawn, calls), rng=True, seed=2).shuffle(
             seed=1
         ),
+        lambda rows, calls: (
+            rows.map(partial(noted, calls))
+            .map(partial(noted_and_drawn, []), rng=True, seed=2)
+            .map(partial(noted_and_drawn, []), rng=True, seed=3)
+        ),
         lambda rows, calls: rows.xmap(partial(noted, calls), 2, 4, order=True).shuffle(seed=1),
     ],
 )

@@ -24,6 +24,7 @@ from jreader.readers import (
     truth,
     whole,
 )
+from jreader.readers.keyed import BesideKey
 from jreader.workers.limits import Limits
 from jreader.workers.threads.thread_map import map_on_threads
 
@@ -52,6 +53,7 @@ class buffered(Node[T]):
     size: int = whole()
     from_reader = "all"
     in_cursor = "never"
+    moves = "samples"
 
     def start(self, at: Position) -> Pass[T]:
         """Positions are those of `reader` after the sample handed over, not those read ahead."""
@@ -104,6 +106,7 @@ class xmap_readers(Node[T]):
     buffer_size: int = whole(least=1)
     order: bool = truth(default=False)
     in_cursor = "never"
+    moves = "samples"
 
     def check_arguments(self) -> dict[str, Any]:
         """Warns of more threads than the machine can use."""
@@ -130,6 +133,10 @@ class xmap_readers(Node[T]):
     def length(self) -> int | None:
         """That of `reader`."""
         return length(self.reader)
+
+    def beside_key(self) -> Node[Any]:
+        """The map of samples that have a key beside them."""
+        return self.changed({"mapper": BesideKey(self.mapper)})
 
     def lookup(self) -> Callable[[int], T] | None:
         """`mapper` of the sample of an index, called here, if the order is kept."""
