@@ -9,8 +9,8 @@ import pytest
 from files import write_idx
 from samples import everything
 
+from jreader import idx, jsonl, mnist_json, npy, npz, text
 from jreader.errors import DamagedData
-from jreader.sources import idx, jsonl, mnist_json, npy, npz, text
 
 FILE_CREATORS = [npy, npz, idx, mnist_json, text, jsonl]
 LISTS = [npy, idx, text, jsonl]  # take lists of files, folders and patterns

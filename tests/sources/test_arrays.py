@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import check_resumes_everywhere, everything
 
-from jreader import Pipeline
+from jreader import Pipeline, arrays
 from jreader.errors import NotResumable
 from jreader.readers import length, start
-from jreader.sources import arrays
 
 
 class Pair(NamedTuple):

@@ -8,8 +8,8 @@ import pytest
 from files import IDX_TYPES, idx_bytes, is_mapped, write_idx
 from samples import check_resumes_everywhere, everything
 
+from jreader import idx
 from jreader.errors import DamagedData
-from jreader.sources import idx
 
 MNIST = Path(__file__).parents[3] / "shared" / "mnist"
 

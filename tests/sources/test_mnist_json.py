@@ -8,8 +8,8 @@ import pytest
 from files import write
 from samples import check_resumes_everywhere
 
+from jreader import mnist_json
 from jreader.errors import DamagedData
-from jreader.sources import mnist_json
 
 
 def write_mnist_json(path, pairs):

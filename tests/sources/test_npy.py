@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from samples import check_resumes_everywhere, everything
 from widths import examples
 
-from jreader import Pipeline, arrays, batch, shuffle
+from jreader import Pipeline, arrays, batch, npy, npz, shuffle
 from jreader.errors import DamagedData
-from jreader.sources import npy, npz
 
 
 def test_npy_files_are_mapped_and_side_by_side(tmp_path):

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from samples import check_resumes_everywhere
 from widths import examples
 
+from jreader import arrays, jsonl, text
 from jreader.errors import DamagedData, NotResumable
 from jreader.readers import start
-from jreader.sources import arrays, jsonl, text
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 TEXTS = [

@@ -16,8 +16,8 @@ from widths import examples
 
 from jreader import DamagedData, batch, chain
 from jreader.readers import indexed, length, op, start
-from jreader.sources import Table
 from jreader.sources.blocks.block_columns import BlockColumns
+from jreader.sources.columns import Table
 
 
 @dataclass(eq=False)
