@@ -200,6 +200,10 @@ class ThreadCrew(Crew[S]):
                 many = min(self.free, self.chunksize)
             with profiler.during("read"):
                 chunk = self.draw(up, many, 4 * _WORTH)
+            if chunk and chunk.bytes > self.item_bytes * len(chunk.positions):
+                # now, since more may be drawn before any of it is mapped
+                self.item_bytes = chunk.bytes / max(len(chunk.positions), 1)
+                self.resize(self.chunksize)
         if chunk is None or chunk.positions:
             if chunk and self.limits.timeout:
                 self.in_work[chunk.first] = chunk
