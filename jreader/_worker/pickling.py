@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 import cloudpickle
@@ -21,6 +22,7 @@ from jreader.readers.overlaps import bytes_below
 from jreader.readers.protected import read_only
 from jreader.staging import Array
 
+_NO_FILE = "<dynamic-code>"
 LARGE = 1 << 16  # bytes of an array; a smaller one costs less inside the pickle
 
 
@@ -82,6 +84,9 @@ class WorkerPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no typ
             return read_only, (obj.copy("K"),)  # NumPy pickles it as one that can be written to
         if type(obj) is np.void and not obj.flags.writeable:
             return _read_only_row, (np.array(obj),)
+        if type(obj) is CodeType:  # cloudpickle 3.1.3 leaves out the file, which tracebacks need
+            make, parts = self.dispatch_table[CodeType](obj)
+            return make, tuple(obj.co_filename if each == _NO_FILE else each for each in parts)
         return super().reducer_override(obj)
 
     def _check_still(self, obj: Any) -> None:
