@@ -28,7 +28,7 @@ class BesideKey:
 
     def __init__(self, fn: Callable[[Any], Any], shown: Any = None) -> None:
         update_wrapper(self, shown or fn)
-        self.fn = fn  # after that, which copies the attributes of what it wraps
+        self.fn, self.shown = fn, shown or fn  # after that, which copies attributes
 
     def __call__(self, keyed: Keyed) -> Keyed:
         """The same key beside the result."""
@@ -36,7 +36,7 @@ class BesideKey:
 
     def __repr__(self) -> str:
         """The user's function."""
-        return repr(self.__wrapped__)  # type: ignore[attr-defined]  # it was set above
+        return repr(self.shown)
 
 
 def without_keys(sample: Any) -> Any:

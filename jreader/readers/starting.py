@@ -119,7 +119,7 @@ def _watched(reader: Reader[Any], up: Pass[T]) -> Pass[T]:
 
 def mapped_last(reader: Reader[T], at: Position) -> Reader[T]:
     """The plan as a pass reads it: it maps last, where a position is the number of a sample."""
-    mapped = maps_last(as_it_was(reader, at)) if at is None or isinstance(at, int) else None
+    mapped = maps_last(reader) if at is None or isinstance(at, int) else None
     return reader if mapped is None else mapped
 
 
