@@ -4,14 +4,14 @@ import json
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 
 import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from movers import fast, moving_alike
+from movers import Rows, fast, moving_alike
 from widths import examples
 
 from jreader import (
@@ -20,6 +20,7 @@ from jreader import (
     Pipeline,
     arrays,
     at_epoch,
+    batch,
     epochs,
     firstn,
     map_readers,
@@ -32,7 +33,7 @@ from jreader.loaders.checkpoints.cursors import beginning, sealed
 from jreader.loaders.checkpoints.positions import Place
 from jreader.loaders.host_feeds import host_feeds
 from jreader.loaders.multihost.shards import dealt_to
-from jreader.readers import itself, leaves, map_tree
+from jreader.readers import Node, Pass, Reader, itself, leaves, lookup_of, map_tree, op, start
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*leaves out .* tokens of")
 
@@ -347,6 +348,46 @@ def test_a_map_is_called_on_one_host_for_each_row(plan, hosts):
     assert together == alone(plan(rows, []).batch(8))
     assert [len(mine) for mine in calls] == [40 // hosts] * hosts
     assert sorted(chain.from_iterable(calls)) == list(range(40))
+
+
+def test_a_run_that_read_its_maps_in_order_goes_on_with_hosts_that_do_not():
+    def over(rows):
+        return shuffle(map_samples(int, rows), seed=1)
+
+    before = start(over(Rows(COUNT, 0, "bare")))
+    first = list(islice(before.items, 16))
+    position = json.loads(json.dumps(before.position()))
+    plan = batch(over(arrays(np.arange(COUNT))), 8)
+    one, other = (list(start(dealt_to(plan, share), position).items) for share in even(8, 2))
+    assert [part.rows for part in one] == [part.rows for part in other] == [8, 8, 8, 4]
+    assert [part.stands_in for part in other] == [False, False, False, True]
+    rest = chain.from_iterable([*mine, *others] for mine, others in zip(one, other, strict=True))
+    assert [*first, *rest][:COUNT] == list(over(Rows(COUNT, 0, "bare"))())
+
+
+def test_passes_that_hosts_begin_are_closed():
+    open_now = []
+
+    @op
+    class watched(Node):
+        reader: Reader
+        in_cursor = "never"
+        moves = "samples"
+
+        def start(self, at):
+            up = start(self.reader, at)
+            open_now.append(up)
+            return Pass(up.items, up.position, lambda: (open_now.remove(up), up.close()))
+
+        def lookup(self):
+            return lookup_of(self.reader)
+
+    plan = batch(watched(arrays(np.arange(COUNT))), 8)
+    for share in even(8, 2):
+        up = start(dealt_to(plan, share))
+        assert len(list(up.items)) == 6
+        up.close()
+    assert open_now == []
 
 
 class Named(Dataset):

@@ -202,11 +202,11 @@ def test_a_map_below_it_is_called_for_what_is_handed_over_in_the_order_of_one_ab
         called.append(row)
         return row
 
-    below = shuffled(map_readers(noted, rows), 2, seed=1)
+    below = shuffled(map_readers(noted, rows), seed=1, blocks=2)
     first = list(islice(below(), 3))
     assert canonical(first) == canonical(called)
     assert canonical(list(below())) == canonical(
-        list(map_readers(noted, shuffled(rows, 2, seed=1))())
+        list(map_readers(noted, shuffled(rows, seed=1, blocks=2))())
     )
 
 

@@ -6,6 +6,7 @@ import os
 import threading
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,29 @@ class Source:
             if number == self.slow + 2 and self.gate:
                 threading.Timer(0.5, os.write, (self.gate, b"1")).start()
             yield number, np.empty(8 if number < self.light else self.heavy, np.uint8)
+
+
+def test_what_is_drawn_before_any_of_it_is_mapped_is_bounded_in_bytes():
+    too_far, gate, light, chunk = threading.Event(), threading.Event(), 5000, 1100
+
+    def source():
+        for number in range(light + 300):
+            if number == light + 100:
+                too_far.set()
+            yield number, np.empty(8 if number < light else MIB, np.uint8)
+
+    def fn(sample):
+        if sample[0] >= light:
+            gate.wait(60)
+        return sample
+
+    here = start(map_samples(fn, source, threads=2))
+    assert len(list(islice(here.items, light - chunk))) == light - chunk
+    try:
+        assert not too_far.wait(2)
+    finally:
+        gate.set()
+        here.close()
 
 
 class TestOneSlowItem:
