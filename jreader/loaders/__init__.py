@@ -11,7 +11,6 @@ Which file to open, in the order in which a feed is made:
 loader: `DataLoader`: its arguments and its methods.
 arguments: The arguments that a loader keeps, and those of PyTorch and Paddle without meaning here.
 map_style: `DataLoader(dataset)`: samplers, workers and feeds of collated samples.
-run: The state of a loader: its passes, the place of the latest one, and the next epoch.
 loading: What a loader loads, as one frozen value: source, options, placement.
 source: The batches of an epoch, from any position on.
 remainders: The samples at the end of an epoch that fill no step: dropped, padded or wrapped.
@@ -20,7 +19,7 @@ assembling: One feed on the host out of one or several batches: stacked, split, 
 host_feeds: The host feeds of an epoch, with the position after each.
 prefetching: The feeds of a pass on the devices: placed ahead of the loop, and agreed on by hosts.
 left_out: What an epoch leaves out at its end, and the warnings of it.
-shared_state: What one pass of a loader leaves for the next.
+run: What the passes of a loader share: the place of the latest, and what it leaves for the next.
 iterators: `FeedIterator`, which a loop iterates: its step, its cursor, `seek`.
 checkpoints: Cursors, the places that they store, and resuming with new weights.
 queries: What a loader answers without moving: shapes, warm-up, samples of a step, stats.

@@ -17,7 +17,7 @@ from jreader.loaders.assembling import Assembler, FeedShape
 from jreader.loaders.checkpoints.positions import EVERY, SKIPPED, Place, Tally, Wanted
 from jreader.loaders.left_out import Lost, warn_of_lanes
 from jreader.loaders.multihost.lane_places import Spare
-from jreader.loaders.shared_state import SharedState
+from jreader.loaders.run import Run
 from jreader.loaders.source import Opened, Source
 from jreader.profiling import profiler
 from jreader.readers import Cursor, Pass, described, itself, leaves
@@ -29,7 +29,7 @@ def host_feeds(
     source: Source,
     shape: FeedShape,
     cursor: Cursor,
-    shared: SharedState | None = None,
+    shared: Run | None = None,
     wanted: Wanted = EVERY,
     finish: Fn | None = None,
     *,
@@ -55,7 +55,7 @@ def host_feeds(
         NotResumable: The cursor is not of this source.
     """
     counters = counters or Counters()
-    shared = shared or SharedState(unseen=False)
+    shared = shared or Run(unseen=False)
     here = _Epoch(source, shape, cursor, shared, wanted, counters)
     feeds = islice(here.feeds(finish, numbered=numbered), here.tally.left)
     return Pass(feeds, partial(getattr, here.tally, "place"), here.close)
@@ -132,7 +132,7 @@ class _Epoch:
     source: Source
     shape: FeedShape
     cursor: Cursor
-    shared: SharedState
+    shared: Run
     wanted: Wanted
     counters: Counters
 

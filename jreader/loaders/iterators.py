@@ -8,15 +8,13 @@ from typing import Any
 
 from jax.profiler import StepTraceAnnotation, TraceAnnotation
 
-from jreader.counters import Counters
 from jreader.errors import check_number, warn
-from jreader.loaders.checkpoints.cursors import sealed
+from jreader.loaders.checkpoints.cursors import sealed, with_plan
 from jreader.loaders.checkpoints.positions import EVERY, SKIPPED, Wanted, cursor_at, next_epoch
 from jreader.loaders.loading import Loading
 from jreader.loaders.prefetching import device_feeds
 from jreader.loaders.queries.seeking import cursor_of_step, too_few
-from jreader.loaders.shared_state import SharedState
-from jreader.loaders.tuning import Tuner
+from jreader.loaders.run import Run
 from jreader.profiling import profiler
 from jreader.readers import Cursor, Pass, described
 from jreader.readers.located import located, located_errors
@@ -46,40 +44,32 @@ class FeedIterator(Iterator[Any]):
             False where your own encloses `next(feeds)`, since steps of a trace must not overlap.
     """
 
-    def __init__(
-        self,
-        loading: Loading,
-        shared: SharedState,
-        noted: list[Any],
-        wanted: Wanted = EVERY,
-        *,
-        counters: Counters | None = None,
-        tuner: Tuner | None = None,
-    ) -> None:
+    def __init__(self, loading: Loading, run: Run, cursor: Cursor, wanted: Wanted = EVERY) -> None:
         """Begins at a position.
 
         Args:
             loading: What the loader loads.
-            shared: What the passes of the loader share.
-            noted: Holds the cursor to begin at, and later the place of each feed (`cursor_at`).
+            run: What the passes of the loader share.
+            cursor: The cursor to begin at.
             wanted: The steps to give.
-            counters: The counters of the loader; None for some of its own.
-            tuner: What moves threads and capacity while feeds are handed over; None for nothing.
         """
         self.waited, self.annotates_steps = 0.0, True
         self._step: Any = None
         self._wait: Any = None
-        self._counters = counters or Counters()
+        self._loading, self._run, self._wanted, self._first = loading, run, wanted, cursor
+        if wanted.first and (there := self._found(wanted.first)):
+            cursor = {**there, "skipped": cursor["skipped"]}
+        self._first = with_plan(cursor, loading.plan(cursor))
+        self._place = run.place = [self._first]
+        self._counters = run.counters = run.counters.continued()
         self._counters.steps.append(None)
         self._count_step = self._counters.steps.append
-        self._tuner = tuner
-        if tuner:
-            tuner.begin(self._counters)
-        self._loading, self._shared, self._noted = loading, shared, noted
-        self._wanted = wanted
-        self._first = cursor_at(noted[0])
+        self._tuner = run.tuner
+        if self._tuner:
+            self._tuner.begin(self._counters)
         self._pass: Pass[Any] | None = None
         self._enter()
+        run.passes.add(self)
 
     def __iter__(self) -> FeedIterator:
         """Returns the iterator; warns if it has given all of its feeds."""
@@ -93,7 +83,7 @@ class FeedIterator(Iterator[Any]):
     @property
     def cursor(self) -> Cursor:
         """The position after the last feed that the loop got: a small dict, exact through JSON."""
-        return sealed(cursor_at(self._noted[0]))
+        return sealed(cursor_at(self._place[0]))
 
     @property
     def step(self) -> int:
@@ -101,12 +91,12 @@ class FeedIterator(Iterator[Any]):
 
         Steps that `skip_steps` leaves out count as well.
         """
-        return cursor_at(self._noted[0])["step"]
+        return cursor_at(self._place[0])["step"]
 
     @property
     def epoch(self) -> int:
         """The epoch of the last feed; once that epoch has ended, the next one."""
-        return cursor_at(self._noted[0])["epoch"]
+        return cursor_at(self._place[0])["epoch"]
 
     def __repr__(self) -> str:
         """The reader, the epoch and the step."""
@@ -116,13 +106,10 @@ class FeedIterator(Iterator[Any]):
     def _enter(self) -> None:
         with located_errors(self._loading.source.batches):
             self._pass = device_feeds(
-                self._loading,
-                cursor_at(self._noted[0]),
-                self._shared,
-                self._wanted,
+                *(self._loading, cursor_at(self._place[0]), self._run, self._wanted),
                 counters=self._counters,
             )
-        self._noted[0] = self._pass.position()
+        self._place[0] = self._pass.position()
 
     def __next__(self) -> Any:
         """The next feed."""
@@ -133,17 +120,16 @@ class FeedIterator(Iterator[Any]):
             try:
                 feed = next(here.items)
             except StopIteration:
-                if here is self._pass:  # else another thread has closed it meanwhile
-                    self._ended()
+                self._ended(here)
                 break
             except BaseException as error:
                 located(error, self._loading.source.batches)
                 self.close()
                 raise
-            self._noted[0] = here.position()
+            self._place[0] = here.position()
             if feed is SKIPPED:
                 continue
-            if self._shared.warming:
+            if self._run.warming:
                 self._warmed()
             left = time.perf_counter_ns()
             self.waited += 1e-9 * (left - came)
@@ -180,15 +166,17 @@ class FeedIterator(Iterator[Any]):
     def _warmed(self) -> None:
         """Waits until steps are compiled, so that the loop does not compile them too."""
         try:
-            while self._shared.warming:
-                self._shared.warming.pop().wait()
+            while self._run.warming:
+                self._run.warming.pop().wait()
         except BaseException:
             self.close()
             raise
 
-    def _ended(self) -> None:
+    def _ended(self, here: Pass[Any]) -> None:
         """Stands at the next epoch, if one has ended and not the run."""
-        ended = cursor_at(self._noted[0])
+        if here is not self._pass:
+            return  # another thread has closed it meanwhile
+        ended = cursor_at(self._place[0])
         self.close()
         start, until, endless = self._wanted
         if endless or (until is not None and ended["step"] >= until):
@@ -197,7 +185,7 @@ class FeedIterator(Iterator[Any]):
             raise too_few(ended["epoch"], ended["step"], start)
         # skip_steps named steps of this epoch alone
         after = next_epoch(ended, continues=self._loading.remainder.continues)
-        self._noted[0] = {**after, "skipped": []}
+        self._place[0] = {**after, "skipped": []}
 
     def seek(self, step: int) -> None:
         """Goes to a step, forward or back, as `feeds.step` counts: its feed is the next one.
@@ -229,7 +217,7 @@ class FeedIterator(Iterator[Any]):
                 raise
             cursor = None  # this pass goes on, with the order that it has drawn
         if cursor is None:
-            cursor = cursor_at(self._noted[0]) if self._reaches(start) else first
+            cursor = cursor_at(self._place[0]) if self._reaches(start) else first
             if start < first["step"]:
                 raise ValueError(
                     f"feeds.seek({start}) asks for a step before this pass, which began at step "
@@ -243,7 +231,7 @@ class FeedIterator(Iterator[Any]):
                 f"of epoch {first['epoch']} after {first['step']} steps. Begin a pass without at=."
             )
         self.close()
-        self._noted[0] = {**cursor, "skipped": first["skipped"]}
+        self._place[0] = {**cursor, "skipped": first["skipped"]}
         self._wanted = self._wanted._replace(first=start)
         self._enter()
 

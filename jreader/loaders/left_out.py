@@ -9,7 +9,7 @@ from jreader.batches import batching
 from jreader.errors import warn
 from jreader.linting import is_shuffled, same_left_out, tell
 from jreader.loaders.remainders import Remainder
-from jreader.loaders.shared_state import SharedState
+from jreader.loaders.run import Run
 from jreader.readers import Cursor, Reader, described, start
 
 
@@ -35,7 +35,7 @@ class Lost:
         reader: Reader[Any],
         remainder: Remainder,
         cursor: Cursor,
-        shared: SharedState,
+        shared: Run,
         *,
         empty: bool,
     ) -> None:
@@ -66,7 +66,7 @@ class Lost:
             warn_if_same(reader, self.samples, shared)
 
 
-def warn_if_same(reader: Reader[Any], samples: int, shared: SharedState) -> None:
+def warn_if_same(reader: Reader[Any], samples: int, shared: Run) -> None:
     """Warns, once per loader, if every epoch leaves out the same samples.
 
     Args:
@@ -79,7 +79,7 @@ def warn_if_same(reader: Reader[Any], samples: int, shared: SharedState) -> None
         tell(same_left_out(reader, samples))
 
 
-def warn_of_lanes(reader: Reader[Any], epoch: int, steps: int, shared: SharedState) -> None:
+def warn_of_lanes(reader: Reader[Any], epoch: int, steps: int, shared: Run) -> None:
     """Warns, once per loader, that an epoch has ended with the first lane that did."""
     if shared.warned:
         return

@@ -1,4 +1,4 @@
-"""`DataLoader`: its doors. What it loads is a `Loading`, and where it is in that, a `Run`."""
+"""`DataLoader`: its doors. What it loads is a `Loading`, and what its passes share, a `Run`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from jreader.feeds import FeedList, Feeds
 from jreader.feeds.collations import Collation
 from jreader.linting import Fed, tell_of_plan
 from jreader.loaders.arguments import CAPACITY, Given, ahead, check_order, names_given
+from jreader.loaders.checkpoints.cursors import beginning, checked, sealed, with_plan
+from jreader.loaders.checkpoints.positions import Wanted, cursor_at, next_epoch
 from jreader.loaders.device_programs.stages import Randomness, Stage, Stages
 from jreader.loaders.iterators import FeedIterator
 from jreader.loaders.loading import Loading, Options
@@ -21,7 +23,7 @@ from jreader.loaders.map_style import in_processes, indices, sampler_of
 from jreader.loaders.multihost.agreement import TIMEOUT
 from jreader.loaders.prefetching import finisher, first_item, spec_of
 from jreader.loaders.queries.notebook_table import picture
-from jreader.loaders.queries.provenance import Samples
+from jreader.loaders.queries.provenance import Samples, samples_of
 from jreader.loaders.queries.shapes import shapes_of
 from jreader.loaders.queries.stats import Stats, stats_of
 from jreader.loaders.queries.warm_up import Warming
@@ -290,10 +292,10 @@ class DataLoader:
         )
         loader._set(source)  # noqa: SLF001  # its own class
         if resident:
-            loading = loader._run.loaded  # noqa: SLF001  # likewise
+            loading = loader._loaded  # noqa: SLF001  # likewise
             loading.check()
             loading.remainder.check_kept(equal=True)
-            there = Resident(loading.batches(), feed_list, loading.shape)
+            there = Resident(loading.of_epoch().batches, feed_list, loading.shape)
             loader._load(replace(loading, resident=there))  # noqa: SLF001  # likewise
         return loader
 
@@ -390,8 +392,7 @@ class DataLoader:
             ValueError: `rng` has another value, or the feeds stay on the host.
         """
         stage = Stage(fn, rng, seed)
-        loading = self._run.loading
-        if loading and loading.placement.hosts:
+        if self._loading and self._loading.placement.hosts:
             raise ValueError(
                 "on_device(fn) needs feeds on a device, and these, or some of their fields, stay "
                 'on the host: load without sharding="host", or map them with map_batches(fn).'
@@ -417,7 +418,7 @@ class DataLoader:
             ValueError: `k` is less than 1, or the loader is resident.
         """
         steps = errors.check_number("loader.chunk(k)", k, 1)
-        if self._run.loading and self._run.loading.resident:
+        if self._loading and self._loading.resident:
             raise ValueError(
                 "chunk(k) is for streamed feeds, and this loader is resident: use jax.lax.scan "
                 "with jreader.as_function(pipeline), or load without resident=True."
@@ -437,7 +438,8 @@ class DataLoader:
             "peer_timeout": options.timeout,
             "places": None,
         }
-        self._run = Run(None, options.tune)
+        self._loading: Loading | None = None
+        self._run = Run(options.tune)
         self._started: FeedIterator | None = None
 
     def _set(self, source: Source) -> Self:
@@ -449,16 +451,31 @@ class DataLoader:
         return self
 
     def _load(self, loading: Loading | None) -> None:
-        """Sets what is loaded, and begins a new run."""
-        self._run, self._started = self._run.of(loading), None
+        """Sets what is loaded; its first pass is what the next one of the run before would be."""
+        self._loading, before = loading, self._run
+        self._run = Run(self._options.tune, before.resumed, before.next_epoch)
+        self._started = None
+
+    @property
+    def _loaded(self) -> Loading:
+        """What is loaded.
+
+        Raises:
+            RuntimeError: The loader has no source.
+        """
+        if self._loading is None:
+            raise RuntimeError(
+                "this loader has no source: call set_sample_generator(reader, batch_size), "
+                "set_sample_list_generator(reader) or set_batch_generator(reader) first"
+            )
+        return self._loading
 
     def _with(self, **changed: Any) -> Self:
         """A copy of this loader with other options, and with passes of its own."""
         loader = object.__new__(type(self))
         vars(loader).update(vars(self))
         loader._options = replace(self._options, **changed)
-        loading = self._run.loading
-        loader._load(loading and replace(loading, options=loader._options))
+        loader._load(self._loading and replace(self._loading, options=loader._options))
         return loader
 
     def __copy__(self) -> Self:
@@ -467,10 +484,10 @@ class DataLoader:
 
     def _fed(self) -> Fed:
         """What the linter asks of a loader."""
-        loading = replace(self._run.loaded)  # it keeps what is so only while nothing is written
+        loading = replace(self._loaded)  # it keeps what is so only while nothing is written
 
         def first_on_host() -> Any:
-            first = first_item(loading, self._run.next_cursor())
+            first = first_item(loading, self._next_cursor())
             return first[0] if loading.numbered else first
 
         return Fed(
@@ -479,7 +496,7 @@ class DataLoader:
             loading.remainder.warns_if_same,
             loading.remainder.last == "keep",
             first_on_host,
-            lambda: shapes_of(loading, self._run.next_cursor()),
+            lambda: shapes_of(loading, self._next_cursor()),
             shared=loading.placement.spans,
         )
 
@@ -509,7 +526,35 @@ class DataLoader:
                 "this loader is not iterable (iterable=False): call start(), then next() until "
                 "EOFException, then reset(); or make it with iterable=True"
             )
-        return self._run.next_pass()
+        return self._next_pass()
+
+    def _next_pass(self) -> FeedIterator:
+        """Begins the next epoch, or what is left of the one that a cursor is of."""
+        run, loading = self._run, self._loaded
+        cursor, run.resumed = run.resumed or self._next_cursor(), None
+        run.next_epoch = cursor["epoch"] + 1
+        if cursor["plan"]["ops"]:
+            loading.check_plan(cursor)
+        feeds = FeedIterator(loading, run, loading.skipping(cursor))
+        run.in_order = run.place
+        return feeds
+
+    def _next_cursor(self) -> Cursor:
+        """The cursor of the next epoch; if epochs continue a stream, where the last pass is."""
+        run, remainder = self._run, self._loaded.remainder
+        cursor = beginning(run.next_epoch)
+        if run.in_order is None or not run.next_epoch or not remainder.continues:
+            return cursor
+        after = next_epoch(cursor_at(run.in_order[0]), continues=True)
+        return {**cursor, "position": after["position"], "digest": after["digest"]}
+
+    def _first(self, epoch: int, at: Cursor | None, start: int) -> Cursor:
+        """The cursor that a pass begins at."""
+        if at is not None and start:
+            raise ValueError(
+                f"a pass begins at a cursor or at a step: give at=cursor or start={start}, not both"
+            )
+        return beginning(epoch) if at is None else self._loaded.checked(at)
 
     def epoch(
         self,
@@ -542,7 +587,17 @@ class DataLoader:
                 `start` steps.
             NotResumable: The cursor is of another pipeline or release.
         """
-        return self._run.epoch(epoch, at, start, skip_steps)
+        number = errors.check_number("loader.epoch(epoch)", epoch)
+        begun = errors.check_number("start of loader.epoch(epoch)", start)
+        cursor = self._first(number, at, begun)
+        if cursor["epoch"] != number:
+            raise ValueError(
+                f"the cursor is of epoch {cursor['epoch']}, not {number}: use "
+                f"loader.epoch({cursor['epoch']}, at=cursor), or loader.steps(at=cursor)"
+            )
+        loading = self._loaded
+        cursor = loading.skipping(cursor, skip_steps)
+        return FeedIterator(loading, self._run, cursor, Wanted(begun))
 
     def steps(
         self,
@@ -582,7 +637,18 @@ class DataLoader:
             NotResumable: The cursor is of another pipeline or release.
             ReaderError: An epoch has no feed (while iterating).
         """
-        return self._run.steps(n, at, start, skip_steps)
+        until = None if n is None else errors.check_number("loader.steps(n)", n)
+        begun = errors.check_number("start of loader.steps(n)", start)
+        cursor = self._first(0, at, begun)
+        done = max(begun, cursor["step"])
+        if until and done > until:
+            errors.warn(
+                f"loader.steps({until}) ends a run at step {until}, and this one has done {done}, "
+                f"so it gives no feed: steps are counted from the beginning of the run. For "
+                f"{until} more, type loader.steps({done + until}, ...)."
+            )
+        loading, wanted = self._loaded, Wanted(begun, until, endless=True)
+        return FeedIterator(loading, self._run, loading.skipping(cursor, skip_steps), wanted)
 
     def samples(self, step: int, epoch: int | None = None) -> Samples:
         """Returns which samples a past or future step of an indexed plan sees; it reads nothing.
@@ -605,7 +671,10 @@ class DataLoader:
             ValueError: The epoch has no such step; it is not under way, and its order is drawn
                 anew; or the data have another length than when it began.
         """
-        return self._run.samples(step, epoch)
+        number = errors.check_number("loader.samples(step)", step)
+        if epoch is not None:
+            epoch = errors.check_number("epoch of loader.samples(step)", epoch)
+        return samples_of(self._loaded, self._run.place[0], number, epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the cursor of the latest pass, a dict that JSON and orbax can store.
@@ -622,7 +691,10 @@ class DataLoader:
         Raises:
             NotResumable: The pass has no position that can be stored.
         """
-        return dict(self._run.cursor())
+        cursor = cursor_at(self._run.place[0])
+        if not cursor["plan"]["ops"] and self._loading:  # no pass has begun: the plan as it is now
+            cursor = {**cursor, "plan": self._loading.plan()}
+        return dict(sealed(cursor))
 
     def load_state_dict(self, state: Cursor) -> None:
         """Makes the next `iter(loader)` go on from a cursor, as `state_dict` returns it.
@@ -640,7 +712,11 @@ class DataLoader:
             ValueError: The cursor is damaged.
             NotResumable: The cursor is of another pipeline or release.
         """
-        self._run.resume(state)
+        loading, run = self._loading, self._run
+        cursor = loading.checked(state) if loading else checked(state)
+        if loading:  # with the present plan, so that nobody is warned twice of a changed one
+            cursor = loading.skipping(with_plan(cursor, loading.plan(cursor)))
+        run.resumed, run.place, run.next_epoch = cursor, [cursor], cursor["epoch"]
 
     def peek(self) -> Any:
         """Returns the first feed of the next epoch without beginning it; no pass moves.
@@ -653,8 +729,8 @@ class DataLoader:
         Raises:
             ValueError: The epoch has no full batch.
         """
-        loading = self._run.loaded
-        return finisher(loading, loading.shape)(first_item(loading, self._run.next_cursor()))
+        loading = self._loaded
+        return finisher(loading, loading.shape)(first_item(loading, self._next_cursor()))
 
     @property
     def element_spec(self) -> Any:
@@ -665,8 +741,8 @@ class DataLoader:
         ShapeDtypeStruct(shape=(2,), dtype=float32)
         """
         with only_looking():
-            loading = replace(self._run.loaded)
-            return spec_of(loading, first_item(loading, self._run.next_cursor()))
+            loading = replace(self._loaded)
+            return spec_of(loading, first_item(loading, self._next_cursor()))
 
     def shapes(self) -> list[Any]:
         """Returns the shapes, dtypes and shardings of all feeds of the next epoch, each once.
@@ -689,7 +765,7 @@ class DataLoader:
             TypeError: Batches are padded to their longest row, and lengths are not known.
             ValueError: The source gives no batch.
         """
-        return shapes_of(self._run.loaded, self._run.next_cursor())
+        return shapes_of(self._loaded, self._next_cursor())
 
     def stats(self) -> Stats:
         """Returns what each stage took for the last feeds, and how full the queues were.
@@ -708,7 +784,7 @@ class DataLoader:
         >>> 0 < stats.waiting < 1, all(stage.items for stage in stats.stages)
         (True, True)
         """
-        loading = self._run.loading
+        loading = self._loading
         return stats_of(
             self._run.counters,
             on_device=bool(self._options.stages.stages) or bool(loading and loading.resident),
@@ -762,7 +838,7 @@ class DataLoader:
             TypeError: The step is not jitted, or the shapes are not known.
             ValueError: The source gives no batch.
         """
-        self._run.shared.warming.append(Warming(step, state, self.shapes()))
+        self._run.warming.append(Warming(step, state, self.shapes()))
 
     def replicate(self, tree: Any, axis_name: str = "data") -> Any:
         """Copies a tree of arrays (parameters, say) to all devices of the feeds.
@@ -782,7 +858,7 @@ class DataLoader:
             axis_name: The `axis_name` of your pmap, which needs `in_axes=(None, 0)` and
                 `out_axes=None`. If it is another name, the second step is compiled again.
         """
-        return self._run.loaded.shape.placement.replicated(tree, axis_name)
+        return self._loaded.shape.placement.replicated(tree, axis_name)
 
     @property
     def batch_axes(self) -> int:
@@ -793,7 +869,7 @@ class DataLoader:
         >>> loader.batch_axes, loader.chunk(2).batch_axes
         (1, 2)
         """
-        return self._run.loaded.shape.axes
+        return self._loaded.shape.axes
 
     def _repr_html_(self) -> str:
         """A table of the plan, the fields and their devices, for a notebook."""
@@ -801,11 +877,11 @@ class DataLoader:
 
     def _drawn(self) -> list[Line]:
         """The lines of that table."""
-        return picture(self._run.loading, self._options.capacity)
+        return picture(self._loading, self._options.capacity)
 
     def __repr__(self) -> str:
         """The reader of its batches, and its capacity."""
-        loading = self._run.loading
+        loading = self._loading
         reads = repr(loading.source.batches) if loading else "no source"
         return f"{type(self).__name__}({reads}, capacity={self._options.capacity})"
 
@@ -819,7 +895,7 @@ class DataLoader:
         Raises:
             TypeError: It is unknown before the source is read.
         """
-        known = self._run.loaded.count()
+        known = self._loaded.count()
         if known is None:
             raise TypeError(
                 f"the length of {self!r} is not known before it is read: its reader has none. "
@@ -858,7 +934,7 @@ class DataLoader:
         self._not_iterable("start")
         if self._started:
             raise RuntimeError("this loader was started already: call reset() before start()")
-        self._started = self._run.next_pass()
+        self._started = self._next_pass()
 
     def next(self) -> Any:
         """The next feed of a loader with `iterable=False`.

@@ -1,7 +1,7 @@
 """`Loading`: what a loader loads, as one frozen value: the source, the options, the placement.
 
 It is resolved once, when the loader gets its source. `device_feeds.py` begins passes over it. What
-all passes of a loader share is in `shared.SharedState`.
+all passes of a loader share is in a `Run`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from jreader.batches import Batching, bucket
+from jreader.batches import bucket
 from jreader.batches.padded_batches import varied
 from jreader.devices import Placement, Share
-from jreader.errors import BatchNotDivisible, warn
+from jreader.errors import BatchNotDivisible, NotResumable, warn
 from jreader.feeds import FeedList, Feeds
 from jreader.loaders.assembling import FeedShape
 from jreader.loaders.checkpoints.changed_weights import weights_line, with_weights_before
+from jreader.loaders.checkpoints.cursors import check_plan, checked, skipping
 from jreader.loaders.checkpoints.positions import Place
 from jreader.loaders.device_programs.stages import Stages
 from jreader.loaders.multihost.agreement import TIMEOUT
@@ -29,7 +30,6 @@ from jreader.loaders.tuning import Ceilings
 from jreader.readers import (
     Cursor,
     Plan,
-    Reader,
     described,
     fingerprint,
     length,
@@ -155,7 +155,7 @@ class Loading:
             lanes=source.batching.lanes > 0,
         )
         share = placement.here(source.rows) if source.rows else None
-        dealt = share and dealt_to(self.batches(), share)
+        dealt = share and dealt_to(self.of_epoch().batches, share)
         return replace(shape, share=share) if dealt else shape
 
     def _shares(self, placement: Placement) -> tuple[Share, ...]:
@@ -197,27 +197,14 @@ class Loading:
         batches = self.remainder.of(self.source.batches, self.per_feed)
         return replace(self.source, batches=batches)
 
-    def batches(self, cursor: Cursor | None = None, began: Cursor | None = None) -> Reader[Any]:
-        """The reader of the batches of an epoch, as in `of_epoch`."""
-        return self.of_epoch(cursor, began).batches
-
-    def batching(self, cursor: Cursor | None = None, began: Cursor | None = None) -> Batching:
-        """How the batches of an epoch are made, likewise."""
-        return self.of_epoch(cursor, began).batching
-
-    def step_size(self) -> int:
-        """Samples per step; 0 if positions do not count samples."""
-        op = self.batching().counted
-        return op.batch_size * self.per_feed if op else 0
-
     def count(self) -> int | None:
         """How many feeds an epoch has; None if that is unknown before it is read."""
-        shape, remainder, found = self.shape, self.remainder, self.batching()
+        shape, remainder, found = self.shape, self.remainder, self.of_epoch().batching
         if remainder.steps is not None:
             return remainder.steps
         samples = found.samples
         if found.op is None or samples is None:
-            many = length(self.batches())
+            many = length(self.of_epoch().batches)
             if found.buckets is not None:
                 exact = remainder.last in ("pad", "keep") or bool(found.buckets.drop_last)
                 return many if exact else None
@@ -235,7 +222,7 @@ class Loading:
         Raises:
             ShortEpoch: They have too few.
         """
-        shape, found = self.shape, self.batching()
+        shape, found = self.shape, self.of_epoch().batching
         op = found.counted
         if found.buckets is not None:
             self._check_buckets(found.buckets)
@@ -266,10 +253,44 @@ class Loading:
                 op.made_at,
             )
 
-    @property
-    def grows(self) -> bool:
-        """Whether the plan is streamed until something of it is whole, and indexed then."""
-        return grows(self.source.batches)
+    def checked(self, cursor: Any) -> Cursor:
+        """The cursor, once it is known to be one of what is loaded.
+
+        Raises:
+            ValueError: It is damaged.
+            NotResumable: It is of another pipeline or release.
+        """
+        whole = checked(cursor)
+        self.check_plan(whole)
+        return whole
+
+    def check_plan(self, cursor: Cursor) -> None:
+        """Raises NotResumable if a cursor is of another plan."""
+        check_plan(cursor["plan"], self.plan(), grows=grows(self.source.batches))
+
+    def check_weights(self, cursor: Cursor) -> None:
+        """Checks that a cursor of a resident loader goes on with the plan that is on the devices.
+
+        Raises:
+            NotResumable: Weights of a mixture are not what they were.
+        """
+        if weights_line(self.plan(cursor)) != weights_line(self.plan()):
+            raise NotResumable(
+                "this cursor belongs to other weights than those of "
+                f"{described(self.source.batches)}, and load(resident=True) keeps one order on the "
+                "devices: resume with the weights it had, or leave resident=True out."
+            )
+
+    def skipping(self, cursor: Cursor, steps: range | None = None) -> Cursor:
+        """The cursor with `steps` left out, too.
+
+        Raises:
+            NotResumable: It leaves out steps of another size, which would be other samples here.
+        """
+        if steps is None and not cursor["skipped"]:
+            return cursor
+        op = self.of_epoch().batching.counted
+        return skipping(cursor, steps, op.batch_size * self.per_feed if op else 0)
 
     def plan(self, cursor: Cursor | None = None) -> Plan:
         """The plan as a cursor stores it, made anew when the data set has grown or shrunk.
@@ -287,7 +308,7 @@ class Loading:
             self._plans.clear()
             self._plans[samples] = plan
         if cursor and cursor["position"] and weights_line(cursor["plan"]) != weights_line(plan):
-            return fingerprint(self.batches(cursor), plan["feeds"])
+            return fingerprint(self.of_epoch(cursor).batches, plan["feeds"])
         return plan
 
     def _feeds_in_plan(self) -> Iterator[str]:

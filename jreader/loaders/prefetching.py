@@ -16,9 +16,7 @@ import jax
 
 from jreader.counters import Counters
 from jreader.devices import placeable
-from jreader.errors import NotResumable
 from jreader.loaders.assembling import FeedShape
-from jreader.loaders.checkpoints.changed_weights import weights_line
 from jreader.loaders.checkpoints.cursors import with_plan
 from jreader.loaders.checkpoints.positions import EVERY, SKIPPED, Place, Wanted, epochs
 from jreader.loaders.host_feeds import host_feeds
@@ -26,8 +24,8 @@ from jreader.loaders.loading import Loading
 from jreader.loaders.multihost.agreement import Agreement
 from jreader.loaders.multihost.board import Board
 from jreader.loaders.multihost.lane_places import LanesHere, lanes_read
-from jreader.loaders.shared_state import SharedState
-from jreader.readers import Cursor, Pass, described, first_column, itself, leaves, rebuilt
+from jreader.loaders.run import Run
+from jreader.readers import Cursor, Pass, first_column, itself, leaves, rebuilt
 from jreader.readers.seeds import waits
 from jreader.workers import lookahead
 from jreader.workers.threads import Drawer
@@ -36,7 +34,7 @@ from jreader.workers.threads import Drawer
 def device_feeds(
     loading: Loading,
     cursor: Cursor,
-    shared: SharedState,
+    run: Run,
     wanted: Wanted = EVERY,
     *,
     counters: Counters | None = None,
@@ -46,159 +44,120 @@ def device_feeds(
     Args:
         loading: What the loader loads.
         cursor: The cursor to begin at.
-        shared: What the passes of the loader share.
+        run: What the passes of the loader share.
         wanted: The steps to give.
         counters: The counters of the loader; None for some that nobody reads.
 
     Raises:
         ValueError: Several processes would each draw an order of their own.
     """
-    shape, counters = loading.shape, counters or Counters()
-    capacity, spans = loading.options.capacity, shape.placement.spans
-    continues = loading.remainder.continues
-    if spans and waits(loading.source.batches):
-        raise ValueError(
-            f"{loading.source.batches!r} draws a new order in each pass, and each process would "
-            "draw another one: give its shuffles and random maps a seed, the same on all processes."
-        )
-    finish = finisher(loading, shape)
-    at_once = finish if not capacity and not spans else None
+    return _DeviceFeeds(loading, run, wanted, counters or Counters()).begun(cursor)
 
-    def epoch(cursor: Cursor) -> Pass[Any]:
-        return _epoch(loading, shape, cursor, shared, wanted, at_once, counters)
 
-    def prefetched(cursor: Cursor) -> Pass[Any]:
-        drawer = _drawer(loading, cursor, shared)
-        begin = partial(epoch, cursor)
-        if wanted.endless and not spans:
-            turns = drawer is not None and capacity > 0 and not continues
-            begin = partial(epochs, epoch, cursor, wanted.until, continues=continues, turns=turns)
+class _DeviceFeeds:
+    """The pass of `device_feeds`: host feeds, epoch after epoch, and the look-ahead over them."""
+
+    def __init__(self, loading: Loading, run: Run, wanted: Wanted, counters: Counters) -> None:
+        self.loading, self.run, self.wanted, self.counters = loading, run, wanted, counters
+        self.shape, self.capacity = loading.shape, loading.options.capacity
+        self.spans = self.shape.placement.spans
+        if self.spans and waits(loading.source.batches):
+            raise ValueError(
+                f"{loading.source.batches!r} draws a new order in each pass, and each process "
+                "would draw another one: give its shuffles and random maps a seed, the same on all "
+                "processes."
+            )
+        self.finish = finisher(loading, self.shape)
+        self.at_once = not (self.capacity or self.spans)  # a feed is placed when it is asked for
+
+    def begun(self, cursor: Cursor) -> Pass[Any]:
+        """The feeds from a cursor on; several processes agree on each epoch."""
+        if self.spans and self.wanted.endless:
+            return self._epochs(self._prefetched, cursor)
+        return self._prefetched(cursor)
+
+    def _epochs(
+        self, begin: Callable[[Cursor], Pass[Any]], cursor: Cursor, *, turns: bool = False
+    ) -> Pass[Any]:
+        continues = self.loading.remainder.continues
+        return epochs(begin, cursor, self.wanted.until, continues=continues, turns=turns)
+
+    def _prefetched(self, cursor: Cursor) -> Pass[Any]:
+        drawer, begin = self._drawer(cursor), partial(self._epoch, cursor)
+        if self.wanted.endless and not self.spans:
+            goes_on = self.loading.remainder.continues
+            turns = drawer is not None and self.capacity > 0 and not goes_on
+            begin = partial(self._epochs, self._epoch, cursor, turns=turns)
         host = drawer.begun(begin) if drawer else begin()
-        if at_once:
+        if self.at_once:
             return host
-        ahead = partial(
-            _ahead, loading, finish=finish, counters=counters, drawer=drawer, shared=shared
-        )
-        return _agreed(loading, shape, shared, cursor, host, ahead) if spans else ahead(host)
+        if not self.spans:
+            return self._ahead(host, drawer)
+        agreement = self._agreement(Place(*host.position()).began)
+        if self.loading.resident or self.loading.of_epoch(cursor).batching.indexed:
+            return agreement.heeding(self._ahead(host, drawer), streamed=False)
+        told = agreement.telling(host, max(self.capacity, 1))
+        return agreement.heeding(self._ahead(told, drawer))
 
-    if wanted.endless and spans:  # the processes agree on each epoch
-        return epochs(prefetched, cursor, wanted.until, continues=continues)
-    return prefetched(cursor)
+    def _drawer(self, cursor: Cursor) -> Drawer | None:
+        """Who begins, draws and closes a pass that runs users' code; None for whoever is free."""
+        if not self.loading.runs_users_code:
+            return None
+        kept = self.run.stream.drawer(Place.of(cursor).batches)
+        return kept or Drawer("loader", apart=self.capacity > 0 and self.run.pace.pays)
 
+    def _epoch(self, cursor: Cursor) -> Pass[Any]:
+        """What is left of an epoch: feeds on the host, or on the devices if placed at once."""
+        loading, finish = self.loading, self.finish if self.at_once else None
+        try:
+            if not cursor["samples"]:  # data sets may have grown since the last epoch
+                cursor = with_plan(cursor, loading.plan(cursor))
+                loading.check()
+            if loading.resident:
+                loading.check_weights(cursor)
+                return loading.resident.steps(cursor, self.run, self.wanted, finish)
+            return host_feeds(
+                *(loading.of_epoch(cursor), self.shape, cursor, self.run, self.wanted, finish),
+                numbered=loading.numbered,
+                counters=self.counters,
+            )
+        except StopIteration as stopped:  # it would look like the end of the run
+            raise RuntimeError(
+                f"raised StopIteration when epoch {cursor['epoch']} was begun"
+            ) from stopped
 
-def _agreed(
-    loading: Loading,
-    shape: FeedShape,
-    shared: SharedState,
-    cursor: Cursor,
-    host: Pass[Any],
-    ahead: Callable[[Pass[Any]], Pass[Any]],
-) -> Pass[Any]:
-    """The prefetched feeds of an epoch that all processes have."""
-    agreement = _agreement(loading, shape, shared, Place(*host.position()).began)
-    if loading.resident or loading.batching(cursor).indexed:
-        return agreement.heeding(ahead(host), streamed=False)
-    window = max(loading.options.capacity, 1)
-    return agreement.heeding(ahead(agreement.telling(host, window)))
+    def _ahead(self, host: Pass[Any], drawer: Drawer | None) -> Pass[Any]:
+        """The feeds of a pass on the devices, prefetched there or on the host."""
+        options, counters = self.loading.options, self.counters
+        ahead = partial(lookahead, host, self.capacity, drawer=drawer, pace=self.run.pace)
+        if options.double_buffer and self.capacity:
+            tunable, tunables = None, counters.tunables
+            if tunables is not None and not self.spans:
+                tunable = tunables.of("capacity", "", options.made_at, self.capacity)
+            return ahead(self.finish, counters=counters, tunable=tunable)
 
+        def counted(feed: Any) -> Any:
+            began = time.perf_counter_ns()
+            placed = self.finish(feed)
+            counters.placed.append(time.perf_counter_ns() - began)
+            return placed
 
-def _drawer(loading: Loading, cursor: Cursor, shared: SharedState) -> Drawer | None:
-    """Who begins, draws and closes a pass that runs users' code; None for whoever is free."""
-    if not loading.runs_users_code:
-        return None
-    kept = shared.stream.drawer(Place.of(cursor).batches)
-    apart = loading.options.capacity > 0 and shared.pace.pays
-    return kept or Drawer("loader", apart=apart)
+        return (ahead(itself) if self.capacity else host).mapped(counted)
 
-
-def _epoch(
-    loading: Loading,
-    shape: FeedShape,
-    cursor: Cursor,
-    shared: SharedState,
-    wanted: Wanted,
-    finish: Callable[[Any], Any] | None,
-    counters: Counters,
-) -> Pass[Any]:
-    """The host feeds of what is left of an epoch, or `finish` of each."""
-    try:
-        if not cursor["samples"]:  # data sets may have grown since the last epoch
-            cursor = with_plan(cursor, loading.plan(cursor))
-            loading.check()
-        if loading.resident:
-            _check_same(loading, cursor)
-            return loading.resident.steps(cursor, shared, wanted, finish)
-        return host_feeds(
-            *(loading.of_epoch(cursor), shape, cursor, shared, wanted, finish),
-            numbered=loading.numbered,
-            counters=counters,
-        )
-    except StopIteration as stopped:  # it would look like the end of the run
-        raise RuntimeError(
-            f"raised StopIteration when epoch {cursor['epoch']} was begun"
-        ) from stopped
-
-
-def _check_same(loading: Loading, cursor: Cursor) -> None:
-    """Checks that a cursor of a resident loader goes on with the plan that is on the devices.
-
-    Raises:
-        NotResumable: Weights of a mixture are not what they were.
-    """
-    if weights_line(loading.plan(cursor)) != weights_line(loading.plan()):
-        raise NotResumable(
-            "this cursor belongs to other weights than those of "
-            f"{described(loading.source.batches)}, and load(resident=True) keeps one order on the "
-            "devices: resume with the weights it had, or leave resident=True out."
-        )
-
-
-def _ahead(
-    loading: Loading,
-    host: Pass[Any],
-    *,
-    finish: Callable[[Any], Any],
-    counters: Counters,
-    drawer: Drawer | None,
-    shared: SharedState,
-) -> Pass[Any]:
-    """The feeds of a pass on the devices, prefetched."""
-    options = loading.options
-    capacity = options.capacity
-    ahead = partial(lookahead, host, capacity, drawer=drawer, pace=shared.pace)
-    if options.double_buffer and capacity:
-        tunable, tunables = None, counters.tunables
-        if tunables is not None and not loading.placement.spans:
-            tunable = tunables.of("capacity", "", options.made_at, capacity)
-        return ahead(finish, counters=counters, tunable=tunable)
-
-    def counted(feed: Any) -> Any:
-        began = time.perf_counter_ns()
-        placed = finish(feed)
-        counters.placed.append(time.perf_counter_ns() - began)
-        return placed
-
-    return (ahead(itself) if capacity else host).mapped(counted)
-
-
-def _agreement(loading: Loading, shape: FeedShape, shared: SharedState, began: Cursor) -> Agreement:
-    """What the processes that feed one array agree on, in a pass that began at a cursor."""
-    if shared.board is None:
-        shared.board = Board(shape.placement.processes, loading.options.made_at)
-    feeds = f"feeds of {loading.per_feed} batches of {loading.source.rows} samples"
-    about, timeout = (feeds, f"{shape.remainder}"), loading.options.timeout
-    return Agreement(shared.board, began, timeout, about, _lanes_here(loading, shape, began))
-
-
-def _lanes_here(loading: Loading, shape: FeedShape, cursor: Cursor) -> LanesHere | None:
-    """The lanes that this process reads; None if it reads all, or there are none."""
-    if not shape.lanes or shape.share is None:
-        return None
-    last, steps = loading.remainder.last, loading.remainder.steps
-    ends: dict[str | None, Any] = {"drop": "first", "error": "together"}
-    left = None if steps is None else steps - Place.of(cursor).steps
-    numbers = lanes_read(shape.share, loading.batching().lanes)
-    return LanesHere(numbers, ends.get(last, "last"), left)
+    def _agreement(self, began: Cursor) -> Agreement:
+        """What the processes that feed one array agree on, in a pass that began at a cursor."""
+        loading, shape = self.loading, self.shape
+        if self.run.board is None:
+            self.run.board = Board(shape.placement.processes, loading.options.made_at)
+        feeds = f"feeds of {loading.per_feed} batches of {loading.source.rows} samples"
+        about, lanes = (feeds, f"{shape.remainder}"), None
+        if shape.lanes and shape.share is not None:
+            numbers = lanes_read(shape.share, loading.of_epoch().batching.lanes)
+            ends: dict[str | None, Any] = {"drop": "first", "error": "together"}
+            steps = shape.remainder.steps
+            left = None if steps is None else steps - Place.of(began).steps
+            lanes = LanesHere(numbers, ends.get(shape.remainder.last, "last"), left)
+        return Agreement(self.run.board, began, loading.options.timeout, about, lanes)
 
 
 def finisher(loading: Loading, shape: FeedShape) -> Callable[[Any], Any]:

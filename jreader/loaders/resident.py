@@ -19,7 +19,7 @@ from jreader.loaders.checkpoints.positions import SKIPPED, Place, Tally, Wanted
 from jreader.loaders.device_programs.as_function import as_function
 from jreader.loaders.device_programs.stages import Layout, Stages, words
 from jreader.loaders.left_out import warn_if_same
-from jreader.loaders.shared_state import SharedState
+from jreader.loaders.run import Run
 from jreader.profiling import profiler
 from jreader.readers import Cursor, Pass, Reader
 
@@ -46,7 +46,7 @@ class Resident:
     def steps(
         self,
         cursor: Cursor,
-        shared: SharedState,
+        shared: Run,
         wanted: Wanted,
         finish: Callable[[Any], Any] | None,
     ) -> Pass[Any]:

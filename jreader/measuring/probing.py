@@ -26,7 +26,7 @@ from jreader.linting.plan_parts import Call, call_of
 from jreader.loaders.checkpoints.cursors import beginning
 from jreader.loaders.loading import Loading
 from jreader.loaders.prefetching import device_feeds
-from jreader.loaders.shared_state import SharedState
+from jreader.loaders.run import Run
 from jreader.readers import Node, Pass, Reader, described, indexed
 from jreader.readers.rewriting import rewritten
 from jreader.readers.seeds import seeded
@@ -144,7 +144,7 @@ def probe(loading: Loading, epoch: int, feeds: int, seconds: float) -> Probed | 
         feeds: How many feeds to measure, after a first one that is read before.
         seconds: After that time, the feed that is being read is the last one.
     """
-    meter, counters, shared = _Meter(), Counters(), SharedState()
+    meter, counters, shared = _Meter(), Counters(), Run()
     source, options = loading.source, replace(loading.options, capacity=0)
     if loading.resident is None:
         source = replace(source, batches=rewritten(source.batches, meter.probed))

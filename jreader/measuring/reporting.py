@@ -207,7 +207,7 @@ def report(loader: DataLoader, *, feeds: int = 8, seconds: float = 2.0) -> Repor
 
 
 def _probed(loader: DataLoader, feeds: int, seconds: float) -> tuple[Probed | None, str]:
-    loading = loader._run.loaded  # noqa: SLF001  # what a loader loads is no business of its users
+    loading = loader._loaded  # noqa: SLF001  # what a loader loads is no business of its users
     if loading.placement.spans:
         return None, "The plan was not read again: several processes feed these arrays."
     try:

@@ -61,9 +61,9 @@ def feeds_of(pipeline, share, cursor=None, drop_last=True, chunk=None):
 
 
 def feeds_of_loader(loader, share, cursor=None):
-    loading = loader._run.loaded
+    loading = loader._loaded
     cursor = {**(cursor or beginning(0)), "plan": loading.plan()}
-    source = replace(loading.source, batches=loading.batches(cursor))
+    source = loading.of_epoch(cursor)
     host = host_feeds(source, replace(loading.shape, share=share), cursor)
     for feed, first, _ in host.items:
         moved = Place(*host.position()).cursor

@@ -53,9 +53,9 @@ class Host:
 
     def __init__(self, pipeline, share, cursor, last):
         self.share = share
-        loading = pipeline.load(sharding="host", last=last)._run.loaded
+        loading = pipeline.load(sharding="host", last=last)._loaded
         cursor = {**cursor, "plan": loading.plan()}
-        source = replace(loading.source, batches=loading.batches(cursor))
+        source = loading.of_epoch(cursor)
         self.lanes = lanes_read(share, source.batching.lanes)
         self.up = host_feeds(source, replace(loading.shape, share=share), cursor)
         self.ends_with_first = last in ("drop", "error")

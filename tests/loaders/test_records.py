@@ -300,7 +300,7 @@ class TestSkippedSteps:
     def test_they_are_not_placed(self):
         placed = []
         loader = indexed(capacity=0)
-        begun = loader._run.loaded.placement
+        begun = loader._loaded.placement
         assert begun.target is None
         noted = indexed(capacity=0).on_device(
             lambda feed: jax.debug.callback(placed.append, 1) or feed

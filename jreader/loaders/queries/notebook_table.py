@@ -31,7 +31,7 @@ def picture(loading: Loading | None, capacity: int) -> list[Line]:
 
 
 def _lines(loading: Loading, text: str) -> list[Line]:
-    batches = loading.batches()
+    batches = loading.of_epoch().batches
     known = None if unread(batches) else loading.count()
     feeds = "length unknown" if known is None else f"{known:,} feeds"
     loader = Line(text, (feeds, where(loading.placement)))

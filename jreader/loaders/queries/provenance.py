@@ -10,11 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jreader.loaders.checkpoints.positions import Place
+from jreader.batches import Batching, batch
+from jreader.loaders.checkpoints.cursors import beginning, kept_lines
+from jreader.loaders.checkpoints.positions import Place, cursor_at
 from jreader.loaders.loading import Loading
 from jreader.readers import (
     Columns,
     Cursor,
+    Reader,
     at_epoch,
     described,
     indexed,
@@ -121,49 +124,85 @@ class _Indexable:
 
 
 def samples_of(
-    loading: Loading, began: Cursor, cursor: Cursor, step: int, *, other: bool = False
+    loading: Loading, place: Cursor | tuple[Any, ...], step: int, epoch: int | None
 ) -> Samples:
     """The samples of a step; it reads nothing but the lengths of the columns.
 
     Args:
         loading: What the loader loads.
-        began: A cursor of the epoch, from which steps are counted on.
-        cursor: The position of the loader; it holds what an unseeded plan drew for its epoch.
-        step: The number of the step, counted as `began` counts.
-        other: Whether the epoch is one that the user named, not the one under way.
+        place: Where its latest pass is (`cursor_at`).
+        step: The number of the step.
+        epoch: The number of an epoch whose steps count from 0; None for the one under way.
 
     Raises:
         TypeError: The plan is not indexed.
-        ValueError: The order of the epoch is not drawn yet, or the epoch has no such step.
+        ValueError: The order of the epoch is not drawn yet, or the epoch has no such step; or the
+            data have another length than when it began.
     """
-    shape, batches = loading.shape, loading.batches()
-    found = loading.batching() if other else loading.batching(cursor, began)
-    op: Any = found.counted or found.buckets
-    if found.counted:
-        known = indexed(seeded(without_maps(op.reader), 0)) is not None
+    cursor = cursor_at(place)
+    began: Cursor = cursor if isinstance(place, dict) else place[0]
+    known = kept_lines(cursor["plan"])
+    if epoch is None and known and known != kept_lines(loading.plan()):
+        raise ValueError(
+            f"the data have grown or shrunk since epoch {cursor['epoch']} began, and its order is "
+            f"that of the data as they were: ask for a later epoch, as in "
+            f"loader.samples({step}, epoch={cursor['epoch'] + 1})."
+        )
+    loading.check()
+    if epoch is None:
+        found = loading.of_epoch(cursor, began).batching
     else:
-        known = found.indexed
-    if not known:
+        began, found = beginning(epoch), loading.of_epoch().batching
+    reader = _drawn(_counted(loading, found), began, cursor, loading)
+    if found.buckets is not None:
+        return _of_bucket(reader, began, step)
+    op: Any = found.counted
+    return _of_batches(loading, op, without_maps(reader), began, step)
+
+
+def _counted(loading: Loading, found: Batching) -> Any:
+    """What orders the samples: the `bucket`, or what is below the `batch`.
+
+    Raises:
+        TypeError: It is not indexed.
+    """
+    op = found.counted
+    rows = indexed(seeded(without_maps(op.reader), 0)) if op else None
+    if not (found.indexed if op is None else rows):
         raise TypeError(
             f"{_CALL} needs an indexed plan, one that finds samples by their index, and "
-            f"{described(batches)} has to be read in order: begin with jreader.arrays(...), npy or "
-            "source, and leave samples out by .firstn, .skip and .shard, not by functions."
+            f"{described(loading.of_epoch().batches)} has to be read in order: begin with "
+            "jreader.arrays(...), npy or source, and leave samples out by .firstn, .skip and "
+            ".shard, not by functions."
         )
-    reader: Any = op.reader if found.buckets is None else op
+    return op.reader if op else found.buckets
+
+
+def _drawn(reader: Reader[Any], began: Cursor, cursor: Cursor, loading: Loading) -> Reader[Any]:
+    """The reader in the order of the epoch of `began`.
+
+    Raises:
+        ValueError: That is not drawn yet.
+    """
     epoch = began["epoch"]
     if waits(reader):
         if cursor["epoch"] != epoch or cursor["position"] is None:
             raise ValueError(
-                f"{described(batches)} draws new numbers in each pass, and epoch {epoch} is not "
-                "under way: give its shuffles a seed, and every step of every epoch is known."
+                f"{described(loading.of_epoch().batches)} draws new numbers in each pass, and "
+                f"epoch {epoch} is not under way: give its shuffles a seed, and every step of "
+                "every epoch is known."
             )
         reader = seeded(reader, Place.of(cursor).batches[0])
-    if found.buckets is not None:
-        return _of_bucket(at_epoch(reader, epoch), began, step)
-    reader = without_maps(at_epoch(reader, epoch))
+    return at_epoch(reader, epoch)
+
+
+def _of_batches(
+    loading: Loading, op: batch[Any], reader: Reader[Any], began: Cursor, step: int
+) -> Samples:
+    """The samples of a step where each has as many batches."""
     plane = indexed(reader)
     assert plane is not None  # noqa: S101  # it was, above
-    size = op.batch_size * shape.per_feed
+    size = op.batch_size * loading.per_feed
     before = Place.of(began).size if began["position"] else op.batch_size
     if step < began["step"] and before != op.batch_size:
         raise ValueError(
@@ -171,8 +210,8 @@ def samples_of(
             f"{op.batch_size}, from step {began['step']} on: ask a loader with that size."
         )
     first = began["samples"] + (step - began["step"]) * size
-    end = began["samples"] + shape.fed(plane.length - began["samples"], op)
-    samples = _samples(plane, first, min(first + size, end), size, epoch, step)
+    end = began["samples"] + loading.shape.fed(plane.length - began["samples"], op)
+    samples = _samples(plane, first, min(first + size, end), size, began["epoch"], step)
     return replace(samples, sources=sources_of(reader, samples.places))
 
 

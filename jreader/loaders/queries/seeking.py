@@ -31,7 +31,7 @@ def cursor_of_step(loading: Loading, epoch: int, start: int, *, endless: bool) -
         ValueError: The plan draws a new order for each pass, or the epoch has fewer steps.
     """
     loading.check()
-    batches = loading.batches()
+    batches = loading.of_epoch().batches
     cursor: Cursor = {**beginning(epoch), "plan": loading.plan()}
     if waits(batches):
         raise ValueError(
@@ -56,7 +56,7 @@ def cursor_of_step(loading: Loading, epoch: int, start: int, *, endless: bool) -
 
 def _counted_steps(loading: Loading) -> Callable[[int, int], tuple[Position, int]] | None:
     """The position, and the samples that are done, after some steps of an epoch, by arithmetic."""
-    found, rows = loading.batching(), loading.shape.rows
+    found, rows = loading.of_epoch().batching, loading.shape.rows
     buckets, op = found.buckets, found.counted
     if buckets is not None:
         return _steps_of_buckets(buckets) if _are_known(loading) else None
@@ -92,7 +92,7 @@ def _rows_of(reader: Reader[Any]) -> Plane | None:
 def _are_known(loading: Loading) -> bool:
     """Whether the steps of batches that come from buckets can be counted."""
     known = loading.count() is not None and not loading.remainder.steps
-    return known and loading.batching().indexed
+    return known and loading.of_epoch().batching.indexed
 
 
 def _steps_of_buckets(op: bucket[Any]) -> Callable[[int, int], tuple[Position, int]]:

@@ -47,7 +47,7 @@ def shape_and_dtype(leaf: Any) -> tuple[Any, ...]:
 
 def _items(loading: Loading, cursor: Cursor) -> Iterator[Any]:
     """An example of a host feed of each shape, as `finisher` takes it."""
-    found, shape = loading.batching(), loading.shape
+    found, shape = loading.of_epoch().batching, loading.shape
     if found.buckets is not None:
         batches = _of_buckets(found, keeps=shape.remainder.last == "keep")
     elif isinstance(found.op, padded_batch):
