@@ -12,7 +12,7 @@ from jreader.readers import Node, described
 
 CAPACITY = 2  # one feed is placed while another one is used
 
-_CALL = "DataLoader(dataset, ...)"
+CALL = "DataLoader(dataset, ...)"
 
 
 class Given:
@@ -69,10 +69,10 @@ _ELSEWHERE: dict[str, tuple[Any, str]] = {
 }
 
 
-def ahead(capacity: int, elsewhere: dict[str, Any], known: list[str]) -> int:
+def capacity_of(capacity: int, elsewhere: dict[str, Any], known: list[str]) -> int:
     """How many feeds to prefetch, by `capacity` or Paddle's words; it checks foreign arguments too.
 
-    >>> ahead(2, {"pin_memory": False, "use_buffer_reader": False}, [])
+    >>> capacity_of(2, {"pin_memory": False, "use_buffer_reader": False}, [])
     0
 
     Args:
@@ -86,21 +86,19 @@ def ahead(capacity: int, elsewhere: dict[str, Any], known: list[str]) -> int:
     others = dict(elsewhere)
     size = others.pop("reader_buffer_size", capacity)
     if size != capacity != CAPACITY:
-        raise TypeError(f"{_CALL} takes capacity, or Paddle's word reader_buffer_size, not both.")
-    size = errors.check_number(f"capacity of {_CALL}", size)
-    if not errors.check_flag(
-        f"use_buffer_reader of {_CALL}", others.pop("use_buffer_reader", True)
-    ):
+        raise TypeError(f"{CALL} takes capacity, or Paddle's word reader_buffer_size, not both.")
+    size = errors.check_number(f"capacity of {CALL}", size)
+    if not errors.check_flag(f"use_buffer_reader of {CALL}", others.pop("use_buffer_reader", True)):
         size = 0
     for name, value in others.items():
         if name not in _ELSEWHERE:
             close = get_close_matches(name, [*known, *_ELSEWHERE], 1)
             hint = f": is it {close[0]}?" if close else ""
-            raise TypeError(f"{_CALL} got an unexpected keyword argument {name!r}{hint}")
+            raise TypeError(f"{CALL} got an unexpected keyword argument {name!r}{hint}")
         says_nothing, reason = _ELSEWHERE[name]
         if value is not says_nothing and value != says_nothing:
             raise TypeError(
-                f"{name}={described(value)} of {_CALL} means nothing here: {reason}. So leave it "
+                f"{name}={described(value)} of {CALL} means nothing here: {reason}. So leave it "
                 f"out{', and give seed=' if name == 'generator' else ''}."
             )
     return size
@@ -119,13 +117,13 @@ def check_order(batch_size: Any, shuffle: Any, drop_last: Any) -> None:
     if is_fields or (places and all(map(_is_place, places))):
         raise TypeError(
             f"these are arguments in the order of Paddle, where feed_list and places follow the "
-            f"data set, and in {_CALL} batch_size and shuffle do: type DataLoader(dataset, "
+            f"data set, and in {CALL} batch_size and shuffle do: type DataLoader(dataset, "
             f"feed_list=feed_list, places=places)."
         )
     if isinstance(drop_last, Node):
         raise TypeError(
             f"these are arguments in the order of torch, where a sampler follows shuffle, and in "
-            f"{_CALL} drop_last does: type DataLoader(dataset, batch_size, sampler=sampler)."
+            f"{CALL} drop_last does: type DataLoader(dataset, batch_size, sampler=sampler)."
         )
 
 

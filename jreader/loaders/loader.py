@@ -8,18 +8,16 @@ from typing import Any, Self
 
 from jreader import errors
 from jreader.batches import batch, batching
-from jreader.datasets.batch_samplers import BatchSampler
 from jreader.devices import where_written
 from jreader.feeds import FeedList, Feeds
-from jreader.feeds.collations import Collation
 from jreader.linting import Fed, tell_of_plan
-from jreader.loaders.arguments import CAPACITY, Given, ahead, check_order, names_given
+from jreader.loaders.arguments import CAPACITY, Given, capacity_of, check_order, names_given
 from jreader.loaders.checkpoints.cursors import beginning, checked, sealed, with_plan
 from jreader.loaders.checkpoints.positions import Wanted, cursor_at, next_epoch
 from jreader.loaders.device_programs.stages import Randomness, Stage, Stages
 from jreader.loaders.iterators import FeedIterator
 from jreader.loaders.loading import Loading, Options
-from jreader.loaders.map_style import in_processes, indices, sampler_of
+from jreader.loaders.map_style import Asked
 from jreader.loaders.multihost.agreement import TIMEOUT
 from jreader.loaders.prefetching import finisher, first_item, spec_of
 from jreader.loaders.queries.notebook_table import picture
@@ -148,40 +146,18 @@ class DataLoader:
         """
         given = {name: value for name, value in locals().items() if name in names_given(DataLoader)}
         check_order(batch_size, shuffle, drop_last)
-        capacity = ahead(capacity, elsewhere, [*given])
-        shuffle = False if shuffle is None else shuffle  # as torch has it
-        said = drop_last
-        if last is None and said is None and getattr(batch_sampler, "drop_last", False):
-            said = True
-        remainder, ceilings = Remainder.checked(said, last), tuning(tune, capacity)
-        self._begin(Options(feed_list, capacity, remainder=remainder, tune=ceilings))
-        batched = batch_size is not None or batch_sampler is not None
-        fetch = Collation(dataset, batched, collate_fn, feed_list, return_list)
-        drops = bool(drop_last)
-        asked = indices(
-            dataset, batch_size, shuffle, drops, sampler, batch_sampler, seed, num_workers
-        )
-        batches = in_processes(
-            fetch,
-            asked,
-            num_workers,
-            timeout,
-            worker_init_fn,
-            persistent_workers,
-            prefetch_factor,
-            seed,
-        )
+        asked = Asked(**given)
+        asked.capacity = capacity_of(capacity, elsewhere, [*given])
+        if last is None and drop_last is None and getattr(batch_sampler, "drop_last", False):
+            drop_last = True
+        remainder, ceilings = Remainder.checked(drop_last, last), tuning(tune, asked.capacity)
+        asked.shuffle = False if shuffle is None else shuffle  # as torch has it
+        asked.drop_last = bool(given["drop_last"])
+        self._begin(Options(feed_list, asked.capacity, remainder=remainder, tune=ceilings))
         rows = batch_size if collate_fn is None and batch_sampler is None else None
+        batches = asked.batches()
         self._set(Source(batches, "collated", places, batch_per_place=True, rows=rows))
-        made = {
-            "batch_size": None if batch_sampler is not None else batch_size,
-            "shuffle": shuffle,
-            "drop_last": drops,
-            "sampler": sampler_of(asked, dataset) if sampler is None else sampler,
-            "batch_sampler": asked if isinstance(asked, BatchSampler) else batch_sampler,
-            "capacity": capacity,
-        }
-        self._given |= {**given, **made}
+        self._given |= vars(asked)
 
     @classmethod
     def from_generator(

@@ -55,16 +55,7 @@ def skipping(cursor: Cursor, steps: Any, size: int) -> Cursor:
         TypeError: `steps` is not such a range.
         NotResumable: The cursor leaves out later steps that had another size.
     """
-    known = cursor["skipped"]
-    if steps is not None:
-        if not isinstance(steps, range) or steps.step != 1 or steps.start < 0:
-            raise TypeError(
-                f"skip_steps needs a range of steps to leave out, as range(300, 310), not "
-                f"{steps!r}."
-            )
-        added = [[steps.start, steps.stop, size]] if steps else []
-        behind = [part for part in known if part[1] <= cursor["step"] or part[2] == size]
-        known = sorted([part for part in behind if part not in added] + added)
+    known = cursor["skipped"] if steps is None else _more_skipped(cursor, steps, size)
     for low, high, before in known:
         if high > cursor["step"] and before != size:
             raise NotResumable(
@@ -74,6 +65,16 @@ def skipping(cursor: Cursor, steps: Any, size: int) -> Cursor:
                 "(range(0) for none), which replaces them."
             )
     return {**cursor, "skipped": known}
+
+
+def _more_skipped(cursor: Cursor, steps: Any, size: int) -> list[list[int]]:
+    if not isinstance(steps, range) or steps.step != 1 or steps.start < 0:
+        raise TypeError(
+            f"skip_steps needs a range of steps to leave out, as range(300, 310), not {steps!r}."
+        )
+    added = [[steps.start, steps.stop, size]] if steps else []
+    replaced = [part for part in cursor["skipped"] if part[1] > cursor["step"] and part[2] != size]
+    return sorted([part for part in cursor["skipped"] if part not in replaced + added] + added)
 
 
 def sealed(cursor: Cursor) -> Cursor:
@@ -222,7 +223,7 @@ def _sampled(plan: Any) -> list[list[str]]:
     return [[line for line in each if not line.startswith((FOUND, STAGE))] for each in every]
 
 
-_TOLD = {
+_CHANGES = {
     "data": "the data of this pipeline are not what they were",
     "functions": "a function of this pipeline is not what it was",
     "values": "an argument, or a value that a function holds, is not what it was",
@@ -244,9 +245,7 @@ def check_plan(written: Plan, plan: Plan, *, grows: bool = False) -> None:
     Raises:
         NotResumable: The plans order or count samples differently.
     """
-    ops, here = ([*map(as_shown_now, kept_lines(each))] for each in (written, plan))
-    if grows:
-        ops, here = ([line for line in each if not line.startswith(FOUND)] for each in (ops, here))
+    ops, here = (_lines_of_order(each, but=FOUND if grows else TOLD) for each in (written, plan))
     if ops != here:
         number, before, now = difference(ops, here)
         raise NotResumable(
@@ -267,6 +266,11 @@ def check_plan(written: Plan, plan: Plan, *, grows: bool = False) -> None:
     _tell_of_others(written, plan, found=bool(ops) and ops[-1].startswith(FOUND))
 
 
+def _lines_of_order(plan: Plan, but: str) -> list[str]:
+    """The lines that have to be equal, without those that begin with `but`."""
+    return [line for line in map(as_shown_now, kept_lines(plan)) if not line.startswith(but)]
+
+
 def _tell_of_others(written: Plan, plan: Plan, *, found: bool) -> None:
     """Warns of data, functions or feeds that are not those of the plan of a cursor.
 
@@ -280,9 +284,9 @@ def _tell_of_others(written: Plan, plan: Plan, *, found: bool) -> None:
         if found
         else "The run goes on at the same position, where other samples may come, or more or fewer"
     )
-    for name, what in _TOLD.items():
-        here = plan[name]  # type: ignore[literal-required]  # its names
-        one, other = _comparable({name: here, **written}[name], here)
+    parts: dict[str, Any] = {**plan}
+    for name, what in _CHANGES.items():
+        one, other = _comparable({**parts, **written}[name], parts[name])
         if one != other:
             _, before, now = difference(one, other)
             warn(

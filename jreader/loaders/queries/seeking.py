@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jreader.batches import bucket
+from jreader.batches import batch, bucket
 from jreader.datasets.samplers import Sampler
 from jreader.loaders.checkpoints.cursors import beginning
 from jreader.loaders.checkpoints.positions import Tally
@@ -56,26 +56,36 @@ def cursor_of_step(loading: Loading, epoch: int, start: int, *, endless: bool) -
 
 def _counted_steps(loading: Loading) -> Callable[[int, int], tuple[Position, int]] | None:
     """The position, and the samples that are done, after some steps of an epoch, by arithmetic."""
-    found, rows = loading.of_epoch().batching, loading.shape.rows
-    buckets, op = found.buckets, found.counted
-    if buckets is not None:
-        return _steps_of_buckets(buckets) if _are_known(loading) else None
-    if op is None or loading.remainder.continues:
+    found = loading.of_epoch().batching
+    if found.buckets is not None:
+        return _steps_of_buckets(found.buckets) if _are_known(loading) else None
+    op = found.counted
+    end = None if op is None or loading.remainder.continues else _samples_fed(loading, op)
+    if op is None or end is None:
         return None
-    plane, known = _rows_of(op.reader), loading.count() is not None
-    samples = plane.length if plane else length(op.reader)
-    if samples is None or not (plane or isinstance(op.reader, Sampler)):
-        return None
-    if not known and samples < ENDLESS:
-        return None
-    batch, size = op.batch_size, op.batch_size * loading.per_feed
-    end = loading.shape.fed(samples, op) if known else samples
+    rows, batch, size, last = (
+        loading.shape.rows,
+        op.batch_size,
+        op.batch_size * loading.per_feed,
+        end,
+    )
 
     def done_after(_epoch: int, steps: int) -> tuple[Position, int]:
-        done = min(steps * size, end)
+        done = min(steps * size, last)
         return (rows, batch, done, steps), done
 
     return done_after
+
+
+def _samples_fed(loading: Loading, op: batch[Any]) -> int | None:
+    """How many samples of an epoch make feeds; None unless a pass can begin at any of them."""
+    plane = _rows_of(op.reader)
+    if plane is None and not isinstance(op.reader, Sampler):
+        return None
+    samples = plane.length if plane else length(op.reader)
+    if samples is None or loading.count() is not None:
+        return samples and loading.shape.fed(samples, op)
+    return samples if samples >= ENDLESS else None
 
 
 def _rows_of(reader: Reader[Any]) -> Plane | None:

@@ -7,8 +7,8 @@ up its arguments, if the step donates them.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -33,15 +33,10 @@ class Warming:
                 f"loader.warm(step, *state) compiles a jitted function, and {described(step)} is "
                 "not one: give the step of your loop, as step = jax.jit(step)."
             )
-        self._lowered = iter([self._traced(step, state, spec) for spec in specs])
-        self._lock = threading.Lock()
-        self._error: BaseException | None = None
-        most = min(len(specs), usable_cores())
-        self._threads = [
-            threading.Thread(target=self._compile, name="jreader warm") for _ in range(most)
-        ]
-        for thread in self._threads:
-            thread.start()
+        lowered = [self._traced(step, state, spec) for spec in specs]
+        most = max(1, min(len(specs), usable_cores()))
+        self._threads = ThreadPoolExecutor(most, "jreader warm")
+        self._compiled = [self._threads.submit(each.compile) for each in lowered]
 
     def _traced(self, step: Any, state: Sequence[Any], spec: Any) -> Any:
         try:
@@ -51,20 +46,12 @@ class Warming:
             noted(error, f"in loader.warm(step, *state), for the feed of shapes {shapes}")
             raise
 
-    def _compile(self) -> None:
-        while self._error is None:
-            with self._lock:
-                lowered = next(self._lowered, None)
-            if lowered is None:
-                return
-            try:
-                lowered.compile()
-            except BaseException as error:
-                self._error = error
-
     def wait(self) -> None:
         """Waits until all is compiled; raises the error of a compilation."""
-        for thread in self._threads:
-            thread.join()
-        if self._error is not None:
-            raise self._error
+        with self._threads:
+            try:
+                for compiled in self._compiled:
+                    compiled.result()
+            except BaseException:
+                self._threads.shutdown(wait=False, cancel_futures=True)
+                raise
