@@ -32,9 +32,9 @@ from jreader.measuring import report as report
 from jreader.orders import permutation as permutation
 from jreader.paddle import PyReader as PyReader
 from jreader.paddle import train as train
-from jreader.pipelines import ArraySpec as ArraySpec
 from jreader.pipelines import Pipeline as Pipeline
-from jreader.pipelines import files as files
+from jreader.pipelines.of_files import files as files
+from jreader.pipelines.specs import ArraySpec as ArraySpec
 from jreader.readers import Columns as Columns
 from jreader.readers import Cursor as Cursor
 from jreader.readers import Node as Node

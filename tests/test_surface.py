@@ -19,9 +19,11 @@ import numpy as np
 import pytest
 
 import jreader
-from jreader import DataLoader, Pipeline, hints
+from jreader import DataLoader, Pipeline
+from jreader.hints import known_words
 from jreader.pipelines.methods import methods_of
 
+WORDS = known_words()
 PUBLIC = sorted(jreader.__all__)
 OPS = [op for op in methods_of(Pipeline) if inspect.isclass(op)]
 WITH_JAX = (
@@ -170,16 +172,29 @@ class TestImports:
             began = time.process_time()
             import numpy
             between = time.process_time()
-            from jreader import Pipeline  # and so all rooms that need no jax
+            from jreader import Pipeline, write  # and so all rooms that need no jax
             print((time.process_time() - between) / (between - began))
         """
         assert any(float(python(script).stdout) < 4 for _ in range(3))
+
+    def test_a_pipeline_imports_the_ops_that_it_is_made_of(self, python):
+        script = """
+            import sys
+            from jreader import Pipeline, arrays
+            numbers = Pipeline(arrays([1, 2, 3]))
+            print(sum(name.startswith("jreader") for name in sys.modules))
+            numbers.shuffle(seed=0)
+            print("jreader.transforms" in sys.modules, "jreader.batches" in sys.modules)
+        """
+        many, *rooms = python(script).stdout.split()
+        assert int(many) <= 60
+        assert rooms == ["True", "False"]
 
     def test_importing_it_imports_two_packages_of_others(self, python):
         script = """
             import sys
             before = {*sys.modules}
-            from jreader import Pipeline
+            from jreader import Pipeline, write
             print(*{name.partition(".")[0] for name in {*sys.modules} - before})
         """
         packages = {*python(script).stdout.split()} - sys.stdlib_module_names
@@ -247,7 +262,7 @@ class TestEditors:
 class TestMistakes:
     """Words of other libraries: what is said tells what to type."""
 
-    @pytest.mark.parametrize("name", hints._METHODS)
+    @pytest.mark.parametrize("name", WORDS["methods"])
     def test_a_method_of_another_library_says_what_to_type(self, name):
         with pytest.raises(AttributeError, match=rf"^Pipeline has no '{name}': (type|leave) "):
             getattr(Pipeline(ten), name)
@@ -265,9 +280,9 @@ class TestMistakes:
         with pytest.raises(AttributeError, match="__deepcopy__"):
             _ = plan.__deepcopy__
 
-    @pytest.mark.parametrize("name", hints._METHODS)
+    @pytest.mark.parametrize("name", WORDS["methods"])
     def test_what_it_says_to_type_is_there(self, name):
-        advice = hints._METHODS[name]
+        advice = WORDS["methods"][name]
         said = set(re.findall(r"(?:^|[ )])\.(\w+)\(", advice))
         assert said <= {*CALLED, "steps"}
         of_jreader = set(re.findall(r"(?<![.\w])(\w+)\(", advice)) & set(jreader.__all__)
@@ -277,19 +292,19 @@ class TestMistakes:
 
     @pytest.mark.parametrize(
         ("method", "keyword"),
-        [(method, each) for method, own in hints._KEYWORDS.items() for each in own],
+        [(method, each) for method, own in WORDS["keywords"].items() for each in own],
     )
     def test_a_keyword_of_another_library_says_what_to_type(self, method, keyword):
         parameters = inspect.signature(getattr(Pipeline, method)).parameters
         assert keyword not in parameters
-        advice = hints._KEYWORDS[method][keyword]
+        advice = WORDS["keywords"][method][keyword]
         assert set(re.findall(r"(?<![\w.(])(\w+)=(?!=)", advice.partition("(")[0])) <= {*parameters}
         with pytest.raises(
             TypeError, match=rf"^Pipeline\.{method}\(\.\.\.\) takes no {keyword}=: "
         ):
             getattr(Pipeline(ten), method)(**{keyword: 2})
 
-    @pytest.mark.parametrize("keyword", hints._ANYWHERE)
+    @pytest.mark.parametrize("keyword", WORDS["anywhere"])
     def test_one_that_belongs_elsewhere_says_where(self, keyword):
         with pytest.raises(
             TypeError, match=rf"^Pipeline.skip\(...\) takes no {keyword}=: (type|leave)"

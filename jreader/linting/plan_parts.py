@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from jreader import transforms
 from jreader.batches import batch, map_batches
-from jreader.readers import Node, Reader, indexed, leaves, length, origin, start
-from jreader.readers.nodes import ops_of, unread
+from jreader.readers import Node, Reader, indexed, leaves, length, start
+from jreader.readers.nodes import ops_of, unit_of, unread
 from jreader.readers.seeds import seeded
 from jreader.readers.trees import Columns
 from jreader.transforms import chain, compose, flat_map, interleave, map_readers
@@ -61,7 +61,7 @@ class Fed:
 
 def of_batches(reader: Reader[Any]) -> bool:
     """Whether a reader says that it gives batches."""
-    return getattr(origin(reader, "all", "some"), "unit", "samples") == "batches"
+    return unit_of(reader) == "batches"
 
 
 def one_for_one(op: Node[Any]) -> bool:

@@ -1,7 +1,10 @@
-"""The fluent spelling: a reader with every op as a method."""
+"""The fluent spelling: a reader with every op as a method.
 
-from jreader.pipelines.of_files import files
+pipeline: `Pipeline`, over `wrapped`, a reader to look at; `methods` makes methods of ops.
+indexing: `pipeline[index]`; splits: `.split` and `.folds`; specs: `.element_spec`.
+of_files: `files`, a pipeline that begins with the names of files.
+"""
+
 from jreader.pipelines.pipeline import Pipeline
-from jreader.pipelines.specs import ArraySpec
 
-__all__ = ["ArraySpec", "Pipeline", "files"]
+__all__ = ["Pipeline"]

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any, SupportsIndex, TypeVar
 
 from jreader.batches import batch, map_batches
 from jreader.pipelines.wrapped import Wrapped
-from jreader.readers import (
-    Reader,
-    described,
-    epochs,
-    indexed,
-    itself,
-    length,
-    lookup_of,
-    origin,
-    set_fields,
-)
-from jreader.readers.nodes import ops_of
+from jreader.readers import Node, Reader, described, epochs, indexed, itself, length, lookup_of
+from jreader.readers.nodes import ops_of, unit_of, with_reader
 from jreader.readers.seeds import waits
 from jreader.transforms import firstn, map_readers, select, shard, skip
 from jreader.workers import buffered, map_samples
@@ -45,9 +35,8 @@ def sample_at(reader: Reader[T], index: SupportsIndex) -> T:
     if number < 0 and known is not None:
         number += known
     if number < 0 or (known is not None and number >= known):
-        unit = getattr(origin(reader, "all", "some"), "unit", "samples")
-        seen = "has no end to count from" if known is None else f"has {known:,} {unit}"
-        raise IndexError(f"{reader!r}[{index}]: the pipeline {seen}.")
+        has = "no end to count from" if known is None else f"{known:,} {unit_of(reader)}"
+        raise IndexError(f"{reader!r}[{index}]: the pipeline has {has}.")
     return find(number)
 
 
@@ -65,17 +54,13 @@ def sliced(reader: Reader[Any], index: slice) -> Reader[Any]:
             f"a pipeline is not read backwards, as in [::{step}]: type reversed(pipeline), or sort "
             f"the arrays that it begins with."
         )
-    if known is None:
-        first, last = (
-            None if at is None else operator.index(at) for at in (index.start, index.stop)
+    if known is None and any(operator.index(at or 0) < 0 for at in (index.start, index.stop)):
+        raise ValueError(
+            f"{described(reader)} has no end to count from: type .skip(n) and .firstn(n)."
         )
-        if min(first or 0, last or 0) < 0:
-            raise ValueError(
-                f"{described(reader)} has no end to count from: type .skip(n) and .firstn(n)."
-            )
-        return _slice_of(reader, first or 0, last, step)
-    first, last, _ = slice(index.start, index.stop).indices(known)
-    return _slice_of(reader, first, None if last == known else max(first, last), step)
+    many = sys.maxsize if known is None else known
+    first, last, _ = slice(index.start, index.stop).indices(many)
+    return _cut(reader, first, None if last == many else max(first, last), step)
 
 
 def listed(reader: Reader[Any], indices: Any) -> Reader[Any]:
@@ -99,12 +84,13 @@ def chosen(
         indices: Ints.
         under: What is done first to what the plan maps one for one.
     """
-    if (op := _handed_on(reader, lambda below: chosen(below, indices, under))) is not None:
-        return op
-    kind: Any = type(reader) if isinstance(reader, Wrapped) else itself
-    below = under(reader)
-    part: Reader[Any] = kind(select(below if below is reader else kind(below), indices))
-    return part
+
+    def part(mapped: Reader[Any]) -> Reader[Any]:
+        below = under(mapped)
+        spelled = _spelling(mapped)
+        return spelled(select(below if below is mapped else spelled(below), indices))
+
+    return _below_maps(reader, part)
 
 
 def _lookup(reader: Reader[T]) -> Callable[[int], T]:
@@ -129,31 +115,40 @@ def _lookup(reader: Reader[T]) -> Callable[[int], T]:
     )
 
 
-def _slice_of(reader: Reader[Any], first: int, last: int | None, step: int) -> Reader[Any]:
-    """From `first` on, up to `last`, pushed below what is one for one, so that it is not done."""
+def _cut(reader: Reader[Any], first: int, last: int | None, step: int) -> Reader[Any]:
+    """Every `step`-th sample from `first` on, up to `last`, below whatever a plan maps."""
     if first == 0 and last is None and step == 1:
         return reader
-    if type(reader) is batch and step == 1:
-        size = reader.batch_size
-        samples = _slice_of(reader.reader, first * size, None if last is None else last * size, 1)
-        return batch(samples, size, reader.drop_last)
-    if (op := _handed_on(reader, lambda below: _slice_of(below, first, last, step))) is not None:
-        return op
-    kind: Any = type(reader) if isinstance(reader, Wrapped) else itself  # as it is spelled
-    part: Reader[Any] = kind(skip(reader, first)) if first else reader
-    part = part if last is None else kind(firstn(part, last - first))
-    return part if step == 1 else kind(shard(part, step, 0))
+
+    def part(mapped: Reader[Any]) -> Reader[Any]:
+        if type(mapped) is batch and step == 1:
+            size = mapped.batch_size
+            ends = first * size, None if last is None else last * size
+            return with_reader(mapped, _cut(mapped.reader, *ends, 1))
+        spelled = _spelling(mapped)
+        cut = spelled(skip(mapped, first)) if first else mapped
+        cut = cut if last is None else spelled(firstn(cut, last - first))
+        return cut if step == 1 else spelled(shard(cut, step, 0))
+
+    return _below_maps(reader, part)
 
 
-def _handed_on(
-    reader: Reader[Any], part: Callable[[Reader[Any]], Reader[Any]]
-) -> Reader[Any] | None:
-    """An op that is one for one, over a part of its reader; None for another op."""
-    handed_on = isinstance(reader, Wrapped) or type(reader) in {map_batches, map_samples, buffered}
-    if indexed(reader) is None and handed_on:
-        op = copy.copy(reader)
-        set_fields(op, reader=part(reader.reader))  # type: ignore[attr-defined]  # these have one
-        return op
-    if type(reader) is map_readers and len(reader.readers) == 1:
-        return map_readers(reader.func, part(reader.readers[0]))
-    return None
+def _below_maps(reader: Reader[Any], part: Callable[[Reader[Any]], Reader[Any]]) -> Reader[Any]:
+    """A plan over a part of what it maps one for one, so that nothing else is mapped."""
+    if isinstance(reader, Node) and _is_one_for_one(reader):
+        (up,) = reader.input_readers
+        return with_reader(reader, _below_maps(up, part))
+    return part(reader)
+
+
+def _is_one_for_one(op: Node[Any]) -> bool:
+    """Whether an op makes one item of each of its reader, and has to be asked for each."""
+    if type(op) is map_readers:
+        return len(op.readers) == 1
+    maps = isinstance(op, Wrapped) or type(op) in {map_batches, map_samples, buffered}
+    return maps and indexed(op) is None
+
+
+def _spelling(reader: Reader[Any]) -> Callable[[Reader[Any]], Reader[Any]]:
+    """What makes a pipeline of an op, where the reader is one."""
+    return type(reader) if isinstance(reader, Wrapped) else itself

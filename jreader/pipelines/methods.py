@@ -6,6 +6,9 @@ names, defaults and docstring where the op is defined. A `Callable` has no names
 front, and no overloads: where a function comes before the reader (`map`, `filter`), or where the
 type of a sample follows from it, the method is written out, with the first sentence of its
 docstring only. `like` adds the rest at run time, for `help`, notebooks and Sphinx.
+
+Importing the class imports no op: what it names is a `Room` there, and the room is imported when
+one of its ops is first called, or when its method is first looked at.
 """
 
 from __future__ import annotations
@@ -13,13 +16,64 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
+from importlib import import_module
 from inspect import Parameter, Signature
 from typing import Any, TypeVar
+
+from jreader.hints import check_keywords
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _ARGUMENT = re.compile(r"^ {4}(\*{0,2}\w+): .*\n?(?: {8}.*\n?)*", re.MULTILINE)
+
+
+class Room:
+    """A module that is imported when one of its functions is first called.
+
+    >>> Room("jreader.transforms").firstn(lambda: "abc", 2)
+    firstn(<lambda>, n=2)
+    """
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # doctest and copies ask for some
+            raise AttributeError(name)
+        return _Named(self, name)
+
+
+class _Named:
+    """A function of a room, before it is imported."""
+
+    def __init__(self, room: Room, name: str) -> None:
+        self.room, self.name = room, name
+
+    def found(self) -> Callable[..., Any]:
+        value: Callable[..., Any] = getattr(import_module(self.room.module), self.name)
+        setattr(self.room, self.name, value)  # the room gives it at once from now on
+        return value
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.found()(*args, **kwargs)
+
+
+class _Method:
+    """A method that becomes a function, with docstring and signature, at its first use."""
+
+    def __init__(self, body: Callable[..., Any], ops: tuple[Any, ...]) -> None:
+        self.body, self.ops = body, ops
+
+    def __set_name__(self, kind: type, name: str) -> None:
+        self.kind, self.name = kind, name
+
+    def __get__(self, made: object, kind: type) -> Any:
+        ops = [op.found() if isinstance(op, _Named) else op for op in self.ops]
+        method = _checked(self.body, f"{self.kind.__name__}.{self.name}")
+        _describe(method, self.body, ops)
+        setattr(self.kind, self.name, method)
+        return method.__get__(made, kind)
 
 
 def like(*ops: Callable[..., Any]) -> Callable[[F], F]:
@@ -31,21 +85,10 @@ def like(*ops: Callable[..., Any]) -> Callable[[F], F]:
     Args:
         *ops: What the method makes; the first one is described.
     """
-    op = ops[0]
 
-    def described(method: F) -> F:
-        known: Any = method
-        signature = inspect.signature(method)
-        if any(each.kind is Parameter.VAR_KEYWORD for each in signature.parameters.values()):
-            signature = known.__signature__ = _without_reader(op)
-            kinds = {each.name: each.annotation for each in signature.parameters.values()}
-            known.__annotations__ = {**kinds, "return": signature.return_annotation}
-        takes = {str(each).partition(":")[0] for each in signature.parameters.values()}
-        takes = {name.partition("=")[0] for name in takes}
-        known.__doc__ = _doc(inspect.getdoc(method), inspect.getdoc(op) or "", takes)
-        known.__module__ = "jreader.pipelines"  # doctest runs the examples where the ops are
-        known.ops = ops
-        return method
+    def described(body: F) -> F:
+        method: Any = _Method(body, ops)
+        return method  # type: ignore[no-any-return]  # as its class says it once it is looked at
 
     return described
 
@@ -58,8 +101,35 @@ def methods_of(kind: Any) -> dict[Any, str]:
     >>> methods_of(Pipeline)[buffered]
     'prefetch'
     """
-    members = ((name, inspect.getattr_static(kind, name)) for name in dir(kind))
+    members = ((name, getattr(kind, name)) for name in dir(kind) if not name.startswith("_"))
     return {op: name for name, method in members for op in getattr(method, "ops", ())}
+
+
+def _checked(body: Callable[..., Any], call: str) -> Any:
+    """A method that says what to type instead of the keywords of other libraries."""
+
+    @wraps(body)
+    def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            check_keywords(call, method, kwargs)
+        return body(self, *args, **kwargs)
+
+    method.__name__, method.__qualname__ = call.rpartition(".")[2], call
+    return method
+
+
+def _describe(method: Any, body: Callable[..., Any], ops: list[Any]) -> None:
+    method.ops = ops
+    if not ops:
+        return
+    signature = inspect.signature(body)
+    if any(each.kind is Parameter.VAR_KEYWORD for each in signature.parameters.values()):
+        signature = method.__signature__ = _without_reader(ops[0])
+        kinds = {each.name: each.annotation for each in signature.parameters.values()}
+        method.__annotations__ = {**kinds, "return": signature.return_annotation}
+    takes = {re.split("[:=]", str(each))[0] for each in signature.parameters.values()}
+    method.__doc__ = _doc(inspect.getdoc(body), inspect.getdoc(ops[0]) or "", takes)
+    method.__module__ = "jreader.pipelines"  # doctest runs the examples where the ops are
 
 
 def _without_reader(op: Callable[..., Any]) -> Signature:

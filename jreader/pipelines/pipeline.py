@@ -17,20 +17,23 @@ from typing import (
 
 import numpy as np
 
-from jreader import batches, hints, readers, sinks, transforms, workers
-from jreader.batches import gives_batches
+from jreader import readers
 from jreader.errors import warn
-from jreader.pipelines import splits
-from jreader.pipelines.indexing import listed, sample_at, sliced
-from jreader.pipelines.methods import like
+from jreader.pipelines.methods import Room, like
 from jreader.pipelines.wrapped import Wrapped
 from jreader.readers import Node, Reader, described, set_fields
 
 if TYPE_CHECKING:
+    from jreader import batches, sinks, transforms, workers
     from jreader.feeds import FeedList
     from jreader.loaders import DataLoader
     from jreader.loaders.remainders import Last
+    from jreader.pipelines import indexing, splits
     from jreader.transforms.mixture_schedules import Stop
+else:  # each is imported when one of its ops is first used
+    batches, sinks = Room("jreader.batches"), Room("jreader.sinks")
+    transforms, workers = Room("jreader.transforms"), Room("jreader.workers")
+    indexing, splits = Room("jreader.pipelines.indexing"), Room("jreader.pipelines.splits")
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -112,7 +115,7 @@ class Pipeline(Wrapped[T]):
     @like(workers.map_samples, transforms.map_readers)
     def map(self, fn: Callable[..., S], **options: Any) -> Pipeline[S]:
         """`fn` of each sample, in order: on this thread, other threads, processes or a cluster."""
-        if gives_batches(self):
+        if batches.gives_batches(self):
             raise TypeError(
                 f"{self!r}.map(...) would map whole batches: use .map_batches(fn), where fn takes "
                 f"and gives stacked columns, or .map(fn) before .batch(...)."
@@ -216,7 +219,7 @@ class Pipeline(Wrapped[T]):
 
         Batches of batches warn: `rebatch` makes batches larger or smaller.
         """
-        if gives_batches(self):
+        if batches.gives_batches(self):
             warn(
                 f"{self!r}.batch({batch_size}) makes lists of {batch_size} batches. For batches of "
                 f"{batch_size} samples type .rebatch({batch_size}), or leave one batch out; for "
@@ -229,6 +232,7 @@ class Pipeline(Wrapped[T]):
         """Batches of another size: `batch` of the samples of these batches."""
         return self.unbatch().batch(batch_size, drop_last)
 
+    @like()
     def pipe(
         self,
         op: Callable[Concatenate[Pipeline[T], P], Reader[S]],
@@ -291,13 +295,14 @@ class Pipeline(Wrapped[T]):
             ValueError: The slice goes backwards, or counts from the end of an endless pipeline.
         """
         if isinstance(index, slice):
-            part = sliced(self, index)
+            part = indexing.sliced(self, index)
         elif isinstance(index, (list, range)) or getattr(index, "ndim", 0) == 1:
-            part = listed(self, index)
+            part = indexing.listed(self, index)
         else:
-            return sample_at(self, index)
+            return indexing.sample_at(self, index)
         return part if isinstance(part, Pipeline) else Pipeline(part)
 
+    @like()
     def load(
         self,
         feed_list: FeedList | None = None,
@@ -375,6 +380,3 @@ class Pipeline(Wrapped[T]):
             resident=resident,
             tune=tune,
         )
-
-
-hints.tell_keywords(Pipeline, "Pipeline")

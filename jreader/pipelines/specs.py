@@ -9,7 +9,8 @@ import numpy as np
 
 from jreader.batches import batching, stack
 from jreader.batches.padded_batches import varied
-from jreader.readers import Columns, Reader, length, map_tree, origin
+from jreader.readers import Columns, Reader, length, map_tree
+from jreader.readers.nodes import unit_of
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,7 @@ class ArraySpec:
 
 def spec_of(reader: Reader[Any], first: Any) -> Any:
     """The tree of `ArraySpec` of what a reader gives, of which this is the first."""
-    unit = getattr(origin(reader, "all", "some"), "unit", "samples")
-    if unit != "batches" and not isinstance(first, Columns):
+    if unit_of(reader) != "batches" and not isinstance(first, Columns):
         return map_tree(_array_spec, first)
     columns = stack(first)
     even, found = _even(reader), batching(reader)

@@ -6,9 +6,9 @@ the same samples in every epoch and every run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -27,8 +27,8 @@ from jreader.readers import (
     length,
     lookup_of,
 )
+from jreader.readers.nodes import below_keys
 from jreader.readers.seeds import random_ops, seeded
-from jreader.transforms.sample_rng import keyed
 from jreader.transforms.selections import fixed_order, split_key
 
 if TYPE_CHECKING:
@@ -80,18 +80,14 @@ def split(
             as many as samples.
     """
     call = "split(parts, seed)"
-    n = _splittable_length(call, reader)
-    sizes = part_sizes(call, parts, n)
-    key = orders.as_seed(seed, call)
-    labels = _labels(call, reader, n, groups=groups, stratify=stratify)
-    made = _SplitParts(reader, sizes, key, *labels)
+    made = _Parts(call, reader, lambda n: part_sizes(call, parts, n), seed, groups, stratify)
     for number, size in enumerate(made.counts):
         if not size:
             raise ValueError(
-                f"{call} leaves no samples for part {number}, {parts[number]} of {n:,} samples"
-                f"{made.of_groups}: give it more, or leave it out."
+                f"{call} leaves no samples for part {number}, {parts[number]} of {made.of}: give "
+                f"it more, or leave it out."
             )
-    return tuple(made.part(number) for number in range(len(sizes)))
+    return tuple(made.part(number) for number in range(len(made.counts)))
 
 
 def folds(
@@ -123,40 +119,51 @@ def folds(
             samples.
     """
     call = "folds(n, seed)"
-    many, samples = errors.check_number(call, n, 2), _splittable_length(call, reader)
-    sizes = [len(range(fold, samples, many)) for fold in range(many)]
-    key = orders.as_seed(seed, call)
-    labels = _labels(call, reader, samples, groups=groups, stratify=stratify)
-    made = _SplitParts(reader, sizes, key, *labels)
+    many = errors.check_number(call, n, 2)
+
+    def sizes(samples: int) -> list[int]:
+        return [len(range(fold, samples, many)) for fold in range(many)]
+
+    made = _Parts(call, reader, sizes, seed, groups, stratify)
     if 0 in made.counts:
         raise ValueError(
             f"{call} needs at least {many} samples or groups, and {described(reader)} has "
-            f"{samples:,} samples{made.of_groups}: give fewer folds."
+            f"{made.of}: give fewer folds."
         )
     return [(made.part(fold, but=True), made.part(fold)) for fold in range(many)]
 
 
-class _SplitParts:
-    """The indices of the parts of a split: ranges of one random order, or lists."""
+class _Parts:
+    """The indices of the parts of a split: ranges of one random order, or lists.
+
+    Attributes:
+        counts: How many samples each part has.
+        of: How many there are, for an error.
+    """
 
     def __init__(
         self,
+        call: str,
         reader: Reader[Any],
-        sizes: list[int],
-        key: int,
-        groups: Array | None,
-        classes: Array | None,
+        sizes_of: Callable[[int], list[int]],
+        seed: Any,
+        groups: Any,
+        stratify: Any,
     ) -> None:
-        self.reader, self.key = reader, key
-        self.ends = [0, *accumulate(sizes)]
-        self.counts, self.part_of = sizes, cast("Array | None", None)
-        self.of_groups = "" if groups is None else f" in {len(np.unique(groups)):,} groups"
+        n = _splittable_length(call, reader)
+        sizes = sizes_of(n)
+        self.reader, self.key = reader, orders.as_seed(seed, call)
+        labels = _labels(call, reader, n, "groups", groups)
+        classes = _labels(call, reader, n, "stratify", stratify)
         plane = indexed(seeded(reader, 0))
-        if groups is not None:
-            self.part_of = dealt_groups(sizes, split_key(key), groups, classes)
+        self.ends, self.counts, self.of = [0, *accumulate(sizes)], sizes, f"{n:,} samples"
+        self.part_of: Array | None = None
+        if labels is not None:
+            self.part_of = dealt_groups(sizes, split_key(self.key), labels, classes)
             self.counts = np.bincount(self.part_of, minlength=len(sizes)).tolist()
+            self.of += f" in {len(np.unique(labels)):,} groups"
         elif classes is not None or (plane is not None and plane.blocks is not None):
-            self.part_of = dealt_parts(sizes, split_key(key), classes)
+            self.part_of = dealt_parts(sizes, split_key(self.key), classes)
 
     def part(self, number: int, *, but: bool = False) -> Any:
         """The samples of a part, or all but these."""
@@ -174,8 +181,7 @@ def _still(below: Reader[Any]) -> Reader[Any]:
     Raises:
         TypeError: It is not.
     """
-    rows = below.reader if isinstance(below, keyed) else below
-    if random_ops(rows):
+    if random_ops(below_keys(below)):
         raise TypeError(
             f"a split of {described(below)} would give each part other samples in each epoch, "
             f"those of the other parts too: split before what orders samples at random, as in "
@@ -205,30 +211,28 @@ def _splittable_length(call: str, reader: Reader[Any]) -> int:
     return known
 
 
-def _labels(call: str, reader: Reader[Any], n: int, **given: Any) -> Iterator[Array | None]:
-    """The groups and the classes of all samples, as arrays of a label for each.
+def _labels(call: str, reader: Reader[Any], n: int, name: str, value: Any) -> Array | None:
+    """The groups, or the classes, of all samples: a label for each; None where none are given.
 
     Raises:
         TypeError: They are not labels.
         ValueError: They are not as many as samples.
     """
-    for name, value in given.items():
-        if value is None:
-            yield None
-            continue
-        is_name = isinstance(value, (str, int))
-        labels = np.asarray(_field_values(call, reader, n, name, value) if is_name else value)
-        if labels.ndim != 1 or labels.dtype.hasobject:
-            raise TypeError(
-                f"{name} of {call} needs a label for each sample, numbers or texts, not "
-                f"{described(value)}: give a list or an array of one axis."
-            )
-        if len(labels) != n:
-            raise ValueError(
-                f"{name} of {call} has {len(labels):,} labels, and {described(reader)} has {n:,} "
-                f"samples: give a label for each, in their order."
-            )
-        yield labels
+    if value is None:
+        return None
+    is_name = isinstance(value, (str, int))
+    labels = np.asarray(_field_values(call, reader, n, name, value) if is_name else value)
+    if labels.ndim != 1 or labels.dtype.hasobject:
+        raise TypeError(
+            f"{name} of {call} needs a label for each sample, numbers or texts, not "
+            f"{described(value)}: give a list or an array of one axis."
+        )
+    if len(labels) != n:
+        raise ValueError(
+            f"{name} of {call} has {len(labels):,} labels, and {described(reader)} has {n:,} "
+            f"samples: give a label for each, in their order."
+        )
+    return labels
 
 
 def _field_values(call: str, reader: Reader[Any], n: int, name: str, key: Any) -> Any:

@@ -7,8 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from jreader import hints
-from jreader.pipelines.methods import methods_of
-from jreader.pipelines.specs import spec_of
+from jreader.pipelines.methods import Room, methods_of
 from jreader.readers import (
     Node,
     Pass,
@@ -24,10 +23,14 @@ from jreader.readers import (
     start,
 )
 from jreader.readers.growing import only_looking
-from jreader.readers.nodes import arguments
+from jreader.readers.nodes import arguments, below_keys
 from jreader.readers.starting import in_batches, native
-from jreader.transforms import firstn, pack
-from jreader.transforms.sample_rng import keyed
+
+if TYPE_CHECKING:
+    from jreader import transforms
+    from jreader.pipelines import specs
+else:
+    transforms, specs = Room("jreader.transforms"), Room("jreader.pipelines.specs")
 
 T = TypeVar("T")
 
@@ -88,7 +91,7 @@ class Wrapped(Node[T]):
         Raises:
             ValueError: There is none.
         """
-        first = start(firstn(self.reader, 1))
+        first = start(transforms.firstn(self.reader, 1))
         try:
             for sample in first.items:
                 return sample
@@ -105,7 +108,7 @@ class Wrapped(Node[T]):
         0.75
         """
         made = origin(self.reader, "all")
-        return made.fill if isinstance(made, pack) else None
+        return getattr(made, "fill", None) if isinstance(made, Node) else None
 
     @property
     def element_spec(self) -> Any:
@@ -131,7 +134,7 @@ class Wrapped(Node[T]):
             FeedMismatch: The samples of a batch cannot be stacked.
         """
         with only_looking():
-            return spec_of(self, self.peek())
+            return specs.spec_of(self, self.peek())
 
     def __repr__(self) -> str:
         """The plan as it was written: what is printed can be typed."""
@@ -161,7 +164,7 @@ class Wrapped(Node[T]):
 
 def _chained(op: Node[Any]) -> tuple[Wrapped[Any] | None, str]:
     """The pipeline that an op reads, and the op as a method of it; None where it is none."""
-    ups = [up.reader if isinstance(up, keyed) else up for up in op.input_readers]
+    ups = [below_keys(up) for up in op.input_readers]
     if not ups or not isinstance(ups[0], Wrapped) or getattr(op, "names", None):
         return None, ""
     before, kind = ups[0], cast("Any", type(ups[0]))

@@ -415,19 +415,18 @@ def _known(reader: Reader[Any]) -> tuple[str, str]:
     if unread(reader):
         return "length unknown", "not read yet"
     number = length(reader)
-    unit = getattr(origin(reader, "all", "some"), "unit", "samples")
     drawn = seeded(reader, 0)  # as each pass has it, whatever it draws
     found = "streamed"
     if lookup_of(drawn) is not None:
         found = "mapped" if _is_mapped(drawn) else "indexed"
-    return "length unknown" if number is None else f"{number:,} {unit}", found
+    return "length unknown" if number is None else f"{number:,} {unit_of(reader)}", found
 
 
 def _is_mapped(reader: Reader[Any]) -> bool:
     """Whether functions make the samples of a reader, or those that its batches are made of."""
     if not isinstance(reader, Node) or plane_of(reader) is not None:
         return False
-    batched = getattr(origin(reader, "all", "some"), "unit", "samples") == "batches"
+    batched = unit_of(reader) == "batches"
     if not batched and reader.in_cursor == "never":
         return True
     return any(map(_is_mapped, reader.input_readers))
@@ -450,6 +449,18 @@ def origin(reader: Reader[Any], *how: str) -> Reader[Any]:
     ):
         (reader,) = (getattr(reader, name) for name in field_names(reader) if name == "reader")
     return reader
+
+
+def unit_of(reader: Reader[Any]) -> str:
+    """What the length of a reader counts: "samples", "batches", or the "rows" of `pack`."""
+    made = origin(reader, "all", "some")
+    return made.unit if isinstance(made, Node) else "samples"
+
+
+def below_keys(reader: Reader[Any]) -> Reader[Any]:
+    """The reader of the samples that an op puts keys beside; any other reader as it is."""
+    keyed = isinstance(reader, Node) and reader.moves == "keys"
+    return readers_below(reader)[0] if keyed else reader
 
 
 def length(reader: Reader[Any]) -> int | None:

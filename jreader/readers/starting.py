@@ -18,9 +18,9 @@ from jreader.readers.nodes import (
     Reader,
     declares,
     field_value,
-    origin,
     own_pass,
     plane_of,
+    unit_of,
 )
 from jreader.readers.passes import Pass, Position, checked_position
 from jreader.readers.plain_functions import epoch_of_caller
@@ -77,8 +77,7 @@ def native(reader: Node[T]) -> Iterator[T]:
             ".flat_map(fn) on it instead of the function; if one order is intended, type .cache()."
         )
     items = _begin(reader, None, inherited=True).items
-    unit = getattr(origin(reader, "all", "some"), "unit", "samples")
-    return items if unit == "samples" else _located(reader, items)
+    return items if unit_of(reader) == "samples" else _located(reader, items)
 
 
 def _located(reader: Node[T], items: Iterator[T]) -> Iterator[T]:
