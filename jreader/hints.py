@@ -20,8 +20,7 @@ def known_words() -> dict[str, dict[str, Any]]:
     >>> known_words()["methods"]["take"], known_words()["keywords"]["skip"]["count"]
     ('.firstn(n)', 'n=count')
     """
-    table: bytes = __spec__.loader.get_data(str(Path(__file__).with_suffix(".toml")))
-    return loads(table.decode())
+    return loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
 def missing_method(kind: type, name: str) -> str:
