@@ -6,14 +6,14 @@ A function that returns the same iterator twice, say, would seem to be empty the
 from __future__ import annotations
 
 import sys
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from itertools import chain, repeat
-from types import FrameType, FunctionType, GeneratorType
+from itertools import chain, islice, repeat
+from types import FunctionType, GeneratorType
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from jreader.errors import ReaderError
 from jreader.readers.messages import described
@@ -38,41 +38,52 @@ def opened_function(
         ReaderError: It returned a generator that it has returned before.
     """
     try:
-        stream = _stream_of(reader)  # which may be empty
-        produced = reader() if stream is None else stream
-        if not hasattr(produced, "__iter__") and not hasattr(produced, "__getitem__"):
-            raise TypeError(
-                f"{described(reader)} returned {described(produced)}, which cannot be iterated: a "
-                "reader yields its samples, or returns an iterable of them (one that is async has "
-                "to be read by a plain generator)."
-            )
-        kept = isinstance(produced, (list, tuple)) and _is_held(produced) and not is_fixed(produced)
-        produced, told = of_pass(produced, _epoch.get(), state)
-        source = map(protected, produced) if kept else iter(produced)
+        source, told = _iterator_of(reader, state)
     except StopIteration as stopped:
         raise RuntimeError(
             f"{described(reader)}{_written_at(reader)} raised StopIteration when it was called for "
             "a pass: the iterator that it calls next() on has ended. Make a new iterator in each "
             "call, and end a pass with `return`."
         ) from stopped
-    del produced
     kind = type(source)
     close = getattr(source, "close", _close_nothing)
-    before = _given_before(source)
-    note_epoch(source, _epoch.get() or 0)
-    if isinstance(getattr(kind, "__iter__", None), FunctionType):
+    begun = _is_begun(source)
+    if isinstance(source, GeneratorType):
+        if begun:
+            raise _of_begun(reader, kind)
+        if (epoch := _epoch.get()) is not None:
+            return begun_in_epoch(source, epoch), close, told
+    elif isinstance(getattr(kind, "__iter__", None), FunctionType):
         source = map(next, repeat(source))  # to ask for its iterator again may begin it again
-    if not before:
-        return source, close, told
-    again = ReaderError(
+    if begun:
+        source = chain(_at_least_one(source, _of_begun(reader, kind)), source)
+    return source, close, told
+
+
+def _iterator_of(
+    reader: Callable[[], Iterable[T]], state: str
+) -> tuple[Iterator[T], Callable[[], str] | None]:
+    """The iterator that a plain function returns for a pass, and what tells its state."""
+    stream = _stream_of(reader)  # which may be empty
+    produced = reader() if stream is None else stream
+    if not hasattr(produced, "__iter__") and not hasattr(produced, "__getitem__"):
+        raise TypeError(
+            f"{described(reader)} returned {described(produced)}, which cannot be iterated: a "
+            "reader yields its samples, or returns an iterable of them (one that is async has "
+            "to be read by a plain generator)."
+        )
+    kept = isinstance(produced, (list, tuple)) and _is_held(produced) and not is_fixed(produced)
+    produced, told = of_pass(produced, _epoch.get(), state)
+    return (map(protected, produced) if kept else iter(produced)), told
+
+
+def _of_begun(reader: Any, kind: type) -> ReaderError:
+    return ReaderError(
         f"{described(reader)}{_written_at(reader)} returned an iterator that it has returned "
         f"before (a {kind.__name__}), which gives its samples only once: make a new one in each "
         "call. For a generator function f, type Pipeline(f), or lambda: f(...), which calls it "
         "anew."
     )
-    if isinstance(source, GeneratorType):
-        raise again
-    return chain(_at_least_one(source, again), source), close, told
 
 
 def _stream_of(reader: Any) -> Any:
@@ -98,6 +109,9 @@ def _at_least_one(source: Iterator[T], again: ReaderError) -> Iterator[T]:
     raise again
 
 
+_epoch: ContextVar[int | None] = ContextVar("epoch", default=None)
+
+
 @contextmanager
 def in_epoch(epoch: int) -> Iterator[None]:
     """Tells plain functions that are called inside the block which epoch it is."""
@@ -108,78 +122,54 @@ def in_epoch(epoch: int) -> Iterator[None]:
         _epoch.reset(before)
 
 
-def note_epoch(source: object, epoch: int) -> None:
-    """Records the epoch in which a generator is read."""
-    if isinstance(source, GeneratorType):
-        _given_before(source)
-        _generators[id(source)] = epoch
-
-
 def epoch_of_caller() -> int:
-    """The epoch of the plain function that calls, directly or not; 0 if none does."""
-    if epoch := _epoch.get():
-        return epoch  # it is being called
-    if not any(_generators.values()):
-        return 0
-    sources = [ref() for ref in list(_given.values())]
-    running = {id(each.gi_frame): each for each in sources if isinstance(each, GeneratorType)}
-    frame = sys._getframe()  # noqa: SLF001  # as inspect.currentframe, but never None
-    while frame.f_back and _is_ours(frame):
-        frame = frame.f_back
-    while frame.f_back and not _is_ours(frame):  # the innermost one, through its helpers
-        if id(frame) in running:
-            return _generators.get(id(running[id(frame)]), 0)
-        frame = frame.f_back
-    return 0
+    """The epoch of the plain function that is called, or begun, at this moment; 0 if none is."""
+    return _epoch.get() or 0
 
 
-def _is_ours(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "jreader"
+def begun_in_epoch(source: Iterator[T], epoch: int) -> Iterator[T]:
+    """The iterator, told its epoch while it makes its first sample: a generator begins with that.
+
+    It is not told for later ones, which would cost something for each.
+    """
+
+    def first() -> Iterator[T]:
+        with in_epoch(epoch):
+            samples = [*islice(source, 1)]
+        yield from samples
+
+    return chain(first(), source)
 
 
-_epoch: ContextVar[int | None] = ContextVar("epoch", default=None)
-_generators: dict[int, int] = {}  # the epoch that each one is of, by its id
-_given: dict[int, weakref.ref[Any]] = {}
-_given_unseen: deque[tuple[int, type]] = deque(maxlen=64)  # what no weak reference leads to
+_begun: WeakValueDictionary[int, Any] = WeakValueDictionary()  # iterators by their ids
+_begun_unseen: deque[tuple[int, type]] = deque(maxlen=64)  # what no weak reference leads to
 
 
-def _given_before(source: Iterator[Any]) -> bool:
+def _is_begun(source: Iterator[Any]) -> bool:
     """Whether a pass over this iterator was begun before; weak references only."""
     number = id(source)
-    known = _given.get(number)
-    if known is not None and known() is source:
+    if _begun.get(number) is source:
         return True
-    try:
-        _given[number] = weakref.ref(source, lambda gone: _forget(number, gone))
-    except TypeError:
-        if _references(source) <= _ALONE:
-            return False  # nobody has it but this pass: its number may be that of an older one
-        seen = (number, type(source)) in _given_unseen
-        _given_unseen.append((number, type(source)))
-        return seen
-    return False
-
-
-def _forget(number: int, gone: weakref.ref[Any]) -> None:
-    if _given.get(number) is gone:
-        del _given[number]
-        _generators.pop(number, None)
+    with suppress(TypeError):
+        _begun[number] = source
+        return False
+    if sys.getrefcount(source) <= _ALONE:
+        return False  # nobody has it but this pass: its number may be that of an older one
+    seen = (number, type(source)) in _begun_unseen
+    _begun_unseen.append((number, type(source)))
+    return seen
 
 
 def _is_held(produced: Any) -> bool:
     """Whether somebody else has what a function returned, and so sees what is done to it."""
-    return _references(produced) > _ALONE
-
-
-def _references(source: Iterator[Any]) -> int:
-    return sys.getrefcount(source)
+    return sys.getrefcount(produced) > _ALONE
 
 
 def _alone() -> int:
     """The references to an iterator that only its caller holds, on this interpreter."""
 
     def asked(source: Iterator[Any]) -> int:
-        return _references(source)
+        return sys.getrefcount(source)
 
     source = iter(())
     return asked(source)

@@ -157,6 +157,13 @@ def test_another_loader_inside_counts_its_own_epochs():
     assert len(list(Pipeline(reader).epochs(2))) == 16
 
 
+def test_a_plain_function_inside_is_in_an_epoch_of_its_own():
+    def reader():
+        yield from Pipeline(looping(PLANS["shuffle"])).epochs(1)()
+
+    assert len(list(Pipeline(reader).epochs(2))) == 16
+
+
 def test_it_is_told_once_for_each_place():
     plain = looping(PLANS["shuffle"])
     with warnings.catch_warnings(record=True) as told:
