@@ -37,8 +37,49 @@ T = TypeVar("T")
 _AT_ONCE = 16384  # indices that are computed in one go
 
 
+class _ByNumber(Node[T]):
+    """Samples of a reader of known length, in an order of their numbers."""
+
+    reader: Reader[T]
+
+    def order(self, places: Indices) -> Indices:
+        """The numbers in `reader` of samples at these places: an int, or an array."""
+        raise NotImplementedError
+
+    def length(self) -> int:
+        """The number of samples, which is known."""
+        raise NotImplementedError
+
+    def start(self, at: Position) -> Pass[T]:
+        """Begins a pass; its position is the number of samples handed over."""
+        done, many = checked_position(at, 0), self.length()
+        if done > many:
+            raise foreign(at, many)
+        find = lookup_of(self.reader)
+        up: Pass[Any] = Pass(iter(()), lambda: None, lambda: None) if find else start(self.reader)
+
+        def deal() -> Iterator[T]:
+            get = find or list(up.items).__getitem__
+            for low in range(done, many, _AT_ONCE):
+                for index in self.order(np.arange(low, min(low + _AT_ONCE, many))).tolist():
+                    yield get(index)
+
+        items, count = counted(deal(), done)
+        return Pass(items, count, up.close)
+
+    def lookup(self) -> Callable[[int], T] | None:
+        """Finds samples as `reader` does."""
+        find = lookup_of(self.reader)
+        return find and (lambda index: find(self.order(index)))
+
+    def plane(self) -> Plane | None:
+        """The plane of `reader` in that order."""
+        up = indexed(self.reader)
+        return up and up.reordered(self.length(), self.order)
+
+
 @op
-class select(Node[T]):
+class select(_ByNumber[T]):
     """The samples of `reader` at some indices, in the order of the indices.
 
     An index may occur more than once. `pipeline[[3, 1, 2]]` makes it.
@@ -88,12 +129,8 @@ class select(Node[T]):
 
     def chosen_places(self, below: Any) -> Any:
         """Which of a range or array of places its samples have."""
-        chosen = self._order(np.arange(len(self.indices)))
+        chosen = self.order(np.arange(len(self.indices)))
         return chosen * below.step + below.start if isinstance(below, range) else below[chosen]
-
-    def start(self, at: Position) -> Pass[T]:
-        """Begins a pass; its position is the number of samples handed over."""
-        return _by_number(self.reader, self._order, len(self.indices), at)
 
     def length(self) -> int:
         """The number of indices."""
@@ -104,34 +141,26 @@ class select(Node[T]):
         listed = not isinstance(self.indices, range)
         return blake2b(self.indices.tobytes(), digest_size=8).hexdigest() if listed else ""
 
-    def lookup(self) -> Callable[[int], T] | None:
-        """Sample i is sample `indices[i]` of `reader`."""
-        find = lookup_of(self.reader)
-        return find and (lambda index: find(self.indices[index] % self.n))
-
     def plane(self) -> Plane | None:
         """Sample i is sample `indices[i]` of `reader`; in their blocks, if indices increase."""
-        up = indexed(self.reader)
-        if up is None:
-            return None
-        plane = up.reordered(len(self.indices), self._order)
-        if (
-            up.blocks is None
-            or isinstance(self.indices, range)
-            or np.any(np.diff(self.indices) < 0)
-        ):
+        plane, up = super().plane(), indexed(self.reader)
+        listed = not isinstance(self.indices, range)
+        if not up or up.blocks is None or not listed or np.any(np.diff(self.indices) < 0):
             return plane
         starts = np.searchsorted(self.indices, up.blocks)
-        return replace(plane, blocks=np.unique([0, *starts[starts < len(self.indices)]]))
+        return plane and replace(plane, blocks=np.unique([0, *starts[starts < len(self.indices)]]))
 
-    def _order(self, places: Indices) -> Indices:
+    def order(self, places: Indices) -> Indices:
+        """The indices at these places."""
         if isinstance(self.indices, range):
             return (places * self.indices.step + self.indices.start) % self.n
+        if not np.ndim(places):
+            return int(self.indices[places])
         return places.__array_namespace__().asarray(self.indices)[places]
 
 
 @op
-class fixed_order(Node[T]):
+class fixed_order(_ByNumber[T]):
     """The samples of `reader` in one random order, the same in every epoch.
 
     >>> from jreader import arrays, at_epoch
@@ -161,18 +190,9 @@ class fixed_order(Node[T]):
         """Finds the length of the reader."""
         return {"n": _known_length("fixed_order(reader, key)", self.reader)}
 
-    def start(self, at: Position) -> Pass[T]:
-        """Begins a pass; its position is the number of samples handed over."""
-        return _by_number(self.reader, self._order, self.n, at)
-
     def length(self) -> int:
         """The length of `reader`."""
         return self.n
-
-    def lookup(self) -> Callable[[int], T] | None:
-        """Finds samples as `reader` does."""
-        find = lookup_of(self.reader)
-        return find and (lambda index: find(int(self._order(np.array([index]))[0])))
 
     def plane(self) -> Plane | None:
         """The plane of `reader` in that order."""
@@ -183,9 +203,12 @@ class fixed_order(Node[T]):
                 f"{self.made_at}, and has {up.length:,} now: data may grow or shrink between runs. "
                 f"Make the pipeline again."
             )
-        return up and up.reordered(self.n, self._order)
+        return super().plane()
 
-    def _order(self, places: Indices) -> Indices:
+    def order(self, places: Indices) -> Indices:
+        """The places in that order."""
+        if not np.ndim(places):
+            return int(self.order(np.array([places]))[0])
         return orders.permutation(places, self.n, split_key(self.key))
 
 
@@ -227,23 +250,3 @@ def _known_length(call: str, reader: Reader[Any]) -> int:
             f"read: begin with arrays(...), npy or source, or give the reader a __len__."
         )
     return known
-
-
-def _by_number(
-    reader: Reader[T], order: Callable[[Indices], Indices], many: int, at: Position
-) -> Pass[T]:
-    """A pass over samples that are found by number, or that are all kept."""
-    done = checked_position(at, 0)
-    if done > many:
-        raise foreign(at, many)
-    find = lookup_of(reader)
-    up: Pass[Any] = Pass(iter(()), lambda: None, lambda: None) if find else start(reader)
-
-    def deal() -> Iterator[T]:
-        get = find or list(up.items).__getitem__
-        for low in range(done, many, _AT_ONCE):
-            for index in order(np.arange(low, min(low + _AT_ONCE, many))).tolist():
-                yield get(index)
-
-    items, count = counted(deal(), done)
-    return Pass(items, count, up.close)

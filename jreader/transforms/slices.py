@@ -22,14 +22,91 @@ from jreader.readers import (
     start,
     whole,
 )
+from jreader.readers.declarations import declared_names
 from jreader.readers.planes import ENDLESS, Plane
 from jreader.transforms.leaking_parts import note_part
 
 T = TypeVar("T")
 
 
+class _Slice(Node[T]):
+    """`reader[first:stop:step]`: an op that says which slice it is, and by which numbers."""
+
+    reader: Reader[T]
+    from_reader = "some"
+    moves = "rows"
+    joins_lanes = True
+
+    def cut(self) -> tuple[int, int | None, int]:
+        """The first sample, that at which it stops, and the step."""
+        raise NotImplementedError
+
+    def check_arguments(self) -> dict[str, Any]:
+        """Notes which part of the reader this is."""
+        note_part(self)
+        return {}
+
+    def chosen_places(self, below: Any) -> Any:
+        """Which of a range or array of places its samples have."""
+        return below[slice(*self.cut())]
+
+    def start(self, at: Position) -> Pass[T]:
+        """Begins a pass; its position is (samples handed over, position of `reader`, arguments).
+
+        Where the slice has no stop, it only says whether any were handed over.
+        """
+        first, stop, step = self.cut()
+        numbers = tuple(getattr(self, name) for name in declared_names(self)[1:])
+        beginning = (False if stop is None else 0, None, numbers)
+        done, inner, of = checked_position(at, beginning)
+        if tuple(of) != numbers:
+            raise self._of_another_part(tuple(of), numbers)
+        if stop is not None and done > stop:
+            raise foreign(at, (stop, None, numbers))
+        up, as_given = start(self.reader, inner), type(done)
+        left = islice(up.items, step - 1 if done else first, stop and stop - done, step)
+        items, count = counted(left, done)
+        return Pass(items, lambda: (as_given(count()), up.position(), numbers), up.close)
+
+    def length(self) -> int | None:
+        """As many as the slice has of `reader`; `stop` where that has no end."""
+        known = length(self.reader)
+        if known is None and self.cut()[1] is not None and (up := indexed(self.reader)):
+            known = up.length
+        return None if known is None else self._share(known)
+
+    def lookup(self) -> Callable[[int], T] | None:
+        """Sample i is sample `first + i * step` of `reader`."""
+        find, (first, _, step) = lookup_of(self.reader), self.cut()
+        return find and (lambda index: find(first + index * step))
+
+    def plane(self) -> Plane | None:
+        """Sample i is sample `first + i * step` of `reader`."""
+        up, (first, _, step) = indexed(self.reader), self.cut()
+        if up is None:
+            return None
+        share = self._share(up.length)
+        if step == 1:
+            return up.part(first, share)
+        return up.reordered(share, lambda indices: indices * step + first)
+
+    def _share(self, known: int) -> int:
+        first, stop, step = self.cut()
+        if known >= ENDLESS and stop is None:
+            return known
+        return len(range(*slice(first, stop, step).indices(known)))
+
+    def _of_another_part(self, of: tuple[Any, ...], numbers: tuple[int, ...]) -> NotResumable:
+        """The error of a position that would repeat or lose samples."""
+        kind = type(self).__name__
+        return NotResumable(
+            f"this position is of {kind}{of}, and here it is {kind}{numbers}, made at "
+            f"{self.made_at}: go on with the numbers it had, or start at the beginning (at=None)."
+        )
+
+
 @op
-class firstn(Node[T]):
+class firstn(_Slice[T]):
     """The first `n` samples; it pulls exactly `n`, and never waits for one more.
 
     >>> list(firstn(lambda: "abcdef", 2)())
@@ -44,48 +121,14 @@ class firstn(Node[T]):
 
     reader: Reader[T]
     n: int = whole()
-    from_reader = "some"
-    moves = "rows"
-    joins_lanes = True
 
-    def check_arguments(self) -> dict[str, Any]:
-        """Notes which part of the reader this is."""
-        note_part(self)
-        return {}
-
-    def chosen_places(self, below: Any) -> Any:
-        """Which of a range or array of places its samples have."""
-        return below[: self.n]
-
-    def start(self, at: Position) -> Pass[T]:
-        """Begins a pass; its position is (samples handed over, position of `reader`, (n,))."""
-        done, inner, of = checked_position(at, (0, None, (self.n,)))
-        _check_same_part(self, of, (self.n,))
-        if done > self.n:
-            raise foreign(at, (self.n, None, (self.n,)))
-        up = start(self.reader, inner)
-        items, count = counted(islice(up.items, max(self.n - done, 0)), done)
-        return Pass(items, lambda: (count(), up.position(), (self.n,)), up.close)
-
-    def length(self) -> int | None:
-        """`n`, or the length of `reader` if that is less; `n` where that has no end."""
-        known = length(self.reader)
-        if known is None and (up := indexed(self.reader)):
-            known = up.length
-        return None if known is None else min(self.n, known)
-
-    def lookup(self) -> Callable[[int], T] | None:
-        """Finds samples as `reader` does."""
-        return lookup_of(self.reader)
-
-    def plane(self) -> Plane | None:
-        """The plane of `reader`, up to `n`."""
-        up = indexed(self.reader)
-        return up and up.part(0, min(self.n, up.length))
+    def cut(self) -> tuple[int, int | None, int]:
+        """The samples before `n`."""
+        return 0, self.n, 1
 
 
 @op
-class skip(Node[T]):
+class skip(_Slice[T]):
     """The samples after the first `n`.
 
     >>> list(skip(lambda: "abcdef", 4)())
@@ -101,44 +144,14 @@ class skip(Node[T]):
 
     reader: Reader[T]
     n: int = whole()
-    from_reader = "some"
-    moves = "rows"
-    joins_lanes = True
 
-    def check_arguments(self) -> dict[str, Any]:
-        """Notes which part of the reader this is."""
-        note_part(self)
-        return {}
-
-    def chosen_places(self, below: Any) -> Any:
-        """Which of a range or array of places its samples have."""
-        return below[self.n :]
-
-    def start(self, at: Position) -> Pass[T]:
-        """Begins a pass; its position is (whether it has begun, position of `reader`, (n,))."""
-        return _every_nth(self, at, (self.n,), first=self.n, step=1)
-
-    def length(self) -> int | None:
-        """The length of `reader` less `n`, but at least 0."""
-        known = length(self.reader)
-        return None if known is None else max(known - self.n, 0)
-
-    def lookup(self) -> Callable[[int], T] | None:
-        """Sample i is sample i + n of `reader`."""
-        find = lookup_of(self.reader)
-        return find and (lambda index: find(index + self.n))
-
-    def plane(self) -> Plane | None:
-        """Sample i is sample i + n of `reader`."""
-        up = indexed(self.reader)
-        if up is None:
-            return None
-        left = up.length if up.length >= ENDLESS else max(up.length - self.n, 0)
-        return up.part(self.n, left)
+    def cut(self) -> tuple[int, int | None, int]:
+        """The samples from `n` on."""
+        return self.n, None, 1
 
 
 @op
-class shard(Node[T]):
+class shard(_Slice[T]):
     """Every `num_shards`-th sample from sample `index` on: one part of a partition.
 
     One sample of each shard in turn gives the samples of `reader` again.
@@ -161,9 +174,6 @@ class shard(Node[T]):
     reader: Reader[T]
     num_shards: int = whole(least=1)
     index: int = whole()
-    from_reader = "some"
-    moves = "rows"
-    joins_lanes = True
 
     def check_arguments(self) -> dict[str, Any]:
         """Checks that there is such a shard, and notes which part of the reader this is."""
@@ -172,53 +182,8 @@ class shard(Node[T]):
                 f"shard(reader, num_shards, index) needs an index below num_shards, not "
                 f"{self.index} of {self.num_shards}: shards count from 0 to {self.num_shards - 1}."
             )
-        note_part(self)
-        return {}
+        return super().check_arguments()
 
-    def chosen_places(self, below: Any) -> Any:
-        """Which of a range or array of places its samples have."""
-        return below[self.index :: self.num_shards]
-
-    def start(self, at: Position) -> Pass[T]:
-        """Begins a pass; its position is as that of `skip`, with (num_shards, index)."""
-        of = (self.num_shards, self.index)
-        return _every_nth(self, at, of, first=self.index, step=self.num_shards)
-
-    def length(self) -> int | None:
-        """The number of samples of this part."""
-        known = length(self.reader)
-        return None if known is None else self._share(known)
-
-    def lookup(self) -> Callable[[int], T] | None:
-        """Sample i is sample i * num_shards + index of `reader`."""
-        find = lookup_of(self.reader)
-        return find and (lambda index: find(index * self.num_shards + self.index))
-
-    def plane(self) -> Plane | None:
-        """Sample i is sample i * num_shards + index of `reader`."""
-        up, step, first = indexed(self.reader), self.num_shards, self.index
-        return up and up.reordered(self._share(up.length), lambda indices: indices * step + first)
-
-    def _share(self, known: int) -> int:
-        return known if known >= ENDLESS else len(range(self.index, known, self.num_shards))
-
-
-def _every_nth(
-    node: skip[T] | shard[T], at: Position, numbers: tuple[int, ...], first: int, step: int
-) -> Pass[T]:
-    """`reader[first::step]`, where the first sample is counted differently from those after it."""
-    begun, inner, of = checked_position(at, (False, None, numbers))
-    _check_same_part(node, of, numbers)
-    up = start(node.reader, inner)
-    items, count = counted(islice(up.items, step - 1 if begun else first, None, step))
-    return Pass(items, lambda: (begun or count() > 0, up.position(), numbers), up.close)
-
-
-def _check_same_part(node: Node[Any], of: Any, numbers: tuple[int, ...]) -> None:
-    """Raises NotResumable for a position of another part, which would repeat or lose samples."""
-    if tuple(of) != numbers:
-        kind = type(node).__name__
-        raise NotResumable(
-            f"this position is of {kind}{tuple(of)}, and here it is {kind}{numbers}, made at "
-            f"{node.made_at}: go on with the numbers it had, or start at the beginning (at=None)."
-        )
+    def cut(self) -> tuple[int, int | None, int]:
+        """Every sample of this part."""
+        return self.index, None, self.num_shards
