@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from importlib import import_module
-from itertools import chain
+from itertools import accumulate, chain
 from operator import is_
 from typing import Any
 
@@ -33,6 +34,7 @@ _DECODED = ("dictionary", "run_end", "list_view", "extension")  # types that `_u
 _AT_ONCE = 64  # rows that are made at once where they are wanted one by one
 
 
+@cache
 def pyarrow(part: str = "compute") -> Any:
     """The package pyarrow, of which a part was imported, too.
 
@@ -50,7 +52,7 @@ def pyarrow(part: str = "compute") -> Any:
 
 @dataclass(frozen=True)
 class Nulls:
-    """What stands for nulls, and what is said of one for which nothing does.
+    """What stands for the nulls of some rows, and where these are.
 
     Attributes:
         where: What has the rows: a path, as a rule.
@@ -58,7 +60,6 @@ class Nulls:
         instead: For each column (`"label"`, a field `"point.x"` of a struct, the values `"ids[]"`
             of lists, the field `"messages[].name"` of structs in lists), what stands for a null;
             None for text and other objects, where it also stands for nulls inside of them.
-        hint: What the user may type to fill them.
         as_stored: Whether the arrays lie in memory as a file has them: their offsets may lie
             anywhere then, and to follow one crashes a program.
     """
@@ -66,59 +67,11 @@ class Nulls:
     where: str
     first: int = 0
     instead: Mapping[str, Any] = field(default_factory=dict)
-    hint: str = "nulls={{{name!r}: {value}}}"
     as_stored: bool = False
 
-    def checked(self, array: Any, name: str, *, full: bool = True) -> Any:
-        """The array, once all that it refers to is known to lie in it, if that is in doubt.
-
-        Args:
-            array: An array of Arrow.
-            name: The column.
-            full: Whether to look at all values; else, at the sizes of its parts.
-
-        Raises:
-            DamagedData: Something in it is wrong.
-        """
-        if self.as_stored:
-            try:
-                array.validate(full=full)
-            except pyarrow().ArrowException as error:
-                raise _unreadable(self.where, name, error) from error
-        return array
-
-    def filled(
-        self, array: Any, name: str, row_of: Callable[[int], int], *, objects: bool = False
-    ) -> Any:
-        """The array with its nulls replaced; where rows are `objects`, None may stand for them.
-
-        Raises:
-            ValueError: It has nulls, and nothing stands for them.
-            TypeError: What stands for them is no value of this type.
-        """
-        if not array.null_count:
-            return array
-        self.checked(array, name)
-        pa = pyarrow()
-        missing = array.is_null().to_numpy(zero_copy_only=False)
-        if name not in self.instead and not (objects and self._is_inside_none(name)):
-            row = self.first + row_of(int(missing.argmax()))
-            shown = "None" if objects else "0" if pa.types.is_primitive(array.type) else "..."
-            raise ValueError(
-                f"column {name!r} of {self.where} is null in row {row:,}, as are "
-                f"{array.null_count:,} of {len(array):,} values there: say what stands for a null, "
-                f"with {self.hint.format(name=name, value=shown)}, or leave the column out."
-            )
-        value = self.instead.get(name)
-        try:
-            one = pa.array([value], array.type)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise _unfit_fill(name, value, array.type) from error
-        if value is None and not objects:
-            raise _unfit_fill(name, value, array.type)
-        # `fill_null` knows no lists
-        rows = np.where(missing, len(array), np.arange(len(array)))
-        return pa.concat_arrays([array, one]).take(pa.array(rows))
+    def fills(self, name: str, *, objects: bool) -> bool:
+        """Whether something stands for nulls of a column, or of what it is a part of."""
+        return name in self.instead or (objects and self._is_inside_none(name))
 
     def _is_inside_none(self, name: str) -> bool:
         """Whether None stands for nulls of what this is a part of, and so for its own."""
@@ -129,15 +82,87 @@ class Nulls:
         return False
 
 
-def _unreadable(where: str, name: str, error: Exception) -> DamagedData:
-    return damaged(where, "a table whose values can be read", f"column {name!r}: {error}")
+@dataclass(frozen=True)
+class Part:
+    """A column, or the fields or values inside of one, that an array of Arrow has.
+
+    Attributes:
+        nulls: What stands for its nulls.
+        name: What the user calls it: `"label"`, `"point.x"`, `"ids[]"`.
+        row_of: The row of the column that a value of the array is in.
+    """
+
+    nulls: Nulls
+    name: str
+    row_of: Callable[[int], int]
+
+    def field(self, name: str) -> Part:
+        """The field of a struct."""
+        return Part(self.nulls, f"{self.name}.{name}", self.row_of)
+
+    def values(self, list_of: Callable[[int], int]) -> Part:
+        """The values of lists, where `list_of` says which list one is in."""
+        return Part(self.nulls, f"{self.name}[]", lambda value: self.row_of(list_of(value)))
+
+    def checked(self, array: Any, *, full: bool = True) -> Any:
+        """The array, once all that it refers to is known to lie in it, if that is in doubt.
+
+        Args:
+            array: An array of Arrow.
+            full: Whether to look at all values; else, at the sizes of its parts.
+
+        Raises:
+            DamagedData: Something in it is wrong.
+        """
+        if self.nulls.as_stored:
+            try:
+                array.validate(full=full)
+            except pyarrow().ArrowException as error:
+                raise _unreadable(self, error) from error
+        return array
+
+    def filled(self, array: Any, *, objects: bool = False) -> Any:
+        """The array with its nulls replaced; where rows are `objects`, None may stand for them.
+
+        Raises:
+            ValueError: It has nulls, and nothing stands for them.
+            TypeError: What stands for them is no value of this type.
+        """
+        if not array.null_count:
+            return array
+        self.checked(array)
+        pa = pyarrow()
+        missing = array.is_null().to_numpy(zero_copy_only=False)
+        if not self.nulls.fills(self.name, objects=objects):
+            raise self._null(array, int(missing.argmax()), objects=objects)
+        value, error = self.nulls.instead.get(self.name), None
+        try:
+            one = pa.array([value], array.type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as unfit:
+            error = unfit
+        if error or (value is None and not objects):
+            raise TypeError(
+                f"nulls={{{self.name!r}: {value!r}}} is not a value of the column, whose values "
+                f"are {array.type}: give one of that type (None only for text and other objects)."
+            ) from error
+        # `fill_null` knows no lists
+        rows = np.where(missing, len(array), np.arange(len(array)))
+        return pa.concat_arrays([array, one]).take(pa.array(rows))
+
+    def _null(self, array: Any, at: int, *, objects: bool) -> ValueError:
+        row = self.nulls.first + self.row_of(at)
+        number = "0" if pyarrow().types.is_primitive(array.type) else "..."
+        value = "None" if objects else number
+        return ValueError(
+            f"column {self.name!r} of {self.nulls.where} is null in row {row:,}, as are "
+            f"{array.null_count:,} of {len(array):,} values there: say what stands for a null, "
+            f"with nulls={{{self.name!r}: {value}}}, or leave the column out."
+        )
 
 
-def _unfit_fill(name: str, value: Any, kind: Any) -> TypeError:
-    return TypeError(
-        f"nulls={{{name!r}: {value!r}}} is not a value of the column, whose values are {kind}: "
-        "give one of that type (None only for text and other objects)."
-    )
+def _unreadable(part: Part, error: Exception) -> DamagedData:
+    expected = "a table whose values can be read"
+    return damaged(part.nulls.where, expected, f"column {part.name!r}: {error}")
 
 
 def checked_schema(schema: Any) -> Any:
@@ -188,7 +213,26 @@ def column_of(column: Any, name: str, nulls: Nulls) -> Any:
         ValueError: There is a null that nothing stands for.
     """
     chunks = [chunk for chunk in getattr(column, "chunks", [column]) if len(chunk)]
-    return _joined_chunks(chunks or [pyarrow().nulls(0, column.type)], name, nulls)
+    chunks = chunks or [pyarrow().nulls(0, column.type)]
+    begins = accumulate(map(len, chunks), initial=0)
+    parts = [Part(nulls, name, begin.__add__) for begin, _ in zip(begins, chunks, strict=False)]
+    return columns_end_to_end(list(map(_column, chunks, parts)))
+
+
+def columns_end_to_end(trees: Sequence[Any]) -> Any:
+    """The columns of several tables of one kind as those of one.
+
+    >>> columns_end_to_end([{"x": np.array([1])}, {"x": np.array([2, 3])}])["x"][:]
+    array([1, 2, 3])
+    """
+    first = trees[0]
+    if len(trees) == 1:
+        return first
+    if isinstance(first, dict):
+        return {name: columns_end_to_end([tree[name] for tree in trees]) for name in first}
+    if isinstance(first, ArrowObjects):
+        return ArrowObjects([chunk for tree in trees for chunk in tree.chunks])
+    return ragged_end_to_end(trees) if isinstance(first, Ragged) else Joined(trees)
 
 
 class ArrowObjects:
@@ -243,26 +287,23 @@ class Chunk:
 
     Args:
         array: Of Arrow.
-        name: The column.
-        nulls: What has the rows.
+        part: The column, or what is inside of it.
     """
 
-    def __init__(self, array: Any, name: str, nulls: Nulls) -> None:
-        self.array, self._name, self._nulls = array, name, nulls
-        self._in_doubt = nulls.as_stored
+    def __init__(self, array: Any, part: Part) -> None:
+        self.array, self.part = array, part
+        self._in_doubt = part.nulls.as_stored
 
     def __len__(self) -> int:
         return len(self.array)
 
     def take(self, rows: Array) -> list[Any]:
         """The values of these rows."""
-        if self._in_doubt:
-            self._check()
+        self._check()
         try:
-            values: list[Any] = self.array.take(pyarrow().array(rows)).to_pylist()
+            return [*self.array.take(pyarrow().array(rows)).to_pylist()]
         except UnicodeDecodeError as error:
-            raise _unreadable(self._nulls.where, self._name, error) from error
-        return values
+            raise _unreadable(self.part, error) from error
 
     def one(self, row: int) -> Any:
         """The value of a row."""
@@ -271,56 +312,48 @@ class Chunk:
         try:
             return self.array[row].as_py()
         except UnicodeDecodeError as error:
-            raise _unreadable(self._nulls.where, self._name, error) from error
+            raise _unreadable(self.part, error) from error
 
     def _check(self) -> None:
-        self._nulls.checked(self.array, self._name)
-        self._in_doubt = False
+        if self._in_doubt:
+            self.part.checked(self.array)
+            self._in_doubt = False
 
 
-def _joined_chunks(chunks: list[Any], name: str, nulls: Nulls) -> Any:
-    """The column of several arrays of one type."""
-    begins = np.cumsum([0, *map(len, chunks)]).tolist()
-    if nulls.as_stored:
-        full = not _is_looked_at_late(chunks[0].type)
-        for chunk in chunks:
-            nulls.checked(chunk, name, full=full)
-
-    def each_chunk(made: Callable[[Any, Callable[[int], int]], Any]) -> list[Any]:
-        return [made(chunk, first.__add__) for chunk, first in zip(chunks, begins, strict=False)]
-
-    if shape := _shape_of(chunks[0].type):
-        chunks = each_chunk(lambda chunk, row_of: nulls.filled(chunk.storage, name, row_of))
-        chunks = [_shaped(chunk, shape, name, nulls) for chunk in chunks]
-    chunks = [_unwrapped(chunk) for chunk in chunks]
-    kind, types = chunks[0].type, pyarrow().types
-    if types.is_struct(kind):
-        return _struct_columns(chunks, name, nulls)
-    if _is_dense(kind):
-        arrays = each_chunk(lambda chunk, row_of: _dense(chunk, name, nulls, row_of))
-        return arrays[0] if len(arrays) == 1 else Joined(arrays)
-    if _is_ragged(kind):
-        lists = each_chunk(lambda chunk, row_of: _ragged(chunk, name, nulls, row_of))
-        return lists[0] if len(lists) == 1 else ragged_end_to_end(lists)
-    objects = each_chunk(lambda chunk, row_of: _object_array(chunk, name, nulls, row_of))
-    return ArrowObjects([Chunk(each, name, nulls) for each in objects])
+def _column(array: Any, part: Part) -> Any:
+    """The column of one array."""
+    part.checked(array, full=not _is_looked_at_late(array.type))
+    if shape := _shape_of(array.type):
+        array = _shaped(part.filled(array.storage), shape, part)
+    array = _unwrapped(array)
+    return _maker_of(array.type)(array, part)
 
 
-def _struct_columns(chunks: list[Any], name: str, nulls: Nulls) -> dict[str, Any]:
+@lru_cache(256)
+def _maker_of(kind: Any) -> Callable[[Any, Part], Any]:
+    """What makes a column of an array of that type, which is unwrapped."""
+    if pyarrow().types.is_struct(kind):
+        return _struct_columns
+    return _dense if _is_dense(kind) else _ragged if _is_ragged(kind) else _objects
+
+
+def _objects(array: Any, part: Part) -> ArrowObjects:
+    return ArrowObjects([Chunk(_object_array(array, part), part)])
+
+
+def _struct_columns(array: Any, part: Part) -> dict[str, Any]:
     """The columns of the fields of structs."""
-    names = [field.name for field in chunks[0].type]
+    names = [field.name for field in array.type]
     if not names or len({*names}) < len(names):
         raise ValueError(
-            f"column {name!r} of {nulls.where} is a struct with the fields {names}: it needs "
-            f"some, of different names. Leave the column out."
+            f"column {part.name!r} of {part.nulls.where} is a struct with the fields {names}: it "
+            f"needs some, of different names. Leave the column out."
         )
-    fields = zip(*(chunk.flatten() for chunk in chunks), strict=True)
-    return {
-        each: _joined_chunks(list(parts), f"{name}.{each}", nulls)
-        for each, parts in zip(names, fields, strict=True)
-    }
+    fields = zip(names, array.flatten(), strict=True)
+    return {name: _column(field, part.field(name)) for name, field in fields}
 
 
+@lru_cache(256)
 def _is_looked_at_late(kind: Any) -> bool:
     """Whether nothing follows an offset of such arrays before their rows are asked for.
 
@@ -359,6 +392,7 @@ def _lists_of_views(array: Any) -> Any:
     return pa.LargeListArray.from_arrays(offsets, array.flatten(), type=kind, mask=missing)
 
 
+@lru_cache(256)
 def _shape_of(kind: Any) -> tuple[int, ...]:
     """The shape of the rows of an extension type of tensors; () for other types."""
     shape = getattr(kind, "shape", ())
@@ -368,15 +402,15 @@ def _shape_of(kind: Any) -> tuple[int, ...]:
     return () if turned or 0 in shape else tuple(shape)
 
 
-def _shaped(array: Any, shape: tuple[int, ...], name: str, nulls: Nulls) -> Any:
+def _shaped(array: Any, shape: tuple[int, ...], part: Part) -> Any:
     """Lists of lists, or flat ones, as lists of a fixed size inside one another."""
     pa, values = pyarrow(), array
     while _is_list(values.type) or pa.types.is_fixed_size_list(values.type):
         values = values.flatten()
     if len(values) != len(array) * int(np.prod(shape)):
         raise DamagedData(
-            f"column {name!r} of {nulls.where} says that its rows have the shape {shape}, and has "
-            f"{len(values):,} values in {len(array):,} rows."
+            f"column {part.name!r} of {part.nulls.where} says that its rows have the shape "
+            f"{shape}, and has {len(values):,} values in {len(array):,} rows."
         )
     for size in reversed(shape):
         values = pa.FixedSizeListArray.from_arrays(values, size)
@@ -410,13 +444,13 @@ def _is_dense(kind: Any) -> bool:
     )
 
 
-def _dense(array: Any, name: str, nulls: Nulls, row_of: Callable[[int], int]) -> Array:
+def _dense(array: Any, part: Part) -> Array:
     """An array of NumPy, over Arrow's memory if it has no nulls and is none of bits."""
-    array = nulls.filled(_unwrapped(array), name, row_of)
+    array = part.filled(_unwrapped(array))
     kind, types = array.type, pyarrow().types
     if types.is_fixed_size_list(kind):
         size = kind.list_size
-        inner = _dense(array.flatten(), f"{name}[]", nulls, lambda value: row_of(value // size))
+        inner = _dense(array.flatten(), part.values(lambda value: value // size))
         return inner.reshape(len(array), size, *inner.shape[1:])
     if not types.is_temporal(kind):
         dense: Array = array.to_numpy(zero_copy_only=not types.is_boolean(kind))
@@ -428,52 +462,49 @@ def _dense(array: Any, name: str, nulls: Nulls, row_of: Callable[[int], int]) ->
     return times
 
 
-def _ragged(array: Any, name: str, nulls: Nulls, row_of: Callable[[int], int]) -> Ragged:
-    array = nulls.filled(array, name, row_of)
-    offsets = array.offsets.to_numpy()
-    first = int(offsets[0])
-    offsets = offsets if not first else offsets - first
-    values = array.values.slice(first, int(offsets[-1]))
-
-    def row_of_value(value: int) -> int:
-        return row_of(int(np.searchsorted(offsets, value, "right")) - 1)
-
-    return Ragged(_dense(values, f"{name}[]", nulls, row_of_value), offsets)
+def _ragged(array: Any, part: Part) -> Ragged:
+    array = part.filled(array)
+    offsets = _offsets(array)
+    values = array.values.slice(int(array.offsets[0].as_py()), int(offsets[-1]))
+    return Ragged(_dense(values, part.values(_list_among(offsets))), offsets)
 
 
-def _object_array(array: Any, name: str, nulls: Nulls, row_of: Callable[[int], int]) -> Any:
+def _offsets(array: Any) -> Array:
+    """Where lists begin among the values of all, and where the last one ends."""
+    offsets: Array = array.offsets.to_numpy()
+    return offsets - offsets[0] if offsets[0] else offsets
+
+
+def _list_among(offsets: Array) -> Callable[[int], int]:
+    return lambda value: int(np.searchsorted(offsets, value, "right")) - 1
+
+
+def _object_array(array: Any, part: Part) -> Any:
     """The array, with nothing null in it, however deep, but what None stands for."""
-    array = nulls.filled(_unwrapped(array), name, row_of, objects=True)
+    array = part.filled(_unwrapped(array), objects=True)
     types = pyarrow().types
     if types.is_struct(array.type):
-        return _struct(array, name, nulls, row_of)
+        return over_fields(array, lambda field, name: _object_array(field, part.field(name)))
     if types.is_fixed_size_list(array.type):
         array = array.cast(pyarrow().large_list(array.type.value_field))
     if _is_list(array.type) or types.is_map(array.type):
-        return _list(array, name, nulls, row_of)
+        inside = part.values(_list_among(_offsets(array)))
+        return over_values(array, lambda values: _object_array(values, inside))
     return array
 
 
-def _struct(array: Any, name: str, nulls: Nulls, row_of: Callable[[int], int]) -> Any:
+def over_fields(array: Any, fn: Callable[[Any, str], Any]) -> Any:
+    """The structs of what `fn` makes of the arrays of their fields, and their names.
+
+    >>> import pyarrow as pa
+    >>> over_fields(pa.array([{"x": 1}]), lambda field, name: field.cast(pa.string()))[0]
+    <pyarrow.StructScalar: [('x', '1')]>
+    """
     names, fields = [field.name for field in array.type], array.flatten()
-    filled = [
-        _object_array(field, f"{name}.{each}", nulls, row_of)
-        for each, field in zip(names, fields, strict=True)
-    ]
-    if all(map(is_, filled, fields)):
+    made = list(map(fn, fields, names))
+    if all(map(is_, made, fields)):
         return array
-    return pyarrow().StructArray.from_arrays(filled, names, mask=_missing(array))
-
-
-def _list(array: Any, name: str, nulls: Nulls, row_of: Callable[[int], int]) -> Any:
-    offsets = array.offsets.to_numpy()
-
-    def row_of_value(value: int) -> int:
-        return row_of(int(np.searchsorted(offsets, value + int(offsets[0]), "right")) - 1)
-
-    return over_values(
-        array, lambda values: _object_array(values, f"{name}[]", nulls, row_of_value)
-    )
+    return pyarrow().StructArray.from_arrays(made, names, mask=_missing(array))
 
 
 def over_values(array: Any, fn: Callable[[Any], Any]) -> Any:
@@ -483,15 +514,14 @@ def over_values(array: Any, fn: Callable[[Any], Any]) -> Any:
     >>> over_values(pa.array([[1, 2], None, [3]])[1:], lambda values: values.cast(pa.string()))[1]
     <pyarrow.ListScalar: ['3']>
     """
-    is_map = pyarrow().types.is_map(array.type)
-    offsets = array.offsets.to_numpy()
-    first, size = int(offsets[0]), int(offsets[-1] - offsets[0])
+    is_map, offsets = pyarrow().types.is_map(array.type), _offsets(array)
+    first, size = int(array.offsets[0].as_py()), int(offsets[-1])
     values = (array.items if is_map else array.values).slice(first, size)
     made = fn(values)
     if made is values:
         return array
     parts = [array.keys.slice(first, size), made] if is_map else [made]
-    begins = pyarrow().array(offsets - first, array.offsets.type)
+    begins = pyarrow().array(offsets, array.offsets.type)
     return type(array).from_arrays(begins, *parts, mask=_missing(array))
 
 

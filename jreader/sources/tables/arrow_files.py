@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
-from jreader.readers import leaves, op, set_fields
-from jreader.readers.joined_columns import share_starts
-from jreader.sources.blocks import BlockColumns
-from jreader.sources.columns import Table
-from jreader.sources.file_checks import FileNode
+from jreader.readers import argument, op
 from jreader.sources.files.kept_indices import in_threads
-from jreader.sources.files.named_files import Paths, files_named, written
+from jreader.sources.files.named_files import Paths
 from jreader.sources.tables.arrow_columns import pyarrow
-from jreader.sources.tables.joined_tables import columns_end_to_end, refuse_another
-from jreader.sources.tables.record_batches import Batches, TableBlocks, columns_in
-from jreader.sources.tables.table_arguments import check_fills, checked_names, checked_nulls, shown
-
-_CALL = "arrow(paths, columns, nulls)"
+from jreader.sources.tables.column_names import checked_names, checked_nulls
+from jreader.sources.tables.record_batches import ArrowFile
+from jreader.sources.tables.table_files import TableReader
 
 
 @op
-class arrow(FileNode[Any], Table[Any]):
+class arrow(TableReader):
     """A reader of the rows of Arrow files (IPC, `.arrow` or `.feather`), mapped into memory.
 
     It reads the file format, and the streaming format, which Hugging Face's caches have. Numbers
@@ -59,9 +52,12 @@ class arrow(FileNode[Any], Table[Any]):
             since it was first read.
     """
 
+    call = "arrow(paths, columns, nulls)"
+    suffixes = (".arrow", ".feather")
+    far = False
     paths: tuple[str, ...]
-    names: tuple[str, ...] | str | None = None
-    nulls: Mapping[str, Any] | None = None
+    names: tuple[str, ...] | str | None = argument(checked_names, default=None)
+    nulls: Mapping[str, Any] | None = argument(checked_nulls, default=None)
 
     def __init__(
         self,
@@ -70,39 +66,8 @@ class arrow(FileNode[Any], Table[Any]):
         nulls: Mapping[str, Any] | None = None,
     ) -> None:
         pyarrow()
-        set_fields(
-            self,
-            paths=files_named(_CALL, paths, (".arrow", ".feather"), far=False),
-            names=checked_names(_CALL, columns),
-            nulls=checked_nulls(_CALL, nulls),
-        )
+        self.keep(paths, names=columns, nulls=nulls)
 
-    @cached_property
-    def columns(self) -> Any:
-        """The columns, over the memory of the mapped files; of compressed ones, blocks."""
-        self.check_files()
-        files, nulls = in_threads(Batches.of, self.paths), self.nulls or {}
-        self.check_files()  # which may have changed while their messages were read
-        filled = [file for file in files if any(file.rows)] or files[:1]
-        first, blank = filled[0], self._blank(filled[0])
-        for file in filled[1:]:
-            if not file.schema.equals(first.schema):
-                refuse_another(self._blank(file), file.path, blank, first.path)
-        if any(file.table is None for file in filled):
-            blocks = TableBlocks(filled, self.names, nulls)
-            return BlockColumns(blocks.starts, blocks.rows, blocks, name=repr(self))
-        trees = [columns_in(file.table, file.path, 0, self.names, nulls) for file in filled]
-        columns = columns_end_to_end(trees)
-        share_starts(leaves(columns))
-        return columns
-
-    def _blank(self, file: Batches) -> Any:
-        """The columns of no rows."""
-        table, nulls = file.schema.empty_table(), self.nulls or {}
-        columns = columns_in(table, file.path, 0, self.names, nulls)
-        check_fills(nulls, self.names or table.column_names)
-        return columns
-
-    def __repr__(self) -> str:
-        """The call that makes this reader; of many files, the first and the last."""
-        return f"arrow({', '.join([written(self.paths), *shown(self.names, self.nulls)])})"
+    def tables(self) -> list[ArrowFile]:
+        """The files, mapped; of compressed ones, only heads of record batches are read."""
+        return in_threads(ArrowFile, self.paths)

@@ -3,27 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
-from jreader.readers import argument, op, set_fields
-from jreader.sources.blocks import BlockColumns
-from jreader.sources.columns import Table
-from jreader.sources.file_checks import FileNode
+from jreader.readers import argument, op
 from jreader.sources.files.block_store import Store, checked_store
-from jreader.sources.files.named_files import Paths, files_named, written
+from jreader.sources.files.named_files import Paths
 from jreader.sources.tables.arrow_columns import pyarrow
+from jreader.sources.tables.column_names import checked_names, checked_nulls
 from jreader.sources.tables.csv_decoding import CsvLayout
-from jreader.sources.tables.csv_tables import tables
+from jreader.sources.tables.csv_tables import CsvTable, tables
 from jreader.sources.tables.csv_types import checked_types
-from jreader.sources.tables.record_batches import TableBlocks
-from jreader.sources.tables.table_arguments import check_fills, checked_names, checked_nulls, shown
+from jreader.sources.tables.table_files import TableBlocks, TableFile, TableReader
 
-_CALL = "csv(paths, columns, nulls, types=, delimiter=, header=)"
+
+def _checked_delimiter(call: str, given: Any) -> str:
+    if not isinstance(given, str) or len(given) != 1 or not given.isascii() or given in '"\r\n\0':
+        kind = ValueError if isinstance(given, str) else TypeError
+        raise kind(
+            f"{call} needs one character of ASCII as delimiter, such as ',', ';' or '\\t', not "
+            f"{given!r}."
+        )
+    return given
+
+
+def _checked_header(call: str, given: Any) -> tuple[str, ...] | None:
+    if given is True:
+        return None
+    several = tuple(given) if isinstance(given, (list, tuple)) else ()
+    if not several or not all(isinstance(name, str) for name in several):
+        raise TypeError(
+            f"{call} needs header=True for files that begin with the names of their columns, or "
+            f"the names, such as header=['label', 'x'], not {given!r}."
+        )
+    if len({*several}) < len(several):
+        raise ValueError(f"{call} was given a header with one name twice: {given!r}.")
+    return several
 
 
 @op
-class csv(FileNode[Any], Table[Any]):
+class csv(TableReader):
     r"""A reader of the records of CSV files, found by number; each sample is a dict.
 
     >>> from pathlib import Path
@@ -83,13 +101,15 @@ class csv(FileNode[Any], Table[Any]):
             bytes that are not UTF-8, or a quote that is never closed, or what is packed is damaged.
     """
 
+    call = "csv(paths, columns, nulls, types=, delimiter=, header=)"
+    suffixes = (".csv", ".csv.gz")
     paths: tuple[str, ...]
-    names: tuple[str, ...] | str | None = None
-    nulls: Mapping[str, Any] | None = None
-    types: Mapping[str, Any] | None = None
-    delimiter: str = ","
-    header: tuple[str, ...] | None = None
-    store: Store | None = argument(default=None, cursor="never")
+    names: tuple[str, ...] | str | None = argument(checked_names, default=None)
+    nulls: Mapping[str, Any] | None = argument(checked_nulls, default=None)
+    types: Mapping[str, Any] | None = argument(checked_types, default=None)
+    delimiter: str = argument(_checked_delimiter, default=",")
+    header: tuple[str, ...] | None = argument(_checked_header, default=None)
+    store: Store | None = argument(checked_store, default=None, cursor="never")
 
     def __init__(
         self,
@@ -103,63 +123,26 @@ class csv(FileNode[Any], Table[Any]):
         store: Store | None = None,
     ) -> None:
         pyarrow()
-        set_fields(
-            self,
-            paths=files_named(_CALL, paths, (".csv", ".csv.gz")),
-            names=checked_names(_CALL, columns),
-            nulls=checked_nulls(_CALL, nulls),
-            types=checked_types(_CALL, types),
-            delimiter=_checked_delimiter(delimiter),
-            header=_checked_header(header),
-            store=checked_store(_CALL, store),
+        self.keep(
+            paths,
+            names=columns,
+            nulls=nulls,
+            types=types,
+            delimiter=delimiter,
+            header=header,
+            store=store,
         )
 
-    @cached_property
-    def columns(self) -> BlockColumns:
-        """A single column whose rows are the samples; the files are looked through at first use."""
-        self.check_files()
+    def tables(self) -> list[CsvTable]:
+        """The files, decoded, or as they were kept."""
         layout = CsvLayout(self.delimiter, self.header, self.names, self.types or {})
-        found, nulls = tables(self.paths, layout, self.store), self.nulls or {}
-        self.check_files()  # which may have changed while they were decoded
-        wanted = found[0].file.wanted
-        check_fills(nulls, wanted)
-        blocks = TableBlocks(found, self.names or wanted, nulls)
-        for number, (table, block, _) in enumerate(blocks.blocks):
-            if any(table.found.nulls[name] == block for name in {*table.found.nulls} - {*nulls}):
-                blocks(number)  # which says where the null is
-        return BlockColumns(blocks.starts, blocks.rows, blocks, name=repr(self))
+        return tables(self.paths, layout, self.store)
 
-    def __repr__(self) -> str:
-        """The call that makes this reader; of many files, the first and the last."""
-        said = [written(self.paths), *shown(self.names, self.nulls)]
-        if self.types:
-            said.append(f"types={ {name: str(kind) for name, kind in self.types.items()} }")
-        if self.delimiter != ",":
-            said.append(f"delimiter={self.delimiter!r}")
-        if self.header is not None:
-            said.append(f"header={list(self.header)!r}")
-        return f"csv({', '.join(said)})"
+    def blocks(self, files: Sequence[TableFile]) -> TableBlocks:
+        """The blocks, with columns in the order of the first file."""
+        return TableBlocks(files, self.names or files[0].schema.names, self.nulls or {})
 
-
-def _checked_delimiter(given: Any) -> str:
-    if not isinstance(given, str) or len(given) != 1 or not given.isascii() or given in '"\r\n\0':
-        kind = ValueError if isinstance(given, str) else TypeError
-        raise kind(
-            f"{_CALL} needs one character of ASCII as delimiter, such as ',', ';' or '\\t', not "
-            f"{given!r}."
-        )
-    return given
-
-
-def _checked_header(given: Any) -> tuple[str, ...] | None:
-    if given is True:
-        return None
-    several = tuple(given) if isinstance(given, (list, tuple)) else ()
-    if not several or not all(isinstance(name, str) for name in several):
-        raise TypeError(
-            f"{_CALL} needs header=True for files that begin with the names of their columns, or "
-            f"the names, such as header=['label', 'x'], not {given!r}."
-        )
-    if len({*several}) < len(several):
-        raise ValueError(f"{_CALL} was given a header with one name twice: {given!r}.")
-    return several
+    def shown(self) -> dict[str, Any]:
+        """The arguments behind the paths, as a user would type them."""
+        types = {name: str(kind) for name, kind in (self.types or {}).items()}
+        return super().shown() | ({"types": types} if types else {})

@@ -27,6 +27,7 @@ from jreader.sources.files.kept_indices import in_threads, kept_files, name_of
 from jreader.sources.tables.arrow_columns import pyarrow
 from jreader.sources.tables.csv_decoding import CsvFile, CsvLayout, Part
 from jreader.sources.tables.csv_types import TEXT, joint_kind, of_types
+from jreader.sources.tables.table_files import TableFile
 from jreader.sources.transactions import new_file
 
 _ROOM = "csv"  # in the cache folder
@@ -64,7 +65,7 @@ class TableSummary(NamedTuple):
             self.rows.append(batch.num_rows)
 
 
-class CsvTable:
+class CsvTable(TableFile):
     """The table of a CSV file, in blocks.
 
     Args:
@@ -100,6 +101,10 @@ class CsvTable:
             found = TableSummary(*json.loads(last.custom_metadata[b"found"]))
             return None if found.wrong else cls(file, found, path)
         return None
+
+    def nulls_in(self, number: int) -> list[str]:
+        """Columns of which the block is the first that has nulls."""
+        return [name for name, block in self.found.nulls.items() if block == number]
 
     def decoded(self, number: int) -> Any:
         """The table of a block.

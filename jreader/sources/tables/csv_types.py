@@ -35,7 +35,7 @@ TEXT = _NAMES.index("string")
 _BEYOND = 2.0**63  # no int64
 
 
-def checked_types(call: str, types: Any) -> dict[str, Any] | None:
+def checked_types(call: str, types: Any) -> dict[str, Any]:
     """The types of columns as they were given, as those of Arrow.
 
     >>> checked_types("csv(paths, types)", {"n": np.int32, "name": str, "day": "datetime64[s]"})
@@ -44,8 +44,6 @@ def checked_types(call: str, types: Any) -> dict[str, Any] | None:
     Raises:
         TypeError: They are no dict, or there is no such type, or none that CSV can be read as.
     """
-    if types is None:
-        return None
     if not isinstance(types, Mapping) or not all(isinstance(name, str) for name in types):
         raise TypeError(
             f"{call} needs a dict of the types of columns, such as types={{'label': np.int32, "

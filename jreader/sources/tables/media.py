@@ -12,7 +12,7 @@ from typing import Any
 from jreader.errors import DamagedData
 from jreader.sources.file_checks import changed
 from jreader.sources.files.byte_ranges import open_file
-from jreader.sources.tables.arrow_columns import over_values, pyarrow
+from jreader.sources.tables.arrow_columns import over_fields, over_values, pyarrow
 
 _MEDIA = ("Image", "Audio", "Video", "Pdf")  # features whose values are bytes, and a path
 
@@ -80,13 +80,11 @@ def _inside(array: Any, feature: Any) -> Any:
     if pa.types.is_struct(array.type):
         if not isinstance(feature, dict):  # a list of dicts, which is stored as a dict of lists
             feature = {name: [part] for name, part in _inner(feature).items()}
-        names = [field.name for field in array.type]
-        fields = [
-            _inside(field, feature[name]) if _has_media(feature[name]) else field
-            for name, field in zip(names, array.flatten(), strict=True)
-        ]
-        mask = array.is_null() if array.null_count else None
-        return pa.StructArray.from_arrays(fields, names, mask=mask)
+        parts = feature
+        return over_fields(
+            array,
+            lambda field, name: _inside(field, parts[name]) if _has_media(parts[name]) else field,
+        )
     return array
 
 

@@ -8,25 +8,22 @@ without reading any. A row group is the least that can be decoded: it is a block
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
-from jreader.readers import argument, op, set_fields
-from jreader.sources.blocks import BlockColumns
-from jreader.sources.columns import Table
-from jreader.sources.file_checks import FileNode
+from jreader.readers import argument, op
 from jreader.sources.files.block_store import Store, checked_store
-from jreader.sources.files.file_parts import FilePart, Which, part_in
-from jreader.sources.files.named_files import Paths, files_named, written
+from jreader.sources.files.byte_ranges import open_file
+from jreader.sources.files.file_parts import FilePart, Which
+from jreader.sources.files.kept_indices import in_threads
+from jreader.sources.files.named_files import Paths
 from jreader.sources.tables.arrow_columns import pyarrow
-from jreader.sources.tables.row_groups import RowGroups
-from jreader.sources.tables.table_arguments import checked_names, checked_nulls, shown
-
-_CALL = "parquet(paths, columns, nulls)"
+from jreader.sources.tables.column_names import checked_names, checked_nulls
+from jreader.sources.tables.row_groups import IdleReaders, ParquetFile, RowGroups
+from jreader.sources.tables.table_files import TableFile, TableReader
 
 
 @op
-class parquet(FileNode[Any], Table[Any]):
+class parquet(TableReader):
     """A reader of the rows of Parquet files, found by number; only the columns asked for are read.
 
     Samples are dicts, in which numbers and times are those of NumPy, lists of a fixed size are
@@ -72,10 +69,12 @@ class parquet(FileNode[Any], Table[Any]):
             format, or has changed since it was first read, or a checksum does not match.
     """
 
+    call = "parquet(paths, columns, nulls)"
+    suffixes = (".parquet",)
     paths: tuple[str, ...]
-    names: tuple[str, ...] | str | None = None
-    nulls: Mapping[str, Any] | None = None
-    store: Store | None = argument(default=None, cursor="never")
+    names: tuple[str, ...] | str | None = argument(checked_names, default=None)
+    nulls: Mapping[str, Any] | None = argument(checked_nulls, default=None)
+    store: Store | None = argument(checked_store, default=None, cursor="never")
     part: Which | None = argument(default=None, cursor="if given")
 
     def __init__(
@@ -87,26 +86,16 @@ class parquet(FileNode[Any], Table[Any]):
         store: Store | None = None,
     ) -> None:
         pyarrow()
-        paths, part = part_in(paths)
-        set_fields(
-            self,
-            part=part,
-            paths=files_named(_CALL, paths, (".parquet",)),
-            names=checked_names(_CALL, columns),
-            nulls=checked_nulls(_CALL, nulls),
-            store=checked_store(_CALL, store),
+        self.keep(paths, names=columns, nulls=nulls, store=store)
+
+    def tables(self) -> list[ParquetFile]:
+        """The files, whose footers are read on several threads."""
+        part = None if self.part is None else FilePart(self.paths[0], *self.part)
+        idle, store, names = IdleReaders(), self.store, self.names
+        return in_threads(
+            lambda path: ParquetFile(open_file(path, store), names, idle, part), self.paths
         )
 
-    @cached_property
-    def columns(self) -> BlockColumns:
-        """A single column whose rows are the samples; footers are read at the first use."""
-        self.check_files()
-        part = None if self.part is None else FilePart(self.paths[0], *self.part)
-        groups = RowGroups.of(self.paths, self.names, self.nulls or {}, self.store, part)
-        self.check_files()  # which may have changed while their footers were read
-        return BlockColumns(groups.starts, groups.rows, groups, name=repr(self))
-
-    def __repr__(self) -> str:
-        """The call that makes this reader; of many files, the first and the last."""
-        said = [written(self.paths, self.part), *shown(self.names, self.nulls)]
-        return f"parquet({', '.join(said)})"
+    def blocks(self, files: Sequence[TableFile]) -> RowGroups:
+        """The row groups."""
+        return RowGroups(files, self.names, self.nulls or {})

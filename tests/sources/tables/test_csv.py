@@ -314,7 +314,7 @@ class TestBlocks:
     @pytest.fixture
     def decoded(self, monkeypatch, small_blocks):
         """The blocks that were decoded by passes."""
-        from jreader.sources.tables.record_batches import TableBlocks  # noqa: PLC0415  # a fixture's
+        from jreader.sources.tables.table_files import TableBlocks  # noqa: PLC0415  # a fixture's
 
         calls, original = [], TableBlocks.__call__
 
