@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -16,103 +16,89 @@ from jreader import orders
 from jreader.readers.joined_columns import parted
 from jreader.readers.planes import Array
 
-CALL = "bucket(reader, bounds)"
-
-
-class Buckets(Protocol):
-    """What an order asks of the op."""
-
-    @property
-    def bounds(self) -> tuple[int, ...]:
-        """The lengths of the buckets."""
-
-    @property
-    def rows(self) -> tuple[int, ...]:
-        """The samples of a full batch, for each bucket."""
-
-    @property
-    def longer(self) -> Literal["error", "truncate", "drop"]:
-        """What becomes of samples that are longer than the last bound."""
-
-    @property
-    def drop_last(self) -> bool | None:
-        """Whether short batches are left out."""
-
-    @property
-    def path(self) -> tuple[int, int, int]:
-        """What makes the keys: seed, epoch, and the place of the op in the plan."""
-
 
 @dataclass(frozen=True, eq=False)
 class BucketOrder:
     """The samples of a reader, sorted by bucket.
 
+    >>> order = BucketOrder.of(np.array([1, 0, 1, 1]), np.array([2, 2]))
+    >>> order.samples.tolist(), order.counts.tolist()
+    ([1, 0, 2, 3], [1, 3])
+
     Attributes:
         samples: The indices of the samples, bucket by bucket.
         counts: The number of samples in each bucket.
+        rows: The samples of a full batch, for each bucket.
         check: A number that differs where the counts do.
     """
 
     samples: Array
     counts: Array
+    rows: Array
     check: int
 
     @classmethod
-    def of(cls, op: Buckets, lengths: Array, known: int) -> BucketOrder:
-        """Sorts the samples of these lengths.
-
-        Raises:
-            ValueError: One is longer than the last bound, and that is an error.
-        """
-        numbers = np.searchsorted(np.array(op.bounds), lengths)
-        last = len(op.bounds) - 1
-        over = numbers > last
-        if op.longer == "error" and over.any():
-            first = int(over.argmax())
-            raise ValueError(
-                f"{CALL}: {int(over.sum()):,} of {known:,} samples are longer than the last bound, "
-                f"{op.bounds[-1]}, such as sample {first} with {lengths[first]}: type bounds=[..., "
-                f"{int(lengths.max())}], longer='truncate' to cut them, or longer='drop' to leave "
-                "them out."
-            )
-        if op.longer == "truncate":
-            numbers = np.minimum(numbers, last)
-        narrow = numbers.astype(np.uint8 if last < 255 else np.uint32)  # 8 bits sort fastest
-        counts = np.bincount(narrow, minlength=last + 2)[: last + 1]
+    def of(cls, numbers: Array, rows: Array) -> BucketOrder:
+        """Sorts samples by the numbers of their buckets; one that is too high leaves one out."""
+        many = len(rows)
+        narrow = numbers.astype(np.uint8 if many < 256 else np.uint32)  # 8 bits sort fastest
+        counts = np.bincount(narrow, minlength=many + 1)[:many]
         samples = np.argsort(narrow, kind="stable")[: counts.sum()].astype(np.uint32)
-        return cls(samples, counts, zlib.crc32(counts.tobytes()))
+        return cls(samples, counts, rows, zlib.crc32(counts.tobytes()))
 
-    def batches(self, op: Buckets) -> Array:
-        """How many batches the buckets before each one have; the last number is that of all."""
-        rows = np.array(op.rows)
-        many = self.counts // rows if op.drop_last else -(-self.counts // rows)
-        return np.concatenate([[0], np.cumsum(many)])
 
-    def located(self, op: Buckets, indices: Array) -> tuple[Array, Array]:
+class MixedBatches:
+    """The batches of an order, those of all buckets mixed.
+
+    >>> order = BucketOrder.of(np.array([1, 0, 1, 1]), np.array([2, 2]))
+    >>> mixed = MixedBatches(order, (0, 0, 0), short=True)
+    >>> len(mixed), sorted((number, len(each)) for number, each in mixed.found(np.arange(3)))
+    (3, [(0, 1), (1, 1), (1, 2)])
+
+    Attributes:
+        begins: How many batches the buckets before each one have; the last number is that of all.
+    """
+
+    def __init__(self, order: BucketOrder, path: tuple[int, int, int], *, short: bool) -> None:
+        """Cuts the samples of each bucket into batches.
+
+        Args:
+            order: The samples.
+            path: What makes the keys: seed, epoch, and the place of the op in the plan.
+            short: Whether there are batches with fewer samples.
+        """
+        self._order, self._path = order, path
+        many = -(-order.counts // order.rows) if short else order.counts // order.rows
+        self.begins: Array = np.concatenate([[0], np.cumsum(many)])
+
+    def __len__(self) -> int:
+        """How many batches there are."""
+        return int(self.begins[-1])
+
+    def _located(self, indices: Array) -> tuple[Array, Array]:
         """The bucket of each batch, and its number among those of its bucket."""
-        begins = self.batches(op)
-        mixed = orders.permutation(indices, int(begins[-1]), orders.key(*op.path, 0))
-        numbers = np.searchsorted(begins, mixed, "right") - 1
-        return numbers, mixed - begins[numbers]
+        mixed = orders.permutation(indices, len(self), orders.key(*self._path, 0))
+        numbers = np.searchsorted(self.begins, mixed, "right") - 1
+        return numbers, mixed - self.begins[numbers]
 
-    def before(self, op: Buckets, index: int) -> int:
+    def before(self, index: int) -> int:
         """How many samples the batches before one of them have."""
-        numbers, places = self.located(op, np.arange(index))
-        rows = np.array(op.rows)[numbers]
-        return int(np.minimum(rows, self.counts[numbers] - places * rows).sum())
+        numbers, places = self._located(np.arange(index))
+        rows = self._order.rows[numbers]
+        return int(np.minimum(rows, self._order.counts[numbers] - places * rows).sum())
 
-    def found(self, op: Buckets, indices: Array) -> list[tuple[int, Array]]:
+    def found(self, indices: Array) -> list[tuple[int, Array]]:
         """The bucket of each batch, and the indices of its samples."""
-        numbers, places = self.located(op, indices)
-        firsts = np.cumsum(self.counts) - self.counts
+        order, (numbers, places) = self._order, self._located(indices)
+        firsts = np.cumsum(order.counts) - order.counts
         made: list[Any] = [None] * len(indices)
         for number, here in parted(numbers):
-            rows, count = op.rows[number], int(self.counts[number])
+            rows, count = int(order.rows[number]), int(order.counts[number])
             wanted = places[here][:, None] * rows + np.arange(rows)
             there = wanted < count
-            key = orders.key(*op.path, 1 + number)
+            key = orders.key(*self._path, 1 + number)
             moved = orders.permutation(wanted[there], count, key)
-            samples = self.samples[firsts[number] + moved].astype(np.int64)
+            samples = order.samples[firsts[number] + moved].astype(np.int64)
             parts = np.split(samples, np.cumsum(there.sum(1))[:-1])
             for index, part in zip(np.arange(len(indices))[here].tolist(), parts, strict=True):
                 made[index] = (number, part)

@@ -7,18 +7,21 @@ their bucket is full (`stream_buckets`).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from jreader.batches.bucket_bounds import chosen_bounds
-from jreader.batches.bucket_order import CALL, BucketOrder
+from jreader.batches.bucket_order import BucketOrder, MixedBatches
 from jreader.batches.padding import (
     Padding,
     checked_fields,
     checked_lengths,
+    field_getters,
     fields_of,
     ragged_fields,
 )
@@ -40,6 +43,7 @@ from jreader.readers import (
     indexed,
     op,
     set_fields,
+    start,
     truth,
     whole,
 )
@@ -52,6 +56,7 @@ from jreader.readers.seeds import Draws, random_ops, seeded_below
 T = TypeVar("T")
 U = TypeVar("U")
 
+_CALL = "bucket(reader, bounds)"
 _AT_ONCE = 16384  # samples whose order is computed in one go, at least
 
 
@@ -160,14 +165,14 @@ class bucket(Node[Columns[T]]):
         if (self.batch_size is None) == (self.tokens is None):
             seen = "neither" if self.batch_size is None else "both"
             raise TypeError(
-                f"{CALL} takes batch_size (samples per batch) or tokens (values per batch, with "
+                f"{_CALL} takes batch_size (samples per batch) or tokens (values per batch, with "
                 f"the padding), not {seen}: type bucket({list(self.bounds)}, batch_size=32), or "
                 f"tokens={32 * self.bounds[-1]}."
             )
         self._check_rows()
         if self.by is not None and self.fields and self.by not in self.fields:
             raise ValueError(
-                f"by={self.by!r} of {CALL} needs a field that is padded, and fields are "
+                f"by={self.by!r} of {_CALL} needs a field that is padded, and fields are "
                 f"{list(self.fields)}: name it there too."
             )
         if not unread(self.reader) and not random_ops(self.reader):
@@ -176,34 +181,33 @@ class bucket(Node[Columns[T]]):
 
     def _checked_bounds(self) -> tuple[int, ...]:
         """The bounds as they are given, or so many of them, chosen from the lengths."""
-        if isinstance(self.bounds, (int, np.integer)):
-            number = check_number(f"bounds of {CALL}", self.bounds, 1)
-            return chosen_bounds(self._known_lengths(number), number, self.multiple_of or 1)
-        bounds = checked_lengths(CALL, "bounds", self.bounds)
         each = self.multiple_of or 1
+        if isinstance(self.bounds, (int, np.integer)):
+            number = check_number(f"bounds of {_CALL}", self.bounds, 1)
+            return chosen_bounds(self._known_lengths(number), number, each)
+        bounds = checked_lengths(_CALL, "bounds", self.bounds)
         up = sorted({-(-bound // each) * each for bound in bounds})
         if list(bounds) != up:
             raise ValueError(
-                f"{CALL}: not all of the bounds {list(bounds)} are multiples of "
+                f"{_CALL}: not all of the bounds {list(bounds)} are multiples of "
                 f"multiple_of={each}: type bounds={up}."
             )
         return bounds
 
     def _known_lengths(self, number: int) -> Array:
         """The lengths from which so many bounds are chosen."""
-        plane = self._plane()
-        instead = "type the bounds themselves, as bounds=[128, 256, 512]"
-        if plane is None:
-            raise ValueError(
-                f"bounds={number} of {CALL} asks for the {number} bounds that pad least, and the "
-                f"lengths of {described(self.reader)} are not known before it is read: put bucket "
-                f"directly after ragged(values, offsets), before any shuffle or map, or {instead}."
-            )
-        lengths = self._lengths(plane)
+        plane, lengths = self._plane(), np.zeros(0, int)
+        lacks = (
+            f"the lengths of {described(self.reader)} are not known before it is read: put bucket "
+            f"directly after ragged(values, offsets), before any shuffle or map"
+        )
+        if plane is not None:
+            lengths = self._lengths(plane)
+            lacks = f"{described(self.reader)} has no samples: give it some data"
         if not len(lengths):
             raise ValueError(
-                f"bounds={number} of {CALL} asks for the {number} bounds that pad least, and "
-                f"{described(self.reader)} has no samples: give it some data, or {instead}."
+                f"bounds={number} of {_CALL} asks for the {number} bounds that pad least, and "
+                f"{lacks}, or type the bounds themselves, as bounds=[128, 256, 512]."
             )
         return lengths
 
@@ -212,13 +216,13 @@ class bucket(Node[Columns[T]]):
         if self.batch_size and self.batch_size % each:
             below = self.batch_size // each * each
             raise ValueError(
-                f"{CALL}: batch_size={self.batch_size} is not a multiple of divisible_by={each}: "
+                f"{_CALL}: batch_size={self.batch_size} is not a multiple of divisible_by={each}: "
                 f"type batch_size={f'{below} or ' if below else ''}{below + each}."
             )
         if self.tokens and not self.rows[-1]:
             room = f"{each} samples" if each > 1 else "a sample"
             raise ValueError(
-                f"{CALL}: tokens={self.tokens} has no room for {room} of {self.bounds[-1]}, the "
+                f"{_CALL}: tokens={self.tokens} has no room for {room} of {self.bounds[-1]}, the "
                 f"last bound: give at least tokens={each * self.bounds[-1]}, or smaller bounds."
             )
 
@@ -231,20 +235,10 @@ class bucket(Node[Columns[T]]):
         return tuple((self.tokens or 0) // bound // each * each for bound in self.bounds)
 
     @property
-    def sizes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The lengths of the buckets, and the samples of a full batch of each."""
-        return self.bounds, self.rows
-
-    @property
-    def path(self) -> tuple[int, int, int]:
-        """What makes the keys: seed, epoch, and the place of the op in the plan."""
-        return self.seed, self.epoch, seeded_below(self)
-
-    @property
     def padding(self) -> Padding:
         """How samples become arrays."""
         names = ragged_fields(self.reader, self.fields) or self.fields
-        return Padding(CALL, names, self.pad, self.longer == "truncate")
+        return Padding(_CALL, names, self.pad, self.longer == "truncate")
 
     def resolved(self, draws: Draws) -> dict[str, Any]:
         """Draws a seed only for what is mixed: a stream keeps its order."""
@@ -254,18 +248,20 @@ class bucket(Node[Columns[T]]):
 
     def start(self, at: Position) -> Pass[Columns[T]]:
         """Begins a pass; its position says which batch comes next, or what waits of a stream."""
-        plane = self._plane()
-        if plane is None:
-            return StreamBuckets(self, at).begun()
-        padding = self.padding
-        return self.dealt(
-            at, lambda number, samples: self.made(padding, list(plane.each(samples)), number)
-        )
+        plane, padding = self._plane(), self.padding
+        if plane is not None:
+            return self.dealt(
+                at, lambda number, samples: self.made(padding, list(plane.each(samples)), number)
+            )
+        first = checked_position(at, (None, 0, (0,) * len(self.bounds)))
+        up = start(self.reader, first[0]).watched(self, max(self.rows))
+        number_of, made = self._number_of(padding), partial(self.made, padding)
+        waiting = StreamBuckets(up, first, self.rows, number_of, made)
+        return Pass(waiting.batches(short=not self.drop_last), waiting.position, up.close)
 
     def length(self) -> int | None:
         """The number of batches, if the lengths are known."""
-        order = self._order()
-        return None if order is None else int(order.batches(self)[-1])
+        return None if self._order() is None else len(self._mixed())
 
     def layout(self) -> str:
         """A hash of the lengths of all samples, as far as they are known before they are read."""
@@ -273,53 +269,44 @@ class bucket(Node[Columns[T]]):
 
     def lookup(self) -> Callable[[int], Columns[T]] | None:
         """Finds a batch by the indices of its samples, if the lengths are known."""
-        plane, order = self._plane(), self._order()
-        if plane is None or order is None or self.seed is None:
+        plane = self._plane()
+        if plane is None or self.seed is None:
             return None
-        padding = self.padding
+        padding, mixed = self.padding, self._mixed()
 
         def nth(index: int) -> Columns[T]:
-            ((number, samples),) = order.found(self, np.array([index]))
+            ((number, samples),) = mixed.found(np.array([index]))
             return self.made(padding, list(plane.each(samples)), number)
 
         return nth
 
     def shapes(self) -> list[int] | None:
         """The numbers of the buckets that have a batch in an epoch; None if they are not known."""
-        order = self._order()
-        if order is None:
+        if self._order() is None:
             return None
-        return np.flatnonzero(np.diff(order.batches(self))).tolist()
+        return np.flatnonzero(np.diff(self._mixed().begins)).tolist()
 
     def never(self) -> list[int]:
         """The numbers of the buckets whose samples fill no batch, as far as lengths are known."""
         order = self._order()
         if order is None:
             return []
-        few = (order.counts > 0) & (order.counts < np.array(self.rows))
-        return np.flatnonzero(few).tolist()
+        return np.flatnonzero((order.counts > 0) & (order.counts < order.rows)).tolist()
 
     def short(self) -> list[tuple[int, int]]:
         """The buckets with a short batch, and its samples, as far as lengths are known."""
         order = None if self.drop_last else self._order()
-        rests = [] if order is None else (order.counts % np.array(self.rows)).tolist()
+        rests = [] if order is None else (order.counts % order.rows).tolist()
         return [(number, rest) for number, rest in enumerate(rests) if rest]
 
     def samples_of(self, index: int) -> Array:
         """The indices of the samples of a batch, where lengths are known."""
-        ((_, samples),) = self._sorted.found(self, np.array([index]))
+        ((_, samples),) = self._mixed().found(np.array([index]))
         return samples
 
     def cursor_at(self, index: int) -> tuple[Position, int]:
         """The position before a batch, and the samples before it, where lengths are known."""
-        order = self._sorted
-        return (index, order.check), order.before(self, index)
-
-    @property
-    def _sorted(self) -> BucketOrder:
-        order = self._order()
-        assert order is not None  # noqa: S101  # the caller has seen that it has a length
-        return order
+        return (index, self._sorted.check), self._mixed().before(index)
 
     def made(self, padding: Padding, samples: Sequence[Any], number: int) -> Columns[T]:
         """The batch of some samples of a bucket."""
@@ -340,7 +327,7 @@ class bucket(Node[Columns[T]]):
         columns = list(fields_of(plane.columns).values())
         if all(isinstance(column, np.ndarray) and not column.dtype.hasobject for column in columns):
             raise TypeError(
-                f"{CALL} needs samples that differ in length, and those of "
+                f"{_CALL} needs samples that differ in length, and those of "
                 f"{', '.join(map(described, columns))} do not: give jreader.ragged(values, "
                 f"offsets), or type .batch(n)."
             )
@@ -348,21 +335,33 @@ class bucket(Node[Columns[T]]):
 
     def _order(self) -> BucketOrder | None:
         """The samples sorted by bucket; None if their lengths are not known."""
-        held = self._memo.order
-        if held is not None and self._memo.reader is self.reader:
-            return held
+        order = self._memo.order
+        if order is not None and self._memo.reader is self.reader:
+            return order
         plane = self._plane()
         if plane is None:
             return None
-        order = BucketOrder.of(self, self._lengths(plane), plane.length)
-        self._memo.reader, self._memo.order = self.reader, order
+        numbers = self._numbers(self._lengths(plane))
+        self._memo.reader = self.reader
+        self._memo.order = order = BucketOrder.of(numbers, np.array(self.rows))
         return order
+
+    @property
+    def _sorted(self) -> BucketOrder:
+        """The same, where the caller has seen that lengths are known."""
+        order = self._order()
+        assert order is not None  # noqa: S101  # as the caller has seen
+        return order
+
+    def _mixed(self) -> MixedBatches:
+        path = self.seed, self.epoch, seeded_below(self)
+        return MixedBatches(self._sorted, path, short=not self.drop_last)
 
     def _lengths(self, plane: Plane) -> Array:
         names = ragged_fields(self.reader, self.fields) or ()
         if self.by is not None and self.by not in names:
             raise ValueError(
-                f"by={self.by!r} of {CALL} is not a field that differs in length: those are "
+                f"by={self.by!r} of {_CALL} is not a field that differs in length: those are "
                 f"{list(names)}."
             )
         bare = branches(plane.columns) is None
@@ -370,6 +369,50 @@ class bucket(Node[Columns[T]]):
         found: list[Any] = [lengths_of(plane, None if bare else name) for name in chosen]
         longest: Array = np.maximum.reduce(found)
         return longest
+
+    def _numbers(self, lengths: Array) -> Array:
+        """The number of the bucket of each length; one that is too high for those left out."""
+        numbers = np.searchsorted(np.array(self.bounds), lengths)
+        beyond = numbers == len(self.bounds)
+        if self.longer == "error" and beyond.any():
+            first = int(beyond.argmax())
+            raise ValueError(
+                f"{_CALL}: {int(beyond.sum()):,} of {len(lengths):,} samples are longer than the "
+                f"last bound, {self.bounds[-1]}, such as sample {first} with {lengths[first]}: "
+                f"type bounds=[..., {int(lengths.max())}], longer='truncate' to cut them, or "
+                "longer='drop' to leave them out."
+            )
+        return numbers - beyond if self.longer == "truncate" else numbers
+
+    def _number_of(self, padding: Padding) -> Callable[[Any], int | None]:
+        """A function that gives the number of the bucket of a sample; None for one left out."""
+        bounds, last, fields = self.bounds, len(self.bounds) - 1, list[Callable[[Any], Any]]()
+
+        def number_of(sample: Any) -> int | None:
+            if not fields:
+                fields.extend(self._measured(padding, sample))
+            length = max([len(field(sample)) for field in fields])
+            number = bisect_left(bounds, length)
+            if number <= last:
+                return number
+            if self.longer == "error":
+                raise ValueError(
+                    f"{_CALL}: a sample has {length} values, more than the last bound, "
+                    f"{bounds[-1]}: add a bound, or type longer='truncate' to cut it, or "
+                    f"longer='drop' to leave it out."
+                )
+            return last if self.longer == "truncate" else None
+
+        return number_of
+
+    def _measured(self, padding: Padding, first: Any) -> Iterator[Callable[[Any], Any]]:
+        """Functions that give the fields of a sample whose lengths choose its bucket."""
+        names, getters = padding.chosen(first), field_getters(first)
+        if self.by is not None and self.by not in names:
+            raise ValueError(
+                f"by={self.by!r} of {_CALL} is no field that is padded: those are {list(names)}."
+            )
+        return (getters[name] for name in (names if self.by is None else (self.by,)))
 
     def dealt(self, at: Position, made: Callable[[int, Array], U]) -> Pass[U]:
         """A pass over what is made of each batch, where lengths are known.
@@ -381,10 +424,9 @@ class bucket(Node[Columns[T]]):
         Raises:
             NotResumable: The position is of samples with other lengths.
         """
-        order = self._sorted
-        total = int(order.batches(self)[-1])
-        done, check = checked_position(at, (0, order.check))
-        if check != order.check or done > total:
+        known, mixed = self._sorted.check, self._mixed()
+        done, check = checked_position(at, (0, known))
+        if check != known or done > len(mixed):
             raise NotResumable(
                 f"this position is of a bucket(...) of {described(self.reader)} with other "
                 "lengths, and so other batches: resume with the data that it had, or start at the "
@@ -394,10 +436,10 @@ class bucket(Node[Columns[T]]):
 
         def deal() -> Iterator[U]:
             nonlocal done
-            while done < total:
-                for number, samples in order.found(self, np.arange(done, min(done + many, total))):
+            while done < len(mixed):
+                for number, samples in mixed.found(np.arange(done, min(done + many, len(mixed)))):
                     held = [made(number, samples)]
                     done += 1
                     yield held.pop()
 
-        return Pass(deal(), lambda: (done, order.check), lambda: None)
+        return Pass(deal(), lambda: (done, known), lambda: None)

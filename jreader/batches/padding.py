@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
-from functools import reduce
+from dataclasses import dataclass
+from functools import partial, reduce
 from itertools import repeat
 from operator import attrgetter, getitem, itemgetter
 from typing import Any, Literal, TypeAlias
@@ -18,6 +18,7 @@ from jreader.readers import (
     branches,
     described,
     indexed,
+    itself,
     joined,
     leaves,
     rebuilt,
@@ -109,13 +110,13 @@ class Padding:
             ValueError: A row is longer than the length, or `pad` does not fit its dtype.
         """
         first = samples[0]
-        names, found = self.chosen(first), fields_of(first)
+        names = self.chosen(first)
         columns: dict[Any, Any] = {}
         masks: dict[Any, Any] = {}
         _check_keys(samples)
-        for name in found:
+        for name, field in field_getters(first).items():
             try:
-                values = list(map(field_getter(first, name), samples))
+                values = list(map(field, samples))
             except (AttributeError, IndexError, KeyError, TypeError):
                 stack(samples)  # raises the error that names the sample
                 raise
@@ -233,31 +234,27 @@ def fields_of(sample: Any) -> dict[Any, Any]:
     >>> fields_of({"question": {"text": [1], "id": 2}})
     {'question.text': [1], 'question.id': 2}
     """
-    if isinstance(sample, Mapping):
-        return {name: reduce(getitem, path, sample) for name, path in _paths(sample).items()}
-    if isinstance(sample, tuple):
-        names = getattr(sample, "_fields", range(len(sample)))
-        return dict(zip(names, sample, strict=True))
-    if isinstance(sample, list):
-        return {BARE: sample}
-    parts = branches(sample)
-    return {BARE: sample} if parts is None else parts
+    return {name: field(sample) for name, field in field_getters(sample).items()}
 
 
-def field_getter(first: Any, name: Any) -> Callable[[Any], Any]:
-    """A function that gives a field of samples that are like the first one.
+def field_getters(first: Any) -> dict[Any, Callable[[Any], Any]]:
+    """Functions that give the fields of samples that are like the first one, by name.
 
-    >>> field_getter({"text": [1]}, "text")({"text": [2, 3]})
+    >>> field_getters({"text": [1]})["text"]({"text": [2, 3]})
     [2, 3]
     """
     if isinstance(first, Mapping):
-        path = _paths(first).get(name, (name,))
-        return itemgetter(name) if len(path) == 1 else lambda sample: reduce(getitem, path, sample)
-    if type(first) is tuple:
-        return itemgetter(name)
-    if hasattr(first, "_fields") or (is_dataclass(first) and name in _names(first)):
-        return attrgetter(name)
-    return lambda sample: sample
+        paths = _paths(first).items()
+        return {
+            name: itemgetter(name) if len(path) == 1 else partial(reduce, getitem, path)
+            for name, path in paths
+        }
+    if isinstance(first, tuple) and not hasattr(first, "_fields"):
+        return {place: itemgetter(place) for place in range(len(first))}
+    names = getattr(first, "_fields", None) or branches(first)
+    if names is None or isinstance(first, list):
+        return {BARE: itself}
+    return {name: attrgetter(name) for name in names}
 
 
 def by_name(given: Any, name: Any, otherwise: Any) -> Any:
@@ -313,10 +310,6 @@ def _check_keys(samples: Sequence[Any]) -> None:
 
 def _times(shape: Shape) -> str:
     return " x ".join(map(str, shape))
-
-
-def _names(sample: Any) -> list[str]:
-    return [each.name for each in fields(sample)]
 
 
 def _is_sequence(value: Any) -> bool:

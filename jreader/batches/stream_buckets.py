@@ -7,137 +7,96 @@ of each bucket were handed over since; who resumes reads those again.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from operator import itemgetter
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple
 
-from jreader.batches.bucket_order import CALL, Buckets
-from jreader.batches.padding import Padding, field_getter
-from jreader.readers import Columns, Node, Pass, Position, Reader, checked_position, start
+from jreader.readers import Pass, Position
 
-_MARKED = 64  # samples of a stream between two places that are remembered
+_MARKED = 64  # samples of a stream between two marks
 
 
-class Waiting(Buckets, Protocol):
-    """What the buckets of a stream ask of the op."""
+class Mark(NamedTuple):
+    """A place in a stream to resume at; each sample that waits holds the last one before it.
 
-    @property
-    def reader(self) -> Reader[Any]:
-        """The stream."""
+    Attributes:
+        origin: The position of the reader.
+        read: How many samples were read before it, since the place where the pass began.
+        seen: How many of each bucket were among them.
+    """
 
-    @property
-    def by(self) -> Any:
-        """The field whose length chooses the bucket."""
-
-    @property
-    def padding(self) -> Padding:
-        """How samples become arrays."""
-
-    def made(self, padding: Padding, samples: Sequence[Any], number: int) -> Columns[Any]:
-        """The batch of some samples of a bucket."""
+    origin: Position
+    read: int
+    seen: tuple[int, ...]
 
 
 class StreamBuckets:
     """A pass over a stream: the samples that wait for their bucket to be full.
 
     Attributes:
-        read: How many samples were read since the place where this pass began.
-        held: For each bucket, the samples that wait, each with its number.
-        given: How many samples of each bucket were handed over since then.
-        seen: How many were read.
-        marks: Places to resume at, in order: the position of the reader, `read` and `seen` there.
+        waiting: For each bucket, the samples that wait, each with its number and a mark.
     """
 
-    def __init__(self, op: Waiting, at: Position) -> None:
-        """Begins at a position; nothing is read yet."""
-        many = len(op.bounds)
-        origin, behind, given = checked_position(at, (None, 0, (0,) * many))
-        self.op, self.padding = op, op.padding
-        self.up = start(op.reader, origin).watched(cast("Node[Any]", op), max(op.rows))
-        self.first: Position = (origin, behind, tuple(given))
-        self.behind, self.read = behind, 0
-        self.held: list[deque[tuple[int, Any]]] = [deque() for _ in range(many)]
-        self.given, self.seen = list(given), [0] * many
-        self.marks: list[tuple[Position, int, tuple[int, ...]]] = []
+    def __init__(
+        self,
+        up: Pass[Any],
+        at: tuple[Position, int, Sequence[int]],
+        rows: Sequence[int],
+        number_of: Callable[[Any], int | None],
+        made: Callable[[Sequence[Any], int], Any],
+    ) -> None:
+        """Begins at a position; nothing is read yet.
 
-    def begun(self) -> Pass[Any]:
-        """The pass."""
-        return Pass(self._batches(), self.position, self.up.close)
+        Args:
+            up: A pass over the samples, from `at` on.
+            at: The position: that of the reader, the samples that were read since, and how many of
+                each bucket were handed over.
+            rows: The samples of a full batch, for each bucket.
+            number_of: Gives the number of the bucket of a sample; None for none.
+            made: Makes a batch of samples and the number of their bucket.
+        """
+        self.up, self._first, self._rows = up, at, rows
+        self._number_of, self._made = number_of, made
+        _, self._behind, given = at
+        self._given, self._seen, self._read = list(given), [0] * len(rows), 0
+        self.waiting: list[deque[tuple[int, Mark, Any]]] = [deque() for _ in rows]
 
     def position(self) -> Position:
         """A place before the oldest sample that waits, and what was done since."""
-        if not self.marks or self.read < self.behind:
-            return self.first
-        waits = [held[0][0] for held in self.held if held]
-        if not waits:
-            return self.up.position(), 0, (0,) * len(self.given)
-        mark = bisect_right(self.marks, min(waits), key=itemgetter(1)) - 1
-        origin, read, seen = self.marks[mark]
-        given = [done - before for done, before in zip(self.given, seen, strict=True)]
-        return origin, self.read - read, tuple(given)
+        if not self._read or self._read < self._behind:
+            origin, behind, given = self._first
+            return origin, behind, tuple(given)
+        oldest = [samples[0][:2] for samples in self.waiting if samples]
+        if not oldest:
+            return self.up.position(), 0, (0,) * len(self._given)
+        origin, read, seen = min(oldest)[1]
+        given = [done - before for done, before in zip(self._given, seen, strict=True)]
+        return origin, self._read - read, tuple(given)
 
-    def _batches(self) -> Iterator[Any]:
-        rows, held, seen = self.op.rows, self.held, self.seen
-        most = 2 * sum(rows) + 2
-        bucket_of: Callable[[Any], int | None] | None = None
-        self._mark()
+    def batches(self, *, short: bool) -> Iterator[Any]:
+        """The batches; those that are short come last, or are left out."""
+        waiting, seen, given, number_of = self.waiting, self._seen, self._given, self._number_of
+        mark = self._mark()
         for sample in self.up.items:
-            bucket_of = bucket_of or self._finder(sample)
-            number = bucket_of(sample)
+            number = number_of(sample)
+            self._read += 1
             if number is not None:
                 seen[number] += 1
-                if seen[number] > self.given[number]:  # else it was handed over before
-                    held[number].append((self.read, sample))
-            self.read += 1
-            if self.read > self.behind and number is not None and len(held[number]) == rows[number]:
-                yield self._full(number)
-            if not self.read % _MARKED:
-                if len(self.marks) > most:
-                    self._forget()
-                self._mark()
-        if not self.op.drop_last:
-            for number in range(len(held)):
-                if held[number]:
-                    yield self._full(number)
+                if seen[number] > given[number]:  # else it was handed over before
+                    waiting[number].append((self._read, mark, sample))
+                if self._read > self._behind and len(waiting[number]) == self._rows[number]:
+                    yield self._batch(number)
+            if not self._read % _MARKED:
+                mark = self._mark()
+        for number in range(len(waiting)) if short else ():
+            if waiting[number]:
+                yield self._batch(number)
 
-    def _full(self, number: int) -> Any:
-        samples = [sample for _, sample in self.held[number]]
-        self.held[number].clear()
-        self.given[number] += len(samples)
-        return self.op.made(self.padding, samples, number)
+    def _mark(self) -> Mark:
+        return Mark(self.up.position(), self._read, tuple(self._seen))
 
-    def _mark(self) -> None:
-        self.marks.append((self.up.position(), self.read, tuple(self.seen)))
-
-    def _forget(self) -> None:
-        """Forgets the marks after which no sample waits before the next one."""
-        waits = [read for held in self.held for read, _ in held]
-        needed = {bisect_right(self.marks, read, key=itemgetter(1)) - 1 for read in waits}
-        self.marks = [self.marks[index] for index in sorted(needed)]
-
-    def _finder(self, first: Any) -> Callable[[Any], int | None]:
-        """A function that gives the number of the bucket of a sample; None for none."""
-        by, names, bounds = self.op.by, self.padding.chosen(first), self.op.bounds
-        if by is not None and by not in names:
-            raise ValueError(
-                f"by={by!r} of {CALL} is no field that is padded: those are {list(names)}."
-            )
-        fields = [field_getter(first, name) for name in (names if by is None else (by,))]
-
-        def found(sample: Any) -> int | None:
-            length = max([len(field(sample)) for field in fields])
-            number = bisect_left(bounds, length)
-            return number if number < len(bounds) else self._beyond(length)
-
-        return found
-
-    def _beyond(self, length: int) -> int | None:
-        last = self.op.bounds[-1]
-        if self.op.longer == "error":
-            raise ValueError(
-                f"{CALL}: a sample has {length} values, more than the last bound, {last}: add a "
-                f"bound, or type longer='truncate' to cut it, or longer='drop' to leave it out."
-            )
-        return len(self.op.bounds) - 1 if self.op.longer == "truncate" else None
+    def _batch(self, number: int) -> Any:
+        samples = [sample for _, _, sample in self.waiting[number]]
+        self.waiting[number].clear()
+        self._given[number] += len(samples)
+        return self._made(samples, number)

@@ -119,8 +119,8 @@ class Loading:
                 "as .load(sharding=mesh) does; or use .padded_batch(n, to=[length]), or "
                 ".pack(size)."
             )
-        sizes = found.buckets.sizes if found.buckets and not found.functions else ((), ())
-        for bound, rows in zip(*sizes, strict=True):
+        op = None if found.functions else found.buckets
+        for bound, rows in zip(op.bounds, op.rows, strict=True) if op else ():
             if not placement.divides(rows):
                 raise BatchNotDivisible(
                     f"a batch of {rows} samples of length {bound} cannot be split evenly over "
