@@ -9,19 +9,17 @@ bucket_order: Their order, where lengths are known; `bucket_bounds` chooses thos
 stream_buckets: Samples of a stream that wait for their bucket to be full.
 batching: What is known of the batches of a plan; only this file looks at the ops behind a batch.
 rebatching: Batches of another size (`rebatch`), and their samples (`unbatch`).
-grouped: Consecutive samples of one key as one sample (`group_by`).
-sliding_windows: Consecutive samples as one sample (`window`).
+windows_and_groups: Consecutive samples as one: so many (`window`), or of one key (`group_by`).
 """
 
 from jreader.batches.batching import Batching, batching, gives_batches, plain_batch
 from jreader.batches.buckets import bucket
-from jreader.batches.grouped import group_by
 from jreader.batches.lane_batches import LaneBatches
 from jreader.batches.padded_batches import padded_batch
 from jreader.batches.plain_batches import batch, map_batches
 from jreader.batches.rebatching import rebatch, unbatch
-from jreader.batches.sliding_windows import window
 from jreader.batches.stacked import collate, stack
+from jreader.batches.windows_and_groups import group_by, window
 
 __all__ = [
     "Batching",

@@ -53,6 +53,7 @@ _NAMED = {  # modules that have another name since cursors of this format were f
     "jreader._worker.worker_info": "jreader._worker.rooms",
     "jreader.batches.plain_batches": "jreader.batches",
     "jreader.batches.stacked": "jreader.batches",
+    "jreader.batches.windows_and_groups": "jreader.batches.sliding_windows",
     "jreader.datasets.batch_samplers": "jreader.datasets.batchsamplers",
     "jreader.datasets.combinators": "jreader.datasets.combined",
     "jreader.datasets.dataset": "jreader.datasets.mapped",

@@ -1,4 +1,4 @@
-"""`window`: several consecutive samples as one."""
+"""Consecutive samples as one: so many (`window`), or all of one key (`group_by`)."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from jreader.readers import (
     Reader,
     checked_position,
     described,
+    explained,
     flag,
     indexed,
     leaves,
@@ -80,13 +81,12 @@ class window(Node[Any]):
 
     def check_arguments(self) -> dict[str, Any]:
         """Checks that the reader gives samples."""
-        if gives_batches(self.reader):
-            raise TypeError(
-                f"window(reader, size, stride, drop_last) needs samples, and "
-                f"{described(self.reader)} gives batches: type .window(n) before .batch(...), or "
-                f".unbatch() before .window(n); for several steps in one feed there is "
-                f".load().chunk(n)."
-            )
+        _check_samples(
+            self.reader,
+            "window(reader, size, stride, drop_last)",
+            "type .window(n) before .batch(...), or .unbatch() before .window(n); for several "
+            "steps in one feed there is .load().chunk(n).",
+        )
         return {}
 
     def start(self, at: Position) -> Pass[Any]:
@@ -133,11 +133,7 @@ class window(Node[Any]):
                 return
 
     def _stacked(self, samples: Sequence[Any]) -> Any:
-        try:
-            return stack(samples)
-        except errors.FeedMismatch as error:
-            error.add_note(f"in a window of {len(samples)} samples, made at {self.made_at}")
-            raise
+        return _stacked(samples, f"a window of {len(samples)} samples, made at {self.made_at}")
 
     def _tell(self, left_out: int) -> None:
         """Warns of samples that no window has, unless that was asked for."""
@@ -207,3 +203,77 @@ class window(Node[Any]):
 
 def _leave_out(items: Iterator[Any], n: int) -> None:
     deque(islice(items, max(n, 0)), maxlen=0)
+
+
+@op
+class group_by(Node[Any]):
+    """Consecutive samples for which `fn` is equal as one sample, stacked along a new first axis.
+
+    >>> events = [("ann", 1), ("ann", 2), ("bob", 7), ("ann", 3)]
+    >>> [counts.tolist() for _, counts in group_by(lambda event: event[0], lambda: events)()]
+    [[1, 2], [7], [3]]
+
+    As with `itertools.groupby`, a key that comes again later begins another group: sort the data by
+    it, or write it in that order. Groups differ in length; `padded_batch` and `bucket` take them.
+
+    Cost: one group is in memory, and the first sample of the next one. Resuming goes to the
+    beginning of a group.
+
+    Args:
+        fn: Takes a sample, and returns its key, which is compared by `==`.
+        reader: Any reader of samples that can be stacked.
+
+    Raises:
+        TypeError: `reader` gives batches.
+        FeedMismatch: The samples of a group cannot be stacked (while iterating).
+    """
+
+    fn: Callable[[Any], Any]
+    reader: Reader[Any]
+
+    def check_arguments(self) -> dict[str, Any]:
+        """Checks that the reader gives samples."""
+        call, cure = "group_by(fn, reader)", "type .group_by(fn) before .batch(...)."
+        _check_samples(self.reader, call, cure)
+        return {}
+
+    def start(self, at: Position) -> Pass[Any]:
+        """Begins a pass; its position is that of `reader` before the next group."""
+        up, key_of = start(self.reader, at).watched(self, 2), explained(self, self.fn)
+        begin = up.position()
+
+        def deal() -> Iterator[Any]:
+            nonlocal begin
+            held: list[Any] = []
+            key, end = None, begin
+            for sample in up.items:
+                now = key_of(sample)
+                if held and not bool(now == key):
+                    begin = end
+                    yield self._stacked(held)
+                    held = []
+                held.append(sample)
+                key, end = now, up.position()
+            if held:
+                begin = end
+                yield self._stacked(held)
+
+        return Pass(deal(), lambda: begin, up.close)
+
+    def _stacked(self, samples: list[Any]) -> Any:
+        return _stacked(samples, f"a group of {len(samples)} samples, made at {self.made_at}")
+
+
+def _check_samples(reader: Reader[Any], call: str, cure: str) -> None:
+    """Raises TypeError if a reader gives batches, where an op makes one sample of several."""
+    if gives_batches(reader):
+        raise TypeError(f"{call} needs samples, and {described(reader)} gives batches: {cure}")
+
+
+def _stacked(samples: Sequence[Any], what: str) -> Any:
+    """The samples stacked as one; `what` is how an error calls them."""
+    try:
+        return stack(samples)
+    except errors.FeedMismatch as error:
+        error.add_note(f"in {what}")
+        raise
