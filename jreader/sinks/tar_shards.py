@@ -15,7 +15,7 @@ import numpy as np
 from jreader.errors import FeedMismatch
 from jreader.readers import described
 from jreader.sinks.shard_writers import Format
-from jreader.sources.stored_columns import npy_head
+from jreader.sources.column_files import npy_head
 from jreader.sources.tar_files import split_name
 
 _BLOCK, _END = 512, 10240

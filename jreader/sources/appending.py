@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jreader.readers import leaves
-from jreader.readers.planes import Array, one_by_one
+from jreader.readers.planes import one_by_one
 from jreader.readers.trees import same_structure
-from jreader.sources.stored_columns import (
-    OFFSET,
-    TABLE,
-    Stored,
-    StoredColumn,
-    files_of,
-    mapped_column,
-    npy_head,
-    opened,
-    rows_of,
-    save,
-)
+from jreader.sources.column_files import StoredColumn
+from jreader.sources.stored_columns import TABLE, Stored, opened, rows_of, save
 from jreader.sources.stored_rows import (
     Kind,
     as_found,
@@ -35,12 +24,10 @@ from jreader.sources.stored_rows import (
     kind_of,
     size_of,
     skeleton,
-    values_of,
 )
 from jreader.sources.transactions import FULL, full_disk_said
 
 _AT_ONCE = 1 << 10  # rows that are converted in one go
-_NO_OFFSETS = bytes(OFFSET.itemsize)  # the beginning of the first row
 
 
 class _State(NamedTuple):
@@ -115,16 +102,17 @@ class Appending:
             OSError: The disk is full, or another error of the file system.
         """
         held, added, written = self._state
-        columns, many = list(held.columns), len(added)
-        at = added[-1][1] if added else self._at
+        columns, at = held.columns, added[-1][1] if added else self._at
         with self._telling():
             if added:
-                for number, rows in enumerate(written):
-                    columns[number] = self._append(columns[number], rows[:many])
+                pairs = zip(columns, written, strict=True)
+                columns = tuple(
+                    column.appended(self.folder, rows[: len(added)]) for column, rows in pairs
+                )
             if whole:
-                for column in columns:
-                    self._head(column, held.rows + many)
-            held = replace(held, rows=held.rows + many, whole=whole, columns=tuple(columns))
+                for file in replace(held, columns=columns).files:
+                    file.finish(self.folder)
+            held = replace(held, rows=held.rows + len(added), whole=whole, columns=columns)
             held = save(self.folder, replace(held, said=self._said(at)))
         self._at = at
         self._state, self.bytes = _unwritten(held), 0
@@ -132,10 +120,11 @@ class Appending:
     def _begun(self, sample: Any) -> Stored:
         tree = skeleton(sample)
         kinds = [Kind("object")] if tree is None else [*map(kind_of, leaves(sample))]
-        columns = tuple(_empty(str(number), kind) for number, kind in enumerate(kinds))
         with self._telling():
-            for column in columns:
-                self._create(column)
+            columns = tuple(
+                StoredColumn.created(self.folder, str(number), kind)
+                for number, kind in enumerate(kinds)
+            )
         self._state = _unwritten(replace(self.held, tree=tree, columns=columns, made=len(columns)))
         return self.held
 
@@ -145,14 +134,12 @@ class Appending:
         held = self.held
         with self._telling():
             if wanted is None:
-                column = _empty(str(held.made), Kind("object"))
                 samples = rows_of(opened(self.folder, held), np.arange(held.rows))
-                columns = [self._rewritten(column, samples)]
-                tree = None
+                tree, columns = None, [self._rewritten(held.made, Kind("object"), samples)]
             else:
-                tree, columns = held.tree, []
-                for column, kind in zip(held.columns, wanted, strict=True):
-                    columns.append(self._as_kind(column, kind, held.made + len(columns)))
+                numbers = count(held.made)
+                pairs = zip(held.columns, wanted, numbers, strict=False)
+                tree, columns = held.tree, [self._as_kind(*each) for each in pairs]
             made = held.made + len(columns)
             held = replace(held, tree=tree, columns=tuple(columns), made=made)
             self._state = _unwritten(save(self.folder, held))
@@ -162,68 +149,16 @@ class Appending:
     def _as_kind(self, column: StoredColumn, kind: Kind, number: int) -> StoredColumn:
         if column.kind == kind:
             return column
-        if kind.how == "ragged":  # the values lie as they should, only the offsets are missing
-            each, many = column.kind.shape[0], self.held.rows
-            self._create_offsets(column)
-            offsets = np.arange(1, many + 1, dtype=OFFSET) * each
-            checks = column.checks[0], self._append_offsets(column, offsets, 0)
-            return replace(column, kind=kind, values=many * each, checks=checks)
-        before = mapped_column(self.folder, column, self.held.rows)
-        rows = one_by_one(before, np.arange(self.held.rows))
-        return self._rewritten(_empty(str(number), kind), rows)
+        if kind.how == "ragged":
+            return column.ragged(self.folder, kind)
+        rows = one_by_one(column.mapped(self.folder), np.arange(self.held.rows))
+        return self._rewritten(number, kind, rows)
 
-    def _rewritten(self, column: StoredColumn, rows: Iterator[Any]) -> StoredColumn:
-        self._create(column)
-        some: list[Any] = []
-        written = 0
-        for row in rows:
-            some.append(encoded(row, column.kind))
-            if len(some) == _AT_ONCE:
-                column, written = self._append(column, some, written), written + len(some)
-                some = []
-        return self._append(column, some, written) if some else column
-
-    def _append(
-        self, column: StoredColumn, rows: Sequence[Any], before: int | None = None
-    ) -> StoredColumn:
-        kind, before = column.kind, self.held.rows if before is None else before
-        values, lengths = values_of(rows, kind)
-        each = kind.dtype.itemsize * int(np.prod(kind.shape, dtype=np.int64))
-        at = before if lengths is None else column.values
-        check, offsets_check = column.checks
-        _write(Path(self.folder, f"{column.name}.npy"), values, column.first + at * each)
-        check = zlib.crc32(_as_bytes(values), check)
-        if lengths is None:
-            return replace(column, values=before + len(rows), checks=(check, offsets_check))
-        offsets = column.values + np.cumsum(lengths, dtype=OFFSET)
-        checks = check, self._append_offsets(column, offsets, before)
-        return replace(column, values=int(offsets[-1]), checks=checks)
-
-    def _append_offsets(self, column: StoredColumn, offsets: Array, before: int) -> int:
-        """Writes the ends of rows after those of others; returns the checksum of all."""
-        path = Path(self.folder, f"{column.name}.offsets.npy")
-        _write(path, offsets, len(npy_head(OFFSET, ())) + OFFSET.itemsize * (before + 1))
-        return zlib.crc32(_as_bytes(offsets), column.checks[1])
-
-    def _create(self, column: StoredColumn) -> None:
-        head = npy_head(column.kind.dtype, column.kind.shape)
-        _anew(Path(self.folder, f"{column.name}.npy"), head)
-        if column.kind.how != "array":
-            self._create_offsets(column)
-
-    def _create_offsets(self, column: StoredColumn) -> None:
-        path = Path(self.folder, f"{column.name}.offsets.npy")
-        _anew(path, npy_head(OFFSET, ()) + _NO_OFFSETS)
-
-    def _head(self, column: StoredColumn, rows: int) -> None:
-        """Writes how many rows there are into the files, for NumPy."""
-        many = rows if column.kind.how == "array" else column.values
-        head = npy_head(column.kind.dtype, column.kind.shape, many)
-        if len(head) == column.first:
-            _write(Path(self.folder, f"{column.name}.npy"), head, 0)
-        if column.kind.how != "array":
-            path = Path(self.folder, f"{column.name}.offsets.npy")
-            _write(path, npy_head(OFFSET, (), rows + 1), 0)
+    def _rewritten(self, number: int, kind: Kind, rows: Iterator[Any]) -> StoredColumn:
+        column = StoredColumn.created(self.folder, str(number), kind)
+        while some := [encoded(row, kind) for row in islice(rows, _AT_ONCE)]:
+            column = column.appended(self.folder, some)
+        return column
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
@@ -244,41 +179,12 @@ class Appending:
 
 def swept(folder: str, held: Stored) -> None:
     """Removes the files that a killed writer left, which the table does not know."""
-    known = {file.name for file in files_of(held)}
+    known = {file.name for file in held.files}
     for path in Path(folder).iterdir():
         left = path.name.startswith(f".{TABLE}.") or path.suffix == ".npy"
         if left and path.name not in known:
             path.unlink(missing_ok=True)
 
 
-def _anew(path: Path, content: bytes) -> None:
-    """Makes a new file: shortening one that a process has mapped would kill that process."""
-    path.unlink(missing_ok=True)
-    path.write_bytes(content)
-
-
 def _unwritten(held: Stored) -> _State:
     return _State(held, [], [[] for _ in held.columns])
-
-
-def _empty(name: str, kind: Kind) -> StoredColumn:
-    first = len(npy_head(kind.dtype, kind.shape))
-    return StoredColumn(name, kind, first=first, checks=(0, zlib.crc32(_NO_OFFSETS)))
-
-
-def _as_bytes(values: Array) -> memoryview:
-    """The bytes of an array in their order."""
-    return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
-
-
-def _write(path: Path, values: Any, at: int) -> None:
-    """Writes bytes at a place of a file, and waits until they are on the disk."""
-    descriptor = os.open(path, os.O_WRONLY)
-    try:
-        left = _as_bytes(values) if isinstance(values, np.ndarray) else memoryview(values)
-        while left:
-            done = os.pwrite(descriptor, left, at)
-            left, at = left[done:], at + done
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

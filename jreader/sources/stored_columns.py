@@ -12,54 +12,30 @@ only where the time of the last change is not the one in the table: after damage
 from __future__ import annotations
 
 import base64
-import io
 import json
 import os
 import pickle
 import time
-import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from jreader.errors import DamagedData
 from jreader.progress import Bar
 from jreader.readers import leaves, rebuilt
 from jreader.readers.hashing import text_hash
 from jreader.readers.planes import Array, one_by_one
-from jreader.readers.ragged import Ragged
-from jreader.sources.stored_rows import EncodedRows, Kind, damaged_column
+from jreader.sources.column_files import GrowingArray, StoredColumn
+from jreader.sources.stored_rows import damaged_column
 from jreader.sources.transactions import new_file
 
 TABLE = "columns.json"
-OFFSET = np.dtype(np.int64)
 
 _FORMAT = 2
-_CHUNK = 1 << 22  # bytes that are read in one go
 _BEFORE = 10 * 10**9  # ns by which files are dated back
-
-
-@dataclass(frozen=True)
-class StoredColumn:
-    """One column, as the table has it.
-
-    Attributes:
-        name: The files are `name.npy` and `name.offsets.npy`.
-        kind: What its rows are.
-        values: How many values it has; as many as rows if these are arrays of one shape.
-        first: The byte of the file at which the values begin.
-        checks: The CRC-32 of the values, and of the offsets.
-    """
-
-    name: str
-    kind: Kind
-    values: int = 0
-    first: int = 0
-    checks: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -83,6 +59,11 @@ class Stored:
     columns: tuple[StoredColumn, ...] = field(default=())
     made: int = 0
     times: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def files(self) -> Iterator[GrowingArray]:
+        """The files of all columns."""
+        return chain.from_iterable(column.files for column in self.columns)
 
 
 def stored(folder: str) -> Stored | None:
@@ -112,14 +93,14 @@ def stored(folder: str) -> Stored | None:
         if held["check"] != text_hash(table):
             raise damaged_column(Path(folder, TABLE), "does not fit its check")
         tree, plain, made = pickle.loads(base64.b64decode(table["columns"]))  # noqa: S301  # own
-        columns = tuple(StoredColumn(name, Kind(*kind), *rest) for name, kind, *rest in plain)
         rows, whole, said, times = (table[name] for name in ("rows", "whole", "said", "times"))
+        columns = tuple(StoredColumn.read(each, rows) for each in plain)
         found = Stored(rows, whole, said, tree, columns, made, times)
     except (ValueError, KeyError, TypeError, pickle.UnpicklingError, EOFError) as error:
         raise damaged_column(
             Path(folder, TABLE), f"is not the table of such a folder ({error!r})"
         ) from error
-    for file in files_of(found):
+    for file in found.files:
         path = Path(folder, file.name)
         seen = path.stat().st_size if path.exists() else 0
         if seen < file.end:
@@ -133,7 +114,7 @@ def check_values(folder: str, held: Stored) -> None:
     Raises:
         DamagedData: A file has other values.
     """
-    paths = {file: Path(folder, file.name) for file in files_of(held)}
+    paths = {file: Path(folder, file.name) for file in held.files}
     try:
         changed = {
             file: path
@@ -143,7 +124,7 @@ def check_values(folder: str, held: Stored) -> None:
         size = sum(file.end - file.first for file in changed)
         with Bar(f"checking {Path(folder).name}", size, "B") as bar:
             for file, path in changed.items():
-                if _checksum(path, file, bar) != file.check:
+                if not file.is_whole(folder, bar):
                     raise damaged_column(path, "does not fit its checksum")
     except FileNotFoundError as error:
         raise damaged_column(Path(error.filename), "is gone") from error
@@ -152,21 +133,9 @@ def check_values(folder: str, held: Stored) -> None:
             save(folder, held)
 
 
-def _checksum(path: Path, file: _ColumnFile, bar: Bar) -> int:
-    check, left = 0, file.end - file.first
-    with path.open("rb") as opened_file:
-        opened_file.seek(file.first)
-        while left and (some := opened_file.read(min(left, _CHUNK))):
-            check, left = zlib.crc32(some, check), left - len(some)
-            bar.add(len(some))
-    return check
-
-
 def opened(folder: str, held: Stored) -> Any:
     """The columns of a folder with at least one row, mapped into memory, as a tree."""
-    return rebuilt(
-        held.tree, iter([mapped_column(folder, column, held.rows) for column in held.columns])
-    )
+    return rebuilt(held.tree, iter([column.mapped(folder) for column in held.columns]))
 
 
 def rows_of(columns: Any, rows: Array) -> Iterator[Any]:
@@ -175,56 +144,17 @@ def rows_of(columns: Any, rows: Array) -> Iterator[Any]:
     return (rebuilt(columns, iter(row)) for row in zip(*parts, strict=True))
 
 
-def npy_head(dtype: np.dtype[Any], shape: tuple[int, ...], rows: int = 0) -> bytes:
-    """The header of a `.npy` file; NumPy leaves room in it for a number of rows that grows."""
-    out = io.BytesIO()
-    described = np.lib.format.dtype_to_descr(np.dtype(dtype))
-    np.lib.format.write_array_header_1_0(
-        out, {"descr": described, "fortran_order": False, "shape": (rows, *shape)}
-    )
-    return out.getvalue()
-
-
-class _ColumnFile(NamedTuple):
-    """A file of a column.
-
-    Attributes:
-        name: Its name in the folder.
-        first: The byte at which its values begin.
-        end: The byte at which they end.
-        check: Their CRC-32.
-    """
-
-    name: str
-    first: int
-    end: int
-    check: int
-
-
-def files_of(held: Stored) -> Iterator[_ColumnFile]:
-    """The files of all columns."""
-    for column in held.columns:
-        kind, (values, offsets) = column.kind, column.checks
-        each = kind.dtype.itemsize * int(np.prod(kind.shape, dtype=np.int64))
-        many = held.rows if kind.how == "array" else column.values
-        yield _ColumnFile(f"{column.name}.npy", column.first, column.first + many * each, values)
-        if kind.how != "array":
-            first = len(npy_head(OFFSET, ()))
-            end = first + OFFSET.itemsize * (held.rows + 1)
-            yield _ColumnFile(f"{column.name}.offsets.npy", first, end, offsets)
-
-
 def save(folder: str, held: Stored) -> Stored:
     """Writes the table of a folder, whose files have reached the disk; returns it as it is read.
 
     Files are dated back, so that every later change gives them another time, however soon it comes.
     """
     times, then = {}, time.time_ns() - _BEFORE
-    for file in files_of(held):
+    for file in held.files:
         path = Path(folder, file.name)
         os.utime(path, ns=(then, then))
         times[file.name] = path.stat().st_mtime_ns
-    plain = [(c.name, astuple(c.kind), c.values, c.first, c.checks) for c in held.columns]
+    plain = [column.plain for column in held.columns]
     packed = base64.b64encode(pickle.dumps((held.tree, plain, held.made))).decode()
     table = {"rows": held.rows, "whole": held.whole, "said": held.said, "columns": packed}
     table = json.loads(json.dumps({**table, "times": times}))
@@ -232,27 +162,3 @@ def save(folder: str, held: Stored) -> Stored:
     with new_file(Path(folder, TABLE), durable=True) as aside:
         aside.write_text(written)
     return replace(held, times=times)
-
-
-def mapped_column(folder: str, column: StoredColumn, rows: int) -> Any:
-    """One column of a folder, mapped into memory."""
-    kind = column.kind
-    many = rows if kind.how == "array" else column.values
-    path = Path(folder, f"{column.name}.npy")
-    values = _mapped_values(path, kind.dtype, (many, *kind.shape), column.first)
-    if kind.how == "array":
-        return values
-    offsets = _mapped_values(
-        Path(folder, f"{column.name}.offsets.npy"), OFFSET, (rows + 1,), len(npy_head(OFFSET, ()))
-    )
-    if kind.how == "ragged":
-        return Ragged(values, offsets)
-    return EncodedRows(kind, values, offsets, path)
-
-
-def _mapped_values(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], first: int) -> Array:
-    if not np.prod(shape):
-        empty = np.empty(shape, dtype)
-        empty.flags.writeable = False
-        return empty
-    return np.asarray(np.memmap(path, dtype, "r", first, shape))
