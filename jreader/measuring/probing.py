@@ -218,7 +218,7 @@ class _Meter:
         if isinstance(node, shuffle) and node.blocks is None:
             streamed = indexed(seeded(node, 0)) is None
             return {"buf_size": 0} if streamed else {}  # it would read a window for one feed
-        if isinstance(node, cache) and _filling(node):
+        if isinstance(node, cache) and not node.filled:
             self.filling = True
             below = rewritten(node.reader, self.probed)
             return map_readers(_unchanged, below)
@@ -294,13 +294,6 @@ class _Meter:
 
 def _unchanged(sample: Any) -> Any:
     return sample
-
-
-def _filling(node: cache[Any]) -> bool:
-    """Whether a cache still has to be filled."""
-    if node.path is not None:
-        return not node.whole
-    return node._shelf.kept is None  # noqa: SLF001  # it is asked without being read
 
 
 def written_at(function: Any) -> str:

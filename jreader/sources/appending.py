@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count, islice
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from jreader.readers import leaves
 from jreader.readers.planes import one_by_one
 from jreader.readers.trees import same_structure
 from jreader.sources.column_files import StoredColumn
-from jreader.sources.stored_columns import TABLE, Stored, opened, rows_of, save
+from jreader.sources.stored_columns import Stored
 from jreader.sources.stored_rows import (
     Kind,
     as_found,
@@ -48,14 +47,13 @@ class Appending:
     """Appends samples to the columns of a folder.
 
     Args:
-        folder: It exists, and no other process writes to it.
-        held: What it holds; all of it stays.
+        held: What the folder holds, to which no other process writes; all of it stays.
         at: The position after its last sample.
         said: Takes the position after the last sample of a commit; returns what is kept beside.
     """
 
-    def __init__(self, folder: str, held: Stored, at: Any, said: Callable[[Any], Any]) -> None:
-        self.folder, self._at, self._said = folder, at, said
+    def __init__(self, held: Stored, at: Any, said: Callable[[Any], Any]) -> None:
+        self._at, self._said = at, said
         self._state = _unwritten(held)
         self.bytes = 0
 
@@ -106,14 +104,12 @@ class Appending:
         with self._telling():
             if added:
                 pairs = zip(columns, written, strict=True)
-                columns = tuple(
-                    column.appended(self.folder, rows[: len(added)]) for column, rows in pairs
-                )
+                columns = tuple(column.appended(rows[: len(added)]) for column, rows in pairs)
             if whole:
                 for file in replace(held, columns=columns).files:
-                    file.finish(self.folder)
+                    file.finish()
             held = replace(held, rows=held.rows + len(added), whole=whole, columns=columns)
-            held = save(self.folder, replace(held, said=self._said(at)))
+            held = replace(held, said=self._said(at)).saved()
         self._at = at
         self._state, self.bytes = _unwritten(held), 0
 
@@ -122,7 +118,7 @@ class Appending:
         kinds = [Kind("object")] if tree is None else [*map(kind_of, leaves(sample))]
         with self._telling():
             columns = tuple(
-                StoredColumn.created(self.folder, str(number), kind)
+                StoredColumn.created(self.held.folder, str(number), kind)
                 for number, kind in enumerate(kinds)
             )
         self._state = _unwritten(replace(self.held, tree=tree, columns=columns, made=len(columns)))
@@ -134,7 +130,7 @@ class Appending:
         held = self.held
         with self._telling():
             if wanted is None:
-                samples = rows_of(opened(self.folder, held), np.arange(held.rows))
+                samples = held.samples(0, held.rows)
                 tree, columns = None, [self._rewritten(held.made, Kind("object"), samples)]
             else:
                 numbers = count(held.made)
@@ -142,48 +138,39 @@ class Appending:
                 tree, columns = held.tree, [self._as_kind(*each) for each in pairs]
             made = held.made + len(columns)
             held = replace(held, tree=tree, columns=tuple(columns), made=made)
-            self._state = _unwritten(save(self.folder, held))
-            swept(self.folder, held)
+            self._state = _unwritten(held.saved())
+            held.sweep()
         return self.held
 
     def _as_kind(self, column: StoredColumn, kind: Kind, number: int) -> StoredColumn:
         if column.kind == kind:
             return column
         if kind.how == "ragged":
-            return column.ragged(self.folder, kind)
-        rows = one_by_one(column.mapped(self.folder), np.arange(self.held.rows))
+            return column.ragged(kind)
+        rows = one_by_one(column.mapped(), np.arange(self.held.rows))
         return self._rewritten(number, kind, rows)
 
     def _rewritten(self, number: int, kind: Kind, rows: Iterator[Any]) -> StoredColumn:
-        column = StoredColumn.created(self.folder, str(number), kind)
+        column = StoredColumn.created(self.held.folder, str(number), kind)
         while some := [encoded(row, kind) for row in islice(rows, _AT_ONCE)]:
-            column = column.appended(self.folder, some)
+            column = column.appended(some)
         return column
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
         """Says what a full disk, or a folder that was removed, means here."""
-        kept = f"{self.held.rows:,} samples are kept there"
+        kept, folder = f"{self.held.rows:,} samples are kept there", str(self.held.folder)
         try:
-            with full_disk_said(self.folder, kept, "again, which goes on there; or"):
+            with full_disk_said(folder, kept, "again, which goes on there; or"):
                 yield
         except OSError as error:
             if error.errno in FULL:
                 raise
             raise OSError(
                 error.errno,
-                f"{self.folder!r} cannot be written any more ({error}): {kept}, if it still "
+                f"{folder!r} cannot be written any more ({error}): {kept}, if it still "
                 f"exists. Run again to resume there, and let no other program change it.",
             ) from error
-
-
-def swept(folder: str, held: Stored) -> None:
-    """Removes the files that a killed writer left, which the table does not know."""
-    known = {file.name for file in held.files}
-    for path in Path(folder).iterdir():
-        left = path.name.startswith(f".{TABLE}.") or path.suffix == ".npy"
-        if left and path.name not in known:
-            path.unlink(missing_ok=True)
 
 
 def _unwritten(held: Stored) -> _State:

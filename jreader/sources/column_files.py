@@ -41,7 +41,7 @@ class GrowingArray:
     """A `.npy` file, up to the last row that is known to be whole.
 
     Attributes:
-        name: Its name in the folder.
+        path: Where it is.
         dtype: That of its values.
         shape: The shape of a row.
         first: The byte at which the rows begin.
@@ -49,7 +49,7 @@ class GrowingArray:
         check: Their CRC-32.
     """
 
-    name: str
+    path: Path
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     first: int
@@ -57,44 +57,44 @@ class GrowingArray:
     check: int = 0
 
     @classmethod
-    def created(cls, folder: str, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Self:
+    def created(cls, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...] = ()) -> Self:
         """An empty one, in a new file: to shorten one that a process has mapped would kill that."""
-        head, path = npy_head(dtype, shape), Path(folder, name)
+        head = npy_head(dtype, shape)
         path.unlink(missing_ok=True)
         path.write_bytes(head)
-        return cls(name, dtype, shape, len(head))
+        return cls(path, dtype, shape, len(head))
 
     @cached_property
     def end(self) -> int:
         """The byte at which the rows end."""
         return self.first + self.dtype.itemsize * int(np.prod((self.rows, *self.shape), dtype=int))
 
-    def appended(self, folder: str, values: Array) -> Self:
+    def appended(self, values: Array) -> Self:
         """The array with more rows, which are on the disk."""
         data = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
-        _write(Path(folder, self.name), data, self.end)
+        _write(self.path, data, self.end)
         check = zlib.crc32(data, self.check)
         return replace(self, rows=self.rows + len(values), check=check)
 
-    def finish(self, folder: str) -> None:
+    def finish(self) -> None:
         """Writes how many rows there are, for NumPy; not if the shape of the rows has changed."""
         head = npy_head(self.dtype, self.shape, self.rows)
         if len(head) == self.first:
-            _write(Path(folder, self.name), memoryview(head), 0)
+            _write(self.path, memoryview(head), 0)
 
-    def mapped(self, folder: str) -> Array:
+    def mapped(self) -> Array:
         """The rows, mapped into memory."""
         shape = (self.rows, *self.shape)
         if not np.prod(shape):
             empty = np.empty(shape, self.dtype)
             empty.flags.writeable = False
             return empty
-        return np.asarray(np.memmap(Path(folder, self.name), self.dtype, "r", self.first, shape))
+        return np.asarray(np.memmap(self.path, self.dtype, "r", self.first, shape))
 
-    def is_whole(self, folder: str, bar: Bar) -> bool:
+    def is_whole(self, bar: Bar) -> bool:
         """Whether the rows in the file fit the checksum."""
         check, left = 0, self.end - self.first
-        with Path(folder, self.name).open("rb") as file:
+        with self.path.open("rb") as file:
             file.seek(self.first)
             while left and (some := file.read(min(left, _CHUNK))):
                 check, left = zlib.crc32(some, check), left - len(some)
@@ -119,21 +119,22 @@ class StoredColumn:
     offsets: GrowingArray | None
 
     @classmethod
-    def created(cls, folder: str, name: str, kind: Kind) -> Self:
+    def created(cls, folder: Path, name: str, kind: Kind) -> Self:
         """An empty one, in new files."""
-        values = GrowingArray.created(folder, f"{name}.npy", kind.dtype, kind.shape)
-        offsets = None if kind.how == "array" else _offsets(folder, name, np.zeros(1, _OFFSET))
+        values, offsets = GrowingArray.created(folder / f"{name}.npy", kind.dtype, kind.shape), None
+        if kind.how != "array":
+            offsets = _offsets(folder, name, np.zeros(1, _OFFSET))
         return cls(name, kind, values, offsets)
 
     @classmethod
-    def read(cls, plain: Sequence[Any], rows: int) -> Self:
+    def read(cls, folder: Path, rows: int, plain: Sequence[Any]) -> Self:
         """The column of so many rows that `plain` was."""
         name, kind, many, first, (check, check_of_offsets) = plain
         kind, offsets = Kind(*kind), None
-        values = GrowingArray(f"{name}.npy", kind.dtype, kind.shape, first, many, check)
+        values = GrowingArray(folder / f"{name}.npy", kind.dtype, kind.shape, first, many, check)
         if kind.how != "array":
-            file, first = f"{name}.offsets.npy", len(npy_head(_OFFSET, ()))
-            offsets = GrowingArray(file, _OFFSET, (), first, rows + 1, check_of_offsets)
+            path, first = folder / f"{name}.offsets.npy", len(npy_head(_OFFSET, ()))
+            offsets = GrowingArray(path, _OFFSET, (), first, rows + 1, check_of_offsets)
         return cls(name, kind, values, offsets)
 
     @property
@@ -149,36 +150,37 @@ class StoredColumn:
         if self.offsets:
             yield self.offsets
 
-    def appended(self, folder: str, rows: Sequence[Any]) -> Self:
+    def appended(self, rows: Sequence[Any]) -> Self:
         """The column with more rows, which are on the disk; of what `encoded` gives."""
         values, lengths = values_of(rows, self.kind)
         offsets = self.offsets
         if offsets and lengths is not None:
             ends = self.values.rows + np.cumsum(lengths, dtype=_OFFSET)
-            offsets = offsets.appended(folder, ends)
-        return replace(self, values=self.values.appended(folder, values), offsets=offsets)
+            offsets = offsets.appended(ends)
+        return replace(self, values=self.values.appended(values), offsets=offsets)
 
-    def ragged(self, folder: str, kind: Kind) -> Self:
+    def ragged(self, kind: Kind) -> Self:
         """The column of arrays as one of a ragged kind: only offsets are missing."""
         each, rows = self.kind.shape[0], self.values.rows
         values = replace(self.values, shape=kind.shape, rows=each * rows)
-        offsets = _offsets(folder, self.name, each * np.arange(rows + 1, dtype=_OFFSET))
+        offsets = _offsets(
+            self.values.path.parent, self.name, each * np.arange(rows + 1, dtype=_OFFSET)
+        )
         return replace(self, kind=kind, values=values, offsets=offsets)
 
-    def mapped(self, folder: str) -> Any:
+    def mapped(self) -> Any:
         """The rows, mapped into memory."""
-        values = self.values.mapped(folder)
+        values = self.values.mapped()
         if self.offsets is None:
             return values
-        offsets = self.offsets.mapped(folder)
+        offsets = self.offsets.mapped()
         if self.kind.how == "ragged":
             return Ragged(values, offsets)
-        return EncodedRows(self.kind, values, offsets, Path(folder, self.values.name))
+        return EncodedRows(self.kind, values, offsets, self.values.path)
 
 
-def _offsets(folder: str, name: str, offsets: Array) -> GrowingArray:
-    created = GrowingArray.created(folder, f"{name}.offsets.npy", _OFFSET, ())
-    return created.appended(folder, offsets)
+def _offsets(folder: Path, name: str, offsets: Array) -> GrowingArray:
+    return GrowingArray.created(folder / f"{name}.offsets.npy", _OFFSET).appended(offsets)
 
 
 def _write(path: Path, data: memoryview, at: int) -> None:

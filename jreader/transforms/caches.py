@@ -1,47 +1,19 @@
-"""`cache`: the samples of a reader, read once and kept, in memory or in a folder.
-
-Paddle's `cache` reads everything when it is built. This one reads in the first pass, and passes at
-the same time share one reading: the one that needs the next sample reads it for all. Only a reading
-that reached its end is kept. One that all its passes left is dropped, with what it held open.
-"""
+"""`cache`: the samples of a reader, read once and kept, in memory or in a folder."""
 
 from __future__ import annotations
 
-import json
 import os
-import sys
-import threading
-import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import field
-from itertools import islice
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
-from jreader import errors
-from jreader.readers import (
-    Node,
-    Pass,
-    Plane,
-    Position,
-    Reader,
-    argument,
-    checked_position,
-    counted,
-    indexed,
-    leaves,
-    length,
-    op,
-    start,
-)
+from jreader.readers import Node, Pass, Plane, Position, Reader, argument, checked_position, op
 from jreader.readers.growing import writes
-from jreader.readers.located import located_errors
 from jreader.readers.nodes import children
-from jreader.readers.protected import is_fixed, protected
 from jreader.readers.seeds import Draws, seeded, waits
-from jreader.sources.columns import straight
-from jreader.sources.file_checks import changed, check_map
-from jreader.sources.stored_columns import Stored, stored
+from jreader.sources.stored_columns import stored
 from jreader.transforms.disk_caches import DiskCache, check_folder
+from jreader.transforms.memory_caches import MemoryCache
 
 T = TypeVar("T")
 
@@ -124,7 +96,7 @@ class cache(Node[T]):
                 "before them."
             )
         held = stored(str(self.path))
-        return {"whole": held is not None and held.whole and held.rows > 0}
+        return {"whole": held.whole and held.rows > 0}
 
     @property
     def grows(self) -> bool:
@@ -139,204 +111,53 @@ class cache(Node[T]):
         if self.first and writes():  # and empty: a stream says so in its positions
             done = checked_position(at, 0)
             return Pass(iter(()), lambda: done, lambda: None)
-        if self.path is not None:
-            return self._disk.start(at)
-        origin, done = checked_position(at, (None, 0))
-        reading = self._shelf.reading(self, self._settled, origin)
-        if reading.finished:
-            reading.check(self, done)
-            rest = islice(reading.samples, done, None)
-            items, count = counted(rest if reading.fixed else map(protected, rest), done)
-            return Pass(items, lambda: (reading.origin, count()), lambda: None)
-
-        def deal() -> Iterator[T]:
-            nonlocal done
-            with located_errors(self):
-                while reading.has(done):
-                    done += 1
-                    yield protected(reading.samples[done - 1])
-                reading.check(self, done)
-
-        here = True
-
-        def leave() -> None:
-            nonlocal here
-            if here:
-                here = False
-                reading.leave()
-
-        return Pass(deal(), lambda: (reading.origin, done), leave)
+        return self._kept.start(self, at)
 
     def length(self) -> int | None:
         """The length of `reader`, or of a whole cache on disk."""
-        return self._held().rows if self._is_complete else length(self.reader)
+        return self._kept.length(self)
 
     def plane(self) -> Plane | None:
         """The plane of `reader`: indexed samples need not be kept to be found again.
 
         Of a cache on disk, its own, if it was whole when it was made, or is written first.
         """
-        if self.path is None:
-            return indexed(self._settled)
-        if not self._is_complete:
-            return None
-        held = self._held()
-        if not held.rows:
-            return None
-        columns = self._disk.columns()
-        for column in leaves(columns):
-            check_map(column)
-        return Plane(columns, held.rows, straight(len(leaves(columns))), straight=True)
+        return self._kept.plane(self)
 
     @property
     def unread(self) -> bool:
         """Whether to tell its length would read files."""
-        return (self.whole or self.first) and not self._disk.ready
+        return (self.whole or self.first) and not self._kept.whole
+
+    @property
+    def filled(self) -> bool:
+        """Whether no pass reads `reader` any more: memory has all samples, or the folder had."""
+        return self.whole if self.path is not None else self._kept.whole
+
+    @property
+    def settled(self) -> Reader[T]:
+        """The reader whose samples are kept, with the numbers that were drawn for it."""
+        return self.reader if self.draw is None else seeded(self.reader, self.draw)
 
     def resolved(self, draws: Draws) -> Mapping[str, Any]:
         """One drawn number for all ops below; it is kept for all passes, as the samples are."""
-        if self.draw is not None or not any(map(waits, children(self))):
-            return {}
-        return {"draw": draws.kept(self._shelf.draw)}
+        kept = self._kept
+        known = self.draw is not None or not any(map(waits, children(self)))
+        return {} if known or isinstance(kept, DiskCache) else {"draw": draws.kept(kept.draw)}
 
     def changed(self, new: Mapping[str, Any]) -> Self:
         """A copy that shares the kept samples."""
         copy = super().changed(new)
-        copy.__dict__["_shelf"] = self._shelf
-        if self.path is not None:
-            copy.__dict__["_disk"] = self._disk
+        copy.__dict__["_kept"] = self._kept
         return copy
 
     def __getstate__(self) -> dict[str, Any]:
         """The kept samples are not pickled."""
-        own = ("_shelf", "_disk")
-        return {name: value for name, value in super().__getstate__().items() if name not in own}
-
-    def _held(self) -> Stored:
-        """What the folder holds, which is all; it is written now if that is to be done first."""
-        held = self._disk.written() if self.first and writes() else self._disk.held()
-        if not held.whole:
-            raise changed(self._disk.folder, "was complete, and is not any more")
-        return held
+        return {name: value for name, value in super().__getstate__().items() if name != "_kept"}
 
     @property
-    def _is_complete(self) -> bool:
-        """Whether the folder has all samples by now, or gets them before it is read."""
-        return self.whole or (self.first and (writes() or self._disk.ready))
-
-    @property
-    def _settled(self) -> Reader[T]:
-        return self.reader if self.draw is None else seeded(self.reader, self.draw)
-
-    @property
-    def _disk(self) -> DiskCache[T]:
-        known: DiskCache[T] | None = self.__dict__.get("_disk")
-        if known is None:
-            disk = DiskCache(self.reader, str(self.path))
-            known = self.__dict__.setdefault("_disk", disk)  # atomic
-        return known
-
-    @property
-    def _shelf(self) -> _Shelf[T]:
-        shelf: _Shelf[T] = self.__dict__.setdefault("_shelf", _Shelf())  # atomic
-        return shelf
-
-
-class _Reading(Generic[T]):
-    """One pass over the source, shared by all passes over the cache that began in the meantime."""
-
-    def __init__(
-        self, up: Pass[T], keep: Callable[[_Reading[T]], object], drawn: int | None
-    ) -> None:
-        self.up: Pass[T] | None = up
-        self.drawn = drawn
-        self.origin = up.position()
-        self.samples: list[T] = []
-        self.fixed = False  # whether none of all samples can be changed
-        self.failure: BaseException | None = None
-        self.users = 0
-        self.turn = threading.RLock()
-        self.keep: Callable[[_Reading[T]], object] | None = keep
-
-    @property
-    def finished(self) -> bool:
-        """Whether every sample was read."""
-        return self.up is None and self.failure is None
-
-    def has(self, index: int) -> bool:
-        """Whether there is a sample at `index`; reads on until there is."""
-        with self.turn:
-            while len(self.samples) <= index and self.up:
-                try:
-                    self.samples.append(protected(next(self.up.items)))
-                except StopIteration:
-                    self._end(None)
-                except BaseException as error:
-                    self._end(error)
-            if len(self.samples) <= index and self.failure:
-                raise self.failure
-            return len(self.samples) > index
-
-    def check(self, node: cache[T], done: int) -> None:
-        """Raises NotResumable after the last sample, if a position has more before it."""
-        if done > len(self.samples):
-            raise errors.NotResumable(
-                f"cannot go on after sample {done} of {node!r}: it gave {len(self.samples)} "
-                f"samples. Start at the beginning (at=None), or give it the data it had."
-            )
-
-    def leave(self) -> None:
-        """Called when a pass closes; the last one ends a reading that is not finished."""
-        with self.turn:
-            self.users -= 1
-            if self.up and self.users == 0:
-                self._end(errors.ReaderError("this pass over a cache was closed"))
-
-    def _end(self, failure: BaseException | None) -> None:
-        up, self.up, self.failure = self.up, None, failure
-        self.fixed = failure is None and is_fixed(self.samples)
-        keep, self.keep = self.keep, None
-        if failure is None and keep:
-            keep(self)
-        if up:
-            up.close()
-
-
-class _Shelf(Generic[T]):
-    """The finished reading that a cache keeps, or the running one."""
-
-    def __init__(self) -> None:
-        self.turn = threading.RLock()
-        self.latest: weakref.ref[_Reading[T]] | None = None
-        self.kept: _Reading[T] | None = None
-        self.drawn: int | None = None  # what was drawn first stays, like the samples
-
-    def draw(self, drawn: int) -> int:
-        """Keeps a drawn number, if it is the first; returns the one that is kept."""
-        with self.turn:
-            self.drawn = drawn if self.drawn is None else self.drawn
-            return self.drawn
-
-    def reading(self, node: cache[T], reader: Reader[T], origin: Position) -> _Reading[T]:
-        """The reading with the number of `node` that began at `origin`; begun if there is none."""
-        with self.turn:
-            known = self.kept or (self.latest and self.latest())
-            alike = known and known.drawn == node.draw and known.failure is None
-            if known and alike and _same_position(origin, known.origin):
-                known.users += 1
-                return known
-            new = _Reading(start(reader, origin).watched(node, sys.maxsize), self.keep, node.draw)
-            new.users = 1
-            if not self.kept:
-                self.latest = weakref.ref(new)
-            return new
-
-    def keep(self, reading: _Reading[T]) -> None:
-        """Keeps the first reading that reached its end."""
-        with self.turn:
-            self.kept = self.kept or reading
-
-
-def _same_position(origin: Position, known: Position) -> bool:
-    """Whether two positions are equal as JSON, where tuples are lists."""
-    return origin is None or json.dumps(origin) == json.dumps(known)
+    def _kept(self) -> DiskCache[T] | MemoryCache[T]:
+        if (known := self.__dict__.get("_kept")) is None:
+            new: Any = DiskCache(self.reader, str(self.path)) if self.path else MemoryCache()
+            known = self.__dict__.setdefault("_kept", new)  # atomic
+        return cast("DiskCache[T] | MemoryCache[T]", known)

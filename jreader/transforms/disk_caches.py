@@ -21,18 +21,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import numpy as np
-
 from jreader import errors
 from jreader.orders import STREAM_VERSION
 from jreader.progress import Bar
-from jreader.readers import Pass, Position, Reader, length, start
+from jreader.readers import Pass, Plane, Position, Reader, leaves, length, start
 from jreader.readers.fingerprints import difference, fingerprint, swapped
 from jreader.readers.growing import IN_ORDER, writes
 from jreader.readers.messages import Refusal
 from jreader.readers.passes import checked_position
-from jreader.sources.appending import Appending, swept
-from jreader.sources.stored_columns import TABLE, Stored, check_values, opened, rows_of, stored
+from jreader.sources.appending import Appending
+from jreader.sources.columns import straight
+from jreader.sources.file_checks import changed, check_map
+from jreader.sources.stored_columns import TABLE, Stored, stored
 from jreader.sources.stored_rows import as_found
 from jreader.sources.transactions import locked
 
@@ -83,11 +83,9 @@ class DiskCache(Generic[T]):
     def __init__(self, reader: Reader[T], folder: str) -> None:
         self.reader, self.folder = reader, folder
         self._turn = threading.RLock()
-        self._held: Stored | None = None  # what was seen last in the folder
-        self._columns: Any = None  # those of `_held`
-        self._writing: list[
-            _CacheWriter[T]
-        ] = []  # at most one; a list, so that it outlives this object
+        self._seen: Stored | None = None  # what the folder held when it was looked at last
+        # at most one; a list, so that it outlives this object
+        self._writing: list[_CacheWriter[T]] = []
         self._users = 0  # passes that read on
         weakref.finalize(self, _stop_writing, self._writing)
 
@@ -99,6 +97,36 @@ class DiskCache(Generic[T]):
         plan = {name: lines[name] for name in (*_PARTS, "members")}
         return {**plan, "ops": [first, *plan["ops"]]}
 
+    @property
+    def whole(self) -> bool:
+        """Whether all is written, and was looked at."""
+        return self._seen is not None and self._seen.whole
+
+    def length(self, node: Any) -> int | None:
+        """How many samples the folder has, if it has all; else the length of what is read."""
+        return self._all(node).rows if self._is_complete(node) else length(node.reader)
+
+    def plane(self, node: Any) -> Plane | None:
+        """That of the columns in the folder, if all samples are there and these are some."""
+        held = self._all(node) if self._is_complete(node) else None
+        if held is None or not held.rows:
+            return None
+        columns = leaves(held.mapped)
+        for column in columns:
+            check_map(column)
+        return Plane(held.mapped, held.rows, straight(len(columns)), straight=True)
+
+    def _is_complete(self, node: Any) -> bool:
+        """Whether the folder has all samples by now, or gets them before it is read."""
+        return node.whole or (node.first and (writes() or self.whole))
+
+    def _all(self, node: Any) -> Stored:
+        """What the folder holds, which is all; it is written now if that is to be done first."""
+        held = self.written() if node.first and writes() else self.held()
+        if not held.whole:
+            raise changed(self.folder, "was complete, and is not any more")
+        return held
+
     def held(self) -> Stored:
         """What is written, as far as it was looked at; the first time, it is checked.
 
@@ -107,15 +135,7 @@ class DiskCache(Generic[T]):
             DamagedData: It was changed since it was written.
         """
         with self._turn:
-            if self._held is None:
-                self._look(check=True)
-            assert self._held is not None  # noqa: S101  # for mypy
-            return self._held
-
-    @property
-    def ready(self) -> bool:
-        """Whether all is written, and was looked at."""
-        return self._held is not None and self._held.whole
+            return self._seen or self._look(check=True)
 
     def written(self) -> Stored:
         """What is written, once all is: writes what is missing, or waits for another process.
@@ -157,15 +177,7 @@ class DiskCache(Generic[T]):
                 time.sleep(_POLL)
         return lock
 
-    def columns(self) -> Any:
-        """The columns of all that is written; None if that is nothing."""
-        with self._turn:
-            held = self.held()
-            if self._columns is None and held.columns:
-                self._columns = opened(self.folder, held)
-            return self._columns
-
-    def start(self, at: Position) -> Pass[T]:
+    def start(self, _node: Any, at: Position) -> Pass[T]:
         """A pass in order; its position is (`IN_ORDER`, how many samples it has handed over)."""
         _, done = checked_position(at, (None, 0))
         aside: list[Pass[T]] = []  # over the reader itself, where this pass does not write
@@ -212,21 +224,23 @@ class DiskCache(Generic[T]):
     def _some(self, index: int, aside: list[Pass[T]], *, may_write: bool) -> list[T]:
         """Samples from an index on; none at the end."""
         with self._turn:
-            if aside:
-                return list(islice(aside[0].items, 1))
-            if (written := self._written(index)) is not None:
-                return written
-            if may_write:
-                if not self._writing and (lock := locked(Path(self.folder, _LOCK))) is not None:
-                    self._begin(lock)
-                elif not self._writing:
-                    self._look()
-                if (written := self._written(index)) is not None:
-                    return written
-                if self._writing:
-                    return self._read(index)
-            aside.append(self._aside(index))
+            if not aside:
+                some = self._written(index)
+                if some is None and may_write:
+                    some = self._written_now(index)
+                if some is not None:
+                    return some
+                aside.append(self._aside(index))
             return list(islice(aside[0].items, 1))
+
+    def _written_now(self, index: int) -> list[T] | None:
+        """Samples from an index on, where this process may write, or another one has by now."""
+        if not self._writing and (lock := locked(Path(self.folder, _LOCK))) is not None:
+            self._begin(lock)
+        elif not self._writing:
+            self._look()
+        some = self._written(index)
+        return self._read(index) if some is None and self._writing else some
 
     def _read(self, index: int) -> list[T]:
         """The sample of an index that nobody has read yet; none if there is none."""
@@ -236,16 +250,15 @@ class DiskCache(Generic[T]):
         finally:
             if writer.closed:
                 self._writing.clear()
-                self._held, self._columns = writer.out.held, None
+                self._seen = writer.out.held
 
     def _written(self, index: int) -> list[T] | None:
         """Samples from an index on that are in the folder; None if there are none yet."""
-        held = self._writing[0].out.held if self._writing else self.held()
-        if held is not self._held:
-            self._held, self._columns = held, None
+        if self._writing:
+            self._seen = self._writing[0].out.held
+        held = self.held()
         if index < held.rows:
-            last = min(index + _AT_ONCE, held.rows)
-            return list(rows_of(self.columns(), np.arange(index, last)))
+            return list(held.samples(index, min(index + _AT_ONCE, held.rows)))
         return [] if held.whole else None
 
     def _begin(self, lock: int) -> None:
@@ -254,9 +267,9 @@ class DiskCache(Generic[T]):
             held = self._look(check=True)
             if not held.whole:
                 if held.said and not held.said["goes_on"]:
-                    held = Stored()
-                swept(self.folder, held)
-                self._writing.append(_CacheWriter(self.reader, self.folder, held, self.plan, lock))
+                    held = Stored(held.folder)
+                held.sweep()
+                self._writing.append(_CacheWriter(self.reader, held, self.plan, lock))
         finally:
             if not self._writing:
                 os.close(lock)
@@ -273,24 +286,24 @@ class DiskCache(Generic[T]):
         """Looks at the folder anew; compares its files with their checksums if it is to be used."""
         for turn in range(_TURNS):
             try:
-                held = stored(self.folder) or Stored()
+                held = stored(self.folder)
                 if check:
-                    check_values(self.folder, held)
+                    held.check_values()
                 break
             except errors.DamagedData:  # or columns became others in the meantime
                 if turn == _TURNS - 1:
                     raise
-        self._held, self._columns = held, None
+        self._seen = None
         if held.said is not None:
-            self._check(held.said["plan"])
+            self._check_plan(held.said["plan"])
+        self._seen = held
         return held
 
-    def _check(self, written: dict[str, list[str]]) -> None:
+    def _check_plan(self, written: dict[str, list[str]]) -> None:
         for name in _PARTS:
             now = self.plan[name]
             before = written.get(name, now)
             if before != now:
-                self._held = None
                 number, one, other = difference(before, now)
                 raise ValueError(
                     f"the cache in {self.folder!r} is of another plan, whose line {number} of its "
@@ -298,7 +311,6 @@ class DiskCache(Generic[T]):
                     "by their code, which another Python version compiles to another hash.)"
                 )
         if several := swapped(written["members"], self.plan["members"]):
-            self._held = None
             raise ValueError(
                 f"the cache in {self.folder!r} is of another plan: the members of {several} come "
                 f"in another order here. {_OTHER}"
@@ -309,14 +321,14 @@ class _CacheWriter(Generic[T]):
     """A reading whose samples are written; it has the lock of the folder."""
 
     def __init__(
-        self, reader: Reader[T], folder: str, held: Stored, plan: dict[str, list[str]], lock: int
+        self, reader: Reader[T], held: Stored, plan: dict[str, list[str]], lock: int
     ) -> None:
         self._plan, self._lock, self._process = plan, lock, os.getpid()
         position = held.said["position"] if held.said else None
-        self.out = Appending(folder, held, position, self._said)
+        self.out = Appending(held, position, self._said)
         self._up = start(reader, position)
         self._since = time.monotonic()
-        self._bar = Bar(f"caching in {Path(folder).name}", length(reader))
+        self._bar = Bar(f"caching in {held.folder.name}", length(reader))
         self._bar.add(held.rows)
         self.closed = False
         _LIVE.add(self)
@@ -342,7 +354,9 @@ class _CacheWriter(Generic[T]):
 
     def writes(self, folder: str) -> bool:
         """Whether it writes to a folder, in this process."""
-        return not self.closed and folder == self.out.folder and self._process == os.getpid()
+        return (
+            not self.closed and folder == str(self.out.held.folder) and self._process == os.getpid()
+        )
 
     def close(self) -> None:
         """Writes what was read, ends the reading, and lets others write."""

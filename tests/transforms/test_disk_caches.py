@@ -20,7 +20,7 @@ import jreader
 from jreader import Pipeline, arrays, batch, cache, chain, map_readers, ragged, shuffle
 from jreader.errors import DamagedData, NotResumable
 from jreader.readers import indexed, start
-from jreader.sources.stored_columns import save, stored
+from jreader.sources.stored_columns import stored
 from jreader.sources.stored_rows import as_found
 
 
@@ -220,7 +220,7 @@ def test_a_cache_over_other_values_or_lengths_is_refused(tmp_path, one, other, l
     held = stored(folder)
     for name in ("layouts", "values"):  # as folders of earlier versions lack them
         del held.said["plan"][name]
-    save(folder, held)
+    held.saved()
     assert list(map(canonical, other().cache(folder))) == kept
 
 
