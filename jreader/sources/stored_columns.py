@@ -30,6 +30,7 @@ from jreader.progress import Bar
 from jreader.readers import leaves, rebuilt
 from jreader.readers.hashing import text_hash
 from jreader.readers.planes import one_by_one
+from jreader.readers.trees import zipped
 from jreader.sources.column_files import GrowingArray, StoredColumn
 from jreader.sources.stored_rows import damaged_column
 from jreader.sources.transactions import new_file
@@ -77,8 +78,7 @@ class Stored:
     def samples(self, begin: int, end: int) -> Iterator[Any]:
         """These samples, one by one."""
         rows = np.arange(begin, end)
-        parts = [one_by_one(column, rows) for column in leaves(self.mapped)]
-        return (rebuilt(self.tree, iter(row)) for row in zip(*parts, strict=True))
+        return zipped(self.tree, [one_by_one(column, rows) for column in leaves(self.mapped)])
 
     def check_values(self) -> None:
         """Compares files with their checksums, if they were changed after the last commit.
