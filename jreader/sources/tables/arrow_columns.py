@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache
 from importlib import import_module
 from itertools import accumulate, chain
 from operator import is_
@@ -329,7 +329,6 @@ def _column(array: Any, part: Part) -> Any:
     return _maker_of(array.type)(array, part)
 
 
-@lru_cache(256)
 def _maker_of(kind: Any) -> Callable[[Any, Part], Any]:
     """What makes a column of an array of that type, which is unwrapped."""
     if pyarrow().types.is_struct(kind):
@@ -353,7 +352,6 @@ def _struct_columns(array: Any, part: Part) -> dict[str, Any]:
     return {name: _column(field, part.field(name)) for name, field in fields}
 
 
-@lru_cache(256)
 def _is_looked_at_late(kind: Any) -> bool:
     """Whether nothing follows an offset of such arrays before their rows are asked for.
 
@@ -392,7 +390,6 @@ def _lists_of_views(array: Any) -> Any:
     return pa.LargeListArray.from_arrays(offsets, array.flatten(), type=kind, mask=missing)
 
 
-@lru_cache(256)
 def _shape_of(kind: Any) -> tuple[int, ...]:
     """The shape of the rows of an extension type of tensors; () for other types."""
     shape = getattr(kind, "shape", ())
