@@ -16,7 +16,7 @@ from jreader.linting import tell_of_fields
 from jreader.loaders.assembling import Assembler, FeedShape
 from jreader.loaders.checkpoints.positions import EVERY, SKIPPED, Place, Tally, Wanted
 from jreader.loaders.left_out import Lost, warn_of_lanes
-from jreader.loaders.multihost.lane_places import Spare
+from jreader.loaders.multihost.lane_places import Filler
 from jreader.loaders.run import Run
 from jreader.loaders.source import Opened, Source
 from jreader.profiling import profiler
@@ -197,12 +197,12 @@ class _Epoch:
     def _item(self, feed: Any, number: tuple[int, ...], group: Any) -> Any:
         """A feed with the number of its first row and its epoch, where these were asked for.
 
-        It is `Spare` if this process has no samples in its lanes for a feed of this epoch.
+        It is `Filler` if this process has no samples in its lanes for a feed of this epoch.
         """
         item = (feed, *number) if number else feed
         batches = group if self.shape.per_feed > 1 else [group]
-        spare = self.shares_lanes and not any(batch.fresh for batch in batches)
-        return Spare(item) if spare else item
+        filler = self.shares_lanes and not any(batch.fresh for batch in batches)
+        return Filler(item) if filler else item
 
     def _groups(self) -> Iterator[Any]:
         """The batches, or groups of them; of a stream, as many as the epoch has steps."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from jreader.batches import bucket
+from jreader.batches import Batching, bucket
 from jreader.batches.padded_batches import varied
 from jreader.devices import Placement, Share
 from jreader.errors import BatchNotDivisible, NotResumable, warn
@@ -30,6 +30,7 @@ from jreader.loaders.tuning import Ceilings
 from jreader.readers import (
     Cursor,
     Plan,
+    Reader,
     described,
     fingerprint,
     length,
@@ -180,22 +181,21 @@ class Loading:
             began: The cursor at which the pass began that came to this one; None for this one.
         """
         if cursor is None or (cursor["position"] is None and not cursor["samples"]):
-            if self.source.batching.buckets is None:
-                return self._of_whole_epoch
-            cursor = None  # what short batches of buckets do depends on lengths, which may grow
-        batches, samples, steps = self.source.batches, 0, 0
-        if cursor is not None:
-            batches = with_weights_before(
-                batches, began or cursor, endless=self.remainder.continues
+            # what short batches of buckets do depends on lengths, which may grow
+            return (
+                self._ending(self.source.batches) if self.source.batching.buckets else self._whole
             )
-            samples, steps = cursor["samples"], Place.of(cursor).steps
+        batches, continues = self.source.batches, self.remainder.continues
+        batches = with_weights_before(batches, began or cursor, endless=continues)
+        return self._ending(batches, cursor["samples"], Place.of(cursor).steps)
+
+    def _ending(self, batches: Reader[Any], samples: int = 0, steps: int = 0) -> Source:
         batches = self.remainder.of(batches, self.per_feed, samples, steps)
         return replace(self.source, batches=batches)
 
     @cached_property
-    def _of_whole_epoch(self) -> Source:
-        batches = self.remainder.of(self.source.batches, self.per_feed)
-        return replace(self.source, batches=batches)
+    def _whole(self) -> Source:
+        return self._ending(self.source.batches)
 
     def count(self) -> int | None:
         """How many feeds an epoch has; None if that is unknown before it is read."""
@@ -204,17 +204,19 @@ class Loading:
             return remainder.steps
         samples = found.samples
         if found.op is None or samples is None:
-            many = length(self.of_epoch().batches)
-            if found.buckets is not None:
-                exact = remainder.last in ("pad", "keep") or bool(found.buckets.drop_last)
-                return many if exact else None
-            if many is None or remainder.last == "keep":
-                return many
-            return -(-many // shape.per_feed) if remainder.last == "pad" else None
+            return self._count_of_batches(found)
         size = found.op.batch_size
         full, rest = divmod(shape.fed(samples, found.op), size * shape.per_feed)
         equal = not remainder.any_size or shape.masked or shape.takes(size)
         return full * equal + (rest > 0)
+
+    def _count_of_batches(self, found: Batching) -> int | None:
+        many, last = length(self.of_epoch().batches), self.remainder.last
+        if found.buckets is not None:
+            return many if last in ("pad", "keep") or found.buckets.drop_last else None
+        if many is None or last == "keep":
+            return many
+        return -(-many // self.per_feed) if last == "pad" else None
 
     def check(self) -> None:
         """Checks, before the first step, that epochs have enough samples, as far as that is known.

@@ -95,9 +95,9 @@ class _DeviceFeeds:
             return self._ahead(host, drawer)
         agreement = self._agreement(Place(*host.position()).began)
         if self.loading.resident or self.loading.of_epoch(cursor).batching.indexed:
-            return agreement.heeding(self._ahead(host, drawer), streamed=False)
-        told = agreement.telling(host, max(self.capacity, 1))
-        return agreement.heeding(self._ahead(told, drawer))
+            return agreement.agreed(self._ahead(host, drawer), streamed=False)
+        posted = agreement.posting(host, max(self.capacity, 1))
+        return agreement.agreed(self._ahead(posted, drawer))
 
     def _drawer(self, cursor: Cursor) -> Drawer | None:
         """Who begins, draws and closes a pass that runs users' code; None for whoever is free."""

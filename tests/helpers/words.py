@@ -26,9 +26,9 @@ class Side:
         **cursor,
     ):
         self.agreement = Agreement(board, {**beginning(0), **cursor}, timeout, about, lanes)
-        self.told = self.agreement.telling(host or start(lambda: iter(reader)), window)
+        self.told = self.agreement.posting(host or start(lambda: iter(reader)), window)
         self.drawn = deque()
-        self.feeds = self.agreement.heeding(Pass(self._queue(), self.told.position, self.close))
+        self.feeds = self.agreement.agreed(Pass(self._queue(), self.told.position, self.close))
 
     def ahead(self, many):
         """Draws, as whoever looks ahead does."""

@@ -15,7 +15,7 @@ from jreader.devices import Share
 from jreader.loaders.checkpoints.cursors import beginning, sealed
 from jreader.loaders.checkpoints.positions import Place
 from jreader.loaders.host_feeds import host_feeds
-from jreader.loaders.multihost.lane_places import Spare, lanes_read, places, with_places
+from jreader.loaders.multihost.lane_places import Filler, lanes_read, places, with_places
 from jreader.loaders.multihost.shards import dealt_to
 from jreader.readers import map_tree
 
@@ -72,9 +72,9 @@ def together(pipeline, shares, last, cursor=None, most=MOST):
     hosts = [Host(pipeline, share, cursor or beginning(0), last) for share in shares]
     for _ in range(most):
         made = [host.next() for host in hosts]
-        if any(item is _END for item in made) or all(isinstance(item, Spare) for item in made):
+        if any(item is _END for item in made) or all(isinstance(item, Filler) for item in made):
             break
-        items = [item.feed if isinstance(item, Spare) else item for item in made]
+        items = [item.feed if isinstance(item, Filler) else item for item in made]
         assert len({(first, epoch) for _, first, epoch in items}) == 1
         told = [places(host.up.position(), host.lanes) for host in hosts]
         wholes = [Place(*with_places(host.up.position(), told)).cursor for host in hosts]

@@ -8,7 +8,7 @@ from words import Side
 from jreader import ShortEpoch
 from jreader.loaders.checkpoints.cursors import beginning
 from jreader.loaders.checkpoints.positions import Place
-from jreader.loaders.multihost.lane_places import LanesHere, Spare
+from jreader.loaders.multihost.lane_places import Filler, LanesHere
 from jreader.readers import Pass
 
 LANES = 4
@@ -46,7 +46,7 @@ def sides(board, ends, *items, steps=None, window=2):
 
 def ending(many):
     """So many feeds of its own, and then spare ones without end."""
-    return chain(range(many), map(Spare, repeat("spare")))
+    return chain(range(many), map(Filler, repeat("spare")))
 
 
 def test_an_epoch_ends_everywhere_with_the_first_lane(board):

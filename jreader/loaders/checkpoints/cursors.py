@@ -263,7 +263,7 @@ def check_plan(written: Plan, plan: Plan, *, grows: bool = False) -> None:
             f"this cursor is of another plan: lengths of samples, or names or sizes of files, from "
             f"which an order follows, were {before}, and here they are {now}. {_ANEW}"
         )
-    _tell_of_others(written, plan, found=bool(ops) and ops[-1].startswith(FOUND))
+    _warn_of_changes(written, plan, found=bool(ops) and ops[-1].startswith(FOUND))
 
 
 def _lines_of_order(plan: Plan, but: str) -> list[str]:
@@ -271,7 +271,7 @@ def _lines_of_order(plan: Plan, but: str) -> list[str]:
     return [line for line in map(as_shown_now, kept_lines(plan)) if not line.startswith(but)]
 
 
-def _tell_of_others(written: Plan, plan: Plan, *, found: bool) -> None:
+def _warn_of_changes(written: Plan, plan: Plan, *, found: bool) -> None:
     """Warns of data, functions or feeds that are not those of the plan of a cursor.
 
     Args:

@@ -204,7 +204,13 @@ def epochs(
                 yield TURN
             here = begin({**next_epoch(ended, continues=continues), "step": ended["step"]})
 
-    return Pass(deal(), lambda: here.position(), lambda: here.close())  # noqa: PLW0108  # that of then
+    def position() -> Position:
+        return here.position()
+
+    def close() -> None:
+        here.close()
+
+    return Pass(deal(), position, close)
 
 
 def _check_fed(ended: Cursor) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ from jreader.batches.stacked import returned
 from jreader.devices import Placement, sharding_placement
 from jreader.errors import ShortEpoch, warn
 from jreader.feeds import FeedList, Feeds, cast, with_mask
-from jreader.loaders.device_programs.overlapping_rows import Windows, stored
+from jreader.loaders.device_programs.overlapping_rows import stored
 from jreader.loaders.remainders import Last, Remainder
 from jreader.readers import (
     Node,
@@ -55,7 +55,7 @@ class BatchAt:
         feeds: The names, shapes and dtypes of the fields.
         masked: Whether feeds carry a mask, and a short last one is padded.
         samples: How many samples of an epoch make feeds.
-        windows: For each column, how its rows lie in what is on the device; None if one by one.
+        gathers: For each column, a function of what is on the device for it, and of rows.
     """
 
     reader: Reader[Any]
@@ -64,7 +64,7 @@ class BatchAt:
     feeds: Feeds
     masked: bool
     samples: int
-    windows: tuple[Windows | _Rows | None, ...]
+    gathers: tuple[Callable[[Any, Any], Any], ...]
 
     def __call__(self, data: Any, epoch: Any, step: Any, seed: Any = None) -> Any:
         """The feed of a step.
@@ -92,8 +92,8 @@ class BatchAt:
         indices = jnp.asarray(first) + jnp.arange(self.batch_size)
         there = indices < self.samples
         rows = plane.route(jnp.where(there, indices, 0) if self.masked else indices)
-        parts = map(_gathered, _in_order(plane.columns, data), rows, self.windows)
-        columns = rebuilt(plane.columns, parts)
+        stored = zip(self.gathers, _in_order(plane.columns, data), rows, strict=True)
+        columns = rebuilt(plane.columns, (gather(tree, of) for gather, tree, of in stored))
         if self.masked:
             columns = map_tree(partial(_or_zeros, there), columns)
         for fn in self.functions:
@@ -173,15 +173,11 @@ def as_function(
         )
     feeds = Feeds(feed_list, placement.canonical)
     columns = [_stored(column, placement) for column in leaves(plane.columns)]
-    whole = rebuilt(plane.columns, (array for array, _ in columns))
-    windows = tuple(each for _, each in columns)
-    if not functions and plane.length and not any(isinstance(each, _Rows) for _, each in columns):
-        rows = (each.over(array) if isinstance(each, Windows) else array for array, each in columns)
-        _check_values(feeds, rebuilt(plane.columns, rows))
-    batch_at = BatchAt(
-        op.reader, op.batch_size, functions, feeds, remainder.last == "pad", samples, windows
-    )
-    return placement.put(whole), batch_at
+    if not functions and plane.length and all(each.values is not None for each in columns):
+        _check_values(feeds, rebuilt(plane.columns, (each.values for each in columns)))
+    gathers, masked = tuple(each.gather for each in columns), remainder.last == "pad"
+    batch_at = BatchAt(op.reader, op.batch_size, functions, feeds, masked, samples, gathers)
+    return placement.put(rebuilt(plane.columns, (each.tree for each in columns))), batch_at
 
 
 def _batch(pipeline: Reader[Any], found: Batching) -> batch[Any]:
@@ -293,25 +289,25 @@ def _in_order(columns: Any, data: Any) -> list[Any]:
     return [leaf for key, part in parts.items() for leaf in _in_order(part, placed[key])]
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """How a column that is no array gathers on a device, as its `placed` says."""
+class _Stored(NamedTuple):
+    """A column on a device.
 
-    rows: Callable[[Any, Any], Any]
+    Attributes:
+        tree: What goes there: an array, or a tree of some.
+        gather: A function of that and of rows, which jax traces.
+        values: All rows, on the host; None where they are computed.
+    """
+
+    tree: Any
+    gather: Callable[[Any, Any], Any]
+    values: np.ndarray[Any, Any] | None = None
 
 
-def _gathered(column: Any, rows: Any, windows: Windows | _Rows | None) -> Any:
-    """The given rows of a column on a device."""
-    if windows is not None:
-        return windows.rows(column, rows)
-    return column.at[rows].get(mode="promise_in_bounds")
-
-
-def _stored(column: Any, placement: Placement) -> tuple[Any, Windows | _Rows | None]:
+def _stored(column: Any, placement: Placement) -> _Stored:
     """A column as it goes to the devices; of overlapping rows, the array that they overlap in."""
     if isinstance(column, Placed):
-        tree, rows_of = column.placed()
-        return map_tree(partial(_as_placed, placement), tree), _Rows(rows_of)
+        tree, gather = column.placed()
+        return _Stored(map_tree(partial(_as_placed, placement), tree), gather)
     if not hasattr(column, "__array__"):
         raise ValueError(
             f"{_CALL} needs columns that fit on a device as a whole, and {described(column)} makes "
@@ -319,16 +315,23 @@ def _stored(column: Any, placement: Placement) -> tuple[Any, Windows | _Rows | N
         )
     target = placement.target
     split = isinstance(target, Sharding) and not target.is_fully_replicated
-    found = stored(column) if isinstance(column, np.ndarray) and not split else None
-    array, windows = found or (np.asarray(column), None)
-    overlapping = [part for part in getattr(column, "parts", [column]) if bytes_below(part)]
-    if windows is None and overlapping and array.nbytes >= _LOOKED_AT:
+    if isinstance(column, np.ndarray) and not split and (found := stored(column)):
+        flat = _as_placed(placement, found[0])
+        return _Stored(flat, found[1].rows, found[1].over(flat))
+    array = np.asarray(column)
+    overlaps = any(map(bytes_below, getattr(column, "parts", [column])))
+    if overlaps and array.nbytes >= _LOOKED_AT:
         warn(
             f"{_CALL} puts {described(array)} on the devices row by row, {array.nbytes:,} bytes, "
             f"although its rows overlap: use .load(...), or gather them from the array below, "
             f"with arrays of where they begin and .map_batches(fn)."
         )
-    return _as_placed(placement, array), windows
+    array = _as_placed(placement, array)
+    return _Stored(array, _rows_of, array)
+
+
+def _rows_of(array: Any, rows: Any) -> Any:
+    return array.at[rows].get(mode="promise_in_bounds")
 
 
 def _as_placed(placement: Placement, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

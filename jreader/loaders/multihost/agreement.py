@@ -25,14 +25,15 @@ import sys
 import time
 from collections.abc import Generator, Sequence
 from contextlib import suppress
+from math import inf
 from threading import Event, RLock, Thread
 from typing import Any, TypeVar
 
 import jax
 
 from jreader.errors import ReaderError, ShortEpoch
-from jreader.loaders.multihost.board import CLOSED, ENDED, Board, Told, begun, home
-from jreader.loaders.multihost.lane_places import LanesHere, Places, Spare, places, with_places
+from jreader.loaders.multihost.board import CLOSED, ENDED, Board, Message, begun, fork_guard
+from jreader.loaders.multihost.lane_places import Filler, LanesHere, Places, places, with_places
 from jreader.readers import Cursor, Pass
 from jreader.readers.exits_and_forks import stop_at_exit
 from jreader.readers.fingerprints import difference
@@ -46,7 +47,7 @@ TIMEOUT = 300.0
 _SHORTEST, _LONGEST = 0.001, 0.05  # seconds between two looks at a process that is waited for
 _MOMENT = 0.05  # seconds that a look-ahead listens for at most
 _LAST = 1.0  # seconds that the reason may come after the word
-_SPARE = 8  # feeds of which places are told, besides those that both may have prepared
+_MORE = 8  # feeds of which places are posted, besides those that both may have prepared
 _OFTEN = 0.25  # seconds between two looks at whether one has left
 
 
@@ -78,26 +79,26 @@ class Agreement:
         self._lines = [*cursor["plan"]["ops"], *about, *skips]
         position = cursor["position"] if cursor["samples"] else None
         plan = text_hash(self._lines, position)
-        self._mine = self._said = Told(cursor["epoch"], cursor["step"], plan)
-        self._heard: dict[int, Told] = {}
+        self._mine = self._posted = Message(cursor["epoch"], cursor["step"], plan)
+        self._received: dict[int, Message] = {}
         self._lanes = lanes
         self._places: dict[int, dict[int, Places]] = {}  # of each process, after each feed
-        self._telling = RLock()  # reentrant: gc may drop a pass, which tells of that, anywhere
+        self._posting = RLock()  # reentrant: gc may drop a pass, which tells of that, anywhere
         self._given = 0  # feeds that the loop got
         self._left = False
-        self._over = Event()
+        self._stopped_watching = Event()
         self.threads: list[Thread] = []
         board.post(begun(self._turn), json.dumps([self._mine, self._lines]))
         try:
             for process, text in board.read(begun(self._turn)).items():
-                told = self._compared(process, Told(*json.loads(text)[0]))
-                if self._turn == 0 and told[:2] != self._mine[:2]:  # later, one may look alone
-                    raise self._elsewhere(process, told)
+                message = self._compared(process, Message(*json.loads(text)[0]))
+                if self._turn == 0 and message[:2] != self._mine[:2]:  # later, one may look alone
+                    raise self._elsewhere(process, message)
         except ReaderError as error:
-            self._tell(str(error))  # others may wait already
+            self._post(str(error))  # others may wait already
             raise
 
-    def telling(self, host: Pass[T], window: int) -> Pass[T]:
+    def posting(self, host: Pass[T], window: int) -> Pass[T]:
         """A pass over host feeds that posts their number, every `window` feeds, and how it ends."""
 
         def deal() -> Generator[T, None, None]:
@@ -105,22 +106,22 @@ class Agreement:
                 for item in host.items:
                     self._mine = self._counted(item, host, window)
                     if self._mine.feeds % window == 0:
-                        self._tell()
+                        self._post()
                         self._listen()
-                    held = [item.feed if isinstance(item, Spare) else item]
+                    held = [item.feed if isinstance(item, Filler) else item]
                     del item  # so that its memory is free as soon as the loop drops it
                     yield held.pop()
             except Exception as error:
-                self._tell(f"{type(error).__name__}: {error}")
+                self._post(f"{type(error).__name__}: {error}")
                 raise
             else:
-                self._tell("")
+                self._post("")
             finally:
                 self._board.finished(self._turn)
 
         return Pass(deal(), host.position, host.close)
 
-    def heeding(self, feeds: Pass[T], *, streamed: bool = True) -> Pass[T]:
+    def agreed(self, feeds: Pass[T], *, streamed: bool = True) -> Pass[T]:
         """A pass that gives the feeds that all processes have, and posts where it is left.
 
         Args:
@@ -136,7 +137,7 @@ class Agreement:
 
         def deal() -> Generator[T, None, None]:
             try:
-                self._begin()
+                self._start_watching()
                 for feed in feeds.items:
                     held = [feed]
                     del feed
@@ -148,7 +149,7 @@ class Agreement:
                     self._agree(self._given, ends=True)
                 self._left = True
             except ShortEpoch:
-                self._left = True  # what was told already has the others find the same
+                self._left = True  # what was posted already has the others find the same
                 raise
             except GeneratorExit as closed:
                 error = closed.__context__
@@ -168,21 +169,21 @@ class Agreement:
 
         return stoppable_pass(deal(), position, feeds.close)
 
-    def _counted(self, item: object, host: Pass[Any], window: int) -> Told:
+    def _counted(self, item: object, host: Pass[Any], window: int) -> Message:
         """The message of this process once it has one feed more."""
         mine = self._mine._replace(feeds=self._mine.feeds + 1)
         if self._lanes is None:
             return mine
         after = mine.feeds, places(host.position(), self._lanes.numbers)
-        known = [*mine.places[-2 * window - _SPARE :], after]
-        dry = mine.feeds - 1 if isinstance(item, Spare) and mine.dry is None else mine.dry
+        known = [*mine.places[-2 * window - _MORE :], after]
+        dry = mine.feeds - 1 if isinstance(item, Filler) and mine.dry is None else mine.dry
         return mine._replace(dry=dry, places=known)
 
     def _is_given(self, *, streamed: bool) -> bool:
         """Whether the next feed belongs to the epoch, once all processes have it."""
         if not streamed:
-            if self._heard:
-                self._look()
+            if self._received:
+                self._check_others()
             return True
         if self._agree(self._given, ends=False):
             return True
@@ -213,7 +214,7 @@ class Agreement:
                 f"one again."
             )
 
-    def _begin(self) -> None:
+    def _start_watching(self) -> None:
         """Starts the thread that looks whether another process leaves."""
         stop_at_exit(self)
         self.threads = [Thread(target=self._watch, name="jreader agreement", daemon=True)]
@@ -224,75 +225,77 @@ class Agreement:
 
         A process that leaves after as many feeds as this one took did not fail: all may stop there.
         """
-        said: dict[int, Told] = {}
-        while not self._over.wait(_OFTEN + len(self._board.others) / 100):  # one store serves all
+        said: dict[int, Message] = {}
+        while not self._stopped_watching.wait(
+            _OFTEN + len(self._board.others) / 100
+        ):  # one store serves all
             try:
-                self._hear()
+                self._receive()
             except (ReaderError, jax.errors.JaxRuntimeError):
                 return  # the consumer meets it too; or jax.distributed was shut down
-            for process, told in list(self._heard.items()):
-                fails = told.feeds < self._given or told.end not in (CLOSED, ENDED)
-                if told.end and fails and said.get(process) != told:
-                    said[process] = told
-                    sys.stderr.write(f"jreader: {_stopped(process, told)}.\n")
+            for process, message in list(self._received.items()):
+                fails = message.feeds < self._given or message.end not in (CLOSED, ENDED)
+                if message.end and fails and said.get(process) != message:
+                    said[process] = message
+                    sys.stderr.write(f"jreader: {_stopped(process, message)}.\n")
 
     def stop(self) -> None:
         """Ends the thread."""
-        self._over.set()
+        self._stopped_watching.set()
 
     def leave(self, why: str = "") -> None:
         """Posts that this process takes no more feeds of this pass; the first reason counts."""
-        if home.forked:  # nor does a fork of it
+        if fork_guard.forked:  # nor does a fork of it
             return
-        with self._telling:
+        with self._posting:
             if self._left:
                 return
             self._left = True
-            told = self._mine._replace(feeds=self._given, end=why or CLOSED)
+            message = self._mine._replace(feeds=self._given, end=why or CLOSED)
             if not why:
-                self._board.closed = self._turn, told
+                self._board.closed = self._turn, message
             with suppress(jax.errors.JaxRuntimeError):  # jax.distributed was shut down
-                self._board.post(self._turn, json.dumps(told))
+                self._board.post(self._turn, json.dumps(message))
                 self._board.finished(self._turn)
 
-    def _look(self) -> None:
+    def _check_others(self) -> None:
         """Raises ReaderError if another process has left."""
         for process in self._board.others:
             self._unsure(process, self._given, ends=False)
 
-    def _tell(self, end: str | None = None) -> None:
+    def _post(self, end: str | None = None) -> None:
         """Posts how many feeds this process has, if that has changed."""
-        with self._telling:  # the consumer, who waits, and whoever looks ahead
+        with self._posting:  # the consumer, who waits, and whoever looks ahead
             if end is not None:
                 self._mine = self._mine._replace(end=end)
             mine = self._mine  # another thread may go on counting
-            if mine != self._said and not self._left:
+            if mine != self._posted and not self._left:
                 self._board.post(self._turn, json.dumps(mine))
-                self._said = mine
+                self._posted = mine
 
     def _listen(self) -> None:
         """Reads, before the loop asks, whether others have as many feeds: ahead, that is free."""
         until, pause = time.monotonic() + _MOMENT, _SHORTEST
         while time.monotonic() < until:
-            self._hear()
-            heard = list(self._heard.values())  # the consumer may hear of more meanwhile
-            if sum(map(self._as_far, heard)) == len(self._board.others):
+            self._receive()
+            received = list(self._received.values())  # the consumer may hear of more meanwhile
+            if sum(map(self._as_far, received)) == len(self._board.others):
                 return
             time.sleep(pause)
             pause *= 2
 
-    def _as_far(self, told: Told) -> bool:
-        return told.feeds >= self._mine.feeds or told.end is not None
+    def _as_far(self, message: Message) -> bool:
+        return message.feeds >= self._mine.feeds or message.end is not None
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         for process, text in self._board.read(self._turn).items():
-            self._heard[process] = self._told(process, text)
+            self._received[process] = self._parsed(process, text)
 
-    def _told(self, process: int, text: str) -> Told:
-        told = Told(*json.loads(text))
-        if told.places:
-            self._places.setdefault(process, {}).update(told.places)
-        return told if told.end else self._compared(process, told)
+    def _parsed(self, process: int, text: str) -> Message:
+        message = Message(*json.loads(text))
+        if message.places:
+            self._places.setdefault(process, {}).update(message.places)
+        return message if message.end else self._compared(process, message)
 
     def _agree(self, given: int, *, ends: bool) -> bool:
         """Waits until every process has a feed after the first `given`, or until all have ended.
@@ -301,56 +304,73 @@ class Agreement:
             Whether that feed is one of this epoch: False once lanes have ended.
         """
         late = [process for process in self._board.others if self._unsure(process, given, ends)]
-        if not ends and self._said.feeds <= given:
-            self._tell()  # others wait for this feed, also if this process prepares no more
+        if not ends and self._posted.feeds <= given:
+            self._post()  # others wait for this feed, also if this process prepares no more
         if late:
-            self._hear()
+            self._receive()
         for process in late:
-            began, pause = time.monotonic(), _SHORTEST
-            while self._unsure(process, given, ends):
-                if self._timeout and time.monotonic() - began > self._timeout:
-                    raise self._silent(process, given)
-                time.sleep(pause)
-                pause = min(2 * pause, _LONGEST)
-                if text := self._board.read_of(self._turn, process):
-                    self._heard[process] = self._told(process, text)
+            self._wait_for(process, given, ends)
         return ends or not self._is_beyond(given)
+
+    def _wait_for(self, process: int, given: int, ends: bool) -> None:
+        """Reads the messages of a process until it is known if it has as many feeds.
+
+        Raises:
+            TimeoutError: It posts nothing for too long.
+        """
+        until, pause = time.monotonic() + (self._timeout or inf), _SHORTEST
+        while self._unsure(process, given, ends):
+            if time.monotonic() > until:
+                raise self._silent(process, given)
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST)
+            if text := self._board.read_of(self._turn, process):
+                self._received[process] = self._parsed(process, text)
 
     def _is_beyond(self, given: int) -> bool:
         """Whether lanes have ended, so that the epoch has no feed after the first `given`."""
-        others = [self._heard[process] for process in self._board.others]
+        others = [self._received[process] for process in self._board.others]
         if self._lanes and self._lanes.ends == "last":
-            return all(told.dry is not None and told.dry <= given for told in (self._mine, *others))
-        return any(told.end == "" and told.feeds <= given for told in others)
+            return all(
+                message.dry is not None and message.dry <= given
+                for message in (self._mine, *others)
+            )
+        return any(message.end == "" and message.feeds <= given for message in others)
 
     def _unsure(self, process: int, given: int, ends: bool) -> bool:
         """Whether it is still unknown if a process has as many feeds; raises if it has not."""
-        told = self._heard.get(process)
-        if told is None:
+        message = self._received.get(process)
+        if message is None:
             return True
-        behind = told.feeds <= given
-        if behind and told.end:
-            how = _stopped(process, self._in_the_end(process, told))
+        self._check_there(process, message, given)
+        behind = message.feeds <= given
+        waits = behind and message.end is None
+        if self._lanes and self._lanes.ends == "first":
+            return waits and not ends
+        if ends != behind and not waits:
+            me = self._board.me
+            raise self._short(*((me, process) if ends else (process, me)), given)
+        return waits
+
+    def _check_there(self, process: int, message: Message, given: int) -> None:
+        """Raises ReaderError if a process has failed, has left, or is somewhere else."""
+        if message.end and message.feeds <= given:
+            how = _stopped(process, self._in_the_end(process, message))
             raise ReaderError(
                 f"{how}. No step can go on without it; this process is at feed {given}."
             )
-        if told[:2] != self._mine[:2]:
-            raise self._elsewhere(process, told)
-        if self._lanes and self._lanes.ends == "first":
-            return behind and told.end is None and not ends
-        if ends and not behind:
-            raise self._short(self._board.me, process, given)
-        if not ends and behind and told.end == "":
-            raise self._short(process, self._board.me, given)
-        return behind and told.end is None
+        if message[:2] != self._mine[:2]:
+            raise self._elsewhere(process, message)
 
-    def _in_the_end(self, process: int, told: Told) -> Told:
+    def _in_the_end(self, process: int, message: Message) -> Message:
         """The last message of a process: an error first closes its pass, then ends its program."""
         until = time.monotonic() + _LAST
-        while told.end == CLOSED and time.monotonic() < until:
+        while message.end == CLOSED and time.monotonic() < until:
             time.sleep(_LONGEST)
-            told = Told(*json.loads(self._board.read_of(self._turn, process) or json.dumps(told)))
-        return told
+            message = Message(
+                *json.loads(self._board.read_of(self._turn, process) or json.dumps(message))
+            )
+        return message
 
     def _short(self, ended: int, other: int, given: int) -> ShortEpoch:
         seen = (
@@ -368,16 +388,16 @@ class Agreement:
             "same files in the same order, and the same seeds."
         )
 
-    def _compared(self, process: int, told: Told) -> Told:
+    def _compared(self, process: int, message: Message) -> Message:
         """The message of a process, once it is known to begin this step with the same plan.
 
         Raises:
             ReaderError: It begins with another plan, or at another position.
         """
-        if told[:2] != self._mine[:2] or told.plan == self._mine.plan:
-            return told
+        if message[:2] != self._mine[:2] or message.plan == self._mine.plan:
+            return message
         theirs = json.loads(self._board.read_of(begun(self._turn), process) or "[0, []]")[1]
-        begins = f"process {process} begins epoch {told.epoch}, step {told.step}"
+        begins = f"process {process} begins epoch {message.epoch}, step {message.step}"
         if theirs == self._lines:
             raise ReaderError(f"{begins} at another position: resume all at one cursor.")
         line, one, other = difference(theirs, self._lines)
@@ -387,16 +407,16 @@ class Agreement:
             "seeds."
         )
 
-    def _elsewhere(self, process: int, told: Told) -> ReaderError:
+    def _elsewhere(self, process: int, message: Message) -> ReaderError:
         return ReaderError(
-            f"process {process} began at epoch {told.epoch}, step {told.step}, and this one at "
-            f"epoch {self._mine.epoch}, step {self._mine.step}: all have to iterate this loader "
+            f"process {process} began at epoch {message.epoch}, step {message.step}, and this one "
+            f"at epoch {self._mine.epoch}, step {self._mine.step}: all have to iterate this loader "
             f"alike, and to resume at one cursor."
         )
 
     def _silent(self, process: int, given: int) -> TimeoutError:
-        told = self._heard.get(process)
-        far = f"reported {told.feeds} feeds" if told else "reported none"
+        message = self._received.get(process)
+        far = f"reported {message.feeds} feeds" if message else "reported none"
         return TimeoutError(
             f"this process is at feed {given} of a pass, and process {process} has {far}, and "
             f"nothing else for {self._timeout:g} s: it hangs, is gone, or does not iterate this "
@@ -408,5 +428,5 @@ def _why(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _stopped(process: int, told: Told) -> str:
-    return f"process {process} stopped after {told.feeds} feeds of this pass: {told.end}"
+def _stopped(process: int, message: Message) -> str:
+    return f"process {process} stopped after {message.feeds} feeds of this pass: {message.end}"

@@ -34,7 +34,7 @@ _GONE = "jreader/gone/"
 CLOSED, ENDED = "it closed the pass before its end", "its program has ended"
 
 
-class Told(NamedTuple):
+class Message(NamedTuple):
     """The message of a process about a pass.
 
     Attributes:
@@ -72,7 +72,7 @@ class Board:
         closed: The number and the message of the pass that was closed last, until another begins.
     """
 
-    closed: tuple[int, Told] | None = None
+    closed: tuple[int, Message] | None = None
 
     def __init__(self, processes: set[int], made_at: str) -> None:
         """Makes the board, named after the line that made the loader, equal on all processes.
@@ -96,17 +96,17 @@ class Board:
                 "processes tell one another how far they are through jax.distributed, and that is "
                 "not set up: call jax.distributed.initialize() before anything else of jax."
             )
-        _heed_the_end(self)
+        _post_the_end(self)
 
     def turn(self, each: Leaving) -> int:
         """The number of the next pass; it deletes messages of passes long before."""
         self._passes.add(each)
         self.closed = None
         turn, self._turn = self._turn, self._turn + 1
-        forgotten: list[object] = [begun(turn - _KEPT)] if turn >= _KEPT else []
+        deleted: list[object] = [begun(turn - _KEPT)] if turn >= _KEPT else []
         while len(self._done) > _KEPT:
-            forgotten.append(self._done.popleft())
-        for subject in forgotten:
+            deleted.append(self._done.popleft())
+        for subject in deleted:
             self._store.key_value_delete(self._key(subject, self.me))
         return turn
 
@@ -139,9 +139,9 @@ class Board:
         for each in list(self._passes):
             each.leave(why)
         if self.closed:  # before anybody knew why: an error drops what a loop holds
-            turn, told = self.closed
-            self.post(turn, json.dumps(told._replace(end=why)))
-        self.post(self._turn, json.dumps(Told(-1, -1, "", 0, why)))
+            turn, message = self.closed
+            self.post(turn, json.dumps(message._replace(end=why)))
+        self.post(self._turn, json.dumps(Message(-1, -1, "", 0, why)))
 
     def _key(self, subject: object, process: object) -> str:
         return f"{self._name}/{subject}/{process}"
@@ -152,7 +152,7 @@ def begun(turn: int) -> str:
     return f"begun {turn}"
 
 
-home = ForkGuard()
+fork_guard = ForkGuard()
 _boards: WeakSet[Board] = WeakSet()
 _hooks: list[Any] = []  # what shows an error, as it was before
 _failed: list[str] = []  # what this program ended with
@@ -165,25 +165,25 @@ def _client() -> Any:
     return distributed.global_state.client
 
 
-def _heed_the_end(board: Board) -> None:
+def _post_the_end(board: Board) -> None:
     """Makes this program post its end, and the error that ended it."""
     _boards.add(board)
     if not _hooks:
         _hooks.append(sys.excepthook)
-        sys.excepthook = _tell_of_error
+        sys.excepthook = _post_error
 
 
-def _tell_of_error(
+def _post_error(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
     _hooks[0](kind, error, trace)
-    if home.forked:
+    if fork_guard.forked:
         return
     _failed.append(f"{kind.__name__}: {error}")
-    _tell(_failed[0])
+    _post_to_all(_failed[0])
 
 
-def _tell(why: str) -> None:
+def _post_to_all(why: str) -> None:
     for board in list(_boards):
         with suppress(jax.errors.JaxRuntimeError):  # the store may be gone, with the process of it
             board.leave(why)
@@ -192,11 +192,11 @@ def _tell(why: str) -> None:
 @atexit.register  # here, as early as can be: what is registered earlier may not be called
 def _leave() -> None:
     """Waits for the others as jax would, but only some seconds after an error."""
-    store = _client() if _hooks and not home.forked else None
+    store = _client() if _hooks and not fork_guard.forked else None
     if store is None:
         return
     if not _failed:
-        _tell(ENDED)
+        _post_to_all(ENDED)
         return
     if not _somebody_is_gone(store):
         waiting = threading.Thread(target=jax.distributed.shutdown, daemon=True)

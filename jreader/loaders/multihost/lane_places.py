@@ -16,7 +16,7 @@ Places: TypeAlias = Sequence[tuple[int, Position]]
 """The numbers of some lanes, and where each is."""
 
 
-class Spare(NamedTuple):
+class Filler(NamedTuple):
     """A feed of which this process has no sample of its own, given only if another one has.
 
     Attributes:
@@ -58,11 +58,11 @@ def places(place: tuple[Any, ...], numbers: Iterable[int]) -> Places:
     return [(number, of_all[number]) for number in numbers]
 
 
-def with_places(place: tuple[Any, ...], told: Iterable[Places]) -> tuple[Any, ...]:
+def with_places(place: tuple[Any, ...], posted: Iterable[Places]) -> tuple[Any, ...]:
     """The fields of a `Place` with the places of lanes that other processes posted."""
     here = Place(*place)
     of_all = list(here.batches)
-    for some in told:
+    for some in posted:
         for number, at in some:
             of_all[number] = at
     return tuple(here._replace(batches=tuple(of_all)))

@@ -225,7 +225,7 @@ def _of_bucket(op: Any, began: Cursor, step: int) -> Samples:
             f"{_CALL}: epoch {epoch} has no step {step}; it has {steps:,} steps. For another epoch "
             f"type loader.samples(step, epoch=...), where steps count from 0 in each."
         )
-    samples = _told(plane, op.samples_of(index), epoch, step)
+    samples = _routed(plane, op.samples_of(index), epoch, step)
     return replace(samples, sources=sources_of(op.reader, samples.places))
 
 
@@ -237,10 +237,10 @@ def _samples(plane: Plane, first: int, last: int, size: int, epoch: int, step: i
             f"loader.samples(step, epoch=...), where steps count from 0 in each: "
             f"step % len(loader) of epoch step // len(loader)."
         )
-    return _told(plane, np.arange(first, last), epoch, step)
+    return _routed(plane, np.arange(first, last), epoch, step)
 
 
-def _told(plane: Plane, places: Array, epoch: int, step: int) -> Samples:
+def _routed(plane: Plane, places: Array, epoch: int, step: int) -> Samples:
     routed = zip(leaves(plane.columns), plane.rows(places), strict=True)
     columns, rows = zip(*(_unstacked(column, each) for column, each in routed), strict=True)
     trees = (_plain(rebuilt(plane.columns, iter(every))) for every in (rows, columns))

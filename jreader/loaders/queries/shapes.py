@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jreader.batches import Batching
+from jreader.batches import Batching, bucket
 from jreader.batches.padded_batches import padded_batch
 from jreader.batches.padding import Shape, blank, example, ragged_fields
 from jreader.loaders.assembling import Assembler, FeedShape
@@ -49,7 +49,8 @@ def _items(loading: Loading, cursor: Cursor) -> Iterator[Any]:
     """An example of a host feed of each shape, as `finisher` takes it."""
     found, shape = loading.of_epoch().batching, loading.shape
     if found.buckets is not None:
-        batches = _of_buckets(found, keeps=shape.remainder.last == "keep")
+        keeps = shape.remainder.last == "keep"
+        batches = _of_buckets(found.buckets, read=bool(found.functions), keeps=keeps)
     elif isinstance(found.op, padded_batch):
         batches = _of_lengths(loading, found, found.op, cursor["epoch"])
     else:
@@ -78,12 +79,10 @@ def _of_one_shape(loading: Loading, found: Batching, cursor: Cursor) -> Iterator
         yield (cut, 0, 0) if loading.numbered else cut
 
 
-def _of_buckets(found: Batching, *, keeps: bool) -> Iterator[Any]:
+def _of_buckets(op: bucket[Any], *, read: bool, keeps: bool) -> Iterator[Any]:
     """A full batch of each bucket that has one, and a short one where these are handed on."""
-    op = found.buckets
-    assert op is not None  # noqa: S101  # as the caller has seen
     numbers = op.shapes()
-    padding, sample = op.padding, _sample(op, read=bool(found.functions))
+    padding, sample = op.padding, _sample(op, read=read)
     if sample is None:
         return
     every = range(len(op.bounds)) if numbers is None else numbers
