@@ -230,13 +230,18 @@ class Node(Generic[T]):
             value = getattr(self, field.name)
             parts = value if isinstance(value, tuple) and all(map(callable, value)) else (value,)
             if all(map(callable, parts)):
-                for part in parts:
-                    if id(part) in left_out:  # once for each time: one reader may be there twice
-                        left_out.remove(id(part))
-                    else:
-                        yield described(part)
+                yield from map(described, others(parts, left_out))
             elif field.init and not _is_default(field, value):
                 yield f"{field.name}={described(value)}"
+
+
+def others(parts: Iterable[T], left_out: list[int]) -> Iterator[T]:
+    """The parts without those of these ids, each left out as often as it stands there."""
+    for part in parts:
+        if id(part) in left_out:
+            left_out.remove(id(part))
+        else:
+            yield part
 
 
 def _present_fields(node: Node[Any]) -> list[Field[Any]]:

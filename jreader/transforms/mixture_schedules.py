@@ -11,7 +11,8 @@ epoch, and known before a seed is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import deque
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -23,6 +24,7 @@ from jreader.readers.joined_columns import parted
 Stop = Literal["first", "all", "once", "repeat"]
 
 _NEVER = LAST_TURN // RUN  # the number of a run that no pass reaches
+_NO_END = 1 << 62  # stands for an end that is not known, and for a source without an end
 
 
 class Piece(NamedTuple):
@@ -60,6 +62,10 @@ class Piece(NamedTuple):
         for source, count in zip(active.tolist(), here, strict=True):
             given[source] += count
         return tuple(given)
+
+    def is_settled(self, turn: int) -> bool:
+        """Whether its settled run lies before a turn."""
+        return self.settled is not None and self.settled * RUN < turn - self.start
 
 
 class Schedule(NamedTuple):
@@ -99,183 +105,158 @@ class Schedule(NamedTuple):
                 which, sample = map(namespace.where, (mine, mine), here, (which, sample))
         return which, sample
 
-    def counts(self, turn: int, path: Sequence[Any]) -> tuple[int, ...]:
-        """How many samples each source has given before a turn."""
-        piece = next(piece for piece in reversed(self.pieces) if piece.start <= turn)
-        return piece.counts(turn, path)
+
+class Shares(NamedTuple):
+    """What a mixture deals by, before any sample is read.
+
+    Attributes:
+        spans: From which turn on there are which weights; the first from 0 on.
+        lengths: How many samples each source has; None for no end, or an unknown one.
+        stop: "first" ends at the turn that finds its source without a sample, "all" at the one that
+            finds the last source so that had not ended before, "repeat" never. With "once" a source
+            that has ended is left out from that turn on, until none is left.
+    """
+
+    spans: tuple[tuple[int, tuple[int, ...]], ...]
+    lengths: tuple[int | None, ...]
+    stop: Stop
+
+    @property
+    def samples(self) -> Array:
+        """The lengths as an array, with a number that no pass reaches for unknown ones."""
+        return np.array([_NO_END if each is None else each for each in self.lengths])
+
+    def weights_at(self, turn: int) -> tuple[int, ...]:
+        """The weights of a turn."""
+        return next(weights for start, weights in reversed(self.spans) if start <= turn)
 
 
 @lru_cache(256)  # plans are asked for it again and again
 def scheduled(
-    spans: tuple[tuple[int, tuple[int, ...]], ...],
-    lengths: tuple[int | None, ...],
-    stop: Stop,
+    shares: Shares,
     past: tuple[Piece, ...] = (),
     dropped: tuple[tuple[int, int], ...] = (),
-    path: tuple[Any, ...] = (),
+    path: tuple[Any, ...] = (0,),
 ) -> Schedule:
-    """The schedule of a mixture.
+    """The schedule of a mixture: pieces, each up to a change of weights or the end of a source.
 
-    >>> scheduled(((0, (3, 1)),), (1000, 10), "first").end
+    >>> scheduled(Shares(((0, (3, 1)),), (1000, 10), "first")).end
     43
-    >>> scheduled(((0, (3, 1)), (20, (1, 1))), (1000, 10), "first").end
+    >>> scheduled(Shares(((0, (3, 1)), (20, (1, 1))), (1000, 10), "first")).end
     31
 
     Args:
-        spans: From which turn on there are which weights; the first from 0 on.
-        lengths: How many samples each source has; None for no end, or an unknown one.
-        stop: "first" ends at the turn that finds its source without a sample, "all" at the one
-            that finds the last source so that had not ended before, "repeat" never. With "once" a
-            source that has ended is left out from that turn on, until none is left.
+        shares: What it deals by.
         past: Pieces that are fixed already, the last of which is that of the last turn that was
             given, and of all later ones up to a span that begins later.
         dropped: With "once", at which turns sources of no known length have ended, and which.
         path: What makes the keys of the orders, where sources were dropped.
     """
-    before = (0,) * len(lengths)
-    if past:
-        latest, before = past[-1], past[-1].before
-        later = (span for span in spans if span[0] > latest.start)
-        spans = ((latest.start, latest.weights), *later)
-    if stop == "once":
-        return _dealt_once(list(spans), lengths, dropped, path)
-    pieces = list(past[:-1])
-    for number, (start, weights) in enumerate(spans):
-        cut = spans[number + 1][0] - start if number + 1 < len(spans) else None
-        coming = {k for _, given in spans[number + 1 :] for k, share in enumerate(given) if share}
-        piece, end = _piece_and_end(Piece(start, weights, before), cut, lengths, stop, coming)
+    pieces, unplanned, ended = list(past[:-1]), deque(dropped), set[int]()
+    begin = past[-1] if past else Piece(0, shares.weights_at(0), (0,) * len(shares.lengths))
+    once = shares.stop == "once"
+    start, before, spans = begin.start, begin.before, _spans_from(begin, shares)
+    while spans:
+        weights = tuple([0 if k in ended else each for k, each in enumerate(spans[0][1])])
+        until = spans[1][0] if len(spans) > 1 else None
+        if not any(weights) or until == start:
+            spans.popleft()  # what comes later begins now, if nothing is left before
+            continue
+        piece, end = _piece_and_end(Piece(start, weights, before), until, shares)
         pieces.append(piece)
-        if end is not None:
+        gone = _source_gone(piece, end, until, unplanned, path) if once else None
+        if gone is not None:
+            start, source = gone
+            ended.add(source)
+        elif end is not None or until is None:
             return Schedule(tuple(pieces), end)
-        if cut is not None:
-            before = piece.counts(start + cut, (0,))
-    return Schedule(tuple(pieces), None)
+        else:
+            start = until
+        before = piece.counts(start, path)
+    return Schedule(tuple(pieces), start)
+
+
+def _source_gone(
+    piece: Piece,
+    end: int | None,
+    until: int | None,
+    unplanned: deque[tuple[int, int]],
+    path: tuple[Any, ...],
+) -> tuple[int, int] | None:
+    """At which turn of a piece a source is left out, and which, if one is."""
+    if unplanned and all(each is None or unplanned[0][0] < each for each in (end, until)):
+        return unplanned.popleft()
+    return None if end is None else (end, int(piece.at(np.array([end]), path)[0][0]))
+
+
+def _spans_from(begin: Piece, shares: Shares) -> deque[tuple[int, tuple[int, ...]]]:
+    """The spans of a mixture from the beginning of a piece on, which has its own weights."""
+    later = (span for span in shares.spans if span[0] > begin.start)
+    return deque([(begin.start, begin.weights), *later])
 
 
 def past_of(
-    told: tuple[Piece, ...],
-    turn: int,
-    path: Sequence[Any],
-    spans: tuple[tuple[int, tuple[int, ...]], ...],
-    lengths: tuple[int | None, ...],
-    stop: Stop,
+    told: tuple[Piece, ...], turn: int, path: Sequence[Any], shares: Shares
 ) -> tuple[Piece, ...]:
-    """The `past` of a mixture that goes on with other spans after some turns.
+    """The `past` of a mixture that goes on with other shares after some turns.
 
     Args:
         told: The pieces by which those turns were dealt.
         turn: How many they were.
         path: What made the keys of the orders.
-        spans: As in `scheduled`.
-        lengths: As there.
-        stop: As there.
+        shares: What it deals by from there on.
     """
-    if told == scheduled(spans, lengths, stop).pieces:
+    if told == scheduled(shares).pieces:
         return ()
     done = tuple(piece for piece in told if piece.start <= turn)
-    weights = next(weights for start, weights in reversed(spans) if start <= turn)
-    latest = done[-1]
+    weights, latest = shares.weights_at(turn), done[-1]
     if weights == latest.weights:
-        now = scheduled(spans, lengths, stop, done).pieces[len(done) - 1]
-        given = turn - latest.start
-        ahead = [each is None or each * RUN >= given for each in (latest.settled, now.settled)]
-        if now.settled == latest.settled or all(ahead):
+        now = scheduled(shares, done).pieces[len(done) - 1]
+        if now.settled == latest.settled or not (latest.is_settled(turn) or now.is_settled(turn)):
             return done
     return (*done, Piece(turn, weights, latest.counts(turn, path)))
 
 
-def _dealt_once(
-    spans: list[tuple[int, tuple[int, ...]]],
-    lengths: tuple[int | None, ...],
-    dropped: tuple[tuple[int, int], ...],
-    path: Sequence[Any],
-) -> Schedule:
-    """The schedule that leaves sources out as they end: at each end, another piece begins."""
-    pieces: list[Piece] = []
-    start, before, known, gone = 0, (0,) * len(lengths), list(dropped), set[int]()
-    while spans:
-        weights = tuple(0 if k in gone else each for k, each in enumerate(spans[0][1]))
-        cut = spans[1][0] - start if len(spans) > 1 else None
-        if not any(weights) or cut == 0:
-            del spans[0]  # what comes later begins now, if nothing is left before
-            continue
-        piece, end = _piece_and_end(Piece(start, weights, before), cut, lengths, "first", ())
-        pieces.append(piece)
-        if (
-            known
-            and (end is None or known[0][0] < end)
-            and (cut is None or known[0][0] < start + cut)
-        ):
-            start, which = known.pop(0)
-            before = piece.counts(start, path)
-        elif end is not None:
-            start, which = end, int(piece.at(np.array([end]), (0,))[0][0])
-            before = piece.counts(start, (0,))
-        elif cut is not None:
-            start += cut
-            before = piece.counts(start, (0,))
-            continue
-        else:
-            return Schedule(tuple(pieces), None)
-        gone.add(which)
-    return Schedule(tuple(pieces), start)
-
-
-def _piece_and_end(
-    piece: Piece,
-    cut: int | None,
-    lengths: tuple[int | None, ...],
-    stop: Stop,
-    later: Collection[int],
-) -> tuple[Piece, int | None]:
+def _piece_and_end(piece: Piece, until: int | None, shares: Shares) -> tuple[Piece, int | None]:
     """The piece with its settled run, and the turn at which the mixture ends in it, if it does.
 
     Args:
         piece: The piece.
-        cut: How many turns it has, where another one follows.
-        lengths: As in `scheduled`.
-        stop: As there.
-        later: The sources that give samples in later pieces.
+        until: The turn at which another one follows.
+        shares: What the mixture deals by.
     """
-    last = _NEVER if cut is None else cut // RUN
-    run = _settled(piece, lengths, stop, later)
+    run = _run_of_end(piece, shares)
     if run is None:
         return piece, piece.start
+    last = _NEVER if until is None else (until - piece.start) // RUN
     if run > last or run >= _NEVER:
-        return (piece if cut is None else piece._replace(settled=last)), None
+        return piece._replace(settled=None if until is None else last), None
     piece = piece._replace(settled=run)
     first = piece.start + run * RUN
     which, sample = piece.at(np.arange(first, first + RUN), (0,))
-    known = np.array([-1 if length is None else length for length in lengths])
-    empty = np.flatnonzero(sample == known[which])
-    end = first + int(empty[0] if stop == "first" else empty[-1])
-    return piece, None if cut is not None and end >= piece.start + cut else end
+    empty = np.flatnonzero(sample == shares.samples[which])
+    end = first + int(empty[-1 if shares.stop == "all" else 0])
+    return piece, end if until is None or end < until else None
 
 
-def _settled(
-    piece: Piece, lengths: tuple[int | None, ...], stop: Stop, later: Collection[int]
-) -> int | None:
+def _run_of_end(piece: Piece, shares: Shares) -> int | None:
     """The run of a piece in which the mixture would end; None if all have ended before."""
-    if stop == "repeat":
+    if shares.stop == "repeat":
         return _NEVER
-    left = list(map(_left, lengths, piece.before))
-    numbers, turns = _turns_of(piece.weights)
-    active = numbers.tolist()
-    # of sources that were found without a sample before, none is looked for
-    unended = {k for k, each in enumerate(left) if each is None or each >= 0}
-    if stop == "all" and unended.intersection(later).difference(active):
-        return _NEVER
-    here = [left[k] for k in active]
-    runs = turns.found_empty([each and max(each, 0) for each in here])
-    wanted = [run for run, k in zip(runs, active, strict=True) if k in unended]
-    if not wanted:
-        return None
-    return min(wanted) if stop == "first" else max(wanted)
-
-
-def _left(length: int | None, given: int) -> int | None:
-    """How many samples a source has left; below 0 if it was found without one."""
-    return None if length is None else length - given
+    left = shares.samples - piece.before  # below 0 of sources that were found without one before
+    active, turns = _turns_of(piece.weights)
+    if shares.stop == "all":
+        waiting = {
+            k
+            for start, given in shares.spans
+            if start > piece.start
+            for k in _turns_of(given)[0].tolist()
+        }
+        if waiting.difference(active.tolist(), np.flatnonzero(left < 0).tolist()):
+            return _NEVER
+    runs = turns.found_empty(np.maximum(left[active], 0).tolist())
+    wanted = [run for run, is_left in zip(runs, left[active] >= 0, strict=True) if is_left]
+    return (max if shares.stop == "all" else min)(wanted, default=None)
 
 
 @lru_cache(256)

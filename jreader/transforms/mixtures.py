@@ -11,7 +11,7 @@ only with the first source that does (Grain).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, TypeVar, get_args
 
@@ -42,13 +42,15 @@ from jreader.readers.compounds import Members, makes_rows
 from jreader.readers.declarations import check_choice
 from jreader.readers.fingerprints import Adjustable
 from jreader.readers.growing import written_first
+from jreader.readers.nodes import others
 from jreader.readers.plain_functions import epoch_of_caller, in_epoch
 from jreader.readers.planes import ENDLESS, Array, Indices, Plane
 from jreader.readers.rewriting import rewritten
-from jreader.readers.seeds import seeded, seeded_below
+from jreader.readers.seeds import seeded_below
 from jreader.transforms.mixture_schedules import (
     Piece,
     Schedule,
+    Shares,
     Stop,
     past_of,
     scheduled,
@@ -59,10 +61,12 @@ from jreader.transforms.mixture_weights import (
     weights_of_lengths,
     whole_weights,
 )
+from jreader.transforms.selections import extent_of
 
 T = TypeVar("T")
 
 _AT_FIRST, _AT_ONCE = 64, 4096  # turns that are computed in one go for a stream
+_NO_LIMIT = 1 << 62
 _NONE: Any = object()
 
 
@@ -162,35 +166,28 @@ class mix(Adjustable[T]):
         first = (0, 0, None)
         turn, inner = checked_position(at, (0, (first,) * len(self.readers)))
         parts = [checked_position(each, first) for each in inner]
-        most = {"first": 0, "once": 1}.get(self.stop)
-        if most is not None and any(number > most for number, _, _ in parts):
+        most = {"first": 0, "once": 1}.get(self.stop, _NO_LIMIT)
+        if any(number > most for number, _, _ in parts):
             raise foreign(at, (0, (first,) * len(self.readers)))
-        once = self.stop == "once"
-        dropped = [
-            (checked_position(turn, 0), which)
-            for which, (number, _, turn) in enumerate(parts)
-            if once and number
-        ]
-        dropped.sort()
-        sources = [
-            _Source(reader, number, given, inner, dropped=once and number > 0)
-            for reader, (number, given, inner) in zip(self.readers, parts, strict=True)
-        ]
         epoch = epoch_of_caller()
+        sources = [
+            _Source(reader, part, once=self.stop == "once")
+            for reader, part in zip(self.readers, parts, strict=True)
+        ]
+        changes = {start for start, _ in self.at if self.stop == "all"}
 
         def deal() -> Iterator[T]:
             nonlocal turn
-            turns = self._whose(turn, dropped)
+            turns = self._whose(turn, sources)
             while (which := next(turns, None)) is not None:
                 if turn in changes and self._ends(sources, turn):
                     return
                 each = sources[which]
                 sample: Any = next(each.items, _NONE)
                 if sample is _NONE:
-                    if once:
-                        each.drop(turn)
-                        dropped.append((turn, which))
-                        turns = self._whose(turn, dropped)
+                    if self.stop == "once":
+                        each.leave_out(turn)
+                        turns = self._whose(turn, sources)
                         continue
                     self._check_given(each, which)
                     each.ended = True
@@ -205,16 +202,20 @@ class mix(Adjustable[T]):
                     sample = with_field(sample, self.source, np.int32(which))
                 yield sample
 
-        changes = {start for start, _ in self.at if self.stop == "all"}
         return Pass(
             deal(),
             lambda: (turn, tuple(each.position() for each in sources)),
             lambda: [each.up.close() for each in sources],
         )
 
-    def _whose(self, turn: int, dropped: Sequence[tuple[int, int]]) -> Iterator[int]:
+    def _whose(self, turn: int, sources: list[_Source]) -> Iterator[int]:
         """The number of the reader of each turn, from one on; for "once" up to the end."""
-        schedule, path, many = self._schedule(tuple(dropped)), self._path, _AT_FIRST
+        dropped = [
+            (each.left_out, which)
+            for which, each in enumerate(sources)
+            if each.left_out is not None
+        ]
+        schedule, path, many = self._schedule(tuple(sorted(dropped))), self._path, _AT_FIRST
         end = schedule.end if self.stop == "once" else None
         while end is None or turn < end:
             last = turn + many if end is None else min(turn + many, end)
@@ -226,11 +227,10 @@ class mix(Adjustable[T]):
         """Whether the pass ends at a turn, where nothing waits for a source to end."""
         if self.stop != "all":
             return self.stop == "first"
-        spans = [(0, self.weights), *self.at]
-        now = max(number for number, (start, _) in enumerate(spans) if start <= turn)
+        later = [weights for start, weights in self.at if start > turn]
         return not any(
             weights[which] and not each.ended
-            for _, weights in spans[now:]
+            for weights in (self._shares.weights_at(turn), *later)
             for which, each in enumerate(sources)
         )
 
@@ -249,20 +249,24 @@ class mix(Adjustable[T]):
         return self.seed, 0 if self._unknown else self.epoch, seeded_below(self)
 
     @property
-    def _planned(self) -> tuple[Any, ...]:
-        return ((0, self.weights), *self.at), tuple(map(_length, self.readers)), self.stop
+    def _shares(self) -> Shares:
+        lengths = [None if each is None or each >= ENDLESS else each for each in self._extents]
+        return Shares(((0, self.weights), *self.at), tuple(lengths), self.stop)
+
+    @property
+    def _extents(self) -> list[int | None]:
+        return list(map(extent_of, self.readers))
 
     @property
     def _unknown(self) -> bool:
         """Whether it ends where a reader does whose length is not known."""
-        unknown = [reader for reader in self.readers if _length(reader) is None]
-        if self.stop in ("first", "once"):
-            unknown = [reader for reader in unknown if not _is_endless(reader)]
-        return bool(unknown) and self.stop != "repeat"
+        if self.stop == "repeat":
+            return False
+        endless = self.stop == "all"
+        return any(each is None or (endless and each >= ENDLESS) for each in self._extents)
 
     def _schedule(self, dropped: tuple[tuple[int, int], ...] = ()) -> Schedule:
-        path = self._path if dropped else ()
-        return scheduled(*self._planned, self.past, dropped, path)
+        return scheduled(self._shares, self.past, dropped, self._path if dropped else (0,))
 
     def history(self) -> str:
         """The pieces of the schedule."""
@@ -280,7 +284,7 @@ class mix(Adjustable[T]):
                 f"they follow from which readers have ended: go on with the weights it had, in "
                 f"{self!r}, made at {self.made_at}."
             )
-        return {"past": past_of(pieces, index, self._path, *self._planned)}
+        return {"past": past_of(pieces, index, self._path, self._shares)}
 
     def length(self) -> int | None:
         """The number of turns; None for no end, or if a reader's length is not known."""
@@ -329,36 +333,24 @@ class mix(Adjustable[T]):
 
     def written(self, *but: object) -> Iterator[str]:
         """The readers as they were given, and the other arguments that are no defaults."""
-        left_out, shown = [*map(id, but)], []
-        for reader in self.readers:
-            if id(reader) in left_out:  # once for each time: one reader may be there twice
-                left_out.remove(id(reader))
-            else:
-                shown.append(described(reader))
         if but:
-            yield from shown
-        elif self.names is None:
-            yield f"[{', '.join(shown)}]"
+            yield from map(described, others(self.readers, [*map(id, but)]))
         else:
-            pairs = zip(self.names, shown, strict=True)
-            yield f"{{{', '.join(f'{name!r}: {reader}' for name, reader in pairs)}}}"
+            yield self._by_name(map(described, self.readers))
         if len({*self.weights}) > 1:
-            yield f"weights={self._spelled(self.weights)}"
-        if self.seed is not None:
-            yield f"seed={self.seed}"
-        if self.stop != "first":
-            yield f"stop={self.stop!r}"
-        if self.at:
-            changes = [f"{turn}: {self._spelled(weights)}" for turn, weights in self.at]
-            yield f"at={{{', '.join(changes)}}}"
-        if self.source is not None:
-            yield f"source={self.source!r}"
+            yield f"weights={self._by_name(map(str, self.weights))}"
+        changes = [f"{turn}: {self._by_name(map(str, weights))}" for turn, weights in self.at]
+        at = f"{{{', '.join(changes)}}}"
+        for name, default in (("seed", None), ("stop", "first"), ("at", ()), ("source", None)):
+            if (value := getattr(self, name)) != default:
+                yield f"{name}={at if name == 'at' else repr(value)}"
 
-    def _spelled(self, weights: tuple[int, ...]) -> str:
+    def _by_name(self, texts: Iterable[str]) -> str:
+        """Texts, one for each reader, as a list, or as a dict by the names of the readers."""
         if self.names is None:
-            return repr(list(weights))
-        pairs = zip(self.names, weights, strict=True)
-        return f"{{{', '.join(f'{name!r}: {weight}' for name, weight in pairs)}}}"
+            return f"[{', '.join(texts)}]"
+        pairs = zip(self.names, texts, strict=True)
+        return f"{{{', '.join(f'{name!r}: {text}' for name, text in pairs)}}}"
 
 
 def sources_of(reader: Reader[Any], indices: Array) -> Array | None:
@@ -416,49 +408,37 @@ class _Source:
         items: Its samples.
         count: How many of them were given.
         ended: Whether a pass has come to its end.
+        left_out: From which turn on it is left out of them; None while it is not.
     """
 
-    def __init__(
-        self, reader: Reader[Any], number: int, given: int, at: Position, *, dropped: bool
-    ) -> None:
-        self.reader, self.round, self.ended = reader, number, number > 0
-        if dropped:
-            self.up = _none_left(at)
+    def __init__(self, reader: Reader[Any], part: tuple[int, int, Position], *, once: bool) -> None:
+        self.reader, (self.round, given, at) = reader, part
+        self.ended = self.round > 0
+        self.left_out: int | None = None
+        if once and self.ended:
+            self.leave_out(checked_position(at, 0))
         else:
-            with in_epoch(number or epoch_of_caller()):
-                self.up = start(at_epoch(reader, number), at)
+            self._begin(self.round or epoch_of_caller(), at)
         self.items, self.count = counted(self.up.items, given)
 
-    def drop(self, turn: int) -> None:
-        """Leaves it out of the turns from one on."""
-        self.up.close()
-        self.round, self.ended, self.up = 1, True, _none_left(turn)
+    def _begin(self, epoch: int, at: Position = None) -> None:
+        with in_epoch(epoch):
+            self.up = start(at_epoch(self.reader, self.round), at)
+
+    def leave_out(self, turn: int) -> None:
+        """Leaves it out of the turns from one on, which is its position then."""
+        if self.left_out is None and hasattr(self, "up"):
+            self.up.close()
+        self.round, self.ended, self.left_out = 1, True, turn
+        self.up = Pass(iter(()), lambda: turn, lambda: None)
 
     def again(self, epoch: int) -> None:
         """Begins the next pass."""
         self.up.close()
         self.round += 1
-        with in_epoch(epoch or self.round):
-            self.up = start(at_epoch(self.reader, self.round))
+        self._begin(epoch or self.round)
         self.items, self.count = counted(self.up.items)
 
     def position(self) -> Position:
         """The number of the pass, samples given of it, and its position."""
         return self.round, self.count(), self.up.position()
-
-
-def _none_left(turn: int) -> Pass[Any]:
-    """The pass of a source that was left out of the turns; its position is from which on."""
-    return Pass(iter(()), lambda: turn, lambda: None)
-
-
-def _length(reader: Reader[Any]) -> int | None:
-    """The length of a reader; of a part of one without an end, its plane tells it."""
-    known = length(reader)
-    plane = indexed(seeded(reader, 0)) if known is None else None
-    return known if plane is None or plane.length >= ENDLESS else plane.length
-
-
-def _is_endless(reader: Reader[Any]) -> bool:
-    plane = indexed(seeded(reader, 0))
-    return plane is not None and plane.length >= ENDLESS

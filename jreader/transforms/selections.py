@@ -241,12 +241,21 @@ def _known_length(call: str, reader: Reader[Any]) -> int:
     Raises:
         ValueError: It is not known before it is read.
     """
-    known = length(reader)
-    if known is None and (plane := indexed(seeded(reader, 0))):
-        known = plane.length
+    known = extent_of(reader)
     if known is None:
         raise ValueError(
             f"{call} needs a length, and that of {described(reader)} is not known before it is "
             f"read: begin with arrays(...), npy or source, or give the reader a __len__."
         )
+    return known
+
+
+def extent_of(reader: Reader[Any]) -> int | None:
+    """How many samples a reader has; `ENDLESS` for an indexed one without an end.
+
+    Its plane tells it of a part of one without an end; None if it is not known.
+    """
+    known = length(reader)
+    if known is None and (plane := indexed(seeded(reader, 0))):
+        known = plane.length
     return known
