@@ -21,7 +21,7 @@ from jreader.readers.credentials import lasting, name_in_cursor
 from jreader.readers.declarations import in_cursor
 from jreader.readers.excerpts import SAMPLED, some_bytes, spread
 from jreader.readers.growing import unwritten
-from jreader.readers.hashing import files_hash, identity, text_hash
+from jreader.readers.hashing import files_hash, hashed, identity, text_hash
 from jreader.readers.nodes import (
     Node,
     Reader,
@@ -151,23 +151,26 @@ def fingerprint(
     """
     op = changeable(reader)
     history = [f"{TOLD}{op.history()}"] if op else []
-    hidden: list[str] = []
+    in_stages: list[str] = []
     for stage in stages:
-        _hashed(stage, hidden)
-    hidden[:] = [f"{STAGE}{line}" for line in hidden]
+        hashed(stage, in_stages)
     facts = _Facts()
     every = [facts[each] for each in sources_first(reader, readers_below)]
-    for each in every:
-        hidden += each.hidden
+    values = _lines(every, "values") + [f"{STAGE}{line}" for line in in_stages]
     return Plan(
         ops=[*history, *_capped(_op_lines(unwritten(reader), facts))],
         members=_capped(_member_lines(every, facts)),
-        data=_capped(line for each in every for line in each.data),
-        functions=_capped(line for each in every for line in each.functions),
+        data=_capped(_lines(every, "data")),
+        functions=_capped(_lines(every, "functions")),
         feeds=_capped(feeds),
         layouts=_capped(_layout_lines(every)),
-        values=_capped([*(line for each in every for line in each.values), *hidden]),
+        values=_capped(values + _lines(every, "hidden")),
     )
+
+
+def _lines(facts: Iterable[_Fact], part: str) -> list[str]:
+    """The lines that some readers have of a part."""
+    return [line for fact in facts for line in getattr(fact, part)]
 
 
 def changeable(reader: Reader[Any]) -> Adjustable[Any] | None:
@@ -204,14 +207,23 @@ class _Fact:
     Attributes:
         reader: The reader.
         arguments: Its arguments, without readers and those that cursors ignore.
+        holds_rows: Whether it is a source of rows, whose values do not order samples.
         values: The lines of arguments that change samples, but not their order.
+        data: Its lines of the data of a plan.
+        functions: Its lines of the functions of a plan.
+        hidden: What the hashes in these lines leave out.
     """
 
     def __init__(self, reader: Reader[Any]) -> None:
         self.reader = reader
         self.arguments: list[_Argument] = []
         self.values: list[str] = []
-        for name, value in arguments(reader) if isinstance(reader, Node) else ():
+        self.hidden: list[str] = []
+        self.holds_rows = not readers_below(reader) and indexed(reader) is not None
+        if not isinstance(reader, Node):
+            self.data, self.functions = [hashed(reader, self.hidden)], list[str]()
+            return
+        for name, value in arguments(reader):
             does = in_cursor(reader, name, value)
             if does == "values":
                 self.values.append(f"{type(reader).__name__}({name}={_ordering(value)})")
@@ -219,39 +231,24 @@ class _Fact:
                 name in ("reader", "readers") or isinstance(value, Node)
             ):
                 self.arguments.append(_Argument(name, value, list(_data_sets(value))))
+        self.data = [*_data_lines(self, reader)]
+        self.functions = [*_function_lines(self, reader)]
 
-    @cached_property
-    def holds_rows(self) -> bool:
-        """Whether it is a source of rows, whose values do not order samples."""
-        return not readers_below(self.reader) and indexed(self.reader) is not None
+    @property
+    def parts(self) -> Iterator[Any]:
+        """The data sets of jreader in its arguments."""
+        return (part for argument in self.arguments for part in argument.parts)
+
+    @property
+    def subsets(self) -> list[str]:
+        """The lines of data sets in its arguments that are some samples of others."""
+        chosen = [part for part in self.parts if hasattr(part, "indices")]
+        return [f"{type(part).__name__}(indices={_ordering(part.indices)})" for part in chosen]
 
     @cached_property
     def line(self) -> str:
         """Its line as an op; "" for a function."""
         return _line(self, self.reader) if isinstance(self.reader, Node) else ""
-
-    @cached_property
-    def _hashes(self) -> tuple[list[str], list[str], list[str]]:
-        hidden: list[str] = []
-        if isinstance(self.reader, Node):
-            data = [*_data_lines(self, self.reader, hidden)]
-            return data, [*_function_lines(self, self.reader, hidden)], hidden
-        return [_hashed(self.reader, hidden)], [], hidden
-
-    @property
-    def data(self) -> list[str]:
-        """Its lines of the data of a plan."""
-        return self._hashes[0]
-
-    @property
-    def functions(self) -> list[str]:
-        """Its lines of the functions of a plan."""
-        return self._hashes[1]
-
-    @property
-    def hidden(self) -> list[str]:
-        """What the hashes in these lines leave out."""
-        return self._hashes[2]
 
 
 class _Facts:
@@ -300,37 +297,34 @@ class _Met:
         ups = zip(readers_below(self.drawn), self.reader.input_readers, strict=True)
         return [_Met(drawn, reader, counts, placed) for drawn, reader in ups]
 
-    def has_line(self, node: Node[Any]) -> bool:
-        """Whether the op, which is its reader, orders or counts samples."""
-        several = self.own or len(node.input_readers) > 1
-        counts = node.in_cursor == "counted" and self.counted
-        return several or counts or node.in_cursor in _ALWAYS
+    def lines(self, fact: _Fact, but: tuple[str, ...]) -> Iterator[str]:
+        """The lines of its reader, without some arguments: one, if it orders or counts samples."""
+        node = self.reader
+        if not isinstance(node, Node):
+            known = length(node)  # its name is with its hash
+            yield "a function" if known is None else f"a function of {known} samples"
+            return
+        yield from fact.subsets
+        several = len(node.input_readers) > 1
+        counts = node.in_cursor in _ALWAYS or (node.in_cursor == "counted" and self.counted)
+        if self.own or several or counts:
+            first = [f"{length(node)} samples"] if self.own else []
+            first += [f"{len(node.input_readers)} readers"] if several else []
+            yield _line(fact, node, first, but)
+        if self.plane is not None:
+            yield f"{FOUND}: {self.plane.extent}"
 
 
 def _op_lines(plan: Reader[Any], facts: _Facts) -> Iterator[str]:
     """The lines of a plan, from its sources up."""
     adjusted = changeable(plan)  # some of its fields have a line of their own
     for met in sources_first(_Met(seeded(plan, 0), plan), _Met.below):
-        reader, fact = met.reader, facts[met.reader]
-        if not isinstance(reader, Node):
-            known = length(reader)  # its name is with its hash
-            yield "a function" if known is None else f"a function of {known} samples"
-            continue
-        for part in (part for argument in fact.arguments for part in argument.parts):
-            if hasattr(part, "indices"):
-                yield f"{type(part).__name__}(indices={_ordering(part.indices)})"
-        if met.has_line(reader):
-            ups = reader.input_readers
-            first = (f"{length(reader)} samples",) if met.own else ()
-            several = () if len(ups) < 2 else (f"{len(ups)} readers",)
-            but = adjusted.adjustable if adjusted and adjusted is reader else ()
-            yield _line(fact, reader, (*first, *several), but)
-        if met.plane is not None:
-            yield f"{FOUND}: {met.plane.extent}"
+        but = adjusted.adjustable if adjusted and adjusted is met.reader else ()
+        yield from met.lines(facts[met.reader], but)
 
 
 def _line(
-    fact: _Fact, node: Node[Any], first: tuple[str, ...] = (), but: tuple[str, ...] = ()
+    fact: _Fact, node: Node[Any], first: Iterable[str] = (), but: tuple[str, ...] = ()
 ) -> str:
     written, parts = _value_text if fact.holds_rows else _ordering, list(first)
     for name, value, _ in fact.arguments:
@@ -355,7 +349,7 @@ def _member_lines(every: list[_Fact], facts: _Facts) -> Iterator[str]:
         ups = readers_below(fact.reader)
         if len(ups) > 1:
             yield _member_hashes(type(fact.reader), [_of_member(up, facts) for up in ups])
-        for part in (part for argument in fact.arguments for part in argument.parts):
+        for part in fact.parts:
             if len(members := getattr(part, "datasets", ())) > 1:
                 yield _member_hashes(type(part), list(map(identity, members)))
 
@@ -373,8 +367,7 @@ def _of_member(member: Reader[Any], facts: _Facts) -> Any:
     for each in sources_first(member, readers_below):
         below = [facts[up] for up in sources_first(each, readers_below)]
         lines += filter(None, [facts[each].line])
-        lines += [line for fact in below for line in fact.data]
-        lines += [line for fact in below for line in fact.functions]
+        lines += _lines(below, "data") + _lines(below, "functions")
     return lines
 
 
@@ -399,20 +392,20 @@ def _layout_lines(every: list[_Fact]) -> Iterator[str]:
             yield f"files elsewhere: {_in_few_words(far, far)}"
 
 
-def _data_lines(fact: _Fact, node: Node[Any], hidden: list[str]) -> Iterator[str]:
+def _data_lines(fact: _Fact, node: Node[Any]) -> Iterator[str]:
     """The lines of a source: functions, and values that do not order samples."""
     kind = type(node).__name__
     for name, value, parts in fact.arguments:
         if fact.holds_rows and name in ("path", "paths"):
             yield f"{kind} of {files_hash(_as_tuple(value))}"
             if isinstance(value, str) and Path(value).is_dir():
-                hidden.append(f"{kind} of {_some_files(node)}")
+                fact.hidden.append(f"{kind} of {_some_files(node)}")
         elif fact.holds_rows and not _is_shown(value):
-            yield f"{kind} of {_identity(value, kind, hidden)}"
+            yield f"{kind} of {identity(value, kind, fact.hidden)}"
         elif parts:
             data = parts[0].dataset if _fetches(parts[0]) else parts[0]
             name_of = type(data).__name__
-            yield f"{name_of} of {_identity(data, name_of, hidden)}"
+            yield f"{name_of} of {identity(data, name_of, fact.hidden)}"
 
 
 def _some_files(folder: Node[Any]) -> str:
@@ -423,31 +416,18 @@ def _some_files(folder: Node[Any]) -> str:
     return text_hash([*map(_file_size, paths)], some_bytes(paths))
 
 
-def _function_lines(fact: _Fact, node: Node[Any], hidden: list[str]) -> Iterator[str]:
+def _function_lines(fact: _Fact, node: Node[Any]) -> Iterator[str]:
     """The lines of the functions of an op, and of objects that may order or count samples."""
     if own_pass(node) is not None:
-        yield _hashed(node, hidden)  # with all that it keeps
+        yield hashed(node, fact.hidden)  # with all that it keeps
     orders = not fact.holds_rows and node.in_cursor != "never"
     for _, value, parts in fact.arguments:
         for part in filter(_fetches, parts):
             if part.collate_fn is not None:
-                yield _hashed(part.collate_fn, hidden)
+                yield hashed(part.collate_fn, fact.hidden)
         whole = not parts and not isinstance(value, _PLAIN)
         if whole and (_is_function(value) or (orders and not _is_shown(value))):
-            yield _hashed(value, hidden)
-
-
-def _hashed(function: Any, hidden: list[str]) -> str:
-    """The name of a function and its hash; what the hash leaves out is a line of `hidden`."""
-    named = getattr(function, "__qualname__", None) or type(function).__qualname__
-    return f"{named} {_identity(function, named, hidden)}"
-
-
-def _identity(value: Any, named: str, hidden: list[str]) -> str:
-    found: list[str] = []
-    made = identity(value, found)
-    hidden += [f"in {named} {text_hash(*found)}"] if found else []
-    return made
+            yield hashed(value, fact.hidden)
 
 
 def _fetches(part: Any) -> bool:
@@ -488,16 +468,19 @@ def _value_text(value: Any) -> str:
         return str(value.__qualname__)
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
-    parts = None if isinstance(value, list) else branches(value)
-    if parts is not None:
-        inside = [f"{key!r}: {_value_text(part)}" for key, part in parts.items()]
-        rest = f", {len(inside) - 8} more: {text_hash(*inside)}" if len(inside) > 8 else ""
-        return f"{{{', '.join(inside[:8])}{rest}}}"
+    if not isinstance(value, list) and (parts := branches(value)) is not None:
+        return _tree_text(parts)
     kind = type(value).__qualname__
     try:
         return f"{kind}[{len(value)}]"
     except (TypeError, NotImplementedError, StopIteration):  # it has none, or raises in a pass too
         return kind
+
+
+def _tree_text(parts: Mapping[Any, Any]) -> str:
+    inside = [f"{key!r}: {_value_text(part)}" for key, part in parts.items()]
+    rest = f", {len(inside) - 8} more: {text_hash(*inside)}" if len(inside) > 8 else ""
+    return f"{{{', '.join(inside[:8])}{rest}}}"
 
 
 def _named_files(paths: Any) -> str:

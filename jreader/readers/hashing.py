@@ -83,7 +83,7 @@ def text_hash(*parts: object) -> str:
     return blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
 
 
-def identity(value: Any, hidden: list[str] | None = None) -> str:
+def identity(value: Any, named: str = "", hidden: list[str] | None = None) -> str:
     """A short hash of a value, and of what it is made of.
 
     >>> identity({"b", "a"}) == identity({"a", "b"}), identity([1, 2]) == identity([2, 1])
@@ -94,13 +94,24 @@ def identity(value: Any, hidden: list[str] | None = None) -> str:
 
     Args:
         value: Any value.
-        hidden: Gets a hash of each `hidden_state` in the value, which the hash itself leaves out.
+        named: What a line of `hidden` calls it.
+        hidden: Gets a line of what the hash leaves out (`hidden_state`), if that is something.
     """
     walk = _Walk()
     made = text_hash(walk.of(value))
-    if hidden is not None:
-        hidden += walk.hidden
+    if hidden is not None and walk.hidden:
+        hidden.append(f"in {named} {text_hash(*walk.hidden)}")
     return made
+
+
+def hashed(function: Callable[..., Any], hidden: list[str] | None = None) -> str:
+    """The name of a function, or of the class of what is called, and its hash, as `identity`.
+
+    >>> hashed(len).partition(" ")[0]
+    'len'
+    """
+    named = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return f"{named} {identity(function, named, hidden)}"
 
 
 def files_hash(paths: Sequence[str]) -> str:
@@ -333,13 +344,3 @@ def _attributes_of(value: Any) -> dict[str, Any]:
         if name not in _UNKEPT and hasattr(value, name)
     }
     return {**slots, **getattr(value, "__dict__", {})}
-
-
-def hashed(function: Callable[..., Any]) -> str:
-    """The name of a function, or of the class of what is called, and its hash.
-
-    >>> hashed(len).partition(" ")[0]
-    'len'
-    """
-    named = getattr(function, "__qualname__", None) or type(function).__qualname__
-    return f"{named} {identity(function)}"
