@@ -155,7 +155,6 @@ class bucket(Node[Columns[T]]):
     epoch: int = field(default=0, init=False)
     _memo: _Memo = field(default_factory=_Memo, init=False)
     unit = "batches"
-    joins_lanes = True
 
     def check_arguments(self) -> dict[str, Any]:
         """Chooses the bounds, and checks that the other arguments go with them."""

@@ -84,7 +84,6 @@ class batch(Node[Sequence[T]]):
     """How lanes begin again that have ended, where a loader says so."""
     unit = "batches"
     in_cursor = "counted"
-    joins_lanes = True
 
     def check_arguments(self) -> dict[str, Any]:
         """Checks that every lane can give its share of a batch."""

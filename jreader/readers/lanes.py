@@ -3,15 +3,17 @@
 An op that deals its source to lanes (`Lanes`; `jreader.read` is one) stands at the bottom of a
 chain of ops. These run inside lanes: lane k is the same chain over part k of the source, with
 random numbers of its own. Lanes end at the first op that looks at the samples of all of them, as
-`batch` and `chain` do (`Node.joins_lanes`). `batch` takes some rows of each lane; any other op gets
+`batch` and `chain` do (`joins_lanes`). `batch` takes some rows of each lane; any other op gets
 one sample of each lane in turn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, TypeVar
 
+from jreader.readers.declarations import names_by
 from jreader.readers.folded_epochs import folded_epoch
 from jreader.readers.nodes import Node, Reader, field_value
 from jreader.readers.rewriting import rewritten
@@ -39,6 +41,21 @@ class Lanes:
         raise NotImplementedError
 
 
+@lru_cache(256)
+def joins_lanes(kind: Any) -> bool:
+    """Whether ops of a class look at the samples of all lanes, so that lanes end below them.
+
+    These are ops that select samples by their index, make batches, or read several readers.
+
+    >>> from jreader import batch, firstn, shuffle
+    >>> [joins_lanes(op) for op in (batch, firstn, shuffle)]
+    [True, True, False]
+    """
+    selects = kind.moves == "rows" and kind.from_reader == "some"
+    makes_batches = kind.unit == "batches" and kind.from_reader != "each"
+    return selects or makes_batches or ("readers" in names_by(kind) and kind.in_cursor != "never")
+
+
 def dealt_below(reader: Reader[Any]) -> Lanes | None:
     """The op that deals a plan to lanes, if all ops above it run inside lanes; else None.
 
@@ -50,7 +67,7 @@ def dealt_below(reader: Reader[Any]) -> Lanes | None:
     while isinstance(reader, Node):
         if isinstance(reader, Lanes):
             return reader if reader.lane is None else None
-        if reader.joins_lanes or reader.pinned or len(ups := reader.input_readers) != 1:
+        if joins_lanes(type(reader)) or reader.pinned or len(ups := reader.input_readers) != 1:
             return None
         (reader,) = ups
     return None

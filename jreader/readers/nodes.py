@@ -74,9 +74,6 @@ class Node(Generic[T]):
     """How it may change places with others (`mapped_rows.py`): "rows", if it reorders or selects
     samples by their index alone; "samples", if it makes one of each alone, or hands it on; "keys",
     if it puts a key beside each."""
-    joins_lanes: ClassVar[bool] = False
-    """Whether it looks at the samples of all lanes of its reader, so that lanes end below it
-    (`lanes.py`). An op that does not, runs inside each lane."""
     made_at: str
 
     # An editor shows the docstring of `__new__` or `__init__` for a call, if there is one, instead

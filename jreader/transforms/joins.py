@@ -60,7 +60,6 @@ class compose(Node[tuple[Any, ...]]):
 
     readers: tuple[Reader[Any], ...]
     check_alignment: bool = True
-    joins_lanes = True
 
     def __init__(self, *readers: Reader[Any], check_alignment: bool = True) -> None:
         set_fields(
@@ -133,7 +132,6 @@ class chain(Node[T]):
     """
 
     readers: tuple[Reader[T], ...]
-    joins_lanes = True
 
     def __init__(self, *readers: Reader[T]) -> None:
         set_fields(self, readers=_checked_readers(self, readers))
@@ -253,7 +251,6 @@ class interleave(Node[T]):
     readers: tuple[Reader[T], ...]
     stop: Literal["once", "first"] = argument(default="once", cursor="never")  # see `in_line`
     order: tuple[int, ...] | None = argument(default=None, cursor="never")  # likewise
-    joins_lanes = True
 
     def __init__(
         self,

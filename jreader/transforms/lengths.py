@@ -64,7 +64,6 @@ class exactly(Node[T]):
     from_reader = "some"
     moves = "rows"
     in_cursor = "in place"
-    joins_lanes = True
 
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is (samples before this round, in it, that of `reader`)."""

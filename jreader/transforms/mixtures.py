@@ -123,7 +123,6 @@ class mix(Adjustable[T]):
     epoch: int = field(default=0, init=False)
     past: tuple[Piece, ...] = field(default=(), init=False)  # of a run that had other weights
     adjustable = ("weights", "at")
-    joins_lanes = True
 
     def __init__(
         self,

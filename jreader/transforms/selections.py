@@ -107,7 +107,6 @@ class select(_ByNumber[T]):
     n: int = field(default=0, init=False)  # the length of the reader, round which a range goes
     from_reader = "some"
     moves = "rows"
-    joins_lanes = True
 
     def check_arguments(self) -> dict[str, Any]:
         """Finds the length of the reader, and counts indices from its beginning."""

@@ -35,7 +35,6 @@ class _Slice(Node[T]):
     reader: Reader[T]
     from_reader = "some"
     moves = "rows"
-    joins_lanes = True
 
     def cut(self) -> tuple[int, int | None, int]:
         """The first sample, that at which it stops, and the step."""

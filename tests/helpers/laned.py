@@ -9,12 +9,12 @@ from graphs import ARGUMENTS, OPS, Recipe, op_recipes, several
 from hypothesis import strategies as st
 
 import jreader
-from jreader.readers.lanes import dealt_below
+from jreader.readers.lanes import dealt_below, joins_lanes
 
 IN_LANES = [
     op
     for op in OPS
-    if not op.joins_lanes and not op.pinned and op not in (jreader.read, jreader.unbatch)
+    if not joins_lanes(op) and not op.pinned and op not in (jreader.read, jreader.unbatch)
 ]
 KEPT_SEEDS = ARGUMENTS["seed"].filter(lambda seed: seed is not None)
 

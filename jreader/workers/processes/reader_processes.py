@@ -79,7 +79,6 @@ class multiprocess_reader(Node[T]):
     readers: Sequence[Reader[T]] = argument(_checked_list)
     use_pipe: bool = truth(default=True, cursor="never")
     queue_size: int = whole(default=1000, least=1, cursor="never")
-    joins_lanes = True
 
     def check_arguments(self) -> dict[str, Any]:
         """Checks that the platform has such processes."""
