@@ -67,7 +67,8 @@ def dealt_below(reader: Reader[Any]) -> Lanes | None:
     while isinstance(reader, Node):
         if isinstance(reader, Lanes):
             return reader if reader.lane is None else None
-        if joins_lanes(type(reader)) or reader.pinned or len(ups := reader.input_readers) != 1:
+        kind: Any = type(reader)
+        if joins_lanes(kind) or reader.pinned or len(ups := reader.input_readers) != 1:
             return None
         (reader,) = ups
     return None
