@@ -16,10 +16,10 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import cache, update_wrapper
 from importlib import import_module
 from inspect import Parameter, Signature
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from jreader.hints import check_keywords
 
@@ -50,28 +50,44 @@ class _Named:
     def __init__(self, room: Room, name: str) -> None:
         self.room, self.name = room, name
 
-    def found(self) -> Callable[..., Any]:
-        value: Callable[..., Any] = getattr(import_module(self.room.module), self.name)
-        setattr(self.room, self.name, value)  # the room gives it at once from now on
-        return value
-
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.found()(*args, **kwargs)
+        return _imported(self)(*args, **kwargs)
 
 
-class _Method:
-    """A method that becomes a function, with docstring and signature, at its first use."""
+def _imported(op: Any) -> Any:
+    """An op; where it is one of a room, the room is imported, and gives it at once from now on."""
+    if isinstance(op, _Named):
+        room, name = op.room, op.name
+        op = getattr(import_module(room.module), name)
+        setattr(room, name, op)
+    return op
 
-    def __init__(self, body: Callable[..., Any], ops: tuple[Any, ...]) -> None:
-        self.body, self.ops = body, ops
 
-    def __set_name__(self, kind: type, name: str) -> None:
+class Method:
+    """A method that becomes a function, with docstring and signature, at its first use.
+
+    Args:
+        body: The function, or an op, whose first argument is the pipeline.
+        ops: What it makes; the first one is described.
+        chains: Whether what the body returns becomes a pipeline.
+    """
+
+    def __init__(self, body: Any, ops: tuple[Any, ...], *, chains: bool = False) -> None:
+        self.body, self.ops, self.chains = body, ops, chains
+
+    @classmethod
+    def made(cls, op: Any, *, chains: bool = False) -> Any:
+        """An op as a method."""
+        return cls(op, (op,), chains=chains)
+
+    def __set_name__(self, kind: Any, name: str) -> None:
         self.kind, self.name = kind, name
 
     def __get__(self, made: object, kind: type) -> Any:
-        ops = [op.found() if isinstance(op, _Named) else op for op in self.ops]
-        method = _checked(self.body, f"{self.kind.__name__}.{self.name}")
-        _describe(method, self.body, ops)
+        body, ops = _imported(self.body), [_imported(op) for op in self.ops]
+        gives = self.kind if self.chains else None
+        method = _checked(body, f"{self.kind.__name__}.{self.name}", gives)
+        _describe(method, body, ops)
         setattr(self.kind, self.name, method)
         return method.__get__(made, kind)
 
@@ -87,8 +103,7 @@ def like(*ops: Callable[..., Any]) -> Callable[[F], F]:
     """
 
     def described(body: F) -> F:
-        method: Any = _Method(body, ops)
-        return method  # type: ignore[no-any-return]  # as its class says it once it is looked at
+        return cast("F", Method(body, ops))
 
     return described
 
@@ -105,30 +120,34 @@ def methods_of(kind: Any) -> dict[Any, str]:
     return {op: name for name, method in members for op in getattr(method, "ops", ())}
 
 
-def _checked(body: Callable[..., Any], call: str) -> Any:
+def _checked(body: Any, call: str, gives: Any) -> Any:
     """A method that says what to type instead of the keywords of other libraries."""
 
-    @wraps(body)
     def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         if kwargs:
             check_keywords(call, method, kwargs)
-        return body(self, *args, **kwargs)
+        made = body(self, *args, **kwargs)
+        return made if gives is None else gives(made)
 
+    update_wrapper(method, body, updated=())
     method.__name__, method.__qualname__ = call.rpartition(".")[2], call
     return method
 
 
-def _describe(method: Any, body: Callable[..., Any], ops: list[Any]) -> None:
+def _describe(method: Any, body: Any, ops: list[Any]) -> None:
+    """Gives a method what its ops say: signature, docstring, and where doctest runs it."""
     method.ops = ops
     if not ops:
         return
-    signature = inspect.signature(body)
-    if any(each.kind is Parameter.VAR_KEYWORD for each in signature.parameters.values()):
+    parameters = inspect.signature(body).parameters.values()
+    if body in ops or any(each.kind is Parameter.VAR_KEYWORD for each in parameters):
         signature = method.__signature__ = _without_reader(ops[0])
-        kinds = {each.name: each.annotation for each in signature.parameters.values()}
+        parameters = signature.parameters.values()
+        kinds = {each.name: each.annotation for each in parameters}
         method.__annotations__ = {**kinds, "return": signature.return_annotation}
-    takes = {re.split("[:=]", str(each))[0] for each in signature.parameters.values()}
-    method.__doc__ = _doc(inspect.getdoc(body), inspect.getdoc(ops[0]) or "", takes)
+    own = None if body in ops else inspect.getdoc(body)
+    takes = {re.split("[:=]", str(each))[0] for each in parameters}
+    method.__doc__ = _doc(own, inspect.getdoc(ops[0]) or "", takes)
     method.__module__ = "jreader.pipelines"  # doctest runs the examples where the ops are
 
 

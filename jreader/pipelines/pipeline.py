@@ -19,7 +19,7 @@ import numpy as np
 
 from jreader import readers
 from jreader.errors import warn
-from jreader.pipelines.methods import Room, like
+from jreader.pipelines.methods import Method, Room, like
 from jreader.pipelines.wrapped import Wrapped
 from jreader.readers import Node, Reader, described, set_fields
 
@@ -45,22 +45,14 @@ def method(
     op: Callable[Concatenate[Reader[U], P], Reader[S]],
 ) -> Callable[Concatenate[Pipeline[U], P], Pipeline[S]]:
     """An op as a method, which takes the arguments after the reader (`methods.py`)."""
-
-    @like(op)
-    def called(self: Pipeline[U], /, *args: P.args, **kwargs: P.kwargs) -> Pipeline[S]:
-        return Pipeline(op(self, *args, **kwargs))
-
-    return called
+    made: Callable[Concatenate[Pipeline[U], P], Pipeline[S]] = Method.made(op, chains=True)
+    return made
 
 
 def result(fn: Callable[Concatenate[Reader[U], P], S]) -> Callable[Concatenate[Pipeline[U], P], S]:
     """A function of a reader as a method, which returns what the function returns."""
-
-    @like(fn)
-    def called(self: Pipeline[U], /, *args: P.args, **kwargs: P.kwargs) -> S:
-        return fn(self, *args, **kwargs)
-
-    return called
+    made: Callable[Concatenate[Pipeline[U], P], S] = Method.made(fn)
+    return made
 
 
 @readers.op
