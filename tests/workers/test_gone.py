@@ -27,8 +27,9 @@ def gone(executor, path, leave):
 
     def gated(sample):
         if sample == 3:
+            gate = os.open(opened, os.O_RDWR)  # before the test may close it
             os.write(os.open(entered, os.O_RDWR), b"1")
-            os.read(os.open(opened, os.O_RDWR), 1)
+            os.read(gate, 1)
         return sample
 
     def leaving():
@@ -43,7 +44,7 @@ def gone(executor, path, leave):
         with pytest.raises(WorkerDied, match="takes no more tasks") as caught:
             list(items)
     finally:
-        os.write(ends[1], b"1")
+        os.write(ends[1], b"1" * 8)  # for a task that is sent again, too
         thread.join(PATIENCE)
         for end in ends:
             os.close(end)
