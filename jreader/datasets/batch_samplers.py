@@ -18,7 +18,7 @@ from jreader.datasets.samplers import (
     SequenceSampler,
     indices_of,
 )
-from jreader.orders import as_seed
+from jreader.orders import random_seed
 from jreader.readers import (
     Node,
     Pass,
@@ -26,10 +26,12 @@ from jreader.readers import (
     Reader,
     argument,
     described,
+    flag,
     length,
     op,
     set_fields,
     start,
+    whole,
 )
 from jreader.readers.starting import native
 
@@ -146,40 +148,29 @@ class DistributedBatchSampler(Node[list[int]]):
         ValueError: `rank` is not below `num_replicas`.
     """
 
-    dataset: Any
-    batch_size: int
-    num_replicas: int | None = None
-    rank: int | None = argument(default=None, cursor="never")  # all processes share one cursor
-    shuffle: bool = False
-    drop_last: bool = False
-    seed: Any = 0
+    dataset: Any = argument(indices_of)
+    batch_size: int = whole(least=1)
+    num_replicas: int | None = whole(default=None, least=1)
+    rank: int | None = whole(default=None, cursor="never")  # all processes share one cursor
+    shuffle: bool = flag(default=False)
+    drop_last: bool = flag(default=False)
+    seed: Any = random_seed(default=0)
     epoch: int = field(default=0, init=False)
 
     def check_arguments(self) -> dict[str, Any]:
-        """Checks the arguments, and asks jax for the process if need be."""
-        call = "DistributedBatchSampler(...)"
+        """Asks jax for the process if need be."""
         jax = sys.modules.get("jax")  # a worker process must not import it
         replicas, rank = self.num_replicas, self.rank
         if replicas is None:
             replicas = jax.process_count() if jax else 1
         if rank is None:
             rank = jax.process_index() if jax else 0
-        replicas = errors.check_number(f"num_replicas of {call}", replicas, 1)
-        rank = errors.check_number(f"rank of {call}", rank)
         if rank >= replicas:
             raise ValueError(
-                f"rank of {call} is {rank}, but ranks count from 0 to {replicas - 1}, as "
-                f"num_replicas is {replicas}."
+                f"rank of DistributedBatchSampler(...) is {rank}, but ranks count from 0 to "
+                f"{replicas - 1}, as num_replicas is {replicas}."
             )
-        return {
-            "dataset": indices_of(self, self.dataset),
-            "batch_size": errors.check_number(f"batch_size of {call}", self.batch_size, 1),
-            "num_replicas": replicas,
-            "rank": rank,
-            "shuffle": errors.check_flag(f"shuffle of {call}", self.shuffle),
-            "drop_last": errors.check_flag(f"drop_last of {call}", self.drop_last),
-            "seed": as_seed(self.seed, call),
-        }
+        return {"num_replicas": replicas, "rank": rank}
 
     def start(self, at: Position) -> Pass[list[int]]:
         """Begins a pass; its position is the number of indices that it has handed over."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import Any, SupportsIndex, TypeVar
 
-from jreader.datasets.dataset import Dataset, IterableDataset
+from jreader.datasets.dataset import IterableDataset, OfOthers, call_of
 from jreader.datasets.fetching import (
     check_dataset,
     fetch,
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class ConcatDataset(Dataset[T]):
+class ConcatDataset(OfOthers[T]):
     """A data set of the samples of several data sets, one data set after another.
 
     >>> joined = ConcatDataset(["abc", "de"])
@@ -44,14 +44,9 @@ class ConcatDataset(Dataset[T]):
     def __init__(self, datasets: Iterable[Any]) -> None:
         set_fields(self, datasets=with_indices("ConcatDataset(datasets)", datasets))
 
-    def __getitem__(self, index: SupportsIndex) -> T:
-        """The sample at an index, which counts on from one data set to the next."""
-        (sample,) = ConcatDataset.__getitems__(self, [index])
-        return sample
-
-    def __getitems__(self, indices: Sequence[SupportsIndex]) -> list[T]:
-        """The samples at several indices, in one call for each data set."""
-        starts = list(accumulate(map(len, self.datasets), initial=0))
+    def _samples_at(self, indices: Sequence[SupportsIndex]) -> list[T]:
+        """The samples at several indices, which count on from one data set to the next."""
+        starts = [0, *self.cumulative_sizes]
         wanted = [index_within(index, starts[-1], self) for index in indices]
         wanted_of: dict[int, list[int]] = {}
         for index in wanted:
@@ -70,10 +65,6 @@ class ConcatDataset(Dataset[T]):
     def __len__(self) -> int:
         """The sum of the lengths of the data sets."""
         return sum(map(len, self.datasets))
-
-    def __repr__(self) -> str:
-        """The call that makes this data set."""
-        return f"ConcatDataset([{', '.join(map(described, self.datasets))}])"
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -125,13 +116,32 @@ class ChainDataset(IterableDataset[T]):
             )
         return sum(map(len, self.datasets))
 
-    def __repr__(self) -> str:
-        """The call that makes this data set."""
-        return f"ChainDataset([{', '.join(map(described, self.datasets))}])"
+    __repr__ = call_of
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class ComposeDataset(Dataset[tuple[Any, ...]]):
+class _SideBySide(OfOthers[T]):
+    """A data set of the samples of others side by side, which have one length."""
+
+    datasets: tuple[Any, ...]
+
+    def __init__(self, datasets: Iterable[Any]) -> None:
+        call = f"{type(self).__name__}(...)"
+        given = with_indices(call, datasets)
+        _one_length(call, given)
+        set_fields(self, datasets=given)
+
+    def _rows_at(self, indices: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+        """The samples of all data sets at several indices."""
+        return zip(*(fetch(dataset, indices) for dataset in self.datasets), strict=True)
+
+    def __len__(self) -> int:
+        """The length of each data set, which is the same for all."""
+        return _one_length(f"{type(self).__name__}(...)", self.datasets)
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class ComposeDataset(_SideBySide[tuple[Any, ...]]):
     """A data set of the samples of several data sets side by side, each as one flat tuple.
 
     Samples that are tuples or lists are unpacked into it, one level deep.
@@ -147,34 +157,14 @@ class ComposeDataset(Dataset[tuple[Any, ...]]):
         ValueError: They differ in length, or there are none.
     """
 
-    datasets: tuple[Any, ...]
-
-    def __init__(self, datasets: Iterable[Any]) -> None:
-        given = with_indices("ComposeDataset(datasets)", datasets)
-        _one_length("ComposeDataset(datasets)", given)
-        set_fields(self, datasets=given)
-
-    def __getitem__(self, index: Any) -> tuple[Any, ...]:
-        """The samples of all data sets at one index, side by side."""
-        (sample,) = ComposeDataset.__getitems__(self, [index])
-        return sample
-
-    def __getitems__(self, indices: Sequence[int]) -> list[tuple[Any, ...]]:
-        """The samples at several indices, in one call for each data set."""
-        rows = zip(*(fetch(dataset, indices) for dataset in self.datasets), strict=True)
+    def _samples_at(self, indices: Sequence[int]) -> list[tuple[Any, ...]]:
+        """The samples of all data sets at several indices, unpacked into one tuple each."""
+        rows = self._rows_at(indices)
         return [tuple(chain.from_iterable(map(_as_fields, row))) for row in rows]
-
-    def __len__(self) -> int:
-        """The length of each data set, which is the same for all."""
-        return _one_length("ComposeDataset(datasets)", self.datasets)
-
-    def __repr__(self) -> str:
-        """The call that makes this data set."""
-        return f"ComposeDataset([{', '.join(map(described, self.datasets))}])"
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class StackDataset(Dataset[Any]):
+class StackDataset(_SideBySide[Any]):
     """A data set of the samples of several data sets side by side.
 
     Samples are tuples if the data sets are positional arguments, dicts if they are keyword ones.
@@ -191,7 +181,6 @@ class StackDataset(Dataset[Any]):
         ValueError: They differ in length, or there are none.
     """
 
-    datasets: tuple[Any, ...]
     names: tuple[str, ...]
 
     def __init__(self, /, *datasets: Any, **named: Any) -> None:
@@ -200,23 +189,13 @@ class StackDataset(Dataset[Any]):
                 "StackDataset(...) takes positional or named data sets, not both: type "
                 "StackDataset(a, b) for tuples, StackDataset(x=a, y=b) for dicts."
             )
-        given = with_indices("StackDataset(...)", [*datasets, *named.values()])
-        _one_length("StackDataset(...)", given)
-        set_fields(self, datasets=given, names=tuple(named))
+        super().__init__([*datasets, *named.values()])
+        set_fields(self, names=tuple(named))
 
-    def __getitem__(self, index: Any) -> Any:
-        """The samples of all data sets at one index, side by side."""
-        (sample,) = StackDataset.__getitems__(self, [index])
-        return sample
-
-    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """The samples at several indices, in one call for each data set."""
-        rows = zip(*(fetch(dataset, indices) for dataset in self.datasets), strict=True)
+    def _samples_at(self, indices: Sequence[int]) -> list[Any]:
+        """The samples of all data sets at several indices, as a tuple or a dict each."""
+        rows = self._rows_at(indices)
         return [dict(zip(self.names, row, strict=True)) for row in rows] if self.names else [*rows]
-
-    def __len__(self) -> int:
-        """The length of each data set, which is the same for all."""
-        return _one_length("StackDataset(...)", self.datasets)
 
     def __repr__(self) -> str:
         """The call that makes this data set."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, SupportsIndex, TypeVar
 
 import numpy as np
 
@@ -99,6 +99,32 @@ class IterableDataset(_Samples[T]):
         from jreader.datasets.combinators import ChainDataset  # noqa: PLC0415  # it extends this
 
         return ChainDataset([*_summands(self, ChainDataset), other])
+
+
+class OfOthers(Dataset[T]):
+    """A data set that fetches its samples from others, its `datasets`."""
+
+    def _samples_at(self, indices: Sequence[Any]) -> Sequence[T]:
+        """The samples at several indices, in one call for each of the others."""
+        raise NotImplementedError
+
+    def __getitem__(self, index: SupportsIndex) -> T:
+        """The sample at an index."""
+        (sample,) = self._samples_at([index])
+        return sample
+
+    def __getitems__(self, indices: Sequence[SupportsIndex]) -> Sequence[T]:
+        """The samples at several indices, in one call for each data set that they are of."""
+        return self._samples_at(indices)
+
+    def __repr__(self) -> str:
+        """The call that makes this data set."""
+        return call_of(self)
+
+
+def call_of(made: Any) -> str:
+    """The call that makes a data set of others."""
+    return f"{type(made).__name__}([{', '.join(map(described, made.datasets))}])"
 
 
 def _summands(dataset: Any, kind: Any) -> list[Any]:

@@ -46,24 +46,23 @@ def fetch(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
 def _fetched(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
     if _is_rows(dataset):
         return _rows_of_columns(dataset, np.asarray(indices, np.intp))
-    if isinstance(dataset, Node) and not isinstance(dataset, Table):  # a pipeline
-        plane = plane_of(dataset)
-        if plane is not None:
-            return plane.take(np.asarray(indices, np.intp))
+    plane = None if isinstance(dataset, Table) else plane_of(dataset)
+    if plane is not None:
+        return plane.take(np.asarray(indices, np.intp))
     if stands_for(type(dataset), "__getitems__", "__getitem__"):
         return _by_getitems(dataset, indices)
-    if not is_first_batch(dataset, len(indices)):
-        fetched, index = [], None
-        try:
-            for index in indices:  # a call of Python for each would cost as much as many samples
-                fetched.append(dataset[index])
-        except Exception as error:
-            _explain(dataset, index, error)
-            raise
-        # as `holds_samples` says, without a call for each batch
-        return list(map(protected, fetched)) if isinstance(dataset, (list, tuple)) else fetched
-    each = (fetch_one(dataset, index) for index in indices)
-    return list(watched(each, len(indices), f"a batch of {type(dataset).__name__}"))
+    if is_first_batch(dataset, len(indices)):
+        each = (fetch_one(dataset, index) for index in indices)
+        return list(watched(each, len(indices), f"a batch of {type(dataset).__name__}"))
+    fetched, index = [], None
+    try:
+        for index in indices:  # a call of Python for each would cost as much as many samples
+            fetched.append(dataset[index])
+    except Exception as error:
+        _explain(dataset, index, error)
+        raise
+    # as `holds_samples` says, without a call for each batch
+    return list(map(protected, fetched)) if isinstance(dataset, (list, tuple)) else fetched
 
 
 def _rows_of_columns(dataset: Any, rows: Array) -> Sequence[Any]:
@@ -139,27 +138,36 @@ def check_dataset(call: str, dataset: object) -> None:
     TypeError: DataLoader(dataset) needs a data set, that is, an object with __getitem__ and \
 __len__, or one with __iter__ that begins a pass, not the int 5.
     """
-    kind = type(dataset).__name__
-    stream = is_stream(dataset) and not isinstance(dataset, Node)
-    # an iterator gives its samples once, unless it says that it is a data set
-    begins = is_declared_stream(dataset) or not hasattr(dataset, "__next__")
-    if isinstance(dataset, Table) or (stream and begins):
+    if isinstance(dataset, Table) or _begins_passes(dataset):
         return
-    needed = (
-        f"{call} needs a data set, that is, an object with __getitem__ and __len__, or one with "
-        f"__iter__ that begins a pass, not the {kind} {described(dataset)}"
-    )
-    if isinstance(dataset, type):
-        raise TypeError(f"{needed}: make one, as in {dataset.__name__}(...).")
-    if isinstance(dataset, Node) or (callable(dataset) and not hasattr(dataset, "__getitem__")):
-        raise TypeError(f"{needed}. For a reader use Pipeline(reader).batch(batch_size).load().")
-    if hasattr(dataset, "__next__"):
-        raise TypeError(f"{needed}: it can be read only once. Give list({kind}), or a Dataset.")
-    if isinstance(dataset, dict):
-        raise TypeError(f"{needed}: for columns by name, give jreader.arrays(**columns).")
-    if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
-        raise TypeError(f"{needed}.")
+    if (instead := _instead_of(dataset)) is not None:
+        kind = type(dataset).__name__
+        raise TypeError(
+            f"{call} needs a data set, that is, an object with __getitem__ and __len__, or one "
+            f"with __iter__ that begins a pass, not the {kind} {described(dataset)}{instead}."
+        )
     check_getitem(call, dataset)
+
+
+def _begins_passes(dataset: object) -> bool:
+    """Whether it is a stream that can be read again: an iterator is not, unless it says so."""
+    if isinstance(dataset, Node):
+        return False
+    return is_declared_stream(dataset) or (is_stream(dataset) and not hasattr(dataset, "__next__"))
+
+
+def _instead_of(dataset: object) -> str | None:
+    """What an error says to type instead of what is no data set; None for one by index."""
+    by_index = hasattr(dataset, "__getitem__")
+    if isinstance(dataset, type):
+        return f": make one, as in {dataset.__name__}(...)"
+    if isinstance(dataset, Node) or (callable(dataset) and not by_index):
+        return ". For a reader use Pipeline(reader).batch(batch_size).load()"
+    if hasattr(dataset, "__next__"):
+        return f": it can be read only once. Give list({type(dataset).__name__}), or a Dataset"
+    if isinstance(dataset, dict):
+        return ": for columns by name, give jreader.arrays(**columns)"
+    return None if by_index and hasattr(dataset, "__len__") else ""
 
 
 def with_indices(call: str, datasets: Iterable[Any]) -> tuple[Any, ...]:

@@ -17,15 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jreader import errors, orders
-from jreader.orders import as_seed
+from jreader.orders import random_seed
 from jreader.readers import (
     Node,
     Pass,
     Position,
+    argument,
     checked_position,
     counted,
+    flag,
     length,
     op,
+    whole,
 )
 from jreader.readers.starting import native
 from jreader.transforms.selections import int_array
@@ -96,6 +99,40 @@ class Sampler(Node[T]):
         return native(self)
 
 
+class Indices:
+    """The indices of a data set, of whatever length it has at the moment.
+
+    Pickling keeps the length and not the data set, which worker processes need not have.
+    """
+
+    def __init__(self, data_source: Sized) -> None:
+        self.data_source = data_source
+
+    def __len__(self) -> int:
+        return len(self.data_source)
+
+    def __repr__(self) -> str:
+        return repr(range(len(self)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Indices, (range(len(self)),)
+
+
+def indices_of(call: str, data_source: Any) -> Sized:
+    """Returns the indices of a data set, which are all that a sampler needs of it.
+
+    Raises:
+        TypeError: The data set has no length.
+    """
+    if not hasattr(data_source, "__len__"):
+        raise TypeError(
+            f"{call} needs a data set with a length, not the {type(data_source).__name__} "
+            f"{data_source!r}: give range(n) for n indices."
+        )
+    len(data_source)  # a data set whose __len__ fails says so here
+    return Indices(data_source)
+
+
 @op
 class SequenceSampler(Sampler[int]):
     """The indices of a data set in order, from 0 to its length - 1.
@@ -107,11 +144,7 @@ class SequenceSampler(Sampler[int]):
         data_source: Anything with a length.
     """
 
-    data_source: Sized
-
-    def check_arguments(self) -> dict[str, Any]:
-        """Checks that the data set has a length."""
-        return {"data_source": indices_of(self, self.data_source)}
+    data_source: Sized = argument(indices_of)
 
     def order(self) -> Callable[[IntArray], IntArray]:
         """The index at each position is the position itself."""
@@ -143,22 +176,21 @@ class RandomSampler(Sampler[int]):
             of the data set.
     """
 
-    data_source: Sized
-    replacement: bool = False
-    num_samples: int | None = None
-    seed: Any = None
+    data_source: Sized = argument(indices_of)
+    replacement: bool = flag(default=False)
+    num_samples: int | None = whole(default=None, least=1)
+    seed: Any = random_seed()
     epoch: int = field(default=0, init=False)
 
     def check_arguments(self) -> dict[str, Any]:
         """Checks that so many indices can be drawn from the data set."""
-        source = indices_of(self, self.data_source)
-        number = _checked_drawing(self, self.replacement, self.num_samples, len(source))
-        return {"data_source": source, "num_samples": number, "seed": _checked_seed(self)}
+        _check_drawing(self, len(self.data_source))
+        return {}
 
     def order(self) -> Callable[[IntArray], IntArray]:
         """A permutation of the indices, or an independent draw for each position."""
         n, path = len(self.data_source), (self.seed, self.epoch, _PLACE, _WINDOW)
-        _checked_drawing(self, self.replacement, self.num_samples, n)  # it may have shrunk
+        _check_drawing(self, n)  # it may have shrunk
         if self.replacement:
             draw = (*path, n)
             return lambda at: np.minimum(uniform(at, *draw) * n, n - 1).astype(np.intp)
@@ -168,6 +200,15 @@ class RandomSampler(Sampler[int]):
     def length(self) -> int:
         """`num_samples`, or the length of the data set if that is None."""
         return len(self.data_source) if self.num_samples is None else self.num_samples
+
+
+def _finite_weights(call: str, weights: Any) -> NDArray[np.float64]:
+    array = np.array(weights, np.float64)
+    if array.ndim != 1 or not np.isfinite(array).all() or (array < 0).any():
+        raise ValueError(
+            f"{call} needs one finite number >= 0 for each index as weights, not {weights!r}."
+        )
+    return array
 
 
 @op
@@ -196,25 +237,16 @@ class WeightedRandomSampler(Sampler[int]):
             replacement, fewer weights than `num_samples` are positive.
     """
 
-    weights: NDArray[np.float64]
-    num_samples: int
-    replacement: bool = True
-    seed: Any = None
+    weights: NDArray[np.float64] = argument(_finite_weights)
+    num_samples: int = whole(least=1)
+    replacement: bool = flag(default=True)
+    seed: Any = random_seed()
     epoch: int = field(default=0, init=False)
 
     def check_arguments(self) -> dict[str, Any]:
-        """Checks the weights, and that so many indices can be drawn by them."""
-        weights = np.array(self.weights, np.float64)
-        if weights.ndim != 1 or not np.isfinite(weights).all() or (weights < 0).any():
-            raise ValueError(
-                f"{_call_of(self)} needs one finite number >= 0 for each index as weights, not "
-                f"{self.weights!r}."
-            )
-        if self.num_samples is None:
-            raise TypeError(f"num_samples of {_call_of(self)} needs a whole number, not None.")
-        positive = int(np.count_nonzero(weights))
-        number = _checked_drawing(self, self.replacement, self.num_samples, positive)
-        return {"weights": weights, "num_samples": number, "seed": _checked_seed(self)}
+        """Checks that so many indices can be drawn by the weights."""
+        _check_drawing(self, int(np.count_nonzero(self.weights)))
+        return {}
 
     def order(self) -> Callable[[IntArray], IntArray]:
         """An independent draw for each position; or all indices, sorted by random keys."""
@@ -250,13 +282,9 @@ class SubsetRandomSampler(Sampler[int]):
         TypeError: The indices are not ints.
     """
 
-    indices: Sequence[int] | IntArray
-    seed: Any = None
+    indices: Sequence[int] | IntArray = argument(int_array)
+    seed: Any = random_seed()
     epoch: int = field(default=0, init=False)
-
-    def check_arguments(self) -> dict[str, Any]:
-        """Checks that the indices are ints."""
-        return {"indices": int_array(_call_of(self), self.indices), "seed": _checked_seed(self)}
 
     def order(self) -> Callable[[IntArray], IntArray]:
         """A permutation of the list."""
@@ -283,60 +311,11 @@ def uniform(positions: IntArray, seed: int, *path: int) -> NDArray[np.float64]:
     return drawn
 
 
-class Indices:
-    """The indices of a data set, of whatever length it has at the moment.
-
-    Pickling keeps the length and not the data set, which worker processes need not have.
-    """
-
-    def __init__(self, data_source: Sized) -> None:
-        self.data_source = data_source
-
-    def __len__(self) -> int:
-        return len(self.data_source)
-
-    def __repr__(self) -> str:
-        return repr(range(len(self)))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Indices, (range(len(self)),)
-
-
-def indices_of(sampler: Node[Any], data_source: Any) -> Sized:
-    """Returns the indices of a data set, which are all that a sampler needs of it.
-
-    Raises:
-        TypeError: The data set has no length.
-    """
-    if not hasattr(data_source, "__len__"):
-        raise TypeError(
-            f"{_call_of(sampler)} needs a data set with a length, not the "
-            f"{type(data_source).__name__} {data_source!r}: give range(n) for n indices."
-        )
-    len(data_source)  # a data set whose __len__ fails says so here
-    return Indices(data_source)
-
-
-def _call_of(sampler: Node[Any]) -> str:
-    return f"{type(sampler).__name__}(...)"
-
-
-def _checked_drawing(
-    sampler: Sampler[int], replacement: Any, num_samples: Any, n: int
-) -> int | None:
-    """Returns `num_samples`: without replacement, no more than the n indices can be drawn."""
-    errors.check_flag(f"replacement of {_call_of(sampler)}", replacement)
-    if num_samples is None:
-        return None
-    call = f"num_samples of {_call_of(sampler)}"
-    number = errors.check_number(call, num_samples, 1)
-    if number > n and (not replacement or n == 0):
+def _check_drawing(sampler: RandomSampler | WeightedRandomSampler, n: int) -> None:
+    """Raises ValueError if a sampler draws more than the n indices without replacement."""
+    number = sampler.num_samples
+    if number is not None and number > n and (not sampler.replacement or n == 0):
         raise ValueError(
-            f"{call} is {number}, but there are {n} indices to draw: draw at most {n}"
-            f"{', or give replacement=True' if n else ''}."
+            f"num_samples of {type(sampler).__name__}(...) is {number}, but there are {n} indices "
+            f"to draw: draw at most {n}{', or give replacement=True' if n else ''}."
         )
-    return number
-
-
-def _checked_seed(sampler: Any) -> int | None:
-    return None if sampler.seed is None else as_seed(sampler.seed, _call_of(sampler))

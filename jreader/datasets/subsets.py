@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jreader import orders
-from jreader.datasets.dataset import Dataset
+from jreader.datasets.dataset import OfOthers
 from jreader.datasets.fetching import fetch, index_within, with_indices
 from jreader.errors import warn
 from jreader.orders import as_seed
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class Subset(Dataset[T]):
+class Subset(OfOthers[T]):
     """A data set of the samples of another one at some indices, in the order of the indices.
 
     An index may occur more than once.
@@ -54,15 +54,10 @@ class Subset(Dataset[T]):
             )
         set_fields(self, dataset=given, indices=chosen % max(len(given), 1))
 
-    def __getitem__(self, index: SupportsIndex) -> T:
-        """The sample of the data set at `self.indices[index]`."""
-        (sample,) = Subset.__getitems__(self, [index])
-        return sample
-
-    def __getitems__(self, indices: Sequence[SupportsIndex]) -> Sequence[T]:
-        """The samples at several indices, in one call."""
-        asked = [index_within(index, len(self), self) for index in indices]
-        samples: Sequence[T] = fetch(self.dataset, self.indices[asked].tolist())
+    def _samples_at(self, indices: Sequence[SupportsIndex]) -> Sequence[T]:
+        """The samples of the data set at some of the indices, in one call."""
+        chosen = [index_within(index, len(self), self) for index in indices]
+        samples: Sequence[T] = fetch(self.dataset, self.indices[chosen].tolist())
         return samples
 
     def __len__(self) -> int:
