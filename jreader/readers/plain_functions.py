@@ -134,8 +134,11 @@ def begun_in_epoch(source: Iterator[T], epoch: int) -> Iterator[T]:
     """
 
     def first() -> Iterator[T]:
-        with in_epoch(epoch):
+        before = _epoch.set(epoch)
+        try:  # no `with`: contextlib sets attributes of errors, and some can have none
             samples = [*islice(source, 1)]
+        finally:
+            _epoch.reset(before)
         yield from samples
 
     return chain(first(), source)
