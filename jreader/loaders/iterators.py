@@ -61,12 +61,7 @@ class FeedIterator(Iterator[Any]):
             cursor = {**there, "skipped": cursor["skipped"]}
         self._first = with_plan(cursor, loading.plan(cursor))
         self._place = run.place = [self._first]
-        self._counters = run.counters = run.counters.continued()
-        self._counters.steps.append(None)
-        self._count_step = self._counters.steps.append
         self._tuner = run.tuner
-        if self._tuner:
-            self._tuner.begin(self._counters)
         self._pass: Pass[Any] | None = None
         self._enter()
         run.passes.add(self)
@@ -104,11 +99,14 @@ class FeedIterator(Iterator[Any]):
         return f"FeedIterator({reads}, epoch={self.epoch}, step={self.step})"
 
     def _enter(self) -> None:
-        with located_errors(self._loading.source.batches):
-            self._pass = device_feeds(
-                *(self._loading, cursor_at(self._place[0]), self._run, self._wanted),
-                counters=self._counters,
-            )
+        loading, run = self._loading, self._run
+        self._counters = run.counters = run.counters.continued()
+        self._counters.steps.append(None)
+        self._count_step = self._counters.steps.append
+        if self._tuner:
+            self._tuner.begin(self._counters)
+        with located_errors(loading.source.batches):
+            self._pass = device_feeds(loading, cursor_at(self._place[0]), run, self._wanted)
         self._place[0] = self._pass.position()
 
     def __next__(self) -> Any:

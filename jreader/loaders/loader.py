@@ -266,14 +266,7 @@ class DataLoader:
         source = Source(
             batches, "sample lists", sharding, batch_per_place=False, pmap=pmap, rows=rows
         )
-        loader._set(source)  # noqa: SLF001  # its own class
-        if resident:
-            loading = loader._loaded  # noqa: SLF001  # likewise
-            loading.check()
-            loading.remainder.check_kept(equal=True)
-            there = Resident(loading.of_epoch().batches, feed_list, loading.shape)
-            loader._load(replace(loading, resident=there))  # noqa: SLF001  # likewise
-        return loader
+        return loader._set(source, resident=resident)  # noqa: SLF001  # its own class
 
     def set_sample_generator(
         self, reader: Reader[Any], batch_size: int, drop_last: bool = True, places: Any = None
@@ -418,11 +411,16 @@ class DataLoader:
         self._run = Run(options.tune)
         self._started: FeedIterator | None = None
 
-    def _set(self, source: Source) -> Self:
+    def _set(self, source: Source, *, resident: bool = False) -> Self:
         source = replace(source, places=where_written(source.places))
         loading = Loading(source, self._options)
-        self._load(loading)
         tell_of_plan(source.batches, shared=loading.placement.spans)
+        if resident:
+            loading.check()
+            loading.remainder.check_kept(equal=True)
+            there = Resident(loading.of_epoch().batches, self._options.feed_list, loading.shape)
+            loading = replace(loading, resident=there)
+        self._load(loading)
         self._given = {**self._given, "places": source.places}
         return self
 

@@ -116,6 +116,13 @@ class Asked(SimpleNamespace):
                 )
         seed = None if self.seed is None else as_seed(self.seed, CALL)
         return fetch_batches(
-            *(collation, asked, workers, timeout, self.worker_init_fn, self.persistent_workers),
-            *(is_stream(self.dataset), ahead, seed if workers else None),
+            collation,
+            asked,
+            workers,
+            timeout,
+            self.worker_init_fn,
+            self.persistent_workers,
+            read_in_worker=is_stream(self.dataset),
+            prefetch=ahead,
+            global_seed=seed if workers else None,
         )

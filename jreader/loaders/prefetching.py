@@ -14,7 +14,6 @@ from typing import Any
 
 import jax
 
-from jreader.counters import Counters
 from jreader.devices import placeable
 from jreader.loaders.assembling import FeedShape
 from jreader.loaders.checkpoints.cursors import with_plan
@@ -31,34 +30,26 @@ from jreader.workers import lookahead
 from jreader.workers.threads import Drawer
 
 
-def device_feeds(
-    loading: Loading,
-    cursor: Cursor,
-    run: Run,
-    wanted: Wanted = EVERY,
-    *,
-    counters: Counters | None = None,
-) -> Pass[Any]:
+def device_feeds(loading: Loading, cursor: Cursor, run: Run, wanted: Wanted = EVERY) -> Pass[Any]:
     """Begins a pass over feeds on the devices, from a cursor on, with its look-ahead.
 
     Args:
         loading: What the loader loads.
         cursor: The cursor to begin at.
-        run: What the passes of the loader share.
+        run: What the passes of the loader share; its counters are those of this one.
         wanted: The steps to give.
-        counters: The counters of the loader; None for some that nobody reads.
 
     Raises:
         ValueError: Several processes would each draw an order of their own.
     """
-    return _DeviceFeeds(loading, run, wanted, counters or Counters()).begun(cursor)
+    return _DeviceFeeds(loading, run, wanted).feeds_from(cursor)
 
 
 class _DeviceFeeds:
     """The pass of `device_feeds`: host feeds, epoch after epoch, and the look-ahead over them."""
 
-    def __init__(self, loading: Loading, run: Run, wanted: Wanted, counters: Counters) -> None:
-        self.loading, self.run, self.wanted, self.counters = loading, run, wanted, counters
+    def __init__(self, loading: Loading, run: Run, wanted: Wanted) -> None:
+        self.loading, self.run, self.wanted, self.counters = loading, run, wanted, run.counters
         self.shape, self.capacity = loading.shape, loading.options.capacity
         self.spans = self.shape.placement.spans
         if self.spans and waits(loading.source.batches):
@@ -70,7 +61,7 @@ class _DeviceFeeds:
         self.finish = finisher(loading, self.shape)
         self.at_once = not (self.capacity or self.spans)  # a feed is placed when it is asked for
 
-    def begun(self, cursor: Cursor) -> Pass[Any]:
+    def feeds_from(self, cursor: Cursor) -> Pass[Any]:
         """The feeds from a cursor on; several processes agree on each epoch."""
         if self.spans and self.wanted.endless:
             return self._epochs(self._prefetched, cursor)
@@ -117,7 +108,12 @@ class _DeviceFeeds:
                 loading.check_weights(cursor)
                 return loading.resident.steps(cursor, self.run, self.wanted, finish)
             return host_feeds(
-                *(loading.of_epoch(cursor), self.shape, cursor, self.run, self.wanted, finish),
+                loading.of_epoch(cursor),
+                self.shape,
+                cursor,
+                self.run,
+                self.wanted,
+                finish,
                 numbered=loading.numbered,
                 counters=self.counters,
             )

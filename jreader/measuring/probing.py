@@ -20,7 +20,6 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import jax
 
-from jreader.counters import Counters
 from jreader.errors import place_of_code
 from jreader.linting.plan_parts import Call, call_of
 from jreader.loaders.checkpoints.cursors import beginning
@@ -144,7 +143,7 @@ def probe(loading: Loading, epoch: int, feeds: int, seconds: float) -> Probed | 
         feeds: How many feeds to measure, after a first one that is read before.
         seconds: After that time, the feed that is being read is the last one.
     """
-    meter, counters, shared = _Meter(), Counters(), Run()
+    meter, run = _Meter(), Run()
     source, options = loading.source, replace(loading.options, capacity=0)
     if loading.resident is None:
         source = replace(source, batches=rewritten(source.batches, meter.probed))
@@ -152,18 +151,18 @@ def probe(loading: Loading, epoch: int, feeds: int, seconds: float) -> Probed | 
     at = beginning(0 if loading.remainder.continues else epoch)
     with warnings.catch_warnings(), watching(meter.watched):
         warnings.simplefilter("ignore")  # the loop's own pass warns
-        here = device_feeds(alone, at, shared, counters=counters)
+        here = device_feeds(alone, at, run)
         began = time.perf_counter(), time.thread_time()
         try:
             ready = _timed_feeds(here.items, meter, feeds, seconds)
         finally:
             here.close()
-            shared.stream.close()
+            run.stream.close()
     wall, worked = time.perf_counter() - began[0], time.thread_time() - began[1]
     if not ready:
         return None
-    timed = _but_first(list(counters.assembled))
-    placed = _but_first(list(counters.placed)) or [0]
+    timed = _but_first(list(run.counters.assembled))
+    placed = _but_first(list(run.counters.placed)) or [0]
     return Probed(
         tuple(each for each in meter.probes.values() if each.calls),
         fmean(read - came for came, read, _, _ in timed) if timed else 0.0,

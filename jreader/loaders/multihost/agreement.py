@@ -348,8 +348,8 @@ class Agreement:
         if self._lanes and self._lanes.ends == "first":
             return waits and not ends
         if ends != behind and not waits:
-            me = self._board.me
-            raise self._short(*((me, process) if ends else (process, me)), given)
+            ended, other = (self._board.me, process) if ends else (process, self._board.me)
+            raise self._short(ended, other, given)
         return waits
 
     def _check_there(self, process: int, message: Message, given: int) -> None:

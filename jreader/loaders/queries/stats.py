@@ -153,7 +153,10 @@ def _of_work(work: Work) -> StageStats:
         sum(time for time, _ in tasks),
         sum(items for _, items in tasks),
         None,
-        *(work.function, work.made_at, work.by, work.workers),
+        work.function,
+        work.made_at,
+        work.by,
+        work.workers,
     )
 
 
