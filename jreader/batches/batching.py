@@ -101,23 +101,31 @@ def batching(reader: Reader[Any]) -> Batching:
 def _batching(reader: Reader[Any]) -> Generator[Any, Any, Batching]:
     behind = list[tuple[Node[Any], str, bool]]()
     while isinstance(reader, Node) and not isinstance(reader, batch):
-        how = reader.from_reader if declares(reader, "from_reader") else ""
-        one_for_one = declares(reader, "in_cursor") and reader.in_cursor == "never"
-        ups = reader.input_readers
-        if len(ups) != 1 or not (how or one_for_one):
+        how, one_for_one = _handed_on(reader)
+        if not (how or one_for_one):
             break
-        if how != "all" or not one_for_one:  # else it changes nothing
-            behind.append((reader, how, one_for_one))
-        (reader,) = ups
+        behind.append((reader, how, one_for_one))
+        (reader,) = reader.input_readers
     found = _made_by(reader)
     if type(reader) is chain or type(reader) is interleave:
         parts = list[Batching]()
         for up in reader.readers:
             parts.append((yield up))  # it is sent back
         found = _common(parts)
-    for each in reversed(behind):
-        found = _after(found, *each)
+    for op, how, one_for_one in reversed(behind):
+        found = _after(found, op, how, one_for_one)
     return found
+
+
+def _handed_on(op: Node[Any]) -> tuple[str, bool]:
+    """What an op makes of the batches of its only reader, and whether one of each, by its traits.
+
+    Of an op that says nothing, or has several readers, it is ("", False).
+    """
+    if len(op.input_readers) != 1:
+        return "", False
+    how = op.from_reader if declares(op, "from_reader") else ""
+    return how, declares(op, "in_cursor") and op.in_cursor == "never"
 
 
 def _made_by(reader: Reader[Any]) -> Batching:
@@ -135,14 +143,14 @@ def _after(found: Batching, op: Node[Any], how: str, one_for_one: bool) -> Batch
     by_sample = found.by_sample and one_for_one
     if found.opaque or not how:
         return Batching(found.op if by_sample else None, by_sample=by_sample, opaque=True)
-    whole = found.whole and how != "some"
+    if how == "each":
+        found = replace(found, rows=None, functions=(*found.functions, op))
+    if how == "some":
+        found = replace(found, whole=False, ordered=False)
     return replace(
         found,
-        rows=None if how == "each" else found.rows,
-        whole=whole,
-        ordered=found.ordered and whole and (one_for_one or isinstance(op, cache)),
+        ordered=found.ordered and (one_for_one or isinstance(op, cache)),
         by_sample=by_sample,
-        functions=(*found.functions, op) if how == "each" else found.functions,
         by_batch=found.by_batch and one_for_one,
     )
 

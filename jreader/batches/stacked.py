@@ -125,7 +125,7 @@ def no_array(values: Any, name: str, error: Exception) -> errors.FeedMismatch:
 all of them one shape in .map(fn).")
     """
     shapes = list(map(_shape, values)) if isinstance(values, (list, tuple)) else []
-    odd = next((index for index, shape in enumerate(shapes) if shape != shapes[0]), None)
+    odd = first_other(shapes)
     if odd is None:
         return errors.FeedMismatch(f"{name} cannot become an array: {error}")
     return errors.FeedMismatch(
@@ -133,6 +133,15 @@ all of them one shape in .map(fn).")
         "Type .padded_batch(n), .bucket(bounds, n) or .pack(n) for rows of several lengths, or "
         "give all of them one shape in .map(fn)."
     )
+
+
+def first_other(values: Sequence[Any]) -> int | None:
+    """The index of the first value that is not equal to the first one; None if all are.
+
+    >>> first_other([4, 4, 5, 6]), first_other([])
+    (2, None)
+    """
+    return next((index for index, value in enumerate(values) if value != values[0]), None)
 
 
 def _shape(value: Any) -> str:
@@ -148,18 +157,11 @@ def _stacked(values: Sequence[Any], name: str, column: Callable[[Sequence[Any], 
     parts = branches(first)
     if parts is None:
         return column(values, name)
-    if type(first) in {dict, tuple, list}:
-        alike = {type(first)} == set(map(type, values)) and len(set(map(len, values))) == 1
-        rows = values
-    else:
-        alike = all(same_structure(first, value) for value in values)
-        rows = [branches(value) for value in values] if alike else []
-    if isinstance(first, dict):
-        alike = alike and all(map(first.keys().__eq__, map(dict.keys, values)))
-    if not alike:
+    rows = _as_rows(values)
+    if rows is None:
         all_none(values, name)
-        odd = (at for at, each in enumerate(values) if not same_structure(first, each))
-        raise _mixed(values, name, next(odd, 0))
+        odd = first_other([same_structure(first, value) for value in values])
+        raise _mixed(values, name, odd or 0)
     return joined(
         first,
         {
@@ -167,6 +169,19 @@ def _stacked(values: Sequence[Any], name: str, column: Callable[[Sequence[Any], 
             for key in parts
         },
     )
+
+
+def _as_rows(values: Sequence[Any]) -> Sequence[Any] | None:
+    """Trees as what has their branches by key; None if they differ in structure at the root."""
+    first = values[0]
+    if type(first) not in {dict, tuple, list}:
+        alike = all(same_structure(first, value) for value in values)
+        return [branches(value) for value in values] if alike else None
+    if len(set(map(type, values))) > 1 or len(set(map(len, values))) > 1:
+        return None
+    if type(first) is dict and not all(map(first.keys().__eq__, map(dict.keys, values))):
+        return None
+    return values
 
 
 def _mixed(values: Sequence[Any], name: str, odd: int) -> errors.FeedMismatch:
@@ -224,8 +239,7 @@ def _check_texts(values: Sequence[Any], name: str, kind: str) -> None:
     """Raises FeedMismatch if NumPy would make texts of numbers, or strings of bytes."""
     if _TEXTS[kind].issuperset(map(type, values)):
         return
-    kinds = [np.asarray(value).dtype.kind for value in values]
-    odd = next((at for at, one in enumerate(kinds) if one != kinds[0]), None)
+    odd = first_other([np.asarray(value).dtype.kind for value in values])
     if odd is not None:
         raise _several_kinds(name, values[odd], odd, values[0])
 
@@ -244,9 +258,8 @@ def texts_or_column(values: Sequence[Any], name: str) -> Any:
         return None
     if all(map(_is_fields, kinds)):
         rows = list(map(list, values))
-        short = next((at for at, row in enumerate(rows) if len(row) != len(rows[0])), None)
-        if short is not None:
-            raise _mixed(values, name, short)
+        if (odd := first_other(list(map(len, rows)))) is not None:
+            raise _mixed(values, name, odd)
         return _stacked(rows, name, texts_or_column)
     if _all_texts(values, kinds, name, str) or _all_texts(values, kinds, name, bytes):
         return list(values)
