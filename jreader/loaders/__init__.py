@@ -18,7 +18,7 @@ collated: The arrays of feeds that a user's function has collated.
 assembling: One feed on the host out of one or several batches: stacked, split, padded.
 host_feeds: The host feeds of an epoch, with the position after each.
 prefetching: The feeds of a pass on the devices: placed ahead of the loop, and agreed on by hosts.
-left_out: What an epoch leaves out at its end, and the warnings of it.
+ends: What an epoch leaves out at its end, and the warnings of it.
 run: What the passes of a loader share: the place of the latest, and what it leaves for the next.
 iterators: `FeedIterator`, which a loop iterates: its step, its cursor, `seek`.
 checkpoints: Cursors, the places that they store, and resuming with new weights.

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any, TypeAlias
 
 from jreader.counters import Counters, Sampling, counting
-from jreader.errors import ShortEpoch
 from jreader.linting import tell_of_fields
 from jreader.loaders.assembling import Assembler, FeedShape
 from jreader.loaders.checkpoints.positions import EVERY, SKIPPED, Place, Tally, Wanted
-from jreader.loaders.left_out import Lost, warn_of_lanes
+from jreader.loaders.ends import EpochEnd
 from jreader.loaders.multihost.lane_places import Filler
 from jreader.loaders.run import Run
-from jreader.loaders.source import Opened, Source
+from jreader.loaders.source import Source, begun
 from jreader.profiling import profiler
-from jreader.readers import Cursor, Pass, described, itself, leaves
+from jreader.readers import Cursor, Pass, itself, leaves
 
 Fn: TypeAlias = Callable[[Any], Any]
 
@@ -125,29 +123,27 @@ class _Watch:
         self._span = profiler.begin(stage) if stage else None
 
 
-@dataclass
 class _Epoch:
     """The pass of `host_feeds`: the rest of an epoch."""
 
-    source: Source
-    shape: FeedShape
-    cursor: Cursor
-    shared: Run
-    wanted: Wanted
-    counters: Counters
-
-    def __post_init__(self) -> None:
-        source, shape, cursor = self.source, self.shape, self.cursor
-        place = Place.of(cursor)
-        with counting(self.counters):
-            kept = self.shared.stream.taken(place.batches)
-            self.opened = opened = Opened(source, shape, cursor, kept)
-        self.up = opened.up
-        known = opened.size is None and shape.size is None
+    def __init__(
+        self,
+        source: Source,
+        shape: FeedShape,
+        cursor: Cursor,
+        shared: Run,
+        wanted: Wanted,
+        counters: Counters,
+    ) -> None:
+        self.source, self.shape, self.shared, self.counters = source, shape, shared, counters
+        place, self.epoch, self.size = Place.of(cursor), cursor["epoch"], source.size
+        with counting(counters):
+            self.up, drawn = begun(source, shape, cursor, shared.stream.taken(place.batches))
+        known = self.size is None and shape.size is None
         self.assembler = Assembler(shape, place.rows if known else None)
-        self.tally, self.lost = Tally(cursor, opened.drawn, self.wanted), Lost()
-        self.lanes = source.batching.lanes
-        self.shares_lanes = self.lanes > 0 and shape.share is not None
+        self.tally = Tally(cursor, drawn, wanted)
+        self.end = EpochEnd(source, shape, cursor, shared)
+        self.shares_lanes = source.batching.lanes > 0 and shape.share is not None
         self.stays = False
         self._stands()
 
@@ -156,17 +152,18 @@ class _Epoch:
 
         A feed that is not watched takes no call but those of its work: each would cost a percent.
         """
-        assembler, tally, size = self.assembler, self.tally, self.opened.size
-        position, epoch, shares_lanes = self.up.position, self.cursor["epoch"], self.shares_lanes
+        assembler, tally, size, position = self.assembler, self.tally, self.size, self.up.position
+        has_item = numbered or self.shares_lanes
         watch = _Watch(self.counters, finish, self._look)
         sampling = watch.sampling
-        for group in self._groups():
+        for group in self.end.cut(self.up.items, tally.steps):
             if watch.on:
                 watch.read()
             made = [assembler.feed(group)]
             if made[0] is None:
-                if self._leaves_out(group):
-                    break  # the epoch ends with the first lane
+                batches = len(group) if self.shape.per_feed > 1 else 1
+                if self.end.leave_out(batches, assembler.fed):
+                    break
                 watch.next()
                 continue
             if watch.on:
@@ -174,8 +171,8 @@ class _Epoch:
             row = tally.samples * assembler.spread
             if not tally.gives(assembler.fed, assembler.rows, size, position()):
                 made = [SKIPPED]
-            if numbered or shares_lanes:
-                made = [self._item(made.pop(), (row, epoch) if numbered else (), group)]
+            if has_item:
+                made = [self._item(made.pop(), (row, self.epoch) if numbered else (), group)]
             del group
             if finish:
                 made.append((watch.finish if watch.on else finish)(made.pop()))
@@ -204,40 +201,15 @@ class _Epoch:
         filler = self.shares_lanes and not any(batch.fresh for batch in batches)
         return Filler(item) if filler else item
 
-    def _groups(self) -> Iterator[Any]:
-        """The batches, or groups of them; of a stream, as many as the epoch has steps."""
-        remainder = self.shape.remainder
-        if not remainder.continues and not (self.lanes and remainder.steps):
-            return self.up.items
-        return islice(self.up.items, max((remainder.steps or 0) - self.tally.steps, 0))
-
-    def _leaves_out(self, group: Any) -> bool:
-        """Counts batches that make no feed; returns whether the epoch ends with them."""
-        if self.lanes:
-            self.lost.add(1, 0)
-        else:
-            self.lost.add(len(group) if self.shape.per_feed > 1 else 1, self.assembler.fed)
-        return self.lanes > 0
-
     def _ended(self) -> None:
         """Warns of what was left out; the next epoch goes on with the rest of a stream."""
         self._stands()
-        remainder = self.shape.remainder
-        if (remainder.continues or self.lanes) and self.tally.steps < (remainder.steps or 0):
-            samples = self.tally.samples + self.lost.samples
-            raise _too_short(self.source, self.shape, self.cursor["epoch"], samples)
-        self.stays = remainder.continues
-        empty = self.tally.steps == 0
-        if self.lanes:
-            if self.lost.batches and (empty or remainder.warns_if_same):
-                warn_of_lanes(
-                    self.source.batches, self.cursor["epoch"], self.tally.steps, self.shared
-                )
-            return
-        self.lost.warn(self.source.batches, remainder, self.cursor, self.shared, empty=empty)
+        self.end.check(self.tally.steps, self.tally.samples)
+        self.stays = self.shape.remainder.continues
+        self.end.warn(self.tally.steps)
 
     def _stands(self) -> None:
-        self.tally.stands(self.assembler.rows, self.opened.size, self.up.position())
+        self.tally.stands(self.assembler.rows, self.size, self.up.position())
 
     def close(self) -> None:
         """Closes the pass, or keeps it for the next epoch of the stream."""
@@ -246,21 +218,3 @@ class _Epoch:
             self.shared.stream.keep(self.up)
         else:
             self.up.close()
-
-
-def _too_short(source: Source, shape: FeedShape, epoch: int, samples: int) -> ShortEpoch:
-    steps, size = shape.remainder.steps or 0, (shape.size or shape.rows or 0) * shape.per_feed
-    if lanes := source.batching.lanes:
-        return ShortEpoch(
-            f"epoch {epoch} of {described(source.batches)} has {samples // size} full steps until "
-            f"the first of its {lanes} lanes ends, and needs {steps}. Give a steps_per_epoch that "
-            f"it can fill; or .epochs() below the batches, so that lanes begin their next epoch; "
-            f"or last='wrap', which begins this one again."
-        )
-    needs = f"{steps * size}: {steps} steps of {size}" if size else f"{steps} steps"
-    return ShortEpoch(
-        f"{described(source.batches)} ended after {samples}, and epoch {epoch}, which goes on "
-        f"where the one before ended, needs {needs}. Give a steps_per_epoch that it can fill; or, "
-        f"below the batches, .epochs() to go round, .firstn(n) to begin anew in each epoch; or "
-        f"last='wrap', which begins it again."
-    )

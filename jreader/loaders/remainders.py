@@ -17,7 +17,6 @@ bucket, so there is no "wrap".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -210,13 +209,13 @@ class Remainder:
             batches = self._of_full_buckets(batches, found.buckets)
         op = found.counted
         if op is not None and found.lanes:
-            return self._of_lanes(batches, op)
+            again = "wrap" if self.steps is None else "go round"
+            return _with(batches, op, _wraps=again) if self.last == "wrap" else batches
         if self._passes_on:
             return batches
         if op is not None:
             rows = self._of_samples(op, op.batch_size * per_step, samples, steps)
-            made = op.changed({"reader": rows, "drop_last": None})
-            return rewritten(batches, lambda node: _instead(node, op, made))
+            return _with(batches, op, reader=rows, drop_last=None)
         if self.last == "wrap":
             raise ValueError(
                 f"last='wrap' fills up the last batch, and {described(batches)} gives batches to "
@@ -245,19 +244,12 @@ class Remainder:
             short = "error"  # `batch` itself leaves out what would be short
         if self.continues:
             return exactly(op.reader, size, ENDLESS // size, short)
+        whole = None
         if self.steps is not None:
             whole = max(self.steps - steps, 0) + samples // size
-            return exactly(op.reader, size, whole, short, samples % size)
-        return (
-            exactly(op.reader, size, None, short, samples % size) if short == "wrap" else op.reader
-        )
-
-    def _of_lanes(self, batches: Reader[Any], op: batch[Any]) -> Reader[Any]:
-        """The same batches, in which lanes that have ended begin again if this says so."""
-        if self.last != "wrap":
-            return batches
-        made = op.changed({"_wraps": "wrap" if self.steps is None else "go round"})
-        return rewritten(batches, lambda node: _instead(node, op, made))
+        elif short != "wrap":
+            return op.reader
+        return exactly(op.reader, size, whole, short, samples % size)
 
     def _of_full_buckets(self, batches: Reader[Any], op: bucket[Any]) -> Reader[Any]:
         """The same batches; if the short ones are left out, and known, they are not made at all.
@@ -272,10 +264,10 @@ class Remainder:
             )
         if self.last != "drop" or length(op) is None:
             return batches
-        return rewritten(
-            batches, lambda node: {"drop_last": True} if isinstance(node, bucket) else {}
-        )
+        return _with(batches, op, drop_last=True)
 
 
-def _instead(node: Node[Any], op: Node[Any], other: Node[Any]) -> Mapping[str, Any] | Node[Any]:
-    return other if node is op else {}
+def _with(batches: Reader[Any], op: Node[Any], **fields: Any) -> Reader[Any]:
+    """The plan of batches with other fields of the op that makes them."""
+    made = op.changed(fields)
+    return rewritten(batches, lambda node: made if node is op else {})

@@ -18,7 +18,7 @@ from jreader.loaders.assembling import FeedShape
 from jreader.loaders.checkpoints.positions import SKIPPED, Place, Tally, Wanted
 from jreader.loaders.device_programs.as_function import as_function
 from jreader.loaders.device_programs.stages import Layout, Stages, words
-from jreader.loaders.left_out import warn_if_same
+from jreader.loaders.ends import warn_if_same
 from jreader.loaders.run import Run
 from jreader.profiling import profiler
 from jreader.readers import Cursor, Pass, Reader

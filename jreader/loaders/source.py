@@ -69,57 +69,57 @@ class Source:
         """How the batches are made; what has a length now may have another one later."""
         return batching(self.batches)
 
+    @property
+    def size(self) -> int | None:
+        """The samples per batch, if positions count samples; else None."""
+        return self.batching.counted.batch_size if self.batching.counted else None
 
-class Opened:
-    """The pass over the batches of an epoch.
 
-    Attributes:
-        up: The pass. If several batches make a feed, its items are lists of them.
-        drawn: The seed that an unseeded plan drew for this epoch; None for a seeded plan.
-        size: The samples per batch, if positions count samples; else None.
+def begun(
+    source: Source, shape: FeedShape, cursor: Cursor, kept: Pass[Any] | None
+) -> tuple[Pass[Any], int | None]:
+    """Begins a pass over the batches of an epoch at a cursor, or goes on with an open one.
+
+    Args:
+        source: What is read.
+        shape: How batches become feeds. If several make a feed, the items are lists of them.
+        cursor: The cursor.
+        kept: The open pass over a stream that goes on; None for none.
+
+    Returns:
+        The pass, and the seed that an unseeded plan drew for this epoch; None for a seeded plan.
     """
+    at, remainder = _checked(source, cursor), shape.remainder
+    epoch = 0 if remainder.continues else cursor["epoch"]
+    plan = at_epoch(_watched(source, shape, cursor, at), epoch)
+    if shape.per_feed > 1:
+        plan = batch(plan, shape.per_feed)
+    if kept is None:
+        with in_epoch(epoch):
+            kept = start(plan, at)
+    if remainder.continues and cursor["position"] is None:
+        # the user asked for an epoch by its number: the epochs before it are read and dropped
+        deque(islice(kept.items, (remainder.steps or 0) * cursor["epoch"]), maxlen=0)
+    return kept, kept.position()[0] if waits(plan) else None
 
-    def __init__(
-        self, source: Source, shape: FeedShape, cursor: Cursor, kept: Pass[Any] | None
-    ) -> None:
-        """Begins at a cursor, or goes on with `kept`, the open pass over a stream."""
-        counted = source.batching.counted
-        self.size = counted.batch_size if counted else None
-        inner = _checked(source, self.size, cursor)
-        batches = self._watched(source, shape, cursor, inner)
-        remainder = shape.remainder
-        epoch = 0 if remainder.continues else cursor["epoch"]
-        plan = at_epoch(batches, epoch)
-        if shape.per_feed > 1:
-            plan = batch(plan, shape.per_feed)
-        if kept is None:
-            with in_epoch(epoch):
-                kept = start(plan, inner)
-        self.up = kept
-        if remainder.continues and cursor["position"] is None:
-            # the user asked for an epoch by its number: the epochs before it are read and dropped
-            deque(islice(self.up.items, (remainder.steps or 0) * cursor["epoch"]), maxlen=0)
-        self.drawn = self.up.position()[0] if waits(plan) else None
 
-    def _watched(
-        self, source: Source, shape: FeedShape, cursor: Cursor, inner: Position
-    ) -> Reader[Any]:
-        """The reader of batches, copied and counted where that is needed, each in own memory."""
-        batches, remainder = as_it_was(source.batches, inner), shape.remainder
-        again = cursor["samples"] > 0 and not (remainder.continues and cursor["epoch"])
-        if not isinstance(batches, Node) and remainder.last == "keep" and again:
-            batches = _of_same_sizes(batches, inner, cursor["samples"], source)
-        if source.kind == "arrays":
-            # copied as they come: their generator may write to them again while they wait here,
-            # or while a device reads them
-            batches = map_readers(_copied, batches)
-        elif shape.placement.hosts and _kept(batches):
-            batches = map_readers(_own, batches)  # so that writing to a feed changes nothing else
-        if shape.share:
-            batches = dealt_to(batches, shape.share, pads=shape.masked) or batches
-        if shape.shares:
-            batches = buckets_dealt_to(batches, shape.shares)
-        return batches
+def _watched(source: Source, shape: FeedShape, cursor: Cursor, at: Position) -> Reader[Any]:
+    """The reader of batches, copied and counted where that is needed, each in own memory."""
+    batches, remainder = as_it_was(source.batches, at), shape.remainder
+    again = cursor["samples"] > 0 and not (remainder.continues and cursor["epoch"])
+    if not isinstance(batches, Node) and remainder.last == "keep" and again:
+        batches = _of_same_sizes(batches, at, cursor["samples"], source)
+    if source.kind == "arrays":
+        # copied as they come: their generator may write to them again while they wait here,
+        # or while a device reads them
+        batches = map_readers(_copied, batches)
+    elif shape.placement.hosts and _kept(batches):
+        batches = map_readers(_own, batches)  # so that writing to a feed changes nothing else
+    if shape.share:
+        batches = dealt_to(batches, shape.share, pads=shape.masked) or batches
+    if shape.shares:
+        batches = buckets_dealt_to(batches, shape.shares)
+    return batches
 
 
 def _of_same_sizes(reader: Reader[Any], at: Position, samples: int, source: Source) -> Reader[Any]:
@@ -154,7 +154,7 @@ def _of_same_sizes(reader: Reader[Any], at: Position, samples: int, source: Sour
     return checked
 
 
-def _checked(source: Source, size: int | None, cursor: Cursor) -> Position:
+def _checked(source: Source, cursor: Cursor) -> Position:
     """The position of the reader of batches in a cursor.
 
     Raises:
@@ -163,8 +163,8 @@ def _checked(source: Source, size: int | None, cursor: Cursor) -> Position:
     if cursor["position"] is None:
         return None
     place = Place.of(cursor)
-    if (size is None) != (place.size is None):
-        counted, here = ("batches", "samples") if size else ("samples", "batches")
+    if (source.size is None) != (place.size is None):
+        counted, here = ("batches", "samples") if source.size else ("samples", "batches")
         raise NotResumable(
             f"the position of this cursor is counted in {counted}, and that of "
             f"{described(source.batches)} in {here}: resume with the pipeline that wrote it, whose "

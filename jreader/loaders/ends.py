@@ -1,0 +1,154 @@
+"""The end of an epoch: what it leaves out there, since it makes no whole feed, and who is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from jreader.batches import batching
+from jreader.errors import ShortEpoch, warn
+from jreader.linting import is_shuffled, same_left_out, tell
+from jreader.loaders.assembling import FeedShape
+from jreader.loaders.run import Run
+from jreader.loaders.source import Source
+from jreader.readers import Cursor, Reader, described, start
+
+
+class EpochEnd:
+    """The end of an epoch, as far as batches come to it.
+
+    Attributes:
+        left_out: The number of batches that make no whole feed.
+        samples: The number of samples in them.
+    """
+
+    def __init__(self, source: Source, shape: FeedShape, cursor: Cursor, shared: Run) -> None:
+        """Nothing is left out yet, of the epoch of a cursor."""
+        self._batches, self._lanes = source.batches, source.batching.lanes
+        self._shape, self._cursor, self._shared = shape, cursor, shared
+        self._remainder = remainder = shape.remainder
+        # other batches are cut to the steps of an epoch, or raise where they are too few
+        self._needed = remainder.steps if remainder.continues or self._lanes else None
+        self.left_out = self.samples = 0
+
+    def cut(self, groups: Iterator[Any], steps: int) -> Iterator[Any]:
+        """The batches, or groups of them; of a stream, as many as the epoch lacks steps."""
+        return groups if self._needed is None else islice(groups, max(self._needed - steps, 0))
+
+    def leave_out(self, batches: int, samples: int) -> bool:
+        """Counts batches that make no feed; returns whether the epoch ends with them."""
+        if self._lanes:  # with the first one that ends
+            batches, samples = 1, 0
+        self.left_out += batches
+        self.samples += samples
+        return self._lanes > 0
+
+    def check(self, steps: int, samples: int) -> None:
+        """Checks that a stream had as many steps as the epoch needs.
+
+        Raises:
+            ShortEpoch: It had fewer.
+        """
+        if self._needed is not None and steps < self._needed:
+            raise self._too_short(self._needed, samples + self.samples)
+
+    def warn(self, steps: int) -> None:
+        """Warns, once per epoch, if the user did not ask for it, or if the epoch has no feed.
+
+        An epoch that was resumed tells nothing of others: its batches may have another size.
+        """
+        empty, resumed = not steps, self._cursor["samples"] > 0
+        if self._lanes:
+            if self.left_out and (empty or self._remainder.warns_if_same):
+                self._warn_of_lanes(steps)
+        elif self._is_of_parts(empty=empty):
+            self._warn_of_parts(empty=empty)
+        elif empty and not resumed:
+            warn(
+                f"epoch {self._cursor['epoch']} is empty: {described(self._batches)} gave no "
+                "batch. Look for an empty folder, a filter that keeps nothing, or an iterator "
+                "that was read before.",
+                self._made_at,
+            )
+        elif self._remainder.warns_if_same and self.left_out and not resumed:
+            warn_if_same(self._batches, self.samples, self._shared)
+
+    @property
+    def _made_at(self) -> str:
+        return getattr(self._batches, "made_at", "")
+
+    def _is_of_parts(self, *, empty: bool) -> bool:
+        """Whether to warn of batches that make no equal parts."""
+        if self.left_out:
+            return empty or self._remainder.warns
+        return empty and _has_short_batch_only(self._batches)
+
+    def _warn_of_parts(self, *, empty: bool) -> None:
+        begins = "this epoch is empty:" if empty else f"epoch {self._cursor['epoch']}:"
+        some = f"{self.left_out} batch{'es' * (self.left_out > 1)} ({self.samples} samples)"
+        warn(
+            f"{begins} {some if self.left_out else 'all'} left out, since they make no whole "
+            "feed of equal parts. last='pad' (or drop_last=False) fills them up with zeros, "
+            "under a mask; drop_last=True leaves them out without this warning; with a "
+            "smaller batch size or fewer places, none may be left out.",
+            self._made_at,
+        )
+
+    def _warn_of_lanes(self, steps: int) -> None:
+        """Warns, once per loader, that an epoch has ended with the first lane that did."""
+        if self._shared.warned:
+            return
+        self._shared.warned = True
+        when = f"after {steps} steps" if steps else "before its first step: it is empty"
+        warn(
+            f"epoch {self._cursor['epoch']} ended {when}, since a lane had too few samples for its "
+            "rows, and what the other lanes still had is left out. last='pad' goes on until all "
+            "have ended, with zeros, under a mask, in the rows of those that have; last='wrap' "
+            "begins these again; drop_last=True leaves it out without this warning; files of equal "
+            "sizes, or fewer lanes, leave out less.",
+            self._made_at,
+        )
+
+    def _too_short(self, steps: int, samples: int) -> ShortEpoch:
+        shape, epoch, reads = self._shape, self._cursor["epoch"], described(self._batches)
+        size = (shape.size or shape.rows or 0) * shape.per_feed
+        if self._lanes:
+            return ShortEpoch(
+                f"epoch {epoch} of {reads} has {samples // size} full steps until the first of its "
+                f"{self._lanes} lanes ends, and needs {steps}. Give a steps_per_epoch that it can "
+                f"fill; or .epochs() below the batches, so that lanes begin their next epoch; or "
+                f"last='wrap', which begins this one again."
+            )
+        needs = f"{steps * size}: {steps} steps of {size}" if size else f"{steps} steps"
+        return ShortEpoch(
+            f"{reads} ended after {samples}, and epoch {epoch}, which goes on where the one before "
+            f"ended, needs {needs}. Give a steps_per_epoch that it can fill; or, below the "
+            f"batches, .epochs() to go round, .firstn(n) to begin anew in each epoch; or "
+            f"last='wrap', which begins it again."
+        )
+
+
+def warn_if_same(reader: Reader[Any], samples: int, shared: Run) -> None:
+    """Warns, once per loader, if every epoch leaves out the same samples.
+
+    Args:
+        reader: The reader of batches; if it shuffles, each epoch leaves out other samples.
+        samples: How many samples this epoch has left out.
+        shared: What the passes of the loader share.
+    """
+    if not shared.warned and not is_shuffled(reader):
+        shared.warned = True
+        tell(same_left_out(reader, samples))
+
+
+def _has_short_batch_only(reader: Reader[Any]) -> bool:
+    """Whether the only batch of a reader is a short one, which `drop_last=True` leaves out."""
+    found = batching(reader)
+    if not found.whole or found.op is None or not found.op.drop_last:
+        return False
+    samples = start(found.op.reader)
+    try:
+        return any(True for _ in samples.items)
+    finally:
+        samples.close()
