@@ -262,35 +262,34 @@ class Assembler:
         shape, self._usual, self._plain = self.shape, None, None
         self.fed = sum(samples)
         self.spread = 1 if rows == samples else max(-(-sum(rows) // max(self.fed, 1)), 1)
-        if shape.buckets:
-            return self._of_bucket(facts, arrays, samples[0], rows[0])
-        whole = self._is_whole(samples, rows)
+        whole, full_rows, needed = self._compared(facts[0], rows, samples)
         if shape.masked:
             if shape.lanes:  # a sample has the number of its row, whatever rows are empty
                 self.fed = (shape.size or 0) * len(arrays)
-            return self._padded(facts, arrays, self.rows or 0)
+            return self._padded(facts, arrays, full_rows)
         if not whole:
-            return self._left_out(self.fed, (shape.size or self.rows or max(rows)) * shape.per_feed)
-        if rows == samples:
+            return self._left_out(self.fed, needed * shape.per_feed)
+        if rows == samples and not shape.buckets:
             self._usual, self._plain = rows, rows[0] if shape.plain else None
         return shape.finished(facts, arrays)
+
+    def _compared(
+        self, first: Columns[Any], rows: list[int], samples: list[int]
+    ) -> tuple[bool, int, int]:
+        """Whether batches make a feed as they are; the rows, and samples, of a full one of them."""
+        shape = self.shape
+        if not shape.buckets:
+            whole = self._is_whole(samples, rows)
+            return whole, self.rows or 0, shape.size or self.rows or max(rows)
+        full = samples[0] if first.full is None else first.full  # each bucket has another size
+        whole = samples[0] == full or shape.remainder.last == "keep"
+        return whole, -(-rows[0] * full // max(samples[0], 1)), full
 
     def _left_out(self, seen: int, needed: int) -> Any | None:
         """None, for batches that make no feed; or the error that it is."""
         if self.shape.strict:
             raise self.shape.short(seen, needed)
         return None
-
-    def _of_bucket(
-        self, facts: list[Columns[Any]], batches: list[Any], samples: int, rows: int
-    ) -> Any | None:
-        """The feed of a batch of a `bucket`, which knows how many samples a full one has."""
-        full = samples if facts[0].full is None else facts[0].full
-        if self.shape.masked:
-            return self._padded(facts, batches, -(-rows * full // max(samples, 1)))
-        if samples == full or self.shape.remainder.last == "keep":
-            return self.shape.finished(facts, batches)
-        return self._left_out(samples, full)
 
     def _is_whole(self, samples: list[int], rows: list[int]) -> bool:
         """Whether batches make a feed as they are; checks their sizes where steps have one."""
