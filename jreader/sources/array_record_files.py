@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 
 from jreader.extras import extra
-from jreader.readers import op, set_fields
+from jreader.readers import op
 from jreader.readers.joined_columns import found
 from jreader.readers.planes import Array
 from jreader.sources.columns import Table
-from jreader.sources.file_checks import FileNode, changed, damaged
+from jreader.sources.file_checks import changed, damaged
 from jreader.sources.files.byte_ranges import open_file
+from jreader.sources.files.file_readers import FileReader
 from jreader.sources.files.kept_indices import in_threads
 from jreader.sources.files.magic_numbers import first_bytes
-from jreader.sources.files.named_files import Paths, files_named, written
+from jreader.sources.files.named_files import Paths
 from jreader.sources.files.records import sorted_first
 
-_CALL = "arrayrecord(paths)"
 _EXPECTED = "an ArrayRecord file"
 _OPTIONS = (
     "readahead_buffer_size:0,max_parallelism:0"  # single records: 4 us instead of 13, or 2000
@@ -41,7 +41,7 @@ def array_record() -> Any:
 
 
 @op
-class arrayrecord(FileNode[bytes], Table[bytes]):
+class arrayrecord(FileReader[bytes], Table[bytes]):
     """A reader of the records of ArrayRecord files, found by number; samples are bytes.
 
     >>> from tempfile import TemporaryDirectory
@@ -72,12 +72,14 @@ class arrayrecord(FileNode[bytes], Table[bytes]):
             format, or has changed since it was first read, or a hash does not match.
     """
 
+    call = "arrayrecord(paths)"
+    suffixes = (".arrayrecord", ".array_record")
+    far = False
     paths: tuple[str, ...]
 
     def __init__(self, paths: Paths) -> None:
         array_record()
-        suffixes = (".arrayrecord", ".array_record")
-        set_fields(self, paths=files_named(_CALL, paths, suffixes, far=False))
+        self.keep(paths)
 
     @cached_property
     def columns(self) -> ArrayRecords:
@@ -86,10 +88,6 @@ class arrayrecord(FileNode[bytes], Table[bytes]):
         counts = in_threads(_count, self.paths)
         self.check_files()  # which may have changed in the meantime
         return ArrayRecords(self.paths, counts)
-
-    def __repr__(self) -> str:
-        """The call that makes this reader; of many files, the first and the last."""
-        return f"arrayrecord({written(self.paths)})"
 
 
 class ArrayRecords:

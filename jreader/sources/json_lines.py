@@ -14,19 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from jreader.readers import Pass, Plane, Position, argument, op, set_fields
+from jreader.readers import Pass, Plane, Position, argument, op
 from jreader.readers.credentials import masked
 from jreader.readers.planes import Array
 from jreader.sources.far_systems import is_far
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.byte_ranges import ByteFile
+from jreader.sources.files.file_parts import Which
 from jreader.sources.files.kept_indices import in_threads
 from jreader.sources.files.named_files import Paths
 from jreader.sources.files.records import Parse, RecordFiles
-from jreader.sources.text_files import TextFiles, without_a_byte
+from jreader.sources.text_files import LineFiles, without_a_byte
 
-_CALL = "jsonl(*paths)"
 _EXPECTED = "a file for jsonl"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _AT_ONCE = 1 << 24  # bytes that a thread looks through in one go
@@ -37,7 +37,7 @@ _SPACES[list(b" \t\n\r\x0b\x0c")] = True
 
 
 @op
-class jsonl(TextFiles[Any], RecordFiles[Any]):
+class jsonl(LineFiles[Any], RecordFiles[Any]):
     r"""A reader of JSON Lines files, one file after another: each line holds one JSON value.
 
     Each sample is the value of a line, as `json.loads` returns it; blank lines are skipped, and
@@ -75,19 +75,21 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
             match.
     """
 
-    kind = "lines"
+    call = "jsonl(*paths)"
     suffixes = (".jsonl", ".jsonl.gz")
-    store: Store | None = argument(default=None, cursor="never")
+    kind = "lines"
+    paths: tuple[str, ...]
+    part: Which | None = argument(default=None, cursor="if given")
+    store: Store | None = argument(checked_store, default=None, cursor="never")
 
     def __init__(self, *paths: Paths, store: Store | None = None) -> None:
-        super().__init__(*paths, far=True)
+        self.keep(paths, store=store)
         if self._packed and (elsewhere := next(filter(is_far, self.paths), None)):
             raise ValueError(
-                f"{_CALL} has to stream all files if one of them is compressed, and cannot stream "
-                f"{masked(elsewhere)!r}, which is not on this machine: copy the files to this "
-                "machine, or unpack them where they are."
+                f"{self.call} has to stream all files if one of them is compressed, and cannot "
+                f"stream {masked(elsewhere)!r}, which is not on this machine: copy the files to "
+                "this machine, or unpack them where they are."
             )
-        set_fields(self, store=checked_store(_CALL, store))
 
     @property
     def _packed(self) -> bool:
@@ -112,7 +114,7 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
 
     def start(self, at: Position) -> Pass[Any]:
         """Begins a pass; its position is the number of lines, or that of `text` if packed."""
-        return TextFiles.start(self, at) if self._streamed else RecordFiles.start(self, at)
+        return self.stream(at) if self._streamed else RecordFiles.start(self, at)
 
     def find(self, file: ByteFile) -> Array:
         """The bytes at which lines begin that are not blank, and the size of the file."""
@@ -128,10 +130,6 @@ class jsonl(TextFiles[Any], RecordFiles[Any]):
     def parser(self) -> Parse[Any]:
         """Parses each line where it stands."""
         return _values
-
-    def lines(self, file: Iterator[bytes]) -> Iterator[bytes]:
-        """The lines of a packed file that hold more than white space."""
-        return filter(bytes.strip, file)
 
     def parsed(self, line: bytes) -> Any:
         """Returns the JSON value of the line of a packed file."""

@@ -14,18 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from jreader.readers import argument, op, set_fields
+from jreader.readers import argument, op
 from jreader.readers.planes import Array
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.byte_ranges import ByteFile
-from jreader.sources.files.file_parts import Which, part_in
+from jreader.sources.files.file_parts import Which
 from jreader.sources.files.magic_numbers import first_bytes, known_format
-from jreader.sources.files.named_files import Paths, files_named
+from jreader.sources.files.named_files import Paths
 from jreader.sources.files.records import Parse, RecordFiles
 from jreader.sources.files.tar_members import BLOCK, DamagedMember, members
 
-_CALL = "tar(paths)"
 _EXPECTED = "a tar archive"
 _META = re.compile("__[^/]*__/")  # WebDataset's folders of what is no sample
 _WINDOW, _STEP = 1 << 17, 1 << 11  # bytes that are looked through at once: of small members, large
@@ -76,22 +75,17 @@ class tar(RecordFiles[dict[str, Any]]):
             packed or of another format, has changed, or has one name twice in a sample.
     """
 
+    call = "tar(paths)"
+    suffixes = (".tar",)
     kind = "tar"
     index_rules = "names have a dot"
     paths: tuple[str, ...]
-    store: Store | None = argument(default=None, cursor="never")
+    store: Store | None = argument(checked_store, default=None, cursor="never")
     part: Which | None = argument(default=None, cursor="if given")
     with_url: bool | None = argument(default=None, cursor="if given")  # None for False
 
     def __init__(self, paths: Paths, *, store: Store | None = None, with_url: bool = False) -> None:
-        paths, part = part_in(paths)
-        set_fields(
-            self,
-            part=part,
-            paths=files_named(_CALL, paths, (".tar",)),
-            store=checked_store(_CALL, store),
-            with_url=True if with_url else None,
-        )
+        self.keep(paths, store=store, with_url=True if with_url else None)
 
     def find(self, file: ByteFile) -> Array:
         """The bytes at which samples begin, and the end; what is wrong is in the last one."""
@@ -126,10 +120,6 @@ class tar(RecordFiles[dict[str, Any]]):
     def parser(self) -> Parse[dict[str, Any]]:
         """Cuts samples into their members."""
         return partial(_tar_samples, with_url=bool(self.with_url))
-
-    def _options(self) -> Iterator[str]:
-        if self.with_url:
-            yield "with_url=True"
 
 
 def split_name(name: str) -> tuple[str | None, str]:

@@ -14,44 +14,30 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
 
 from jreader.errors import DamagedData, NotResumable
-from jreader.readers import Pass, Position, argument, checked_position, foreign, op, set_fields
-from jreader.sources.file_checks import FileNode, changed, damaged, reading
-from jreader.sources.files.file_parts import FilePart, Which, part_in
-from jreader.sources.files.named_files import Paths, files_named, written
+from jreader.readers import Pass, Position, argument, checked_position, foreign, op
+from jreader.sources.file_checks import changed, damaged, reading
+from jreader.sources.files.file_parts import FilePart, Which
+from jreader.sources.files.file_readers import FileReader
+from jreader.sources.files.named_files import Paths
 from jreader.sources.unpacked_sizes import BoundedLines
 
 T = TypeVar("T")
 
 
-@op
-class TextFiles(FileNode[T]):
-    """One sample per line; subclasses define which lines to read, and how to parse one.
+class LineFiles(FileReader[T]):
+    """A reader of files line by line: a subclass says what the sample of a line is.
 
     Attributes:
-        part: Which part of its only file it reads; None for all files as a whole.
+        blank: Whether lines of white space are samples, and a file may have none.
     """
 
-    suffixes: ClassVar[tuple[str, ...]]
-    """What the files of a folder end in."""
-    paths: tuple[str, ...]
-    part: Which | None = argument(default=None, cursor="if given")
-    may_be_empty = False
-    """Whether a file without a byte is a whole one, and not one whose writer was stopped."""
-
-    def __init__(self, *paths: Paths, far: bool = False) -> None:
-        given, part = part_in(paths)
-        call = f"{type(self).__name__}(*paths)"
-        set_fields(self, part=part, paths=files_named(call, given, self.suffixes, far=far))
-
-    def lines(self, file: Iterator[bytes]) -> Iterator[bytes]:
-        """The lines of a file that hold samples."""
-        return file
+    blank: ClassVar[bool] = False
 
     def parsed(self, line: bytes) -> T:
         """Returns the sample of a line."""
         raise NotImplementedError(f"{type(self).__name__} must define parsed(self, line)")
 
-    def start(self, at: Position) -> Pass[T]:
+    def stream(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is (index of the file, byte offset in the unpacked file)."""
         self.check_files()
         index, offset = checked_position(at, (0, 0))
@@ -76,7 +62,7 @@ class TextFiles(FileNode[T]):
     def _samples(self, path: str, file: io.BufferedReader, offset: int) -> Iterator[T]:
         parsed, expected = self.parsed, f"a file for {type(self).__name__}"
         packed, size = path.endswith(".gz"), os.fstat(file.fileno()).st_size
-        if not size and (packed or not self.may_be_empty):
+        if not size and (packed or not self.blank):
             raise without_a_byte(path, "a gzip file" if packed else expected)
         whole = 0 if packed else size
         part = FilePart(path, *(self.part or (0, 1, whole)))
@@ -86,7 +72,8 @@ class TextFiles(FileNode[T]):
                 _go_to(path, file, offset)
             elif not _go_to_part(part, file):
                 return
-            for line in self.lines(file if self.part is None else _lines_before(part.end, file)):
+            lines = file if self.part is None else _lines_before(part.end, file)
+            for line in lines if self.blank else filter(bytes.strip, lines):
                 try:
                     sample = parsed(line)
                 except (ValueError, RecursionError) as error:
@@ -97,8 +84,21 @@ class TextFiles(FileNode[T]):
             raise changed(path, f"had {whole:,} bytes, and ended at byte {file.tell():,}")
 
 
+def _checked_encoding(_call: str, encoding: Any) -> str:
+    try:
+        newline = b"\n".decode(encoding)
+    except (LookupError, UnicodeDecodeError):
+        newline = ""
+    if newline != "\n":
+        raise ValueError(
+            f"text(*paths, encoding='utf-8') needs an encoding whose lines end in the byte \\n, "
+            f"such as 'utf-8', 'latin-1' or 'gb18030', not {encoding!r}."
+        )
+    return str(encoding)
+
+
 @op
-class text(TextFiles[str]):
+class text(LineFiles[str]):
     r"""A reader of the lines of text files, one file after another.
 
     Each sample is a line, as a str without the `\n` or `\r\n` at its end. A file may have no line.
@@ -126,32 +126,25 @@ class text(TextFiles[str]):
             so lines before it may be wrong then.
     """
 
-    encoding: str = "utf-8"
+    call = "text(*paths)"
     suffixes = (".txt", ".txt.gz")
-    may_be_empty = True
+    far = False
+    blank = True
+    paths: tuple[str, ...]
+    part: Which | None = argument(default=None, cursor="if given")
+    encoding: str = argument(_checked_encoding, default="utf-8")
 
     def __init__(self, *paths: Paths, encoding: str = "utf-8") -> None:
-        super().__init__(*paths)
-        try:
-            newline = b"\n".decode(encoding)
-        except (LookupError, UnicodeDecodeError):
-            newline = ""
-        if newline != "\n":
-            raise ValueError(
-                f"text(*paths, encoding='utf-8') needs an encoding whose lines end in the byte "
-                f"\\n, such as 'utf-8', 'latin-1' or 'gb18030', not {encoding!r}."
-            )
-        set_fields(self, encoding=encoding)
+        self.keep(paths, encoding=encoding)
+
+    def start(self, at: Position) -> Pass[str]:
+        """Begins a pass; its position is (index of the file, byte offset in the unpacked file)."""
+        return self.stream(at)
 
     def parsed(self, line: bytes) -> str:
         """Returns the line as a str, without its end."""
         bare = line[:-2] if line.endswith(b"\r\n") else line.removesuffix(b"\n")
         return bare.decode(self.encoding)
-
-    def __repr__(self) -> str:
-        """The call that makes this reader; a default encoding is left out."""
-        encoding = "" if self.encoding == "utf-8" else f", encoding={self.encoding!r}"
-        return f"text({written(self.paths, self.part)}{encoding})"
 
 
 def without_a_byte(path: str, expected: str) -> DamagedData:

@@ -16,18 +16,17 @@ import numpy as np
 
 from jreader.errors import DamagedData
 from jreader.extras import extra
-from jreader.readers import argument, op, set_fields
+from jreader.readers import argument, op
 from jreader.readers.planes import Array
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.byte_ranges import ByteFile
-from jreader.sources.files.file_parts import Which, part_in
+from jreader.sources.files.file_parts import Which
 from jreader.sources.files.magic_numbers import first_bytes, known_format
-from jreader.sources.files.named_files import Paths, files_named
+from jreader.sources.files.named_files import Paths
 from jreader.sources.files.records import Parse, RecordFiles
 from jreader.sources.files.tf_examples import Feature, checked_features, example_of
 
-_CALL = "tfrecord(paths, features)"
 _EXPECTED = "a TFRecord file"
 _HEAD, _TAIL = struct.Struct("<QI"), struct.Struct("<I")
 _LEAST = _HEAD.size + _TAIL.size  # bytes of a record without data
@@ -80,10 +79,12 @@ class tfrecord(RecordFiles[Any]):
         ValueError: Raised during a pass, if an Example has not the features that were asked for.
     """
 
+    call = "tfrecord(paths, features)"
+    suffixes = (".tfrecord", ".tfrecords")
     kind = "tfrecord"
     paths: tuple[str, ...]
-    features: Mapping[str, Feature] | None = None
-    store: Store | None = argument(default=None, cursor="never")
+    features: Mapping[str, Feature] | None = argument(checked_features, default=None)
+    store: Store | None = argument(checked_store, default=None, cursor="never")
     part: Which | None = argument(default=None, cursor="if given")
 
     def __init__(
@@ -94,14 +95,7 @@ class tfrecord(RecordFiles[Any]):
         store: Store | None = None,
     ) -> None:
         _crc32c()
-        paths, part = part_in(paths)
-        set_fields(
-            self,
-            part=part,
-            paths=files_named(_CALL, paths, (".tfrecord", ".tfrecords")),
-            features=None if features is None else checked_features(_CALL, features),
-            store=checked_store(_CALL, store),
-        )
+        self.keep(paths, features=features, store=store)
 
     def find(self, file: ByteFile) -> Array:
         """The bytes at which records begin, and the end; the head of what is no record is one."""
@@ -123,11 +117,6 @@ class tfrecord(RecordFiles[Any]):
     def parser(self) -> Parse[Any]:
         """Checks records, and reads Examples."""
         return partial(_checked_records, _crc32c(), self.features)
-
-    def _options(self) -> Iterator[str]:
-        if self.features is not None:
-            named = [f"{name!r}: {feature}" for name, feature in self.features.items()]
-            yield f"features={{{', '.join(named)}}}"
 
 
 def _crc32c() -> Callable[[bytes], int]:

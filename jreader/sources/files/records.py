@@ -18,12 +18,11 @@ import numpy as np
 from jreader.readers.joined_columns import found
 from jreader.readers.planes import Array
 from jreader.sources.columns import Table
-from jreader.sources.file_checks import FileNode
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile, open_file, read_many
-from jreader.sources.files.file_parts import FilePart, Which
+from jreader.sources.files.file_parts import FilePart
+from jreader.sources.files.file_readers import FileReader
 from jreader.sources.files.kept_indices import kept
-from jreader.sources.files.named_files import written
 
 T = TypeVar("T")
 
@@ -32,7 +31,7 @@ Parse: TypeAlias = Callable[[ByteFile, int, bytes, list[int], list[int]], Iterab
 was read, the bytes, and where in these each record begins and ends."""
 
 _AT_FIRST, _AT_ONCE = 16, 4096  # rows that are read at once where they are wanted one by one
-_BYTES = 1 << 22  # that are read at once, unless one record has more
+_BYTES = 1 << 22  # in which records begin that are read at once
 
 
 def sorted_first(rows: Array, read: Callable[[Array], Iterable[T]]) -> list[T]:
@@ -139,43 +138,26 @@ class Records:
 
 
 def _runs(which: Array, begins: Array, ends: Array, near: Array) -> Iterator[tuple[int, int]]:
-    """Where runs of rows begin and end that are read at once."""
-    if not len(which):
-        return
-    far = begins[1:] - ends[:-1] > near[which[1:]]
-    cuts = np.flatnonzero(far | (which[1:] != which[:-1])) + 1
-    bounds = np.concatenate([[0], cuts, [len(which)]])
-    long = (ends[bounds[1:] - 1] - begins[bounds[:-1]] > _BYTES).tolist()
-    for (low, high), is_long in zip(pairwise(bounds.tolist()), long, strict=True):
-        yield from _cut_up(begins, ends, low, high) if is_long else [(low, high)]
+    """Where runs of rows begin and end that are read at once: neighbours, of a few megabytes."""
+    if len(which):
+        far = begins[1:] - ends[:-1] > near[which[1:]]
+        pieces = begins // _BYTES
+        cuts = far | (which[1:] != which[:-1]) | (pieces[1:] != pieces[:-1])
+        yield from pairwise([0, *(np.flatnonzero(cuts) + 1).tolist(), len(which)])
 
 
-def _cut_up(begins: Array, ends: Array, low: int, high: int) -> Iterator[tuple[int, int]]:
-    """A long run as several, of which only those of one record may still be long."""
-    while ends[high - 1] - begins[low] > _BYTES:
-        fitting = int(np.searchsorted(ends[low:high], begins[low] + _BYTES, "right"))
-        cut = low + max(fitting, 1)
-        if cut >= high:
-            break
-        yield low, cut
-        low = cut
-    yield low, high
-
-
-class RecordFiles(FileNode[T], Table[T]):
+class RecordFiles(FileReader[T], Table[T]):
     """A reader of records that lie end to end in files; a subclass says how to find and parse them.
 
     Attributes:
         kind: The folder of the cache folder that keeps where records begin.
         index_rules: By which rules `find` goes; with others, what was kept is found anew.
-        part: Which part of its only file it reads; None for all files as a whole.
-        store: What keeps blocks of files that lie elsewhere; a subclass names both as fields.
+        store: What keeps blocks of files that lie elsewhere; a subclass names it as a field, and
+            `part` too, if it reads parts of files.
     """
 
     kind: ClassVar[str]
     index_rules: ClassVar[str] = ""
-    paths: tuple[str, ...]
-    part: Which | None = None
     store: Store | None = None
 
     def find(self, file: ByteFile) -> Array:
@@ -203,15 +185,6 @@ class RecordFiles(FileNode[T], Table[T]):
             part.check_size(files[0].size)
             offsets = list(map(part.of_offsets, offsets))
         return Records(files, offsets, self.parser())
-
-    def __repr__(self) -> str:
-        """The call that makes this reader; of many files, the first and the last."""
-        name = type(self).__name__
-        return f"{name}({', '.join([written(self.paths, self.part), *self._options()])})"
-
-    def _options(self) -> Iterator[str]:
-        """The other arguments, as they were typed."""
-        return iter(())
 
 
 def _ends_with_file(file: ByteFile, offsets: Array) -> bool:
