@@ -157,7 +157,7 @@ def scheduled(
     once = shares.stop == "once"
     start, before, spans = begin.start, begin.before, _spans_from(begin, shares)
     while spans:
-        weights = tuple([0 if k in ended else each for k, each in enumerate(spans[0][1])])
+        weights = _without(ended, spans[0][1])
         until = spans[1][0] if len(spans) > 1 else None
         if not any(weights) or until == start:
             spans.popleft()  # what comes later begins now, if nothing is left before
@@ -187,6 +187,10 @@ def _source_gone(
     if unplanned and all(each is None or unplanned[0][0] < each for each in (end, until)):
         return unplanned.popleft()
     return None if end is None else (end, int(piece.at(np.array([end]), path)[0][0]))
+
+
+def _without(ended: set[int], weights: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple([0 if k in ended else each for k, each in enumerate(weights)])
 
 
 def _spans_from(begin: Piece, shares: Shares) -> deque[tuple[int, tuple[int, ...]]]:

@@ -46,29 +46,29 @@ def whole_weights(
     if given is None:
         return (1,) * many
     called = list(names or range(many))
-    if isinstance(given, Mapping):
-        if names is None:
-            raise TypeError(
-                f"{what} of mix has the names {list(given)}, and the readers have none: give the "
-                f"readers as a dict with these names, or weights in a list."
-            )
-        _check_source_names(given, names, what)
-        numbers = [given[name] for name in names]
-    elif not isinstance(given, str) and (isinstance(given, Sequence) or hasattr(given, "tolist")):
-        numbers = list(given)
-        if len(numbers) != many:
-            raise ValueError(
-                f"{what} of mix needs {many} numbers, one for each of {called}, not {len(numbers)}."
-            )
-    else:
-        raise TypeError(
-            f"{what} of mix needs a number for each source, not {given!r}: give a dict by the "
-            f"names of the readers, or a list."
-        )
+    numbers = _numbers_of(given, names, many, what)
     exact = [_exact(number, name, what) for number, name in zip(numbers, called, strict=True)]
     if not any(exact):
         raise ValueError(f"{what} of mix are all 0: give at least one reader a share above 0.")
     return _whole_numbers(exact, called, what)
+
+
+def _numbers_of(given: Any, names: Sequence[str] | None, many: int, what: str) -> list[Any]:
+    """The numbers in the order of the sources."""
+    if isinstance(given, Mapping):
+        names = _checked_names(given, names, what)
+        return [given[name] for name in names]
+    if isinstance(given, str) or not (isinstance(given, Sequence) or hasattr(given, "tolist")):
+        raise TypeError(
+            f"{what} of mix needs a number for each source, not {given!r}: give a dict by the "
+            f"names of the readers, or a list."
+        )
+    if len(given) != many:
+        raise ValueError(
+            f"{what} of mix needs {many} numbers, one for each of {list(names or range(many))}, "
+            f"not {len(given)}."
+        )
+    return list(given)
 
 
 def weights_of_lengths(
@@ -85,20 +85,23 @@ def weights_of_lengths(
     """
     called = list(names or range(len(lengths)))
     heat = _exact(temperature, None, "temperature")
-    known = [length for length in lengths if length]
-    if len(known) < len(lengths):
-        name, length = next((*pair,) for pair in zip(called, lengths, strict=True) if not pair[1])
-        seen = "no samples" if length == 0 else "no length that is known before it is read"
-        raise ValueError(
-            f"temperature of mix makes weights from lengths, and {name!r} has {seen}: give "
-            "weights= instead, or a source with a length, as jreader.arrays(...) has."
-        )
+    known = [_known_length(*pair) for pair in zip(called, lengths, strict=True)]
     if heat == 1:
         return _whole_numbers(list(map(Fraction, known)), called, "temperature")
     logs = [math.log(length) / float(heat) for length in known]
     powers = [math.exp(log - max(logs)) for log in logs]
     shares = [Fraction(round(power / sum(powers) * _TEMPERED)) for power in powers]
     return _whole_numbers(_plainer(shares, powers), called, "temperature")
+
+
+def _known_length(name: Any, length: int | None) -> int:
+    if not length:
+        seen = "no samples" if length == 0 else "no length that is known before it is read"
+        raise ValueError(
+            f"temperature of mix makes weights from lengths, and {name!r} has {seen}: give "
+            "weights= instead, or a source with a length, as jreader.arrays(...) has."
+        )
+    return length
 
 
 def _plainer(shares: list[Fraction], powers: list[float]) -> list[Fraction]:
@@ -112,7 +115,14 @@ def _plainer(shares: list[Fraction], powers: list[float]) -> list[Fraction]:
     return ratios if same else shares
 
 
-def _check_source_names(given: Mapping[str, Any], names: Sequence[str], what: str) -> None:
+def _checked_names(
+    given: Mapping[str, Any], names: Sequence[str] | None, what: str
+) -> Sequence[str]:
+    if names is None:
+        raise TypeError(
+            f"{what} of mix has the names {list(given)}, and the readers have none: give the "
+            f"readers as a dict with these names, or weights in a list."
+        )
     for name in given:
         if name not in names:
             close = get_close_matches(str(name), names, 1)
@@ -126,17 +136,18 @@ def _check_source_names(given: Mapping[str, Any], names: Sequence[str], what: st
             f"{what} of mix has no number for {missing}: give one for each reader, 0 for no "
             f"samples, or leave those readers out."
         )
+    return names
 
 
 def _exact(number: Any, name: Any, what: str) -> Fraction:
-    of = what if name is None else f"{what} of mix: that of {name!r}"
-    needed = "a number above 0 is needed, such as 7 or 0.7"
+    """A number as it is printed, checked: that of a source, or, without a name, the temperature."""
+    of, needed = what, "a number above 0 is needed, such as 7 or 0.7"
     if name is not None:
-        needed += ", or 0 for no samples"
-    if isinstance(number, bool) or not isinstance(number, (Real, np.number)):
+        of, needed = f"{what} of mix: that of {name!r}", f"{needed}, or 0 for no samples"
+    if isinstance(number, bool) or not isinstance(number, Real):
         raise TypeError(f"{of} is {number!r}, and {needed}.")
     item: Any = number.item() if isinstance(number, np.number) else number
-    if not math.isfinite(item) or item < 0 or (name is None and not item):
+    if not 0 <= item < math.inf or (name is None and not item):
         raise ValueError(f"{of} is {item}, and {needed}.")
     return Fraction(repr(item) if isinstance(item, float) else item)
 

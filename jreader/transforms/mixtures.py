@@ -414,6 +414,7 @@ class _Source:
         self.reader, (self.round, given, at) = reader, part
         self.ended = self.round > 0
         self.left_out: int | None = None
+        self.up: Pass[Any] = Pass(iter(()), lambda: None, lambda: None)
         if once and self.ended:
             self.leave_out(checked_position(at, 0))
         else:
@@ -426,8 +427,7 @@ class _Source:
 
     def leave_out(self, turn: int) -> None:
         """Leaves it out of the turns from one on, which is its position then."""
-        if self.left_out is None and hasattr(self, "up"):
-            self.up.close()
+        self.up.close()
         self.round, self.ended, self.left_out = 1, True, turn
         self.up = Pass(iter(()), lambda: turn, lambda: None)
 
