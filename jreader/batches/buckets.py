@@ -48,6 +48,7 @@ from jreader.readers import (
     whole,
 )
 from jreader.readers.growing import written_first
+from jreader.readers.memos import Memo, memo
 from jreader.readers.nodes import unread
 from jreader.readers.planes import ENDLESS, Array
 from jreader.readers.ragged import lengths_hash, lengths_of
@@ -58,17 +59,6 @@ U = TypeVar("U")
 
 _CALL = "bucket(reader, bounds)"
 _AT_ONCE = 16384  # samples whose order is computed in one go, at least
-
-
-class _Memo:
-    """What the copies of an op share, and no pickle has: its samples, sorted."""
-
-    def __init__(self) -> None:
-        self.reader: Any = None
-        self.order: BucketOrder | None = None
-
-    def __reduce__(self) -> Any:
-        return _Memo, ()
 
 
 @op
@@ -153,7 +143,7 @@ class bucket(Node[Columns[T]]):
     seed: Any = random_seed()
     multiple_of: int | None = whole(default=None, least=1, cursor="never")  # bounds are told
     epoch: int = field(default=0, init=False)
-    _memo: _Memo = field(default_factory=_Memo, init=False)
+    _memo: Memo[BucketOrder] = memo()
     unit = "batches"
 
     def check_arguments(self) -> dict[str, Any]:
@@ -334,16 +324,13 @@ class bucket(Node[Columns[T]]):
 
     def _order(self) -> BucketOrder | None:
         """The samples sorted by bucket; None if their lengths are not known."""
-        order = self._memo.order
-        if order is not None and self._memo.reader is self.reader:
-            return order
+        return self._memo.of(self.reader, self._order_of_lengths)
+
+    def _order_of_lengths(self) -> BucketOrder | None:
         plane = self._plane()
         if plane is None:
             return None
-        numbers = self._numbers(self._lengths(plane))
-        self._memo.reader = self.reader
-        self._memo.order = order = BucketOrder.of(numbers, np.array(self.rows))
-        return order
+        return BucketOrder.of(self._numbers(self._lengths(plane)), np.array(self.rows))
 
     @property
     def _sorted(self) -> BucketOrder:

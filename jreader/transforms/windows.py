@@ -28,6 +28,7 @@ from jreader.readers import (
     whole,
 )
 from jreader.readers.located import located_errors
+from jreader.readers.memos import Memo, memo
 from jreader.readers.planes import ENDLESS, Array, Plane
 from jreader.readers.ragged import Ragged, lengths_hash
 from jreader.readers.seeds import random_ops
@@ -93,6 +94,7 @@ class windows(Node[Any]):
     size: int = whole(least=1)
     stride: int | None = whole(default=None, least=1)
     across: bool = flag(default=True)
+    _columns: Memo[Any] = memo()
 
     @property
     def _step(self) -> int:
@@ -121,9 +123,7 @@ class windows(Node[Any]):
         up = indexed(self.reader)
         if up is None or up.length >= ENDLESS or not _all_ragged(self, up):
             return None
-        columns = self.__dict__.get("_columns")
-        if columns is None:
-            columns = self.__dict__["_columns"] = self._cut(up)
+        columns = self._columns.of(self.reader, lambda: self._cut(up))
         every = leaves(columns)
         return Plane(columns, len(every[0]), lambda rows: [rows] * len(every), straight=True)
 

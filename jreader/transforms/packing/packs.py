@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from jreader.readers import (
     whole,
 )
 from jreader.readers.growing import written_first
+from jreader.readers.memos import Memo, memo
 from jreader.readers.nodes import unread
 from jreader.readers.plan_tables import Line
 from jreader.readers.planes import ENDLESS, Indices, Plane
@@ -111,6 +111,7 @@ class pack(Node[dict[str, Any]]):
     window: int | None = whole(default=None, least=1)
     seed: Any = random_seed()
     epoch: int = field(default=0, init=False)
+    _known: Memo[_Dealt] = memo()
     unit = "rows"
 
     def check_arguments(self) -> dict[str, Any]:
@@ -173,31 +174,16 @@ class pack(Node[dict[str, Any]]):
         fill = None if unread(self) else self.fill
         return line if fill is None else Line(line.text, (*line.notes, f"fill {fill:.4f}"))
 
-    def changed(self, new: Mapping[str, Any]) -> Self:
-        """A copy that shares what was computed from the lengths, if it reads the same."""
-        copy = super().changed(new)
-        if copy.reader is self.reader:
-            copy.__dict__["_lengths"] = self._known
-        return copy
-
-    @property
-    def _known(self) -> _Known:
-        known: _Known = self.__dict__.setdefault("_lengths", _Known())  # atomic
-        return known
-
     def _whole(self) -> _Dealt | None:
         """All documents, dealt to rows; None if lengths are not known, or differ in each epoch."""
         if self.window is not None or seeded_below(self) > 1:
             return None
+        return self._known.of(self.reader, self._all_dealt)
+
+    def _all_dealt(self) -> _Dealt | None:
         up = indexed(self.reader)
-        if up is None or up.length >= ENDLESS:
-            return None
-
-        def dealt() -> _Dealt | None:
-            documents = Documents.of_plane(up, self.fields)
-            return self._dealt(documents) if documents else None
-
-        return self._known.once(dealt)
+        documents = Documents.of_plane(up, self.fields) if up and up.length < ENDLESS else None
+        return self._dealt(documents) if documents else None
 
     def _dealt(self, documents: Documents) -> _Dealt:
         if self.split == "always":
@@ -229,17 +215,3 @@ class _Dealt(NamedTuple):
 
     documents: Documents
     dealt: WholeDocuments | CutDocuments
-
-
-class _Known:
-    """What was computed from the lengths of all documents, once for all copies of an op."""
-
-    def __init__(self) -> None:
-        self._turn, self._found = threading.Lock(), list[_Dealt | None]()
-
-    def once(self, make: Callable[[], _Dealt | None]) -> _Dealt | None:
-        """What `make` returned when it was first called, on whatever thread."""
-        with self._turn:
-            if not self._found:
-                self._found.append(make())
-            return self._found[0]
