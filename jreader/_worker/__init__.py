@@ -1,9 +1,9 @@
 """What runs inside a worker process.
 
-`workers/processes/worker_process.py` starts an interpreter that calls `main` here. The worker
-either runs tasks that the parent sends (`task_worker.py`) or reads one reader and sends its samples
-(`reader_worker.py`). Messages are frames over a socket (`connection.py`), values are pickled
-(`pickling.py`, `unpickling.py`), and large arrays lie in memory that both processes share
+`workers/processes/worker_process.py` starts an interpreter that calls `main` here. The worker runs
+tasks that the parent sends (`task_worker.py`); one of them may read a reader, and send its samples
+as it goes on (`reading.py`). Messages are frames over a socket (`connection.py`), values are
+pickled (`pickling.py`, `unpickling.py`), and large arrays lie in memory that both processes share
 (`shared_memory.py`).
 
 Ctrl-C is the parent's to handle: workers ignore SIGINT. A worker ends within a second, whatever it
@@ -22,7 +22,6 @@ import sys
 import threading
 
 from jreader._worker.connection import FrameReceiver
-from jreader._worker.reader_worker import run_reader
 from jreader._worker.task_worker import run_tasks
 from jreader._worker.worker_info import WorkerInfo, set_worker_info
 
@@ -31,7 +30,7 @@ _GONE = getattr(select, "POLLRDHUP", 0)  # POLLHUP is told without being asked f
 
 
 def main(descriptor: int, parent: int) -> None:
-    """Receives the job of this worker, and does it until the connection ends.
+    """Receives what this worker is, and runs its tasks until the connection ends.
 
     Args:
         descriptor: The file descriptor of the socket to the parent.
@@ -42,11 +41,12 @@ def main(descriptor: int, parent: int) -> None:
     connection = socket.socket(fileno=descriptor)
     threading.Thread(target=_exit_with_parent, args=(connection, parent), daemon=True).start()
     receiver = FrameReceiver(connection)
-    job = receiver.next_frame()
-    if job is not None:  # else it was closed before it began
-        kind, info, rest = job
-        set_worker_info(WorkerInfo(*info))
-        (run_tasks if kind == "tasks" else run_reader)(connection, receiver, rest)
+    beginning = receiver.next_frame()
+    if beginning is not None:  # else it was closed before it began
+        *numbers, init = beginning
+        info = WorkerInfo(*numbers)
+        set_worker_info(info)
+        run_tasks(connection, receiver, info, init)
 
 
 def _exit_with_parent(connection: socket.socket, parent: int) -> None:

@@ -1,10 +1,14 @@
-"""A worker that runs tasks: calls of functions, which it is sent once each."""
+"""A worker runs tasks: calls of functions, which it is sent once each.
+
+A task gives one result, at its end. One that reads (`reading.py`) sends what it has before.
+"""
 
 from __future__ import annotations
 
 import os
 import socket
-from typing import Any, Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,8 +23,9 @@ from jreader._worker.shared_memory import (
     map_memory,
 )
 from jreader._worker.unpickling import unpickled
-from jreader._worker.worker_info import get_worker_info
+from jreader._worker.worker_info import WorkerInfo
 from jreader.errors import noted
+from jreader.readers import Position
 from jreader.staging import Memory
 
 FunctionMessage: TypeAlias = tuple[Literal["function"], int, SharedPickle, int]
@@ -29,49 +34,111 @@ FunctionMessage: TypeAlias = tuple[Literal["function"], int, SharedPickle, int]
 TaskMessage: TypeAlias = tuple[Literal["task"], int, int, bytes, tuple[int, ...], tuple[int, ...]]
 """Number, that of the function, arguments; blocks given back; functions to forget."""
 
-AnswerMessage: TypeAlias = tuple[int, bool, SharedPickle, BlockUpdates]
-"""The number of the task, whether it went well, result or error, blocks."""
+TakenMessage: TypeAlias = tuple[Literal["taken"], int, tuple[int, ...]]
+"""How many more samples of a task that reads were handed over; blocks given back."""
 
 READY = -1  # the number of what is sent before the first task
 
 
-def run_tasks(connection: socket.socket, receiver: FrameReceiver, begin: bytes) -> None:
+class Answer(NamedTuple):
+    """What a worker sends of a task.
+
+    Attributes:
+        task: The number of the task.
+        values: Its result; of a task that reads, samples.
+        positions: After each of them; of no sample, that of the beginning.
+        updates: What changed of the blocks that hold their arrays.
+        error: What it raised, pickled.
+        ends: Whether the task has ended.
+    """
+
+    task: int
+    values: list[SharedPickle]
+    positions: Sequence[Position] = ()
+    updates: BlockUpdates = BlockUpdates()
+    error: bytes | None = None
+    ends: bool = True
+
+
+class TaskWorker:
+    """What this process has of its tasks.
+
+    Attributes:
+        current: That of this process; None where it is no worker.
+        connection: To the parent.
+        receiver: What comes from there.
+        blocks: The memory that it shares with the parent.
+        task: The number of the task that runs.
+    """
+
+    current: ClassVar[TaskWorker | None] = None
+
+    def __init__(self, connection: socket.socket, receiver: FrameReceiver, processes: int) -> None:
+        self.connection, self.receiver, self.task = connection, receiver, READY
+        self.blocks = stacking.blocks = Blocks(most=blocks_for_each(processes))
+        self.functions: dict[int, _ReceivedFunction] = {}
+
+    def run(self) -> None:
+        """Runs tasks until the connection ends."""
+        while message := self.receiver.next_frame():
+            kind, *rest = message
+            if kind == "function":
+                number, shared, size = rest
+                self.functions[number] = _ReceivedFunction(shared, size, self.receiver)
+            elif kind == "task":
+                self._run(*rest)
+            else:  # of the last samples of a task that has ended
+                _, returned = rest
+                self.blocks.returned.extend(returned)
+
+    def _run(
+        self,
+        number: int,
+        function: int,
+        arguments: bytes,
+        returned: tuple[int, ...],
+        forgotten: tuple[int, ...],
+    ) -> None:
+        self.task = number
+        self.blocks.returned.extend(returned)
+        error: bytes | None = None
+        values: list[SharedPickle] = []
+        try:
+            values.append(self.functions[function].called(unpickled(arguments), self.blocks))
+        except BaseException as raised:
+            error = pickled_error(raised)
+        updates, descriptors = self.blocks.updates()
+        self.send(Answer(self.task, values, (), updates, error), descriptors)
+        for key in forgotten:
+            self.functions.pop(key, None)
+
+    def send(self, answer: Answer, descriptors: list[int]) -> None:
+        """Sends what there is of the task, and the descriptors of new blocks."""
+        send(self.connection, answer, descriptors)
+
+
+def run_tasks(
+    connection: socket.socket, receiver: FrameReceiver, info: WorkerInfo, init: bytes
+) -> None:
     """Runs tasks until the connection ends.
 
     Args:
         connection: To the parent.
         receiver: What comes from there.
-        begin: A pickled function of the worker's number to call first, or None.
+        info: What this worker is.
+        init: A pickled function of the worker's number to call first, or None.
     """
-    info = get_worker_info()
-    blocks = Blocks(most=blocks_for_each(info.num_workers if info else 1))
-    stacking.blocks = blocks
-    functions: dict[int, _ReceivedFunction] = {}
+    TaskWorker.current = worker = TaskWorker(connection, receiver, info.num_workers)
+    error: bytes | None = None
     try:
-        first = unpickled(begin)
-        if first is not None and info is not None:
+        first = unpickled(init)
+        if first is not None:
             first(info.id)
-    except BaseException as error:
-        send(connection, (READY, False, SharedPickle(pickled_error(error)), BlockUpdates()), [])
-        return
-    send(connection, (READY, True, SharedPickle(b""), BlockUpdates()), [])
-    while message := receiver.next_frame():
-        if message[0] == "function":
-            _, number, shared, size = message
-            functions[number] = _ReceivedFunction(shared, size, receiver)
-            continue
-        _, number, function, arguments, returned, forgotten = message
-        blocks.returned.extend(returned)
-        try:
-            shared = functions[function].called(unpickled(arguments), blocks)
-            good = True
-        except BaseException as error:
-            good, shared = False, SharedPickle(pickled_error(error))
-        updates, descriptors = blocks.updates()
-        answer: AnswerMessage = (number, good, shared, updates)
-        send(connection, answer, descriptors)
-        for key in forgotten:
-            functions.pop(key, None)
+    except BaseException as raised:
+        error = pickled_error(raised)
+    worker.send(Answer(READY, [], error=error), [])
+    if error is None:
+        worker.run()
 
 
 class _ReceivedFunction:

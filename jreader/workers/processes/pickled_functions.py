@@ -34,8 +34,13 @@ _numbers = count()
 class PickledFunction:
     """A function that is pickled, and its number among all."""
 
-    def __init__(self, fn: Any) -> None:
-        """Raises TypeError if the function cannot be pickled, or holds what must not be copied."""
+    def __init__(self, fn: Any, unsendable: str = "") -> None:
+        """Raises TypeError if the function cannot be pickled, or holds what must not be copied.
+
+        Args:
+            fn: The function.
+            unsendable: What a note on that error says, if not what is said of functions.
+        """
         self.number, self.name = next(_numbers), described(fn)
         taken: list[pickle.PickleBuffer] = []
         try:
@@ -43,7 +48,8 @@ class PickledFunction:
         except Exception as error:
             noted(
                 error,
-                f"{self.name} cannot be sent to worker processes: open files, locks and "
+                unsendable
+                or f"{self.name} cannot be sent to worker processes: open files, locks and "
                 f"connections where they are used first (in the function, or in the __getitem__ of "
                 f"a data set), not before; or use threads",
             )

@@ -5,30 +5,47 @@ from __future__ import annotations
 import socket
 import time
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from jreader._worker.connection import ancillary, to_frame
 from jreader._worker.unpickling import unpickled
-from jreader.readers import described
+from jreader.errors import WorkerDied
+from jreader.readers import Position, described
+from jreader.staging import Array
 from jreader.workers.processes.pickled_functions import PickledFunction
 from jreader.workers.processes.worker_process import WorkerProcess
+
+SentValue: TypeAlias = tuple[bytes, list[Array]]
+"""A pickled value that a worker has sent, and the memory of its arrays."""
 
 _KILL_AFTER = 2.0  # seconds that a task goes on for nobody, before its worker is killed
 
 
-class Wakeable(Protocol):
-    """What a cancelled task wakes: its pool."""
+class Pool(Protocol):
+    """What a task tells that changes while it runs."""
 
     def wake(self) -> None:
         """Has it look for what was cancelled."""
 
+    def tell_taken(self, task: TaskFuture, number: int) -> None:
+        """Tells the worker of a task that so many more of its samples were handed over."""
+
 
 class TaskFuture(Future[Any]):
-    """The future of a call that a worker makes."""
+    """The future of a call that a worker makes.
+
+    Attributes:
+        most_tries: How many workers may die of it before that is its error.
+        died: Whether so many have.
+    """
+
+    most_tries = 3
+    died = False
 
     def __init__(
-        self, pool: Wakeable, number: int, function: PickledFunction, arguments: bytes
+        self, pool: Pool, number: int, function: PickledFunction, arguments: bytes
     ) -> None:
         super().__init__()
         self.pool, self.number, self.function, self.arguments = pool, number, function, arguments
@@ -44,6 +61,22 @@ class TaskFuture(Future[Any]):
             self.pool.wake()
         return False
 
+    def take(self, samples: list[SentValue], positions: Sequence[Position]) -> None:
+        """Takes what a task that reads has sent before it ends."""
+
+    def tell_taken(self, number: int) -> None:
+        """Tells its worker that so many more samples were handed over."""
+        self.pool.tell_taken(self, number)
+
+    def death_error(self, how: str) -> WorkerDied:
+        """Its error if its last worker died, in that way."""
+        if self.kill_at is not None:
+            return WorkerDied(f"a worker process was ended: nobody waited for {self} any more.")
+        return WorkerDied(
+            f"{self.tries} worker processes died one after another while they worked on {self}; "
+            f"the last one {how}."
+        )
+
     def __str__(self) -> str:
         try:
             arguments, options = unpickled(self.arguments)
@@ -57,7 +90,7 @@ class PoolWorker(WorkerProcess):
     """A worker process of the pool, which has one task at a time."""
 
     def __init__(self, number: int, of: int) -> None:
-        super().__init__("tasks", number, of)
+        super().__init__(number, of)
         self.number = number
         self.ready = False
         self.task: TaskFuture | None = None
@@ -68,7 +101,7 @@ class PoolWorker(WorkerProcess):
     def begin(self, init: bytes) -> None:
         """Starts the process; it first calls `init`, a pickled function of its number, or None."""
         self.start()
-        self.send(self.job_frame(init))
+        self.send(self.first_frame(init))
 
     def assign(self, task: TaskFuture) -> None:
         """Sends a task, and its function if the worker does not have it yet."""

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import selectors
-import socket
 import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
+from functools import partial
+from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from jreader import errors
-from jreader._worker.connection import to_frame
-from jreader._worker.pickling import pickled_function
-from jreader._worker.reader_worker import ReaderReport
-from jreader._worker.remote_errors import unpickled_error
+from jreader._worker.pickling import pickled_for_worker
+from jreader._worker.reading import Reading
 from jreader._worker.unpickling import unpickled
 from jreader.readers import (
     Node,
@@ -33,8 +31,10 @@ from jreader.readers import (
     whole,
 )
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
-from jreader.staging import Array
-from jreader.workers.processes.worker_process import WorkerProcess, end_all
+from jreader.workers.closing import stoppable_pass
+from jreader.workers.processes.pickled_functions import PickledFunction
+from jreader.workers.processes.pool_worker import SentValue, TaskFuture
+from jreader.workers.processes.worker_pool import WorkerPool
 
 T = TypeVar("T")
 
@@ -91,33 +91,13 @@ class multiprocess_reader(Node[T]):
     def start(self, at: Position) -> Pass[T]:
         """Positions are (the reader whose turn it is, (whether it ended, position) of each)."""
         turn, begun_at = self._parts(at)
-        processes = _ReaderProcesses([_Child(self, k, *begun) for k, begun in enumerate(begun_at)])
-
-        def in_turn() -> Iterator[T]:
-            nonlocal turn
-            with contextlib.closing(processes):
-                while not all(child.ended for child in processes.children):
-                    child = processes.children[turn]
-                    found = processes.wait_for([child])
-                    if processes.closed:
-                        return
-                    turn = (turn + 1) % len(processes.children)
-                    if found:
-                        yield child.pop()
-
-        def as_ready() -> Iterator[T]:
-            with contextlib.closing(processes):
-                while child := processes.wait_for(processes.children):
-                    yield child.pop()
-
-        def position() -> Position:
-            processes.wait_for_positions()
-            return turn, tuple((child.ended, child.position) for child in processes.children)
-
-        if self.use_pipe:
-            return Pass(in_turn(), position, processes.close)
-        lost = refused(self, "use_pipe=True")
-        return Pass(as_ready(), lambda: lost, processes.close)
+        apart = [_ReadApart(self, k, *begun) for k, begun in enumerate(begun_at)]
+        processes: _ReaderProcesses[T] = _ReaderProcesses(apart, turn, in_turn=self.use_pipe)
+        position = processes.position
+        if not self.use_pipe:
+            lost = refused(self, "use_pipe=True")
+            position = lambda: lost  # noqa: E731
+        return stoppable_pass(processes.handed_over(), position, processes.close)
 
     def _parts(self, at: Position) -> tuple[int, Sequence[tuple[bool, Position]]]:
         """The parts of a position: whose turn it is, and where each reader begins."""
@@ -135,229 +115,183 @@ class multiprocess_reader(Node[T]):
         return None if None in known else sum(n for n in known if n is not None)
 
 
-class _Child(Generic[T]):
-    """The process of one reader: the samples that it sent, and the position after them."""
+class _ReadApart(Generic[T]):
+    """A reader that a process reads: what came of it, and the position after what was handed over.
+
+    Attributes:
+        position: Where it is; None at first, until the process has said where it begins.
+        ready: The samples that came, and the position after each.
+        task: That of the process; once it is `over`, nothing more comes.
+    """
 
     def __init__(
         self, node: multiprocess_reader[T], index: int, ended: bool, position: Position
     ) -> None:
         self.name = f"reader {index} ({node.readers[index]!r}) of multiprocess_reader"
-        self.made_at = node.made_at
-        self.number = index, len(node.readers)
-        self.worker: WorkerProcess
-        self.job: Any = (node.readers[index], position, node.queue_size)
+        self.name += f", made at {node.made_at}"
+        self.reading = Reading(
+            node.readers[index], position, index, len(node.readers), node.queue_size
+        )
         self.ended, self.position = ended, position
         self.has_position = ended or position is not None
-        self.ready: deque[tuple[bytes, list[Array], Position]] = deque()
-        self.unacknowledged = 0
-        self.last: ReaderReport | None = None
-        self.dead = False
+        self.ready: deque[tuple[SentValue, Position]] = deque()
+        self.untold = 0  # samples handed over of which the process was not told
+        self.task: TaskFuture | None = None
+        self.over = False
 
-    def pickle_job(self) -> None:
-        """Pickles the reader, to be sent once all processes are started."""
-        try:
-            self.job = pickled_function(self.job)
-        except Exception as error:
-            errors.noted(
-                error,
-                f"{self.name}, made at {self.made_at}, cannot be sent to a process: open files, "
-                f"locks and connections inside the reader, when it is called",
-            )
-            raise
+    def pickled(self) -> PickledFunction:
+        """The task that reads it, ready to be sent."""
+        function = PickledFunction(
+            self.reading,
+            f"{self.name}, cannot be sent to a process: open files, locks and connections inside "
+            "the reader, when it is called",
+        )
+        function.prepare(self.reading)
+        return function
 
-    def start(self, started: list[WorkerProcess]) -> None:
-        """Starts the process, which is added to `started` before."""
-        started.append(WorkerProcess("reader", *self.number))
-        self.worker = started[-1]
-        self.worker.start()
-
-    def send_job(self) -> None:
-        """Sends the reader to the process."""
-        job, self.job = self.job, None
-        with contextlib.suppress(OSError):  # it died already: `_ReaderProcesses` notices
-            self.worker.connection.sendall(self.worker.job_frame(job))
-
-    def receive(self, *, everything: bool) -> None:
-        """Receives what has arrived, all or one frame, without waiting.
-
-        One frame at a time keeps the rest with the process that reads ahead, and memory small.
-        """
-        unpacked = False
-        while (everything or not unpacked) and self.worker.receiver.receive(wait=False):
-            for report in self.worker.receiver.frames():
-                unpacked = True
-                self._take(ReaderReport(*report))
-
-    def _take(self, report: ReaderReport) -> None:
-        memory = self.worker.memory
-        memory.update(report.updates, self.worker.receiver)
-        if not self.has_position and not report.samples and report.positions:
-            (self.position,) = report.positions
-            self.has_position = True
-        for shared, position in zip(report.samples, report.positions, strict=False):
-            self.ready.append((shared.data, memory.arrays(shared), position))
-        memory.release(report.updates)
-        if report.end:
-            self.last = report
+    def take(self, samples: list[SentValue] | None, positions: Sequence[Position]) -> None:
+        """Takes samples that came, the position where it begins, or None: it is over."""
+        if samples is None:
+            self.over = True
+            return
+        if not (samples or self.has_position):
+            (self.position,) = positions
+        self.has_position = True
+        self.ready.extend(zip(samples, positions, strict=False))
 
     def pop(self) -> T:
         """The next sample; `position` is then the one after it."""
-        data, arrays, self.position = self.ready.popleft()
-        self.unacknowledged += 1
-        if not self.ready:
-            number, self.unacknowledged = self.unacknowledged, 0
-            with contextlib.suppress(OSError):
-                returned = self.worker.memory.take_returned()
-                self.worker.connection.sendall(to_frame((number, returned)))
+        (data, arrays), self.position = self.ready.popleft()
+        self.untold += 1
+        if self.task and not self.ready:
+            self.task.tell_taken(self.untold)
+            self.untold = 0
         try:
             sample: T = unpickled(data, arrays)
         except Exception as error:
             errors.noted(
                 error,
-                f"raised while a sample of {self.name}, made at {self.made_at}, was unpickled "
-                "here: its class has to be here too, and its pickle has to be readable",
+                f"raised while a sample of {self.name}, was unpickled here: its class has to be "
+                "here too, and its pickle has to be readable",
             )
             raise
         return sample
 
-    def finish(self) -> None:
+    @property
+    def died(self) -> bool:
+        """Whether the process ended before the reader, which all are told at once."""
+        return self.task is not None and self.task.died
+
+    def end(self) -> None:
         """Notes that the reader has ended, and raises the error that it ended with."""
         self.ended = True
-        if self.last and self.last.error:
-            error = unpickled_error(self.last.error)
-            errors.noted(error, f"raised by {self.name}, made at {self.made_at}")
+        if self.task and (error := self.task.exception()):
+            if not self.died:
+                errors.noted(error, f"raised by {self.name}")
             raise error
 
-    def death_error(self) -> errors.WorkerDied:
+
+class _ReadingFuture(TaskFuture):
+    """The future of a task that reads, which puts all that comes of it into a queue."""
+
+    most_tries = 1
+
+    def __init__(self, arrivals: SimpleQueue[Any], index: int, name: str, *given: Any) -> None:
+        super().__init__(*given)
+        self.arrivals, self.index, self.name = arrivals, index, name
+        self.add_done_callback(lambda _: arrivals.put((index, None, ())))
+
+    def take(self, samples: list[SentValue], positions: Sequence[Position]) -> None:
+        """Takes samples, or the position where the pass begins."""
+        self.arrivals.put((self.index, samples, positions))
+
+    def death_error(self, how: str) -> errors.WorkerDied:
         """The error of a process that ended before its reader did."""
-        how = self.worker.how_it_ended()
-        return errors.WorkerDied(
-            f"the process of {self.name}, made at {self.made_at}, {how} before its reader did."
-        )
+        return errors.WorkerDied(f"the process of {self.name}, {how} before its reader did.")
 
 
 class _ReaderProcesses(Generic[T]):
-    """The processes of one pass; started with its first sample, ended when nobody holds it."""
+    """The processes of one pass; begun with its first sample, ended when nobody holds it."""
 
-    def __init__(self, children: list[_Child[T]]) -> None:
-        self.children = children
-        self.events: selectors.BaseSelector | None = None
-        self.finish: Any = lambda: None
-        self.lock = threading.RLock()  # reentrant: gc may drop a pass anywhere
-        self.inside = self.closed = False
-        self.wakers: Sequence[socket.socket] = ()
+    def __init__(self, readers: list[_ReadApart[T]], turn: int, *, in_turn: bool) -> None:
+        self.readers, self.turn, self.in_turn = readers, turn, in_turn
+        self.arrivals: SimpleQueue[tuple[int, list[SentValue] | None, Sequence[Position]] | None]
+        self.arrivals = SimpleQueue()  # None where the pass is closed
+        self.pool: WorkerPool | None = None
+        self.closed = False
         self.threads: list[threading.Thread] = []  # those of others may wait here
         self.fork_guard = ForkGuard()
 
-    def begin(self) -> selectors.BaseSelector:
-        """Starts the processes, at the first call."""
-        if self.events is None:
-            self.events = selectors.DefaultSelector()
-            self.wakers = socket.socketpair()
-            self.events.register(self.wakers[1], selectors.EVENT_READ)
-            living: list[WorkerProcess] = []
-            self.finish = weakref.finalize(
-                self, _end, living, self.events, self.wakers, ForkGuard()
-            )
-            stop_at_exit(self)
-            begun = [child for child in self.children if not child.ended]
-            for child in begun:
-                child.pickle_job()
-                child.start(living)
-                self.events.register(child.worker.connection, selectors.EVENT_READ, child)
-                self.events.register(child.worker.sentinel, selectors.EVENT_READ, child)
-            for child in begun:
-                child.send_job()
-        return self.events
+    def handed_over(self) -> Generator[T, None, None]:
+        """The samples: one of each reader in turn, or as they arrive."""
+        with contextlib.closing(self):
+            while reader := self.next_reader():
+                yield reader.pop()
 
-    def wait_for_positions(self) -> None:
-        """Waits until every process has told the position where it begins."""
-        for child in self.children:
-            while not child.has_position and self.listen():
-                if child.last and not child.has_position:
-                    child.finish()
-
-    def wait_for(self, wanted: list[_Child[T]]) -> _Child[T] | None:
-        """Waits until one of the wanted has a sample, and gives it; None once all have ended.
-
-        Also None if another thread closes the pass meanwhile.
-        """
+    def next_reader(self) -> _ReadApart[T] | None:
+        """The reader whose sample is next, once it is there; None once all have ended."""
         self.fork_guard.check("this pass")
-        while True:
-            for child in wanted:
-                if child.ready:
-                    return child
-            for child in wanted:
-                if child.last and not child.ended:
-                    child.finish()
-            if all(child.ended for child in wanted):
-                return None
-            if not self.listen():
-                return None
+        while not (self.closed or all(reader.ended for reader in self.readers)):
+            wanted = [self.readers[self.turn]] if self.in_turn else self.readers
+            for reader in wanted:
+                if reader.ready:
+                    self._pass_turn()
+                    return reader
+            for reader in self.readers:
+                if reader.over and not reader.ended and (reader in wanted or reader.died):
+                    reader.end()
+            if all(reader.ended for reader in wanted):
+                self._pass_turn()
+            else:
+                self.receive()
+        return None
 
-    def listen(self) -> bool:
-        """Waits until something arrives; false if the pass is closed.
+    def _pass_turn(self) -> None:
+        self.turn = (self.turn + 1) % len(self.readers)
 
-        Raises:
-            WorkerDied: A process died before its reader ended.
-        """
-        self.fork_guard.check("this pass")
-        with self.lock:
-            if self.closed:
-                return False
-            self.inside = True
-        try:
-            self._listen()
-        finally:
-            with self.lock:
-                self.inside = False
-            if self.closed:
-                self.finish()
-        return not self.closed
+    def position(self) -> Position:
+        """Where the pass is, once each process has said where it begins."""
+        for reader in self.readers:
+            while not (reader.has_position or reader.over or self.closed):
+                self.receive()
+            if reader.over and not reader.has_position:
+                reader.end()
+        return self.turn, tuple((reader.ended, reader.position) for reader in self.readers)
 
-    def _listen(self) -> None:
-        events = self.begin()
+    def receive(self) -> None:
+        """Waits until something arrives, and takes all that has; nothing if the pass is closed."""
+        if self.pool is None:
+            self._begin()
+        arrived = self.arrivals.get()
+        while arrived is not None:
+            index, samples, positions = arrived
+            self.readers[index].take(samples, positions)
+            arrived = None if self.arrivals.empty() else self.arrivals.get()
+
+    def _begin(self) -> None:
+        """Begins the processes, each of which has the task to read."""
+        begun = [
+            (partial(_ReadingFuture, self.arrivals, index, reader.name), reader, reader.pickled())
+            for index, reader in enumerate(self.readers)
+            if not reader.ended
+        ]
+        self.pool = pool = WorkerPool(len(begun), None)
+        weakref.finalize(self, pool.stop)
+        stop_at_exit(self)
+        arguments = pickled_for_worker(((), {}))
+        with pool.lock:  # a process whose reader ends at once is given no other
+            for future, reader, function in begun:
+                reader.task = pool.submit(function, arguments, future)
         if self.closed:
-            return
-        for child in self.children:
-            if child.dead and not child.last:
-                raise child.death_error()
-        for key, _ in events.select():
-            child = key.data
-            if child is None:
-                return
-            child.receive(everything=key.fileobj is child.worker.sentinel)
-            if key.fileobj is child.worker.sentinel:
-                child.dead = True
-                events.unregister(child.worker.sentinel)
-            elif not child.worker.receiver.open:
-                events.unregister(child.worker.connection)
+            pool.stop()
 
     def close(self) -> None:
-        """Ends the processes; a thread that waits for them does it, on its way out."""
+        """Ends the processes, and wakes who waits for them."""
         if self.fork_guard.forked:
             return
-        with self.lock:
-            self.closed = True
-            waited_for = self.inside
-        if not waited_for:
-            self.finish()
-        elif self.wakers:
-            with contextlib.suppress(OSError):  # it is on its way out
-                self.wakers[0].send(b"!")
+        self.closed = True
+        self.arrivals.put(None)
+        if self.pool:
+            self.pool.stop()
 
     stop = close
-
-
-def _end(
-    workers: list[WorkerProcess],
-    events: selectors.BaseSelector,
-    wakers: Sequence[socket.socket],
-    fork_guard: ForkGuard,
-) -> None:
-    if fork_guard.forked:
-        return
-    events.close()
-    for waker in wakers:
-        waker.close()
-    end_all(workers)

@@ -16,23 +16,21 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
 from jreader import errors
+from jreader._worker.connection import to_frame
 from jreader._worker.pickling import pickled_function
 from jreader._worker.remote_errors import unpickled_error
-from jreader._worker.shared_memory import BlockUpdates, SharedPickle
-from jreader._worker.task_worker import READY
+from jreader._worker.task_worker import READY, Answer
 from jreader._worker.unpickling import unpickled
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
-from jreader.staging import Array
 from jreader.workers.processes.pickled_functions import PickledFunction, PickledFunctions
-from jreader.workers.processes.pool_worker import PoolWorker, TaskFuture
+from jreader.workers.processes.pool_worker import PoolWorker, SentValue, TaskFuture
 from jreader.workers.processes.worker_process import reap
 
-_TRIES = 3  # of one task whose worker died
 _STARTS = 3  # of workers in a row that died before they began
 _STAY = 2.0  # seconds that workers stay though nobody uses them: the next loader may
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -70,13 +68,18 @@ class WorkerPool:
         stop_at_exit(self)
         self.threads[0].start()
 
-    def submit(self, function: PickledFunction, arguments: bytes) -> TaskFuture | None:
+    def submit(
+        self,
+        function: PickledFunction,
+        arguments: bytes,
+        future: Callable[..., TaskFuture] = TaskFuture,
+    ) -> TaskFuture | None:
         """Queues a task for the worker that is free first; None if the pool has ended."""
         failed: list[tuple[TaskFuture, BaseException]] = []
         with self.lock:
             if self.over:
                 return None
-            task = TaskFuture(self, next(self.numbers), function, arguments)
+            task = future(self, next(self.numbers), function, arguments)
             try:
                 self.queue.append(task)
                 self._dispatch(failed)
@@ -86,6 +89,14 @@ class WorkerPool:
                 raise
         _fail(failed)
         return task
+
+    def tell_taken(self, task: TaskFuture, number: int) -> None:
+        """Tells the worker of a task that reads that so many more samples were handed over."""
+        with self.lock:
+            for worker in self.workers:
+                if worker.task is task:
+                    worker.send(to_frame(("taken", number, worker.memory.take_returned())))
+                    self._watch_for_writing(worker)
 
     def busy(self) -> bool:
         """Whether somebody may still wait for a result."""
@@ -197,7 +208,7 @@ class WorkerPool:
                 self._watch_for_writing(worker)
         while worker.receiver.open and worker.receiver.receive(wait=False):
             for answer in worker.receiver.frames():
-                self._finish_task(worker, *answer)
+                self._take(worker, Answer(*answer))
             if not dead:
                 break
         if dead:
@@ -206,18 +217,32 @@ class WorkerPool:
             with contextlib.suppress(KeyError):  # its death says the rest
                 self.events.unregister(worker.connection)
 
-    def _finish_task(
-        self,
-        worker: PoolWorker,
-        number: int,
-        good: bool,
-        shared: SharedPickle,
-        updates: BlockUpdates,
-    ) -> None:
-        if number == READY:
-            self._worker_began(worker, None if good else unpickled_error(shared.data))
+    def _take(self, worker: PoolWorker, answer: Answer) -> None:
+        """Takes what a worker has sent of its task: some samples of it, or its end."""
+        error = unpickled_error(answer.error) if answer.error else None
+        if answer.task == READY:
+            self._worker_began(worker, error)
             return
-        value, error = self._result(worker, good, SharedPickle(*shared), BlockUpdates(*updates))
+        values: list[SentValue] = []
+        try:
+            worker.memory.update(answer.updates, worker.receiver)
+            values = [(each.data, worker.memory.arrays(each)) for each in answer.values]
+        except OSError as reason:  # no descriptor is left: what it has there is not to be had here
+            worker.kill()
+            error = reason
+        finally:
+            worker.memory.release(answer.updates)
+        if answer.ends or error:
+            self._finish_task(worker, values, error)
+        elif worker.task is not None:  # else it was given up
+            worker.task.take(values, answer.positions)
+
+    def _finish_task(
+        self, worker: PoolWorker, values: list[SentValue], error: Exception | None
+    ) -> None:
+        value: Any = None
+        if error is None:
+            value, error = _unpickled(*values[0])
         failed: list[tuple[TaskFuture, BaseException]] = []
         with self.lock:
             task, worker.task = worker.task, None
@@ -229,20 +254,6 @@ class WorkerPool:
             else:
                 failed.append((task, error))
         _fail(failed)
-
-    def _result(
-        self, worker: PoolWorker, good: bool, shared: SharedPickle, updates: BlockUpdates
-    ) -> tuple[Any, Exception | None]:
-        """The result of a task, or its error."""
-        try:
-            worker.memory.update(updates, worker.receiver)
-            arrays = worker.memory.arrays(shared)
-            return _unpickled(shared.data, arrays) if good else (None, unpickled_error(shared.data))
-        except OSError as reason:  # no descriptor is left: what it has there is not to be had here
-            worker.kill()
-            return None, reason
-        finally:
-            worker.memory.release(updates)
 
     def _worker_began(self, worker: PoolWorker, error: BaseException | None) -> None:
         """Notes that a worker is ready; if its `init` raised, the pool ends."""
@@ -272,10 +283,11 @@ class WorkerPool:
             self.failed_starts += not worker.ready
             if task is not None:
                 task.tries += worker.ready
-                if task.tries < _TRIES and task.kill_at is None:
+                if task.tries < task.most_tries and task.kill_at is None:
                     self.queue.appendleft(task)
                 else:
-                    failed.append((task, _death_error(task, how)))
+                    task.died = True
+                    failed.append((task, task.death_error(how)))
             if self.failed_starts < _STARTS:
                 self._dispatch(failed)
         worker.end()
@@ -319,7 +331,7 @@ class WorkerPool:
         reap(workers)
 
 
-def _unpickled(data: bytes, arrays: list[Array]) -> tuple[Any, Exception | None]:
+def _unpickled(data: bytes, arrays: Sequence[Any]) -> tuple[Any, Exception | None]:
     """The result of a task, or what its classes raised as they were unpickled."""
     try:
         return unpickled(data, arrays), None
@@ -332,15 +344,6 @@ def _fail(failed: list[tuple[TaskFuture, BaseException]]) -> None:
     for task, error in failed:
         if not task.done() and (task.running() or task.set_running_or_notify_cancel()):
             task.set_exception(error)
-
-
-def _death_error(task: TaskFuture, how: str) -> errors.WorkerDied:
-    if task.kill_at is not None:
-        return errors.WorkerDied(f"a worker process was ended: nobody waited for {task} any more.")
-    return errors.WorkerDied(
-        f"{task.tries} worker processes died one after another while they worked on {task}; the "
-        f"last one {how}."
-    )
 
 
 def _advice(error: OSError) -> str:

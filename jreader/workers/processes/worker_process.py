@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,6 @@ class WorkerProcess:
     Whoever will end it takes note of it before it is started: so an interrupt leaves none behind.
 
     Args:
-        kind: What it does: "tasks" or "reader".
         number: Its own, from 0.
         of: How many there are.
 
@@ -60,8 +59,8 @@ class WorkerProcess:
     process: subprocess.Popen[bytes]
     sentinel: Any
 
-    def __init__(self, kind: str, number: int, of: int) -> None:
-        self._job = kind, (number, of, _RUN + number)
+    def __init__(self, number: int, of: int) -> None:
+        self._beginning = number, of, _RUN + number
         self.connection, self._theirs = socket.socketpair()
         self.receiver = FrameReceiver(self.connection)
         self.memory = _WorkerMemory()
@@ -87,9 +86,9 @@ class WorkerProcess:
             raise
         self.started = True
 
-    def job_frame(self, rest: bytes) -> bytes:
-        """The first message to it: what it is, and what it does."""
-        return to_frame((*self._job, rest))
+    def first_frame(self, init: bytes) -> bytes:
+        """The first message to it: what it is, and what it calls first, a pickled function."""
+        return to_frame((*self._beginning, init))
 
     def end(self) -> None:
         """Closes the connection: the process sees that, and ends."""
@@ -178,15 +177,6 @@ def reap(workers: Sequence[WorkerProcess]) -> None:
             worker.process.kill()
             worker.process.wait()
         worker.sentinel.close()
-
-
-def end_all(workers: Iterable[WorkerProcess]) -> None:
-    """Lets processes end by themselves, and kills those that do not, without waiting for it."""
-    workers = list(workers)
-    for worker in workers:
-        worker.end()
-    with contextlib.suppress(RuntimeError):  # no new threads while the interpreter goes away
-        threading.Thread(target=reap, args=(workers,), daemon=True).start()
 
 
 def _sentinel_of(process: subprocess.Popen[bytes]) -> Any:

@@ -9,11 +9,11 @@ from widths import few
 from jreader import ReaderError, WorkerDied
 
 ON_DEATH = """
-    import ctypes, os, select, signal, subprocess, sys, threading
+    import ctypes, os, signal, subprocess, sys, threading
     import jreader
 
-    def children_of(items):
-        return items.gi_frame.f_locals["processes"].children
+    def worker_of(items):
+        return items.gi_frame.f_locals["self"].pool.workers[0]
 
     def died(items):
         try:
@@ -73,10 +73,18 @@ class TestDeaths:
                 yield os.getpid()
                 yield bytes(50_000_000)
             items = jreader.multiprocess_reader([source], {use_pipe}, 1)()
-            pid = next(items)
-            select.select([children_of(items)[0].worker.connection], [], [])
-            os.kill(pid, signal.SIGKILL)
-            children_of(items)[0].worker.process.wait()
+            next(items)
+            worker, sends = worker_of(items), threading.Event()
+            receive = worker.receiver.receive
+            def received(*, wait):
+                more = receive(wait=wait)
+                if worker.process.poll() is None and worker.receiver._data:
+                    worker.process.kill()
+                    worker.process.wait()
+                    sends.set()
+                return more
+            worker.receiver.receive = received
+            sends.wait()
             died(items)
         """)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
+from concurrent.futures import wait
 
 import pytest
+from programs import PATIENCE
 from samples import ends
 from widths import few
 
@@ -78,8 +80,8 @@ class TestErrors:
         assert next(items) == 0
         for gate in gates:
             gate.write_bytes(b"")
-        for child in items.gi_frame.f_locals["processes"].children:
-            child.worker.process.wait()
+        readers = items.gi_frame.f_locals["self"].readers
+        wait([reader.task for reader in readers], timeout=PATIENCE)
         samples, raised = ends(items)
         assert (samples, type(raised)) == ([1, 2], BoomError)
 

@@ -30,7 +30,9 @@ class TestLeaving:
             assert watch.all_gone()
         assert (code, errors.count("KeyboardInterrupt")) == (-signal.SIGINT, 1)
 
-    @pytest.mark.parametrize("place", ["WorkerProcess.__init__", "Popen.__init__", "_Child.start"])
+    @pytest.mark.parametrize(
+        "place", ["WorkerProcess.__init__", "Popen.__init__", "PoolWorker.begin"]
+    )
     def test_an_interrupt_while_processes_are_started_leaves_none(self, place):
         assert said(f"""
             held = jreader.start(jreader.multiprocess_reader([lambda: iter(range(3))] * 2))
@@ -108,8 +110,7 @@ class TestLeaving:
             made = jreader.multiprocess_reader([endless, source])
             items = made()
             next(items), next(items)
-            begun = items.gi_frame.f_locals["processes"].children
-            children = [child.worker.process for child in begun]
+            children = [each.process for each in items.gi_frame.f_locals["self"].pool.workers]
             {leave}
             for child in children:
                 child.wait(60)
