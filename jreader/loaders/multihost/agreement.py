@@ -86,7 +86,7 @@ class Agreement:
         self._posting = RLock()  # reentrant: gc may drop a pass, which tells of that, anywhere
         self._given = 0  # feeds that the loop got
         self._left = False
-        self._stopped_watching = Event()
+        self._ended = Event()
         self.threads: list[Thread] = []
         board.post(begun(self._turn), json.dumps([self._mine, self._lines]))
         try:
@@ -146,7 +146,7 @@ class Agreement:
                     self._given += 1
                     yield held.pop()
                 if streamed:
-                    self._agree(self._given, ends=True)
+                    self._agree(ends=True)
                 self._left = True
             except ShortEpoch:
                 self._left = True  # what was posted already has the others find the same
@@ -185,7 +185,7 @@ class Agreement:
             if self._received:
                 self._check_others()
             return True
-        if self._agree(self._given, ends=False):
+        if self._agree(ends=False):
             return True
         self._left = True
         self._check_steps()
@@ -226,9 +226,8 @@ class Agreement:
         A process that leaves after as many feeds as this one took did not fail: all may stop there.
         """
         said: dict[int, Message] = {}
-        while not self._stopped_watching.wait(
-            _OFTEN + len(self._board.others) / 100
-        ):  # one store serves all
+        often = _OFTEN + len(self._board.others) / 100  # one store serves all
+        while not self._ended.wait(often):
             try:
                 self._receive()
             except (ReaderError, jax.errors.JaxRuntimeError):
@@ -241,7 +240,7 @@ class Agreement:
 
     def stop(self) -> None:
         """Ends the thread."""
-        self._stopped_watching.set()
+        self._ended.set()
 
     def leave(self, why: str = "") -> None:
         """Posts that this process takes no more feeds of this pass; the first reason counts."""
@@ -261,7 +260,7 @@ class Agreement:
     def _check_others(self) -> None:
         """Raises ReaderError if another process has left."""
         for process in self._board.others:
-            self._unsure(process, self._given, ends=False)
+            self._unsure(process, ends=False)
 
     def _post(self, end: str | None = None) -> None:
         """Posts how many feeds this process has, if that has changed."""
@@ -297,67 +296,67 @@ class Agreement:
             self._places.setdefault(process, {}).update(message.places)
         return message if message.end else self._compared(process, message)
 
-    def _agree(self, given: int, *, ends: bool) -> bool:
-        """Waits until every process has a feed after the first `given`, or until all have ended.
+    def _agree(self, *, ends: bool) -> bool:
+        """Waits until every process has a feed beyond those that the loop got, or all have ended.
 
         Returns:
             Whether that feed is one of this epoch: False once lanes have ended.
         """
-        late = [process for process in self._board.others if self._unsure(process, given, ends)]
-        if not ends and self._posted.feeds <= given:
+        late = [process for process in self._board.others if self._unsure(process, ends=ends)]
+        if not ends and self._posted.feeds <= self._given:
             self._post()  # others wait for this feed, also if this process prepares no more
         if late:
             self._receive()
         for process in late:
-            self._wait_for(process, given, ends)
-        return ends or not self._is_beyond(given)
+            self._wait_for(process, ends=ends)
+        return ends or not self._is_beyond()
 
-    def _wait_for(self, process: int, given: int, ends: bool) -> None:
+    def _wait_for(self, process: int, *, ends: bool) -> None:
         """Reads the messages of a process until it is known if it has as many feeds.
 
         Raises:
             TimeoutError: It posts nothing for too long.
         """
         until, pause = time.monotonic() + (self._timeout or inf), _SHORTEST
-        while self._unsure(process, given, ends):
+        while self._unsure(process, ends=ends):
             if time.monotonic() > until:
-                raise self._silent(process, given)
+                raise self._silent(process)
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST)
             if text := self._board.read_of(self._turn, process):
                 self._received[process] = self._parsed(process, text)
 
-    def _is_beyond(self, given: int) -> bool:
-        """Whether lanes have ended, so that the epoch has no feed after the first `given`."""
+    def _is_beyond(self) -> bool:
+        """Whether lanes have ended, so that the epoch has no feed after those that the loop got."""
         others = [self._received[process] for process in self._board.others]
         if self._lanes and self._lanes.ends == "last":
             return all(
-                message.dry is not None and message.dry <= given
+                message.dry is not None and message.dry <= self._given
                 for message in (self._mine, *others)
             )
-        return any(message.end == "" and message.feeds <= given for message in others)
+        return any(message.end == "" and message.feeds <= self._given for message in others)
 
-    def _unsure(self, process: int, given: int, ends: bool) -> bool:
+    def _unsure(self, process: int, *, ends: bool) -> bool:
         """Whether it is still unknown if a process has as many feeds; raises if it has not."""
         message = self._received.get(process)
         if message is None:
             return True
-        self._check_there(process, message, given)
-        behind = message.feeds <= given
+        self._check_there(process, message)
+        behind = message.feeds <= self._given
         waits = behind and message.end is None
         if self._lanes and self._lanes.ends == "first":
             return waits and not ends
         if ends != behind and not waits:
             ended, other = (self._board.me, process) if ends else (process, self._board.me)
-            raise self._short(ended, other, given)
+            raise self._short(ended, other)
         return waits
 
-    def _check_there(self, process: int, message: Message, given: int) -> None:
+    def _check_there(self, process: int, message: Message) -> None:
         """Raises ReaderError if a process has failed, has left, or is somewhere else."""
-        if message.end and message.feeds <= given:
+        if message.end and message.feeds <= self._given:
             how = _stopped(process, self._in_the_end(process, message))
             raise ReaderError(
-                f"{how}. No step can go on without it; this process is at feed {given}."
+                f"{how}. No step can go on without it; this process is at feed {self._given}."
             )
         if message[:2] != self._mine[:2]:
             raise self._elsewhere(process, message)
@@ -372,10 +371,10 @@ class Agreement:
             )
         return message
 
-    def _short(self, ended: int, other: int, given: int) -> ShortEpoch:
+    def _short(self, ended: int, other: int) -> ShortEpoch:
         seen = (
-            f"process {ended} has {given} feeds in epoch {self._mine.epoch}, and process {other} "
-            f"has more."
+            f"process {ended} has {self._given} feeds in epoch {self._mine.epoch}, and process "
+            f"{other} has more."
         )
         if self._lanes:
             return ShortEpoch(
@@ -414,13 +413,13 @@ class Agreement:
             f"alike, and to resume at one cursor."
         )
 
-    def _silent(self, process: int, given: int) -> TimeoutError:
+    def _silent(self, process: int) -> TimeoutError:
         message = self._received.get(process)
         far = f"reported {message.feeds} feeds" if message else "reported none"
         return TimeoutError(
-            f"this process is at feed {given} of a pass, and process {process} has {far}, and "
-            f"nothing else for {self._timeout:g} s: it hangs, is gone, or does not iterate this "
-            "loader. If it only takes longer, give the loader a longer peer_timeout=."
+            f"this process is at feed {self._given} of a pass, and process {process} has {far}, "
+            f"and nothing else for {self._timeout:g} s: it hangs, is gone, or does not iterate "
+            "this loader. If it only takes longer, give the loader a longer peer_timeout=."
         )
 
 
