@@ -106,7 +106,7 @@ class Tally:
     >>> small, large = Tally(beginning(0)), Tally(beginning(0))
     >>> small.gives(32), small.gives(32), large.gives(64)
     (True, True, True)
-    >>> small.digest == large.digest, small.samples, small.steps
+    >>> small.runs == large.runs, small.samples, small.steps
     (True, 64, 2)
 
     Attributes:
@@ -135,11 +135,6 @@ class Tally:
     def left(self) -> int | None:
         """How many more steps are asked for; None for all."""
         return None if self._until is None else max(self._until - self._before - self.steps, 0)
-
-    @property
-    def digest(self) -> str:
-        """The hash of the runs, a colon, and where the last one ends."""
-        return f"{self.runs}:{self.end}"
 
     def gives(self, samples: int, *batches: Any) -> bool:
         """Counts a step of so many samples; whether its feed is given, or left out.

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from jreader.batches import batch, bucket
 from jreader.datasets.samplers import Sampler
 from jreader.loaders.checkpoints.cursors import beginning
-from jreader.loaders.checkpoints.positions import Tally
+from jreader.loaders.checkpoints.positions import Place, Tally, next_epoch
 from jreader.loaders.loading import Loading
-from jreader.readers import Cursor, Position, Reader, at_epoch, described, indexed, length
+from jreader.readers import Cursor, Reader, at_epoch, described, indexed, length
 from jreader.readers.mapped_rows import mapped_rows
 from jreader.readers.nodes import ops_of
 from jreader.readers.planes import ENDLESS, Plane
 from jreader.readers.seeds import waits
 from jreader.transforms.sample_rng import keyed
+
+DoneAfter: TypeAlias = Callable[[int, int], tuple[Any, ...]]
+"""Gives, for an epoch and some steps of it, the samples that are done, and the reader's place."""
 
 
 def cursor_of_step(loading: Loading, epoch: int, start: int, *, endless: bool) -> Cursor | None:
@@ -43,19 +46,14 @@ def cursor_of_step(loading: Loading, epoch: int, start: int, *, endless: bool) -
         return None
     left = start
     while endless and each is not None and left >= each:
-        _, samples = done_after(cursor["epoch"], each)
-        cursor = {**_after(cursor, samples), "epoch": cursor["epoch"] + 1}
-        left -= each
+        cursor, left = next_epoch(_after(cursor, each, done_after), continues=False), left - each
     if each is not None and left > each:
         raise too_few(cursor["epoch"], each, start)
-    if not left:
-        return {**cursor, "step": start}
-    position, samples = done_after(cursor["epoch"], left)
-    return {**_after(cursor, samples), "step": start, "samples": samples, "position": position}
+    return {**(_after(cursor, left, done_after) if left else cursor), "step": start}
 
 
-def _counted_steps(loading: Loading) -> Callable[[int, int], tuple[Position, int]] | None:
-    """The position, and the samples that are done, after some steps of an epoch, by arithmetic."""
+def _counted_steps(loading: Loading) -> DoneAfter | None:
+    """How many samples are done after some steps, and what the `Place` there has, by arithmetic."""
     found = loading.of_epoch().batching
     if found.buckets is not None:
         return _steps_of_buckets(found.buckets) if _are_known(loading) else None
@@ -70,9 +68,9 @@ def _counted_steps(loading: Loading) -> Callable[[int, int], tuple[Position, int
         end,
     )
 
-    def done_after(_epoch: int, steps: int) -> tuple[Position, int]:
+    def done_after(_epoch: int, steps: int) -> tuple[Any, ...]:
         done = min(steps * size, last)
-        return (rows, batch, done, steps), done
+        return done, rows, batch, done
 
     return done_after
 
@@ -105,22 +103,22 @@ def _are_known(loading: Loading) -> bool:
     return known and loading.of_epoch().batching.indexed
 
 
-def _steps_of_buckets(op: bucket[Any]) -> Callable[[int, int], tuple[Position, int]]:
+def _steps_of_buckets(op: bucket[Any]) -> DoneAfter:
     """The same where batches come from buckets, so that steps differ in size."""
 
-    def done_after(epoch: int, steps: int) -> tuple[Position, int]:
+    def done_after(epoch: int, steps: int) -> tuple[Any, ...]:
         there: Any = at_epoch(op, epoch)
         batches, samples = there.cursor_at(steps)
-        return (None, None, batches, steps), samples
+        return samples, None, None, batches
 
     return done_after
 
 
-def _after(cursor: Cursor, samples: int) -> Cursor:
-    """The cursor with the digest of an epoch of which `samples` samples are done."""
+def _after(cursor: Cursor, steps: int, done_after: DoneAfter) -> Cursor:
+    """The cursor after the first steps of an epoch."""
     tally = Tally(cursor)
-    tally.gives(samples)
-    return {**cursor, "digest": tally.digest}
+    tally.gives(*done_after(cursor["epoch"], steps))
+    return Place(*tally.place)._replace(steps=steps).cursor
 
 
 def too_few(epoch: int, steps: int, start: int) -> ValueError:
