@@ -16,11 +16,11 @@ from jreader.readers.joined_columns import found
 from jreader.readers.planes import Array
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import changed, damaged
-from jreader.sources.files.byte_ranges import open_file
 from jreader.sources.files.file_readers import FileReader
 from jreader.sources.files.kept_indices import in_threads
 from jreader.sources.files.magic_numbers import first_bytes
 from jreader.sources.files.named_files import Paths
+from jreader.sources.files.opening import open_file
 from jreader.sources.files.records import sorted_first
 
 _EXPECTED = "an ArrayRecord file"

@@ -9,8 +9,9 @@ import numpy as np
 
 from jreader.readers.planes import Array
 from jreader.sources.file_checks import changed
-from jreader.sources.files.byte_ranges import ByteFile, open_file
+from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.kept_indices import in_threads, kept
+from jreader.sources.files.opening import open_file
 
 _AT_ONCE = 1 << 24  # bytes that a thread looks through in one go
 

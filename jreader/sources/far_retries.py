@@ -18,7 +18,7 @@ from concurrent.futures import Future, as_completed
 from functools import partial
 from importlib import import_module
 from traceback import format_exception
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
 from jreader.extras import extra
@@ -31,6 +31,7 @@ _TRIES = 6  # the pauses between them add up to some 10 s
 _CLOCK = 60.0  # seconds for one try
 _PAUSE, _LONGEST = 0.3, 8.0  # seconds before the second try, which doubles, and the longest one
 _BUSY = {408, 425, 429, 500, 502, 503, 504, 509, 520, 521, 522, 523, 524}
+_NAMES_OF_STATUS = ("status", "status_code", "code")
 _OF_NETWORKS = ("aiohttp", "botocore", "urllib3", "requests", "httpx", "httpcore", "http", "ssl")
 _FOR_GOOD = (
     *(FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError),
@@ -83,21 +84,18 @@ async def tried(what: str, attempt: Callable[[], Awaitable[T]]) -> T:
         TimeoutError: The last try was not over in time.
         OSError: It failed for another reason; or PermissionError, FileNotFoundError.
     """
-    asyncio = _asyncio()
-    wait_for: Callable[[Awaitable[T], float], Awaitable[T]] = asyncio.wait_for
-    for number in range(1, _TRIES + 1):
+    asyncio, number = _asyncio(), 0
+    while True:
+        number += 1
         try:
-            return await wait_for(attempt(), _CLOCK)
+            return cast("T", await asyncio.wait_for(attempt(), _CLOCK))
+        except (OtherFile, NoRanges):
+            raise
         except Exception as error:
-            last = number == _TRIES
-            if not last and may_pass(error):
-                await asyncio.sleep(_pause(number))
-                continue
-            if isinstance(error, (OtherFile, NoRanges)):
-                raise
-            failure, said = _last_failure(what, number, error), "".join(format_exception(error))
-            raise failure from (error if masked(said) == said else None)
-    raise AssertionError  # the last try returns or raises
+            if number == _TRIES or not may_pass(error):
+                failure, said = _last_failure(what, number, error), "".join(format_exception(error))
+                raise failure from (error if masked(said) == said else None)
+        await asyncio.sleep(_pause(number))
 
 
 def may_pass(error: BaseException) -> bool:
@@ -138,16 +136,13 @@ def _status(error: BaseException) -> int | None:
     """The status with which a server has answered, if that is what failed."""
     if isinstance(error, OSError) and type(error).__module__ == "builtins":
         return None
-    for name in ("status", "status_code", "code"):
-        status = getattr(error, name, None)
-        if isinstance(status, int):
-            return status
-    answer = getattr(error, "response", None)  # botocore's is a dict, that of others an object
-    if isinstance(answer, dict):
+    answer = getattr(error, "response", None)
+    if isinstance(answer, dict):  # botocore's
         status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    else:
-        status = getattr(answer, "status_code", None)
-    return status if isinstance(status, int) else None
+        return status if isinstance(status, int) else None
+    names = [(each, name) for each in (error, answer) for name in _NAMES_OF_STATUS]
+    found = (getattr(each, name, None) for each, name in names)  # not all: some warn when asked
+    return next((status for status in found if isinstance(status, int)), None)
 
 
 def _pause(number: int) -> float:
@@ -165,24 +160,23 @@ async def once(system: Any, method: str, *args: Any, **options: Any) -> Any:
     coroutine = getattr(system, f"_{method}", None)
     if getattr(system, "async_impl", False) and inspect.iscoroutinefunction(coroutine):
         return await coroutine(*args, **options)
-    loop = _asyncio().get_running_loop()
-    given = loop.create_future()
+    done = in_daemon("jreader far", partial(getattr(system, method), *args, **options))
+    return await _asyncio().wrap_future(done)
 
-    def put(value: Any, error: BaseException | None) -> None:
-        if not given.done():
-            given.set_result(value) if error is None else given.set_exception(error)
+
+def in_daemon(name: str, call: Callable[[], T]) -> Future[T]:
+    """What a thread makes of a call; one that hangs does not keep the program from its end."""
+    done = Future[T]()
+    done.set_running_or_notify_cancel()  # whoever waits may leave; the call goes on
 
     def run() -> None:
-        value, failed = None, None
         try:
-            value = getattr(system, method)(*args, **options)
-        except BaseException as error:
-            failed = error
-        loop.call_soon_threadsafe(put, value, failed)
+            done.set_result(call())
+        except BaseException as error:  # it is raised where the result is wanted
+            done.set_exception(error)
 
-    # a daemon, unlike those of an executor: one that hangs must not keep the program from its end
-    threading.Thread(target=run, name="jreader far", daemon=True).start()
-    return await given
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return done
 
 
 async def asked(system: Any, method: str, what: str, *args: Any, **options: Any) -> Any:

@@ -9,7 +9,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -48,9 +48,9 @@ class FarState:
     known: bool = True
 
     @property
-    def st_ino(self) -> int:
-        """The stamp, as a number."""
-        return int(self.stamp, 16)
+    def st_ino(self) -> str:
+        """The stamp."""
+        return self.stamp
 
     st_mtime_ns = st_ino
 
@@ -138,12 +138,12 @@ def far_matches(path: str, suffixes: tuple[str, ...]) -> list[str] | None:
     """
     system, name = system_of(path)
     web = path.startswith("http")  # where a question mark begins what a server is asked
+    what = f"the list of files of {masked(path)}"
     system.invalidate_cache()
     if any(mark in path for mark in ("*" if web else "*?[")):
-        found = one_of(lambda: asked(system, "glob", _listing(path), name, detail=True))
-        infos = list(found.values())
-    elif path.endswith("/") or (not web and _is_far_folder(path, system, name)):
-        infos = one_of(lambda: asked(system, "ls", _listing(path), name, detail=True))
+        infos = one_of(partial(asked, system, "glob", what, name, detail=True)).values()
+    elif path.endswith("/") or (not web and _is_folder(one_of(partial(_info, path, system, name)))):
+        infos = one_of(partial(asked, system, "ls", what, name, detail=True))
     else:
         return None
     if "*" not in path:
@@ -152,7 +152,7 @@ def far_matches(path: str, suffixes: tuple[str, ...]) -> list[str] | None:
     return [
         f"{begin}://{info['name']}" if begin else system.unstrip_protocol(info["name"])
         for info in infos
-        if info.get("type") != "directory"
+        if not _is_folder(info)
     ]
 
 
@@ -192,10 +192,6 @@ def is_web(path: str) -> bool:
     return path.startswith(("http://", "https://"))
 
 
-def _listing(path: str) -> str:
-    return f"the list of files of {masked(path)}"
-
-
 async def _info(path: str, system: Any, name: str) -> dict[str, Any]:
     """What a file system knows of a file or a folder; nothing of what is not there."""
     try:
@@ -204,15 +200,15 @@ async def _info(path: str, system: Any, name: str) -> dict[str, Any]:
         return {}
 
 
-def _is_far_folder(path: str, system: Any, name: str) -> bool:
-    return one_of(partial(_info, path, system, name)).get("type") == "directory"
+def _is_folder(info: dict[str, Any]) -> bool:
+    return info.get("type") == "directory"
 
 
 async def _look(path: str, system: Any, name: str) -> FarState | None:
     """What a file is now; None if there is none."""
     system.invalidate_cache()
     info = await _info(path, system, name)
-    if not info or info.get("type") == "directory":
+    if not info or _is_folder(info):
         return None
     size = info.get("size")
     if size is None:
@@ -220,7 +216,7 @@ async def _look(path: str, system: Any, name: str) -> FarState | None:
             f"{masked(path)}: the server does not say how many bytes it has, so no range of it can "
             f"be read. Copy the file to this machine."
         )
-    known: Iterable[Any] = (info.get(key) for key in (*_STATES, *_TIMES))
+    known = [info.get(key) for key in (*_STATES, *_TIMES)]
     facts = [str(each) for each in known if each is not None]
     if not facts and info.get("created"):  # of memory://, say
         facts = [str(info["created"])]

@@ -126,13 +126,6 @@ def check_state(path: str, first: State, now: State) -> None:
         raise changed(path, "was replaced by another file")
 
 
-def check_range(file: Any, offset: int, size: int) -> None:
-    """Raises ValueError if a file, which has a `path` and a `size`, ends before a range does."""
-    if offset + size > file.size:
-        last = f"{file.path}, which has {file.size:,} bytes"
-        raise ValueError(f"bytes {offset:,} to {offset + size:,} were asked of {last}.")
-
-
 def called(node: Node[Any], *arguments: object) -> str:
     """The call that makes a node with these arguments, as a user would type it."""
     return masked(f"{type(node).__name__}({', '.join(map(repr, arguments))})")

@@ -16,7 +16,7 @@ from jreader.readers import argument, op, set_fields
 from jreader.readers.planes import Array
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import damaged
-from jreader.sources.files.byte_ranges import open_file
+from jreader.sources.files.opening import open_file
 
 _CALL = "image_folder(path, skip, with_paths)"
 _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")

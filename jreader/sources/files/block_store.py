@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jreader.errors import check_number, warn
+from jreader.readers.exits_and_forks import ForkGuard
 from jreader.sources.files.block_files import BlockFiles
 from jreader.sources.files.eviction import NextUses
 
@@ -99,7 +100,7 @@ class Store:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Where and how much; what was seen stays in this process."""
-        return _store, (str(self.folder), self.limit, self.block)
+        return partial(Store, block=self.block), (str(self.folder), self.limit)
 
     def coming(self, file: StoredFile, ranges: Iterable[tuple[int, int]]) -> None:
         """Takes note that ranges (offset, size) of a file come next, after those told before."""
@@ -131,24 +132,19 @@ class Store:
                 self._touched.add(name)
             if data is not None:
                 self.hits += 1
-                if name not in self._uses:  # another process has written it
+                if name not in self._sizes:  # another process has written it
                     self._take(name, file.size_of(number) + BlockFiles.overhead)
         if first:
             self._files.touch(name)
         return data
 
-    def fetch(
-        self,
-        file: StoredFile,
-        numbers: Sequence[int],
-        keep: Callable[[Callable[[], None]], None],
-    ) -> dict[int, bytes]:
+    def fetch(self, file: StoredFile, numbers: Sequence[int], keeping: Keeping) -> dict[int, bytes]:
         """Blocks that are not kept, each fetched once, whoever asks; they are kept if they may.
 
         Args:
             file: The file.
             numbers: Those of the blocks.
-            keep: Calls what keeps a block, or does not where nobody wants it any more.
+            keeping: Whether what is fetched is kept.
 
         Raises:
             DamagedData: The file has changed.
@@ -157,17 +153,17 @@ class Store:
         self._check_process()
         given, mine, theirs = self._claimed(file, numbers)
         try:
-            kept = self._kept_since(file, mine)
-            for number, data in kept.items():
-                given[number] = data
-                mine[number].set_result(data)
+            for number in self._kept_since(file, mine):
+                if (data := self.piece(file, number, 0, file.size_of(number))) is not None:
+                    given[number] = data
+                    mine[number].set_result(data)
             # blocks are written while the next ones are on their way
-            for number, data in file.fetched([each for each in mine if each not in kept]):
+            for number, data in file.fetched([each for each in mine if each not in given]):
                 given[number] = data
                 with self._lock:
                     self.misses += 1
                     self.fetched += len(data)
-                keep(partial(self._keep, file.name_of(number), data))
+                keeping(partial(self._keep, file.name_of(number), data))
                 mine[number].set_result(data)
         except BaseException as error:
             for future in mine.values():
@@ -197,19 +193,16 @@ class Store:
                     mine[number] = self._under_way[name] = Future()
         return given, mine, theirs
 
-    def _kept_since(self, file: StoredFile, numbers: Iterable[int]) -> dict[int, bytes]:
+    def _kept_since(self, file: StoredFile, numbers: Iterable[int]) -> list[int]:
         """The blocks that other threads have kept since they were looked for."""
         with self._lock:
-            kept = [number for number in numbers if file.name_of(number) in self._sizes]
-        found = {number: self.piece(file, number, 0, file.size_of(number)) for number in kept}
-        return {number: data for number, data in found.items() if data is not None}
+            return [number for number in numbers if file.name_of(number) in self._sizes]
 
     def _keep(self, name: str, data: bytes) -> None:
         """Keeps a block, if there is room, or one that gives way."""
         size = len(data) + BlockFiles.overhead
         with self._lock:
-            room = not self._broken and self._make_room(name, size)
-            if not room:
+            if self._broken or not self._make_room(name, size):
                 self._recent[name] = data
                 while len(self._recent) > _IN_MEMORY:
                     self._recent.popitem(last=False)
@@ -250,7 +243,7 @@ class Store:
             self._give_up(name)
         newest = max((used for _, used in there.values()), default=0.0)
         for name, (size, used) in there.items():
-            if name not in self._uses:
+            if name not in self._sizes:
                 self._take(name, size, used - newest - 1)  # before all that this process uses
         self._unseen = min(_LOOK, self.limit // self.block // 16)
 
@@ -277,6 +270,26 @@ class Store:
         self._recent: OrderedDict[str, bytes] = OrderedDict()
 
 
+class Keeping:
+    """Whether a thread may keep blocks: not any more once nobody wants what it reads."""
+
+    def __init__(self) -> None:
+        self._lock, self._stopped, self._fork_guard = threading.Lock(), False, ForkGuard()
+
+    def __call__(self, keep: Callable[[], None]) -> None:
+        """Keeps a block, if that is allowed."""
+        with self._lock:
+            if not self._stopped:
+                keep()
+
+    def stop(self) -> None:
+        """Has nothing written from now on: the folder may be deleted next."""
+        self._stopped = True
+        if not self._fork_guard.forked:  # or a thread that stayed behind may hold the lock
+            with self._lock:
+                pass
+
+
 def checked_store(call: str, store: Any) -> Store | None:
     """The store of a reader, or None.
 
@@ -286,10 +299,6 @@ def checked_store(call: str, store: Any) -> Store | None:
     if store is None or isinstance(store, Store):
         return store
     raise TypeError(f"{call} needs as store= a Store(folder, limit='200GB'), not {store!r}.")
-
-
-def _store(folder: str, limit: int, block: int) -> Store:
-    return Store(folder, limit, block=block)
 
 
 def _size(what: str, given: Any) -> int:

@@ -8,25 +8,22 @@ from it at that moment holds it open until the read has ended.
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from itertools import starmap
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakValueDictionary
 
-from jreader.errors import DamagedData
-from jreader.sources.far_systems import is_far
-from jreader.sources.file_checks import State, changed, check_range, check_state, state_of
-from jreader.sources.files.block_store import Store
-from jreader.sources.files.far_files import FarFile
-from jreader.sources.files.stored_files import StoredFile
+from jreader.sources.file_checks import State, changed, check_state, state_of
 
 _OPEN = 256  # files that are open at a time
 
 
-class ByteFile(Protocol):
+class ByteFile(ABC):
     """A file, here or elsewhere, of which ranges of bytes can be read.
 
-    Attributes:
+    Args:
         path: Its name, as errors give it.
         size: How many bytes it has.
         stamp: What tells this state of the file from others: its size and the time of its last
@@ -35,69 +32,33 @@ class ByteFile(Protocol):
             to one another are better read as one.
     """
 
-    path: str
-    size: int
-    stamp: str
-    near: int
+    elsewhere = False
+    """Whether it answers late, so that ranges are better asked for many at a time."""
 
+    def __init__(self, path: str, size: int, stamp: str, near: int) -> None:
+        self.path, self.size, self.stamp, self.near = path, size, stamp, near
+
+    def __repr__(self) -> str:
+        return f"{self.path} ({self.size:,} bytes)"
+
+    @abstractmethod
     def read(self, offset: int, size: int) -> bytes:
         """Those bytes, all of them; threads may ask at the same time.
 
         Raises:
             DamagedData: The file has changed since it was found, or is gone.
+            OSError: They could not be had.
         """
 
+    def read_many(self, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+        """The bytes of each range (offset and size), in that order."""
+        return starmap(self.read, ranges)
 
-def open_file(path: str, store: Store | None = None) -> ByteFile:
-    """The file of that path, to be read by ranges; it is opened when it is first read.
-
-    A path that begins with a protocol (`s3://`, `https://`) is that of a file elsewhere, which is
-    read through fsspec; a `store` keeps what was fetched of it.
-
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     _ = Path(folder, "letters").write_bytes(b"abcdef")
-    ...     file = open_file(f"{folder}/letters")
-    ...     file.size, file.read(2, 3)
-    (6, b'cde')
-
-    Raises:
-        DamagedData: There is no such file (any more).
-        OSError: A file elsewhere cannot be reached.
-        ModuleNotFoundError: fsspec is not installed: `python -m pip install 'jreader[far]'`.
-    """
-    if not is_far(path):
-        return _LocalFile(path)
-    return FarFile(path) if store is None else StoredFile(FarFile(path), store)
-
-
-def read_many(requests: Sequence[tuple[ByteFile, int, int]]) -> Iterator[bytes]:
-    """The bytes of many ranges (a file, an offset, a size), in that order.
-
-    Those of files elsewhere are asked for several at a time.
-
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     _ = Path(folder, "letters").write_bytes(b"abcdef")
-    ...     file = open_file(f"{folder}/letters")
-    ...     list(read_many([(file, 4, 2), (file, 0, 1)]))
-    [b'ef', b'a']
-
-    Raises:
-        DamagedData: A file has changed since it was found, or is gone.
-    """
-    low = 0
-    while low < len(requests):
-        file, high = requests[low][0], low + 1
-        if not hasattr(file, "read_many"):
-            yield file.read(*requests[low][1:])
-        else:
-            while high < len(requests) and requests[high][0] is file:
-                high += 1
-            yield from file.read_many([request[1:] for request in requests[low:high]])
-        low = high
+    def check_range(self, offset: int, size: int) -> None:
+        """Raises ValueError if the file ends before a range does."""
+        if offset + size > self.size:
+            last = f"{self.path}, which has {self.size:,} bytes"
+            raise ValueError(f"bytes {offset:,} to {offset + size:,} were asked of {last}.")
 
 
 class Descriptor:
@@ -122,27 +83,24 @@ class Descriptor:
             close(self.number)
 
 
-class _LocalFile:
-    near = 1 << 14
+class LocalFile(ByteFile):
+    """A file of this machine."""
 
     def __init__(self, path: str) -> None:
         seen = state_of(path)
         if seen is None:
             raise changed(path, "cannot be found any more")
-        self.path, self.size = path, seen.st_size
-        self.stamp = f"{seen.st_size}-{seen.st_mtime_ns}"
+        super().__init__(path, seen.st_size, f"{seen.st_size}-{seen.st_mtime_ns}", near=1 << 14)
         self._state = seen
         self._descriptor: Descriptor | None = None
-
-    def __repr__(self) -> str:
-        return f"{self.path} ({self.size:,} bytes)"
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the open file, whose number is another one's in another process."""
         return {**self.__dict__, "_descriptor": None}
 
     def read(self, offset: int, size: int) -> bytes:
-        check_range(self, offset, size)
+        """Those bytes, all of them; the file is opened if it is not."""
+        self.check_range(offset, size)
         opened = self._descriptor or self._opened()  # a name keeps it open until the end
         data = os.pread(opened.number, size, offset)
         if len(data) == size:
@@ -152,7 +110,8 @@ class _LocalFile:
             parts.append(os.pread(opened.number, left, offset + size - left))
             left -= len(parts[-1])
         if left:
-            raise self._shorter(opened)
+            now = os.fstat(opened.number).st_size
+            raise changed(self.path, f"had {self.size:,} bytes, and has {now:,} now")
         return b"".join(parts)
 
     def close(self) -> None:
@@ -169,11 +128,7 @@ class _LocalFile:
                     oldest.close()
         return opened
 
-    def _shorter(self, opened: Descriptor) -> DamagedData:
-        now = os.fstat(opened.number).st_size
-        return changed(self.path, f"had {self.size:,} bytes, and has {now:,} now")
-
 
 _LOCK = Lock()
-_OPENED: WeakValueDictionary[int, _LocalFile] = WeakValueDictionary()
+_OPENED: WeakValueDictionary[int, LocalFile] = WeakValueDictionary()
 """The files that are open, in the order in which they were opened; dropped ones are closed."""

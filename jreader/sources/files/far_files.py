@@ -10,6 +10,7 @@ import secrets
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
 from itertools import chain
@@ -18,8 +19,9 @@ from jreader.errors import DamagedData
 from jreader.readers.credentials import masked
 from jreader.sources.far_answers import OtherFile
 from jreader.sources.far_retries import beginner
-from jreader.sources.far_systems import FarState, far_state, forget, is_web, range_of
-from jreader.sources.file_checks import changed, check_range
+from jreader.sources.far_systems import FarState, far_state, far_states, forget, is_web, range_of
+from jreader.sources.file_checks import changed, check_state
+from jreader.sources.files.byte_ranges import ByteFile
 
 _PART = 1 << 25  # bytes that are asked for at once: less costs more than it gains on a near server
 _AT_ONCE = 16  # parts that are on their way at the same time
@@ -27,7 +29,7 @@ _AHEAD = 1 << 26  # bytes of ranges that are on their way before those before th
 _RANGES_AHEAD = 256  # likewise, of short ones
 
 
-class FarFile:
+class FarFile(ByteFile):
     """A file elsewhere, of which ranges are read through fsspec.
 
     >>> import fsspec
@@ -45,24 +47,23 @@ class FarFile:
         OSError: It cannot be reached.
     """
 
-    near = 1 << 18  # what comes in the time that a server takes to answer
+    elsewhere = True
 
     def __init__(self, path: str) -> None:
         """Asks what the file is now."""
-        self.url, self.path = path, masked(path)
+        self.url = path
         try:
             self.state: FarState = far_state(path)
         except FileNotFoundError:
-            raise changed(self.path, "cannot be found any more") from None
-        self.size, self.stamp = self.state.st_size, self.state.stamp
+            raise changed(path, "cannot be found any more") from None
+        stamp = self.state.stamp
         if not self.state.etag and "?" in path:  # what is asked may name the file
-            of = f"{self.stamp}\n{path}".encode(errors="surrogateescape")
-            self.stamp = blake2b(of, digest_size=8).hexdigest()
+            of = f"{stamp}\n{path}".encode(errors="surrogateescape")
+            stamp = blake2b(of, digest_size=8).hexdigest()
         if not self.state.known:  # nothing tells it from another one of its size: for this reader
-            self.stamp = secrets.token_hex(8)
-
-    def __repr__(self) -> str:
-        return f"{self.path} ({self.size:,} bytes)"
+            stamp = secrets.token_hex(8)
+        near = 1 << 18  # what comes in the time that a server takes to answer
+        super().__init__(masked(path), self.state.st_size, stamp, near)
 
     def read(self, offset: int, size: int) -> bytes:
         """Those bytes, all of them.
@@ -83,14 +84,14 @@ class FarFile:
             DamagedData: The file has changed since it was found, or is gone.
             OSError: They could not be had.
         """
-        if not is_web(self.url) and (other := self._changed()) is not None:
-            raise other
+        if not is_web(self.url):
+            self._check_state()
         begin, ahead = beginner(_AT_ONCE), 0
         on_way: deque[list[Future[bytes]]] = deque()
         sizes = iter([size for _, size in ranges])
         try:
             for offset, size in ranges:
-                check_range(self, offset, size)
+                self.check_range(offset, size)
                 while on_way and (ahead + size > _AHEAD or len(on_way) == _RANGES_AHEAD):
                     ahead -= next(sizes)
                     yield self._came(on_way)
@@ -110,7 +111,9 @@ class FarFile:
             data = b"".join([part.result() for part in on_way[0]])
         except OSError as error:
             forget(self.url)
-            if (other := self._changed()) is not None:
+            try:
+                self._check_state()
+            except DamagedData as other:
                 raise other from error
             if isinstance(error, OtherFile):
                 raise changed(self.path, f"is another file ({error})") from error
@@ -118,19 +121,10 @@ class FarFile:
         on_way.popleft()
         return data
 
-    def _changed(self) -> DamagedData | None:
-        """The error for a file that is another one now, or was when it was looked at last."""
-        try:
-            now = far_state(self.url)
-        except FileNotFoundError:
-            return changed(self.path, "cannot be found any more")
-        except OSError:
-            return None
-        if now.st_size != self.size:
-            return changed(self.path, f"had {self.size:,} bytes, and has {now.st_size:,} now")
-        if now.stamp != self.state.stamp:
-            return changed(self.path, "was replaced by another file")
-        return None
+    def _check_state(self) -> None:
+        """Raises DamagedData if the file is another one now, or was when it was looked at last."""
+        with suppress(OSError):  # it cannot be reached: the ranges may come
+            check_state(self.path, self.state, *far_states([self.url]))
 
 
 def _cut(offset: int, size: int) -> list[tuple[int, int]]:

@@ -6,7 +6,7 @@ import io
 import os
 from collections.abc import Sequence
 
-from jreader.sources.files.byte_ranges import ByteFile, read_many
+from jreader.sources.files.byte_ranges import ByteFile
 
 
 class FileObject(io.RawIOBase):
@@ -62,7 +62,7 @@ class FileObject(io.RawIOBase):
         return data
 
 
-class FetchedRanges:
+class FetchedRanges(ByteFile):
     """A file of which some ranges are in memory; what lies elsewhere in it is read as ever.
 
     >>> from pathlib import Path
@@ -86,10 +86,9 @@ class FetchedRanges:
 
     def __init__(self, file: ByteFile, ranges: Sequence[tuple[int, int]]) -> None:
         """Fetches the ranges."""
-        self.file, self.path, self.size = file, file.path, file.size
-        self.stamp, self.near = file.stamp, file.near
-        requests = [(file, *each) for each in ranges]
-        self._ranges = list(zip(ranges, read_many(requests), strict=True))
+        super().__init__(file.path, file.size, file.stamp, file.near)
+        self.file = file
+        self._ranges = list(zip(ranges, file.read_many(ranges), strict=True))
 
     def read(self, offset: int, size: int) -> bytes:
         """Those bytes, all of them.

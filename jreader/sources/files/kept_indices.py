@@ -137,12 +137,12 @@ def kept_files(
     return found
 
 
-class _Watched:
+class _Watched(ByteFile):
     """A file whose bytes move a bar as they are read, each once."""
 
     def __init__(self, file: ByteFile, bar: Bar) -> None:
+        super().__init__(file.path, file.size, file.stamp, file.near)
         self._file, self._bar, self._told, self._turn = file, bar, 0, Lock()
-        self.path, self.size, self.stamp, self.near = file.path, file.size, file.stamp, file.near
 
     def read(self, offset: int, size: int) -> bytes:
         data = self._file.read(offset, size)

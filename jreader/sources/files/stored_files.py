@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from functools import partial
 from hashlib import blake2b
-from itertools import chain, pairwise
+from itertools import chain, islice
+from typing import NamedTuple
 
-from jreader.readers.exits_and_forks import ForkGuard
-from jreader.sources.files.block_store import Store
+from jreader.sources.far_retries import in_daemon
+from jreader.sources.files.block_store import Keeping, Store
+from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.far_files import FarFile
 
 _AT_ONCE = 1 << 24  # bytes of blocks that one thread asks for
@@ -19,7 +19,15 @@ _THREADS = 4  # that fetch and keep blocks for one that reads: some write while 
 _REQUEST = 1 << 22  # bytes of small blocks that one request asks for
 
 
-class StoredFile:
+class Piece(NamedTuple):
+    """A part of a block: the number of the block, and where the part begins and ends in it."""
+
+    number: int
+    begin: int
+    end: int
+
+
+class StoredFile(ByteFile):
     """A far file of which a store keeps blocks; it is read like any other.
 
     Args:
@@ -27,11 +35,11 @@ class StoredFile:
         store: The store.
     """
 
-    near = 1 << 16
+    elsewhere = True
 
     def __init__(self, far: FarFile, store: Store) -> None:
+        super().__init__(far.path, far.size, far.stamp, near=1 << 16)
         self.far, self.store = far, store
-        self.path, self.size, self.stamp = far.path, far.size, far.stamp
         of = f"{far.path}\n{far.stamp}\n{store.block}"
         self.key = blake2b(of.encode(errors="surrogateescape"), digest_size=12).hexdigest()
 
@@ -40,28 +48,27 @@ class StoredFile:
 
     def read(self, offset: int, size: int) -> bytes:
         """Those bytes, all of them, as of the far file."""
-        return next(iter(self.read_many([(offset, size)])))
+        return next(self.read_many([(offset, size)]))
 
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
         """The bytes of each range (offset and size), in that order, as of the far file."""
         for offset, size in ranges:
-            if offset + size > self.size:
-                self.far.read(offset, size)  # which says so
-        cuts = [self._cut(*each) for each in ranges]
-        parts = self._in_turn(list(chain.from_iterable(cuts)))
-        for each in cuts:
-            yield b"".join([next(parts) for _ in each])
+            self.check_range(offset, size)
+        pieces = [self.pieces(*each) for each in ranges]
+        parts = self._in_turn(list(chain.from_iterable(pieces)))
+        for each in pieces:
+            yield b"".join(islice(parts, len(each)))
 
     def coming(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Takes note that these ranges come next, so that what comes soon stays in the store."""
         self.store.coming(self, ranges)
 
-    def pieces(self, offset: int, size: int) -> list[tuple[int, int, int]]:
-        """The parts of blocks that make a range: number of the block, begin and end in it."""
+    def pieces(self, offset: int, size: int) -> list[Piece]:
+        """The pieces that make a range."""
         each, end = self.store.block, offset + size
         numbers = range(offset // each, -(-end // each)) if size else ()
         return [
-            (number, max(offset - number * each, 0), min(end - number * each, each))
+            Piece(number, max(offset - number * each, 0), min(end - number * each, each))
             for number in numbers
         ]
 
@@ -92,101 +99,45 @@ class StoredFile:
                 low = at * self.store.block
                 yield number, data[low : low + self.size_of(number)]
 
-    def _cut(self, offset: int, size: int) -> list[tuple[int, int]]:
-        """A range in parts of not too many blocks, cut where blocks end; none of an empty one."""
-        each, end = max(_AT_ONCE // self.store.block, 1) * self.store.block, offset + size
-        cuts = [offset, *range((offset // each + 1) * each, end, each), end]
-        return [(low, high - low) for low, high in pairwise(cuts) if high > low]
-
-    def _in_turn(self, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-        """The bytes of ranges; of many, the next ones are read on threads."""
-        batches = list(self._batches(ranges))
+    def _in_turn(self, pieces: Sequence[Piece]) -> Iterator[bytes]:
+        """The bytes of pieces; of many, the next ones are read on threads."""
+        batches = list(self._batches(pieces))
         if len(batches) < 2:
-            yield from self._read(ranges, _at_once)
+            yield from self._read(pieces, Keeping())
             return
-        ahead = deque[_Ahead]()
+        left, ahead = iter(batches), deque[tuple[Keeping, Callable[[], list[bytes]]]]()
         try:
-            for batch in batches:
-                if len(ahead) == _THREADS:
-                    yield from ahead[0].came()
-                    ahead.popleft()
-                ahead.append(_Ahead(partial(self._read, batch)))
-            while ahead:
-                yield from ahead[0].came()
+            while True:
+                for batch in islice(left, _THREADS - len(ahead)):
+                    keeping = Keeping()
+                    # a server that does not answer must not keep the program from its end
+                    coming = in_daemon("jreader store", partial(self._read, batch, keeping))
+                    ahead.append((keeping, coming.result))
+                if not ahead:
+                    return
+                yield from ahead[0][1]()
                 ahead.popleft()
         finally:
-            for each in ahead:
-                each.stop()
+            for keeping, _ in ahead:
+                keeping.stop()
 
-    def _batches(self, ranges: Sequence[tuple[int, int]]) -> Iterator[Sequence[tuple[int, int]]]:
-        """Ranges that follow one another, of not too many blocks."""
-        low, most = 0, max(_AT_ONCE // self.store.block, 1)
-        while low < len(ranges):
-            high, wanted = low, set[int]()
-            while high < len(ranges):
-                wanted.update(number for number, _, _ in self.pieces(*ranges[high]))
-                if high > low and len(wanted) > most:
-                    break
-                high += 1
-            yield ranges[low:high]
-            low = high
+    def _batches(self, pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
+        """Pieces that follow one another, of not too many blocks."""
+        most, low, wanted = max(_AT_ONCE // self.store.block, 1), 0, set[int]()
+        for high, piece in enumerate(pieces):
+            if len(wanted) == most and piece.number not in wanted:
+                yield pieces[low:high]
+                low, wanted = high, set()
+            wanted.add(piece.number)
+        yield pieces[low:]
 
-    def _read(
-        self, ranges: Sequence[tuple[int, int]], keep: Callable[[Callable[[], None]], None]
-    ) -> list[bytes]:
-        parts = [self.pieces(*each) for each in ranges]
-        read = [[self.store.piece(self, *piece) for piece in each] for each in parts]
-        gone = {
-            piece[0]: None
-            for each, datas in zip(parts, read, strict=True)
-            for piece, data in zip(each, datas, strict=True)
-            if data is None
+    def _read(self, pieces: Sequence[Piece], keeping: Keeping) -> list[bytes]:
+        kept = [self.store.piece(self, *piece) for piece in pieces]
+        lacking = {
+            piece.number: None for piece, data in zip(pieces, kept, strict=True) if data is None
         }
-        fetched = self.store.fetch(self, list(gone), keep) if gone else {}
+        fetched = self.store.fetch(self, list(lacking), keeping) if lacking else {}
         return [
-            b"".join(
-                fetched[number][begin:end] if data is None else data
-                for (number, begin, end), data in zip(each, datas, strict=True)
-            )
-            for each, datas in zip(parts, read, strict=True)
+            fetched[number][begin:end] if data is None else data
+            for (number, begin, end), data in zip(pieces, kept, strict=True)
         ]
-
-
-class _Ahead:
-    """Ranges that a thread reads; once it is stopped, it keeps no block any more."""
-
-    def __init__(self, read: Callable[[Callable[[Callable[[], None]], None]], list[bytes]]) -> None:
-        self._read, self._found = read, Future[list[bytes]]()
-        self._keeping, self._stopped, self._fork_guard = threading.Lock(), False, ForkGuard()
-        # a daemon, so that a server that does not answer does not keep the program from its end
-        threading.Thread(target=self._run, name="jreader store", daemon=True).start()
-
-    def came(self) -> list[bytes]:
-        """The bytes, when they have come; asked once."""
-        try:
-            return self._found.result()
-        finally:
-            del self._found  # an error holds the frame of the thread, and that this object
-
-    def stop(self) -> None:
-        """Has nothing written from now on: the folder may be deleted next."""
-        self._stopped = True
-        if not self._fork_guard.forked:  # or a thread that stayed behind may hold the lock
-            with self._keeping:
-                pass
-
-    def _run(self) -> None:
-        found = self._found
-        try:
-            found.set_result(self._read(self._keep))
-        except BaseException as error:  # it is raised where the first of them is wanted
-            found.set_exception(error)
-
-    def _keep(self, keep: Callable[[], None]) -> None:
-        with self._keeping:
-            if not self._stopped:
-                keep()
-
-
-def _at_once(keep: Callable[[], None]) -> None:
-    keep()

@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 
 from jreader.errors import DamagedData, warn
 from jreader.sources.files.block_store import Store
-from jreader.sources.files.byte_ranges import ByteFile, open_file
+from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.kept_indices import in_threads, kept_files, name_of
+from jreader.sources.files.opening import open_file
 from jreader.sources.tables.arrow_columns import pyarrow
 from jreader.sources.tables.csv_decoding import CsvFile, CsvLayout, Part
 from jreader.sources.tables.csv_types import TEXT, joint_kind, of_types

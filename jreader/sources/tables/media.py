@@ -11,7 +11,7 @@ from typing import Any
 
 from jreader.errors import DamagedData
 from jreader.sources.file_checks import changed
-from jreader.sources.files.byte_ranges import open_file
+from jreader.sources.files.opening import open_file
 from jreader.sources.tables.arrow_columns import over_fields, over_values, pyarrow
 
 _MEDIA = ("Image", "Audio", "Video", "Pdf")  # features whose values are bytes, and a path

@@ -12,10 +12,10 @@ from typing import Any
 
 from jreader.readers import argument, op
 from jreader.sources.files.block_store import Store, checked_store
-from jreader.sources.files.byte_ranges import open_file
 from jreader.sources.files.file_parts import FilePart, Which
 from jreader.sources.files.kept_indices import in_threads
 from jreader.sources.files.named_files import Paths
+from jreader.sources.files.opening import open_file
 from jreader.sources.tables.arrow_columns import pyarrow
 from jreader.sources.tables.column_names import checked_names, checked_nulls
 from jreader.sources.tables.row_groups import IdleReaders, ParquetFile, RowGroups

@@ -69,7 +69,7 @@ class ParquetFile(TableFile):
         Raises:
             DamagedData: It cannot be decoded.
         """
-        far = hasattr(self.file, "read_many")  # or pyarrow would ask for one column after another
+        far = self.file.elsewhere  # or pyarrow would ask for one column after another
         if far:
             reader = _Reader(FetchedRanges(self.file, self.ranges(number)), self.metadata)
         else:

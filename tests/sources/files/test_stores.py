@@ -25,7 +25,7 @@ from jreader import Store
 from jreader.errors import DamagedData
 from jreader.readers.fingerprints import fingerprint
 from jreader.sources.files import open_file
-from jreader.sources.files.stored_files import _Ahead
+from jreader.sources.files.block_store import Keeping
 
 pytest.importorskip("fsspec")
 pytestmark = pytest.mark.usefixtures("quick")
@@ -115,12 +115,10 @@ def test_a_read_that_ends_early_writes_nothing_more(opened, server, folder, monk
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_what_comes_after_the_stop_is_not_kept(stopped):
-    go_on, kept = threading.Event(), []
-    ahead = _Ahead(lambda keep: [go_on.wait(PATIENCE), keep(lambda: kept.append("a block"))])
+    keeping, kept = Keeping(), []
     if stopped:
-        ahead.stop()
-    go_on.set()
-    ended()
+        keeping.stop()
+    keeping(lambda: kept.append("a block"))
     assert kept == ([] if stopped else ["a block"])
 
 
