@@ -96,15 +96,11 @@ class windows(Node[Any]):
     across: bool = flag(default=True)
     _columns: Memo[Any] = memo()
 
-    @property
-    def _step(self) -> int:
-        return self.size if self.stride is None else self.stride
-
     def start(self, at: Position) -> Pass[Any]:
         """Begins a pass; its position is (that before a document, where in it a window begins)."""
         before, begin = checked_position(at, (None, 0))
         up = start(self.reader, before)
-        cut = _Stream(self, up, begin)
+        cut = _Stream(self, up, begin, _step(self))
         return Pass(cut.windows(), cut.position, up.close)
 
     def length(self) -> int | None:
@@ -129,32 +125,35 @@ class windows(Node[Any]):
 
     def _cut(self, up: Plane) -> Any:
         """The columns of the windows, for the documents of a plane."""
-        strung = _strung(up)
-        first: Array | None = None
+        strung, step = _end_to_end(up), _step(self)
+        first = strung[0][1]
         for number, (_, lengths) in enumerate(strung):
-            first = lengths if first is None else first
             if lengths is not first and not np.array_equal(lengths, first):
                 which = int((lengths != first).argmax())
                 raise _unequal(self, number, int(first[which]), int(lengths[which]))
-        assert first is not None  # noqa: S101  # a plane has a column
         total = int(first.sum())
         if self.across:
-            cut = Cut.across(total, self.size, self._step)
+            cut = Cut.across(total, self.size, step)
         else:
-            cut = Cut.within(first, self.size, self._step)
-            self._tell(_left_out(first, self.size, self._step), len(first))
+            cut = Cut.within(first, self.size, step)
+            _warn_of_rests(self, _left_out(first, self.size, step), len(first))
         made = [Windowed(values, begin, total, cut) for (values, begin), _ in strung]
         return rebuilt(up.columns, iter(made))
 
-    def _tell(self, left: int, documents: int) -> None:
-        if left:
-            errors.warn(
-                f"windows({self.size}, across=False) leaves out {left:,} tokens of {documents:,} "
-                "documents, which do not fill a window: type across=True, for windows that go on "
-                f"in the next document, or .pack({self.size}), which keeps all of them, with "
-                "padding.",
-                self.made_at,
-            )
+
+def _step(node: windows) -> int:
+    """How many tokens lie between the starts of two windows."""
+    return node.size if node.stride is None else node.stride
+
+
+def _warn_of_rests(node: windows, left: int, documents: int) -> None:
+    if left:
+        errors.warn(
+            f"windows({node.size}, across=False) leaves out {left:,} tokens of {documents:,} "
+            "documents, which do not fill a window: type across=True, for windows that go on in "
+            f"the next document, or .pack({node.size}), which keeps all of them, with padding.",
+            node.made_at,
+        )
 
 
 def _left_out(lengths: Array, size: int, stride: int) -> int:
@@ -181,7 +180,7 @@ def _all_ragged(node: windows, up: Plane) -> bool:
     return bool(flags) and all(flags)
 
 
-def _strung(up: Plane) -> list[tuple[tuple[Any, int], Array]]:
+def _end_to_end(up: Plane) -> list[tuple[tuple[Any, int], Array]]:
     """For each column, values that hold all documents end to end, where, and their lengths."""
     every = leaves(up.columns)
     if up.straight and all(up.length == len(column) for column in every):
@@ -202,8 +201,8 @@ def _strung(up: Plane) -> list[tuple[tuple[Any, int], Array]]:
 class _Stream:
     """Windows of documents that are read one by one."""
 
-    def __init__(self, node: windows, up: Pass[Any], begin: int) -> None:
-        self.node, self.up = node, up
+    def __init__(self, node: windows, up: Pass[Any], begin: int, step: int) -> None:
+        self.node, self.up, self.step = node, up, step
         self.begin = begin  # where the next window begins, counted from the first document held
         self.before = up.position()  # that of the document to be read next
         self.held: deque[tuple[Position, Any, int]] = deque()
@@ -215,7 +214,7 @@ class _Stream:
 
     def windows(self) -> Iterator[Any]:
         """All that are left."""
-        size, step, across = self.node.size, self.node._step, self.node.across  # noqa: SLF001  # its
+        size, step, across = self.node.size, self.step, self.node.across
         left = documents = 0
         with located_errors(self.node):
             for given in self.up.items:
@@ -231,15 +230,13 @@ class _Stream:
                     if across:
                         self._drop()
                     elif self.tokens - self.begin < size:
-                        left -= (
-                            self.begin - step + size
-                        )  # where the last window of the document ends
+                        left -= self.begin - step + size  # where its last window ends
                         self._end()
                     yield window
                 if not across:
                     left += length
                     self._end()
-        self.node._tell(left, documents)  # noqa: SLF001  # its
+        _warn_of_rests(self.node, left, documents)
 
     def _drop(self) -> None:
         """Forgets the documents that end before the next window."""
