@@ -36,11 +36,7 @@ def note_part(part: Node[Any]) -> None:
         places = op.chosen_places(places) if hasattr(op, "chosen_places") else places
     if len(places) < 2:  # one that is looked at
         return
-    counted = [op for op in ops[1:] if op.unit != "samples" and not op.from_reader]
-    spelled = " ".join(
-        f"{type(op).__name__}({', '.join(op.written(*op.input_readers))})"
-        for op in (shuffled, *counted)
-    )
+    spelled = _spelled(ops)
     with suppress(TypeError):  # what cannot be referred to weakly is not remembered
         noted = _noted.setdefault(next(iter(shuffled.input_readers), shuffled), [])
         if any(before == spelled and _disjoint(places, other) for before, other in noted):
@@ -52,6 +48,15 @@ def note_part(part: Node[Any]) -> None:
             )
         noted.append((spelled, places))
         del noted[:-_MOST]
+
+
+def _spelled(ops: list[Node[Any]]) -> str:
+    """How a shuffle, and the ops that change what is counted above it, were written."""
+    counted = [op for op in ops[1:] if op.unit != "samples" and not op.from_reader]
+    return " ".join(
+        f"{type(op).__name__}({', '.join(op.written(*op.input_readers))})"
+        for op in (ops[0], *counted)
+    )
 
 
 def _from_a_shuffle(part: Node[Any]) -> list[Node[Any]]:

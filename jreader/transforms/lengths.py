@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import chain, islice
 from typing import Any, Literal, TypeVar, get_args
 
@@ -175,17 +175,23 @@ def may_not_end(reader: Reader[Any]) -> bool:
 
 
 def _may_not_end(reader: Reader[Any]) -> Generator[Reader[Any], bool, bool]:
-    if not isinstance(reader, Node) or not (ups := reader.input_readers):
+    if not isinstance(reader, Node) or not reader.input_readers:
         return length(reader) is None
-    endless, one = isinstance(reader, epochs) and reader.n is None, True
-    if isinstance(reader, mix):
-        endless, one = reader.stop == "repeat", reader.stop == "all"
-    if endless:
+    rule = _rule_of_end(reader)
+    if isinstance(rule, bool):
+        return rule
+    below = []
+    for up in reader.input_readers:
+        below.append((yield up))  # noqa: PERF401  # they are sent back
+    return rule(below)
+
+
+def _rule_of_end(op: Node[Any]) -> bool | Callable[[list[bool]], bool]:
+    """Whether an op may never end; or whether it does if any, or all, of its readers may not."""
+    if isinstance(op, epochs) and op.n is None:
         return True
-    if isinstance(reader, firstn) or (isinstance(reader, exactly) and reader.steps is not None):
+    if isinstance(op, firstn) or (isinstance(op, exactly) and op.steps is not None):
         return False
-    one = one and not isinstance(reader, compose)
-    for up in ups:
-        if (yield up) is one:  # one that may not end is enough, or one that ends
-            return one
-    return not one
+    if isinstance(op, mix):
+        return op.stop == "repeat" or (all if op.stop == "first" else any)
+    return all if isinstance(op, compose) else any

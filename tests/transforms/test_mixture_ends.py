@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from widths import examples
 
 from jreader import NotResumable, Pipeline, arrays, at_epoch, mix, start
+from jreader.transforms.lengths import may_not_end
 
 sizes = st.lists(st.integers(1, 40), min_size=1, max_size=4)
 kinds = st.sampled_from(["arrays", "streams", "both"])
@@ -123,3 +124,13 @@ def test_weights_that_are_all_0_are_refused():
         mix([lambda: "a", lambda: "b"], [0, 0])
     with pytest.raises(ValueError, match=r"at=\{9: \.\.\.\} of mix are all 0"):
         mix([lambda: "a"], at={9: [0]})
+
+
+@pytest.mark.parametrize(
+    ("stop", "endless"), [("first", False), ("all", True), ("once", True), ("repeat", True)]
+)
+def test_a_reader_without_a_known_end_keeps_a_mixture_from_ending_where_it_waits_for_it(
+    stop, endless
+):
+    readers = [lambda: "abc", arrays(np.arange(3))]
+    assert may_not_end(mix(readers, seed=0, stop=stop)) is endless

@@ -55,10 +55,10 @@ class Documents:
         if type(tree) is not dict or len(tree) != len(every):
             return None
         _check_names(tree, chosen)
-        picked = [place for place, name in enumerate(tree) if chosen is None or name in chosen]
-        if not all(isinstance(every[place], Ragged) for place in picked):
+        columns = {name: tree[name] for name in tree if chosen is None or name in chosen}
+        if not all(isinstance(column, Ragged) for column in columns.values()):
             return None
-        columns = {name: every[place] for place, name in enumerate(tree) if place in picked}
+        picked = [list(tree).index(name) for name in columns]
 
         def route(documents: Array) -> list[Array]:
             rows = plane.rows(documents)
