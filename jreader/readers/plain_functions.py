@@ -86,10 +86,16 @@ def _of_begun(reader: Any, kind: type) -> ReaderError:
     )
 
 
+def owner_of(reader: Any) -> Any:
+    """The object of which a reader is the `__iter__`; any other reader itself."""
+    return reader.__self__ if getattr(reader, "__name__", "") == "__iter__" else reader
+
+
 def _stream_of(reader: Any) -> Any:
     """The stream of which a reader is the `__iter__`, if it has epochs; else None."""
-    owner = reader.__self__ if getattr(reader, "__name__", "") == "__iter__" else None
-    return owner if is_declared_stream(owner) and hasattr(owner, "set_epoch") else None
+    owner = owner_of(reader)
+    is_stream = owner is not reader and is_declared_stream(owner)
+    return owner if is_stream and hasattr(owner, "set_epoch") else None
 
 
 def _close_nothing() -> None:

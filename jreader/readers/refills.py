@@ -15,7 +15,6 @@ import numpy as np
 
 from jreader import errors
 from jreader.readers.trees import branches, leaves
-from jreader.staging import Array
 
 T = TypeVar("T")
 
@@ -57,11 +56,10 @@ def _compared(items: Iterator[T], many: int, by: str, made_at: str) -> Iterator[
         if not any(map(_fillable, [first, *_leaves(first)])):
             return
         for item in islice(items, many - 1):
-            if _shares(first, item) and _is_changed(before, _values_of(first), whole=item is first):
+            if refilled := _is_refilled(first, before, item):
                 _warn_of_refill(first, by, made_at)
-                many = 0
             yield item
-            if not many:
+            if refilled:
                 return
 
 
@@ -80,15 +78,22 @@ def _leaves(sample: Any) -> list[Any]:
         return []
 
 
-def _is_changed(before: list[Any], after: list[Any], *, whole: bool) -> bool:
-    """Whether a state is another; of samples that share only arrays, the rest is its user's."""
-    if not whole:
-        before, after = ([leaf for leaf in each if type(leaf) is bytes] for each in (before, after))
-    return not all(map(_same_value, before, after))
+def _is_refilled(first: Any, before: list[Any], item: Any) -> bool:
+    """Whether the first sample changed with another one, whose memory it shares.
+
+    Of samples that share only arrays, the rest is the user's.
+    """
+    if item is not first and not any(map(_overlap, _leaves(first), _leaves(item))):
+        return False
+    states = zip(before, _values_of(first), strict=False)
+    return any(
+        then is not now and (item is first or type(then) is bytes) and not _equal_bytes(then, now)
+        for then, now in states
+    )
 
 
-def _same_value(before: Any, after: Any) -> bool:
-    return before is after or (type(before) is bytes and before == after)
+def _equal_bytes(then: Any, now: Any) -> bool:
+    return type(then) is bytes and then == now
 
 
 def _fillable(leaf: Any) -> bool:
@@ -99,18 +104,13 @@ def _is_plain_array(leaf: Any) -> bool:
     return isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject
 
 
-def _shares(first: Any, item: Any) -> bool:
-    """Whether two samples are one container, or have arrays in the same memory."""
-    if item is first:
-        return True
-    pairs = zip(_leaves(first), _leaves(item), strict=False)
-    return any(_is_plain_array(a) and _is_plain_array(b) and _overlap(a, b) for a, b in pairs)
-
-
-def _overlap(one: Array, other: Array) -> bool:
+def _overlap(one: Any, other: Any) -> bool:
+    """Whether two leaves are arrays in the same memory."""
+    if not (_is_plain_array(one) and _is_plain_array(other)):
+        return False
     try:
         work: Any = 1000  # NumPy's stubs know two numbers only
-        return np.may_share_memory(one, other) and np.shares_memory(one, other, max_work=work)
+        return np.shares_memory(one, other, max_work=work)
     except np.exceptions.TooHardError:
         return False
 

@@ -12,7 +12,7 @@ from jreader.progress import Bar
 from jreader.readers.messages import described
 from jreader.readers.nodes import Reader, length
 from jreader.readers.passes import Pass, Position, checked_position, counted
-from jreader.readers.plain_functions import opened_function
+from jreader.readers.plain_functions import opened_function, owner_of
 
 T = TypeVar("T")
 
@@ -31,18 +31,16 @@ def replayed(reader: Reader[T], at: Position) -> Pass[T]:
     done, state = checked_position(at, (0, "")) if isinstance(at, (tuple, list)) else (at, "")
     done = checked_position(done, 0)
     source, close, told = opened_function(reader, state)
-    owner = reader.__self__ if getattr(reader, "__name__", "") == "__iter__" else reader  # type: ignore[attr-defined]  # a method's
-    said = length(owner)
-    again = done and (not state or told is None)
-    parts: list[Iterator[T]] = [_skipped(reader, source, done)] if again else []
-    parts.append(source)
-    if said is not None:
-        parts.append(_judged(owner, said, place_of_caller(), lambda: count()))  # noqa: PLW0108  # below
-    items, count = counted(chain(*parts) if len(parts) > 1 else source, done)
+    parts: list[Iterator[T]] = [source]
+    if done and (not state or told is None):
+        parts.insert(0, _skipped(reader, source, done))
+    if (said := length(owner_of(reader))) is not None:
+        parts.append(_judged(owner_of(reader), said, place_of_caller(), lambda: given()))  # noqa: PLW0108  # below
+    items, given = counted(chain(*parts) if len(parts) > 1 else source, done)
     if told is None:
-        return Pass(items, count, close)
+        return Pass(items, given, close)
     begin = (done, state) if state else done
-    return Pass(items, lambda: (now, told()) if (now := count()) > done else begin, close)
+    return Pass(items, lambda: (now, told()) if (now := given()) > done else begin, close)
 
 
 def _judged(
