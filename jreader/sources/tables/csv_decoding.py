@@ -20,12 +20,13 @@ from jreader.sources.tables.arrow_columns import pyarrow
 from jreader.sources.tables.csv_records import (
     BYTE_ORDER_MARK,
     OPEN,
+    Block,
     blocks,
     end_of_records,
     record,
     unpacked,
 )
-from jreader.sources.tables.csv_types import NULLS, kind_of_type, kind_of_values, type_of_kind
+from jreader.sources.tables.csv_types import NULLS, UNKNOWN, kind_of_values, type_of_kind
 
 _EXPECTED = "a CSV file"
 _HEAD = 1 << 16  # bytes in which the header is looked for first
@@ -51,25 +52,11 @@ class CsvLayout:
     names: tuple[str, ...] | str | None = None
     types: Mapping[str, Any] = field(default_factory=dict)
 
-    def asked(self, known: Mapping[str, int]) -> str:
+    def asked(self, known: Mapping[str, str]) -> str:
         """What the table of a file depends on besides the file, if some kinds are known."""
         types = sorted((name, str(kind)) for name, kind in self.types.items())
-        kinds = sorted((name, kind) for name, kind in known.items() if kind)
-        return f"3 {self.delimiter!r} {self.header} {self.names} {types} {kinds} {NULLS}"
-
-
-class Bad(NamedTuple):
-    """A record that cannot be read.
-
-    Attributes:
-        begin: The byte at which it begins.
-        data: Its bytes.
-        said: What is wrong with it, if that is known without decoding it.
-    """
-
-    begin: int
-    data: bytes
-    said: str
+        kinds = sorted((name, kind) for name, kind in known.items() if kind != UNKNOWN)
+        return f"4 {self.delimiter!r} {self.header} {self.names} {types} {kinds} {NULLS}"
 
 
 class Part(NamedTuple):
@@ -81,7 +68,7 @@ class Part(NamedTuple):
     """
 
     table: Any
-    kinds: dict[str, int]
+    kinds: dict[str, str]
 
 
 class CsvFile:
@@ -103,8 +90,7 @@ class CsvFile:
 
     def __init__(self, file: ByteFile, layout: CsvLayout) -> None:
         """Reads the header."""
-        self.file, self.layout = file, layout
-        self.packed = file.path.endswith(".gz")
+        self.file, self.layout, self.packed = file, layout, file.path.endswith(".gz")
         self.names, self.begin = self._header()
         wanted = layout.names
         self.wanted = [wanted] if isinstance(wanted, str) else list(wanted or self.names)
@@ -121,35 +107,34 @@ class CsvFile:
             if name in self.wanted
         }
 
-    def schema(self, kinds: Mapping[str, int]) -> Any:
+    def schema(self, kinds: Mapping[str, str]) -> Any:
         """The names and types of the columns, if those that were not said are of these kinds."""
         types = {name: type_of_kind(kind) for name, kind in kinds.items()} | self._types
         return pyarrow().schema([(name, types[name]) for name in self.wanted])
 
     def parts(
-        self, file: ByteFile, known: Mapping[str, int]
-    ) -> Iterator[tuple[list[Part], Bad | None]]:
+        self, file: ByteFile, known: Mapping[str, str]
+    ) -> Iterator[tuple[list[Part], Block | None]]:
         """The records of blocks, some at a time, and the first one that cannot be read, at the end.
 
         Args:
             file: This file, to read from.
             known: The kinds of columns, if they are known.
         """
-        decode = partial(self._parts_of, types=self._known_types(known))
+        decode = partial(self._decoded, types=self._known_types(known))
         for some in blocks(file, self.begin, self.layout.delimiter, packed=self.packed):
-            parts = list[Part]()
-            for good, bad in in_threads(decode, some):
-                parts += good
-                if bad is not None:
-                    yield parts, bad
-                    return
-            yield parts, None
+            decoded = in_threads(decode, some)
+            wrong = next((at for at, (_, bad) in enumerate(decoded) if bad), len(decoded))
+            bad = decoded[wrong][1] if wrong < len(decoded) else None
+            yield [part for part, _ in decoded[: wrong + 1] if part], bad
+            if bad:
+                return
 
-    def wrong(self, bad: Bad, row: int, known: Mapping[str, int]) -> tuple[bool, str]:
+    def wrong(self, bad: Block, row: int, known: Mapping[str, str]) -> tuple[bool, str]:
         """What is wrong with a record: whether the file is damaged, and what the error says."""
         where = f"record {row:,}, which begins at byte {bad.begin:,}"
         where += " of what it unpacks to" if self.packed else ""
-        said, expected, types = bad.said, _EXPECTED, self._known_types(known)
+        said, expected, types = bad.wrong, _EXPECTED, self._known_types(known)
         if said:
             expected = _EXPECTED if said == OPEN else "a gzip file"
         else:
@@ -168,21 +153,20 @@ class CsvFile:
             said = f"it has {fields[2]} fields, and there are {fields[1]} columns"
         return True, str(damaged(self.file.path, expected, f"{where}: {said}"))
 
-    def _known_types(self, known: Mapping[str, int]) -> dict[str, Any]:
-        return {name: type_of_kind(kind) for name, kind in known.items() if kind} | self._types
+    def _known_types(self, known: Mapping[str, str]) -> dict[str, Any]:
+        found = {name: type_of_kind(kind) for name, kind in known.items() if kind != UNKNOWN}
+        return found | self._types
 
-    def _parts_of(
-        self, block: tuple[int, bytes, str], types: Mapping[str, Any]
-    ) -> tuple[list[Part], Bad | None]:
-        begin, data, said = block
-        if said:
-            return [], Bad(begin, data, said)
+    def _decoded(self, block: Block, types: Mapping[str, Any]) -> tuple[Part | None, Block | None]:
+        """The records of a block up to the first one that cannot be read, and that one."""
+        if block.wrong:
+            return None, block
         try:
-            return [self._part(data, types)], None
+            return self._part(block.data, types), None
         except pyarrow().ArrowInvalid:
-            low, high = self._first_bad(data, types)
-            good = [self._part(data[:low], types)] if low else []
-            return good, Bad(begin + low, data[low:high], "")
+            low, high = self._first_bad(block.data, types)
+            good = self._part(block.data[:low], types) if low else None
+            return good, Block(block.begin + low, block.data[low:high])
 
     def _part(self, data: bytes, types: Mapping[str, Any]) -> Part:
         table = self._table(data, types)
@@ -221,11 +205,11 @@ class CsvFile:
             pyarrow.ArrowInvalid: One cannot be read, or has a value that is not of the type.
         """
         table = self._read(data, types)
-        found = {name: table.schema.field(name).type for name in self.wanted if name not in types}
-        odd = [name for name, kind in found.items() if kind_of_type(kind) is None]
+        kinds = {name: table.schema.field(name).type for name in self.wanted if name not in types}
+        odd = [name for name, kind in kinds.items() if kind == pyarrow().binary()]
         if odd:  # bytes that are no text: as text, pyarrow says where
             self._read(data, {**types, **dict.fromkeys(odd, pyarrow().string())})
-            raise pyarrow().ArrowInvalid(f"column {odd[0]!r} is {found[odd[0]]}")
+            raise pyarrow().ArrowInvalid(f"column {odd[0]!r} is {kinds[odd[0]]}")
         return table
 
     def _read(self, data: bytes, types: Mapping[str, Any]) -> Any:
@@ -248,40 +232,40 @@ class CsvFile:
 
     def _header(self) -> tuple[tuple[str, ...], int]:
         """The names of the columns, and the byte at which the first record begins."""
-        head, whole = self._head(_HEAD)
+        head = self._head(_HEAD)
         if not self.packed and (known_format(head) or b"\0" in head):
             raise damaged(self.file.path, _EXPECTED, first_bytes(head))
         begin = len(BYTE_ORDER_MARK) if head.startswith(BYTE_ORDER_MARK) else 0
         if self.layout.header is not None:
             return self.layout.header, begin
-        first = self._first_record(head, begin, whole=whole)
-        names, end = self._names_in(first), begin + len(first)
+        first = self._first_record(head, begin)
+        names = self._names_in(first)
         if twice := [name for name in names if names.count(name) > 1]:
             raise ValueError(
                 f"{self.file.path} has several columns of the name {twice[0]!r}, and samples are "
                 "dicts: remove the first record, and give the names with header=[...]."
             )
-        return names, end
+        return names, begin + len(first)
 
-    def _first_record(self, head: bytes, begin: int, *, whole: bool) -> bytes:
+    def _first_record(self, head: bytes, begin: int) -> bytes:
         """The record that begins there; more is read until it ends."""
-        one = record(self.layout.delimiter)
-        while not (found := one.match(head, begin)) and not whole:
-            head, whole = self._head(2 * len(head))
+        delimiter, size = self.layout.delimiter, _HEAD
+        while not (found := record(delimiter).match(head, begin)) and len(head) == size:
+            size *= 2
+            head = self._head(size)
         end = found.end() if found else len(head)
-        if not found and end_of_records(head, begin, end, self.layout.delimiter, last=True) < end:
+        if end_of_records(head, begin, end, delimiter, last=True) < end:
             raise damaged(self.file.path, _EXPECTED, "a quote is open in its header")
         return head[begin:end]
 
-    def _head(self, size: int) -> tuple[bytes, bool]:
-        """So many bytes from the beginning, and whether these are all."""
-        if self.packed:
-            head, wrong = unpacked(self.file, size)
-            if wrong and not head:
-                raise damaged(self.file.path, "a gzip file", wrong)
-            return head, len(head) < size
-        size = min(size, self.file.size)
-        return self.file.read(0, size), size == self.file.size
+    def _head(self, size: int) -> bytes:
+        """So many bytes from the beginning; fewer if these are all."""
+        if not self.packed:
+            return self.file.read(0, min(size, self.file.size))
+        head, wrong = unpacked(self.file, size)
+        if wrong and not head:
+            raise damaged(self.file.path, "a gzip file", wrong)
+        return head
 
     def _names_in(self, head: bytes) -> tuple[str, ...]:
         csv = pyarrow("csv").csv

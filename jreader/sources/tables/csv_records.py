@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.file_objects import FileObject
@@ -25,6 +26,20 @@ OPEN = "a quote is open in it, and never closed"
 _BLOCK = 1 << 20  # bytes of the records that are decoded at once
 _AT_ONCE = 1 << 24  # bytes that are read at once
 _LONGEST = 1 << 28  # bytes of a record: more are one whose quote is not closed
+
+
+class Block(NamedTuple):
+    """Records that lie together, or one that cannot be read.
+
+    Attributes:
+        begin: The byte at which they begin, counted in the unpacked file.
+        data: Their bytes.
+        wrong: What is wrong with it, of one that is known not to be readable.
+    """
+
+    begin: int
+    data: bytes
+    wrong: str = ""
 
 
 @lru_cache(32)
@@ -63,13 +78,10 @@ def end_of_records(data: bytes, low: int, high: int, delimiter: str, *, last: bo
     return min(low + found.end(), high) if found else low
 
 
-def blocks(
-    file: ByteFile, begin: int, delimiter: str, *, packed: bool
-) -> Iterator[list[tuple[int, bytes, str]]]:
+def blocks(file: ByteFile, begin: int, delimiter: str, *, packed: bool) -> Iterator[list[Block]]:
     """The records of a file from a byte on, in blocks of about a megabyte, several at a time.
 
-    Of a block: the byte at which it begins, its bytes, and, of the last one, what is wrong with it.
-    Bytes are counted in the unpacked file. A packed file is one block.
+    A packed file is one block. The last block may be a record that is wrong.
     """
     if packed:
         yield _unpacked_block(file, begin, delimiter)
@@ -81,10 +93,10 @@ def blocks(
         data += file.read(here, min(more, file.size - here))
         last = at + len(data) == file.size
         cuts = [0, *_cuts(data, delimiter, last=last)]
-        some = [(at + low, data[low:high], "") for low, high in pairwise(cuts)]
+        some = [Block(at + low, data[low:high]) for low, high in pairwise(cuts)]
         at, data = at + cuts[-1], data[cuts[-1] :]
         if data and (last or len(data) > _LONGEST):
-            yield [*some, (at, data, OPEN)]
+            yield [*some, Block(at, data, OPEN)]
             return
         yield some
 
@@ -145,10 +157,10 @@ def _cuts(data: bytes, delimiter: str, *, last: bool) -> Iterator[int]:
         low = end
 
 
-def _unpacked_block(file: ByteFile, begin: int, delimiter: str) -> list[tuple[int, bytes, str]]:
+def _unpacked_block(file: ByteFile, begin: int, delimiter: str) -> list[Block]:
     data, wrong = unpacked(file)
     end = end_of_records(data, begin, len(data), delimiter, last=not wrong)
-    whole = [(begin, data[begin:end], "")] if end > begin else []
-    if wrong:
-        return [*whole, (end, data[end:], wrong)]
-    return [*whole, (end, data[end:], OPEN)] if end < len(data) else whole
+    found = [Block(begin, data[begin:end])] if end > begin else []
+    if wrong or end < len(data):
+        found.append(Block(end, data[end:], wrong or OPEN))
+    return found

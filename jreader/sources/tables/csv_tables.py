@@ -27,7 +27,7 @@ from jreader.sources.files.kept_indices import in_threads, kept_files, name_of
 from jreader.sources.files.opening import open_file
 from jreader.sources.tables.arrow_columns import pyarrow
 from jreader.sources.tables.csv_decoding import CsvFile, CsvLayout, Part
-from jreader.sources.tables.csv_types import TEXT, joint_kind, of_types
+from jreader.sources.tables.csv_types import TEXT, UNKNOWN, joint_kind, of_types
 from jreader.sources.tables.table_files import TableFile
 from jreader.sources.transactions import new_file
 
@@ -46,15 +46,15 @@ class TableSummary(NamedTuple):
     """
 
     rows: list[int]
-    kinds: dict[str, int]
+    kinds: dict[str, str]
     nulls: dict[str, int]
     wrong: tuple[bool, str] | None
 
     def widen(self, parts: Sequence[Part]) -> None:
         """Takes note of the kinds in parts that were decoded."""
-        for name in self.kinds:
-            kinds = (part.kinds[name] for part in parts if name in part.kinds)
-            self.kinds[name] = joint_kind([self.kinds[name], *kinds])
+        for part in parts:
+            for name, kind in part.kinds.items():
+                self.kinds[name] = joint_kind([self.kinds[name], kind])
 
     def add(self, table: Any, out: Any) -> None:
         """Writes one more table, and takes note of its blocks."""
@@ -82,7 +82,7 @@ class CsvTable(TableFile):
 
     @classmethod
     def made(
-        cls, file: CsvFile, bytes_of: ByteFile, known: Mapping[str, int], path: Path | None
+        cls, file: CsvFile, bytes_of: ByteFile, known: Mapping[str, str], path: Path | None
     ) -> CsvTable:
         """Decodes a file whose columns have kinds that are known; kept there, or in memory."""
         if path is None:
@@ -139,9 +139,9 @@ def tables(paths: Sequence[str], layout: CsvLayout, store: Store | None) -> list
     for file in files[1:]:
         _refuse_others(file, files[0])
     names = files[0].wanted
-    found = _kept_tables(files, dict.fromkeys(names, 0))
+    found = _kept_tables(files, dict.fromkeys(names, UNKNOWN))
     kinds = {name: joint_kind(table.found.kinds[name] for table in found) for name in names}
-    types = {name: kind or TEXT for name, kind in kinds.items()}
+    types = {name: TEXT if kind == UNKNOWN else kind for name, kind in kinds.items()}
     narrow = [at for at, table in enumerate(found) if table.schema != table.file.schema(types)]
     for at, table in zip(narrow, _kept_tables([files[at] for at in narrow], types), strict=True):
         found[at] = table
@@ -159,36 +159,34 @@ def _refuse_others(file: CsvFile, first: CsvFile) -> None:
         )
 
 
-def _kept_tables(files: Sequence[CsvFile], known: Mapping[str, int]) -> list[CsvTable]:
+def _kept_tables(files: Sequence[CsvFile], known: Mapping[str, str]) -> list[CsvTable]:
     """The tables of files whose columns have kinds that are known: those kept, or made anew."""
-    of = {(file.file.path, file.file.stamp): file for file in files}
+    of = {file.file.path: file for file in files}
 
     def name(opened: ByteFile) -> str:
-        asked = of[opened.path, opened.stamp].layout.asked(known)
-        return f"{name_of(opened, asked)}.arrow"
+        return f"{name_of(opened, of[opened.path].layout.asked(known))}.arrow"
 
     def load(opened: ByteFile, path: Path) -> CsvTable | None:
-        return CsvTable.kept(of[opened.path, opened.stamp], path)
+        return CsvTable.kept(of[opened.path], path)
 
     def make(opened: ByteFile, path: Path | None) -> CsvTable:
-        file = of[opened.path, opened.stamp]
         try:
-            return CsvTable.made(file, opened, known, path)
+            return CsvTable.made(of[opened.path], opened, known, path)
         except OSError as error:
             if path is None or error.errno is None:  # it is the file that cannot be read
                 raise
             warn(
-                f"what was decoded of {file.file.path} cannot be kept in {str(path.parent)!r} "
+                f"what was decoded of {opened.path} cannot be kept in {str(path.parent)!r} "
                 f"({error}), and stays in memory: free some room, or set XDG_CACHE_HOME to a "
                 f"folder that has more."
             )
-            return CsvTable.made(file, opened, known, None)
+            return make(opened, None)
 
     return kept_files(_ROOM, [file.file for file in files], name, load, make)
 
 
 def _decoded_to(
-    file: CsvFile, bytes_of: ByteFile, known: Mapping[str, int], sink: Callable[[], Any]
+    file: CsvFile, bytes_of: ByteFile, known: Mapping[str, str], sink: Callable[[], Any]
 ) -> tuple[TableSummary, Any]:
     """What is known of a table that was written to a sink, and that sink.
 

@@ -8,6 +8,7 @@ does not make a column of numbers of one whose last row is text.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -17,21 +18,17 @@ from jreader.sources.tables.arrow_columns import pyarrow
 NULLS = ["", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "none"]
 """What stands for a null in columns that are not text."""
 
-_UNKNOWN = 0
-_NAMES = [
-    *("null", "bool", "int64", "float64", "date32[day]", "time32[s]"),
-    *("timestamp[s]", "timestamp[ns]", "timestamp[s, tz=UTC]", "timestamp[ns, tz=UTC]", "string"),
-    *("positive", "uint64", "digits"),
-]  # in an index that is kept, a kind is the place of its name
+UNKNOWN, TEXT = "null", "string"
+"""The kinds of a column without values, and of text, which has the values of all others."""
+
+# A kind is a type by pyarrow's name for it, or one of these: whole numbers of which none is
+# negative, of which some need 64 bits without a sign, and which no 64 bits hold.
+_STORED = {"positive": "int64", "uint64": "uint64", "digits": "string"}
 _WIDER = [
-    ("positive", "int64", "uint64", "digits", "float64"),
+    ("positive", "int64", "uint64", "digits", "double"),
     ("date32[day]", "timestamp[s]", "timestamp[ns]"),
     ("timestamp[s, tz=UTC]", "timestamp[ns, tz=UTC]"),
 ]
-_STORED = {"positive": "int64", "digits": "string"}  # others by their own names
-TEXT = _NAMES.index("string")
-"""The kind of text, which has the values of all others."""
-
 _BEYOND = 2.0**63  # no int64
 
 
@@ -52,82 +49,73 @@ def checked_types(call: str, types: Any) -> dict[str, Any]:
     return {name: _checked_type(call, name, given) for name, given in types.items()}
 
 
-def kind_of_type(kind: Any) -> int | None:
-    """The kind that a type is which pyarrow found; None if it is none (bytes that are no text).
-
-    >>> import pyarrow as pa
-    >>> kind_of_type(pa.int64()), kind_of_type(pa.binary())
-    (2, None)
-    """
-    name = "float64" if kind == pyarrow().float64() else str(kind)
-    return _NAMES.index(name) if name in _NAMES else None
-
-
-def kind_of_values(column: Any, as_text: Callable[[], Any]) -> int:
+def kind_of_values(column: Any, as_text: Callable[[], Any]) -> str:
     """The kind of a column: of whole numbers also whether an int64 or a uint64 holds all of them.
 
     Pyarrow takes whole numbers that no int64 holds for floats.
 
     >>> import pyarrow as pa
-    >>> [_NAMES[kind_of_values(pa.array([n]), lambda: pa.array([str(n)]))] for n in (7, -7)]
+    >>> [kind_of_values(pa.array([n]), lambda: pa.array([str(n)])) for n in (7, -7)]
     ['positive', 'int64']
     >>> def found(*numbers):
     ...     text = pa.array(map(str, numbers))
-    ...     return _NAMES[kind_of_values(text.cast(pa.float64()), lambda: text)]
+    ...     return kind_of_values(text.cast(pa.float64()), lambda: text)
     >>> found(0.5), found(1e30), found(2**63), found(2**64), found(2**63, -1)
-    ('float64', 'float64', 'uint64', 'digits', 'digits')
+    ('double', 'double', 'uint64', 'digits', 'digits')
 
     Args:
         column: Its values, as pyarrow reads them.
         as_text: Returns its values as they are written.
     """
-    pa = pyarrow()
-    if not (pa.types.is_int64(column.type) or pa.types.is_float64(column.type)):
-        return kind_of_type(column.type) or _UNKNOWN
-    ends = pa.compute.min_max(column).as_py()
+    kind, compute = str(column.type), pyarrow().compute
+    if kind not in ("int64", "double"):
+        return kind
+    ends = compute.min_max(column).as_py()
     low, high = ends["min"] or 0, ends["max"] or 0
-    if pa.types.is_int64(column.type):
-        return _NAMES.index("int64" if low < 0 else "positive")
-    if max(-low, high) < _BEYOND:
-        return _NAMES.index("float64")
-    written = pa.compute.utf8_trim_whitespace(as_text())
-    whole = pa.compute.match_substring_regex(written, r"^[+-]?\d+$")
-    null = pa.compute.is_in(written, pa.array(NULLS))
-    if not pa.compute.all(pa.compute.or_(whole, null)).as_py():
-        return _NAMES.index("float64")
+    if kind == "int64":
+        return kind if low < 0 else "positive"
+    return kind if max(-low, high) < _BEYOND else _kind_of_large_numbers(as_text())
+
+
+def _kind_of_large_numbers(written: Any) -> str:
+    pa = pyarrow()
+    values = pa.compute.utf8_trim_whitespace(written)
+    values = values.filter(pa.compute.invert(pa.compute.is_in(values, pa.array(NULLS))))
+    if not pa.compute.all(pa.compute.match_substring_regex(values, r"^[+-]?\d+$")).as_py():
+        return "double"
     try:
-        written.filter(whole).cast(pa.uint64())
+        values.cast(pa.uint64())
     except pa.ArrowInvalid:
-        return _NAMES.index("digits")
-    return _NAMES.index("uint64")
+        return "digits"
+    return "uint64"
 
 
-def type_of_kind(kind: int) -> Any:
+def type_of_kind(kind: str) -> Any:
     """The type of a column of that kind.
 
-    >>> type_of_kind(2), type_of_kind(TEXT)
+    >>> type_of_kind("positive"), type_of_kind(TEXT)
     (DataType(int64), DataType(string))
     """
-    pa, name = pyarrow(), _STORED.get(_NAMES[kind], _NAMES[kind])
-    unit = "ns" if "[ns" in name else "s"
-    return pa.timestamp(unit, "UTC") if "tz=" in name else pa.type_for_alias(name)
+    pa = pyarrow()
+    unit = "ns" if "[ns" in kind else "s"
+    return (
+        pa.timestamp(unit, "UTC") if "tz=" in kind else pa.type_for_alias(_STORED.get(kind, kind))
+    )
 
 
-def joint_kind(kinds: Iterable[int]) -> int:
+def joint_kind(kinds: Iterable[str]) -> str:
     """The least kind that has the values of all: text, where no other has.
 
-    >>> joint_kind([2, 0, 3]), joint_kind([1, 2])
-    (3, 10)
+    >>> joint_kind(["int64", "null", "double"]), joint_kind(["bool", "int64"])
+    ('double', 'string')
     """
-    found = {_NAMES[kind] for kind in kinds} - {"null"}
+    found = {*kinds} - {UNKNOWN}
     if len(found) < 2:
-        return _NAMES.index(max(found, default="null"))
+        return max(found, default=UNKNOWN)
     if found >= {"int64", "uint64"}:
         found.add("digits")
-    for wider in _WIDER:
-        if found <= {*wider}:
-            return _NAMES.index(max(found, key=wider.index))
-    return TEXT
+    wider = next((each for each in _WIDER if found <= {*each}), None)
+    return TEXT if wider is None else max(found, key=wider.index)
 
 
 def of_types(table: Any, schema: Any) -> Any:
@@ -151,16 +139,8 @@ def of_types(table: Any, schema: Any) -> Any:
 
 
 def _checked_type(call: str, name: str, given: Any) -> Any:
-    pa = pyarrow()
     kind = _type_of(given)
-    if kind is not None:
-        try:
-            _read_one(kind)
-        except pa.ArrowNotImplementedError:
-            kind = None
-        except pa.ArrowInvalid:  # a number is no value of it
-            pass
-    if kind is None:
+    if kind is None or not _can_be_read(kind):
         raise TypeError(
             f"{call} cannot read column {name!r} as {given!r}: give a dtype such as np.int32, "
             f"np.float32, bool or 'datetime64[s]', or str, bytes, or a type of pyarrow."
@@ -169,25 +149,27 @@ def _checked_type(call: str, name: str, given: Any) -> Any:
 
 
 def _type_of(given: Any) -> Any:
+    """The type of pyarrow that a user means; None if it is none."""
     pa = pyarrow()
     if isinstance(given, pa.DataType):
         return given
-    if given in (str, bytes):
-        return pa.string() if given is str else pa.binary()
-    if given is None:
-        return None
-    try:
+    if given is None or given in (str, bytes):
+        return {str: pa.string(), bytes: pa.binary()}.get(given)
+    with suppress(TypeError, pa.ArrowException):
         dtype = np.dtype(given)
         return pa.from_numpy_dtype(dtype) if dtype.kind not in "OSUV" else None
-    except (TypeError, pa.ArrowException):
-        pass
-    try:
+    with suppress(AttributeError, TypeError, ValueError):
         return pa.type_for_alias(given)
-    except (AttributeError, TypeError, ValueError):
-        return None
+    return None
 
 
-def _read_one(kind: Any) -> None:
-    csv = pyarrow("csv").csv
-    options = csv.ConvertOptions(column_types={"x": kind})
-    csv.read_csv(pyarrow().BufferReader(b"x\n1\n"), convert_options=options)
+def _can_be_read(kind: Any) -> bool:
+    """Whether pyarrow reads CSV as values of a type."""
+    pa = pyarrow("csv")
+    options = pa.csv.ConvertOptions(column_types={"x": kind})
+    with suppress(pa.ArrowInvalid):  # a number is no value of it
+        try:
+            pa.csv.read_csv(pa.BufferReader(b"x\n1\n"), convert_options=options)
+        except pa.ArrowNotImplementedError:
+            return False
+    return True

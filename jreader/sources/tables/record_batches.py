@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -50,16 +50,19 @@ class ArrowFile(TableFile):
             self._places, self.rows = [place for place, _ in batches], [rows for rows, _ in heads]
             opened = (pa.ipc.open_file if self._is_listed else pa.ipc.open_stream)(self._mapped)
             compressed = any(packed for _, packed in heads)
-            coded = any(each.type == "dictionary" for _, each in messages)
-            if compressed and coded and not self._is_listed:
-                raise ValueError(
-                    f"{path} is a compressed stream with dictionaries, of which no batch can be "
-                    f"found by number: write it in the file format (pyarrow.ipc.new_file), or "
-                    f"without compression."
-                )
+            if compressed and not self._is_listed:
+                self._refuse_dictionaries(each.type for _, each in messages)
             self.schema = checked_schema(opened.schema)
             self.schema.empty_table()  # or a type is one that no column has
             self.table = None if compressed else opened.read_all()
+
+    def _refuse_dictionaries(self, types: Iterable[str]) -> None:
+        if "dictionary" in types:
+            raise ValueError(
+                f"{self.path} is a compressed stream with dictionaries, of which no batch can be "
+                f"found by number: write it in the file format (pyarrow.ipc.new_file), or "
+                f"without compression."
+            )
 
     def decoded(self, number: int) -> Any:
         """The table of one batch.
