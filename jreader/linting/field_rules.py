@@ -76,44 +76,52 @@ def of_feed(plan: Reader[Any], feed: Any, axes: int, kinds: Kinds) -> Iterator[F
     """
     function = last_function(plan)
     made_at = getattr(function.op if function else plan, "made_at", "")
-    for name, leaf in _named_fields(feed):
-        if _array_bytes(leaf) < _WORTH:
-            continue
-        each, what = math.prod(leaf.shape[axes:]), f"field {name!r}" if name else "the feed"
-        small = next((kind for kind in ("uint8", "int8") if (kind, each) in kinds), None)
-        if leaf.dtype.kind == "f" and small and each > 1:
-            yield Finding(
-                "host-float32",
-                f"{what} is {small} where it is read, and {leaf.dtype} when it goes to the "
-                f"devices: {leaf.dtype.itemsize} x the bytes, {_megabytes(leaf)} in each feed.",
-                "Send the bytes, and convert them there: load().on_device(lambda feed: ...)."
-                if function
-                else f"Declare {small} in the feed_list, and convert on the devices: "
-                f"load().on_device(lambda feed: ...).",
-                made_at,
-            )
-        wide = _wide(leaf, each, kinds)
-        if wide:
-            narrow = wide.replace("64", "32")
-            yield Finding(
-                "narrowed",
-                f"{what} is {wide} on the host, and {narrow} on the devices: {_megabytes(leaf)} "
-                "of each feed are read at twice the width, and then cast.",
-                f"Store it as {narrow}, or map it to that where it is made; for 64 bits on the "
-                f'devices, jax.config.update("jax_enable_x64", True).',
-                made_at,
-            )
+    for name, leaf in _named_fields(feed, least=_WORTH):
+        each = math.prod(leaf.shape[axes:])
+        made_of = {kind for kind, elements in kinds if elements == each}
+        what = f"field {name!r}" if name else "the feed"
+        if leaf.dtype.kind == "f" and each > 1 and (small := made_of & {"uint8", "int8"}):
+            yield _widened(what, leaf, max(small), made_at, mapped=function is not None)
+        if wide := _wide(leaf, made_of):
+            yield _narrowed(what, leaf, wide, made_at)
 
 
-def _wide(leaf: Any, each: int, kinds: Kinds) -> str | None:
+def _widened(what: str, leaf: Any, small: str, made_at: str, *, mapped: bool) -> Finding:
+    """Of floats that were bytes where they were read."""
+    on_device = "load().on_device(lambda feed: ...)."
+    return Finding(
+        "host-float32",
+        f"{what} is {small} where it is read, and {leaf.dtype} when it goes to the devices: "
+        f"{leaf.dtype.itemsize} x the bytes, {_megabytes(leaf)} in each feed.",
+        f"Send the bytes, and convert them there: {on_device}"
+        if mapped
+        else f"Declare {small} in the feed_list, and convert on the devices: {on_device}",
+        made_at,
+    )
+
+
+def _narrowed(what: str, leaf: Any, wide: str, made_at: str) -> Finding:
+    """Of 64 bits on the host that are 32 on the devices."""
+    narrow = wide.replace("64", "32")
+    return Finding(
+        "narrowed",
+        f"{what} is {wide} on the host, and {narrow} on the devices: {_megabytes(leaf)} of each "
+        "feed are read at twice the width, and then cast.",
+        f"Store it as {narrow}, or map it to that where it is made; for 64 bits on the devices, "
+        'jax.config.update("jax_enable_x64", True).',
+        made_at,
+    )
+
+
+def _wide(leaf: Any, kinds: set[str]) -> str | None:
     """The dtype of 64 bits that a field has on the host, and does not keep."""
     wide = ("int64", "uint64", "float64")
     if leaf.dtype.name in wide:
         return None if _takes_64_bits() else str(leaf.dtype)
     if leaf.dtype.itemsize != 4:  # bytes
         return None
-    same = [kind for kind in wide if np.dtype(kind).kind == leaf.dtype.kind]
-    return next((kind for kind in same if (kind, each) in kinds), None)
+    same = (kind for kind in wide if np.dtype(kind).kind == leaf.dtype.kind)
+    return next((kind for kind in same if kind in kinds), None)
 
 
 def _takes_64_bits() -> bool:
@@ -207,13 +215,11 @@ def _kinds_of(arrays: Iterable[Any], axes: int = 0) -> Kinds:
     }
 
 
-def _named_fields(feed: Any) -> Iterator[tuple[str, Any]]:
+def _named_fields(feed: Any, least: int) -> Iterator[tuple[str, Any]]:
+    """The arrays of a feed of so many bytes, with the names of their fields."""
     parts = branches(feed)
-    if parts is None:
-        yield "", feed
-    else:
-        for key, part in parts.items():
-            yield from ((str(key), leaf) for leaf in leaves(part))
+    for key, part in ({"": feed} if parts is None else parts).items():
+        yield from ((str(key), leaf) for leaf in leaves(part) if _array_bytes(leaf) >= least)
 
 
 def _array_bytes(leaf: Any) -> int:

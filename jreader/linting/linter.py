@@ -75,10 +75,7 @@ def lint(subject: Any, *, measure: bool = False, ignore: Collection[str] = ()) -
         TypeError: The subject is not one of these, or `ignore` is a text.
         ValueError: A name to ignore is that of no rule.
     """
-    if isinstance(ignore, str):
-        raise TypeError(f"ignore of lint(...) needs a list of names, as in [{ignore!r}].")
-    if unknown := sorted(set(ignore) - set(RULES)):
-        raise ValueError(f"lint has no rule {unknown[0]!r}: its rules are {', '.join(RULES)}.")
+    _check_names(ignore)
     rules = _READ + _TIMED * check_flag("measure of lint", measure)
     with only_looking():
         fed = fed_of(subject)
@@ -86,6 +83,13 @@ def lint(subject: Any, *, measure: bool = False, ignore: Collection[str] = ()) -
         if not any(each.name == "generator-object" for each in found):  # to read would use it up
             found += [each for rule in rules for each in rule(fed)]
     return [each for each in dict.fromkeys(found) if each.name not in ignore]
+
+
+def _check_names(ignore: Collection[str]) -> None:
+    if isinstance(ignore, str):
+        raise TypeError(f"ignore of lint(...) needs a list of names, as in [{ignore!r}].")
+    if unknown := sorted(set(ignore) - set(RULES)):
+        raise ValueError(f"lint has no rule {unknown[0]!r}: its rules are {', '.join(RULES)}.")
 
 
 def fed_of(subject: Any) -> Fed:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dis
+import inspect
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from types import FunctionType, GeneratorType, MethodType
 from typing import Any
 
@@ -68,23 +68,29 @@ def _in_windows(reader: Reader[Any], rows: int | None) -> Iterator[tuple[shuffle
 
     Args:
         reader: The plan.
-        rows: How many of the samples of this reader make a batch; None if nobody says.
+        rows: How many of the samples of this reader make a batch; None if nothing says so.
     """
     left = [(reader, rows)]
     while left:
-        reader, rows = left.pop()
-        if not isinstance(reader, Node):
-            continue
-        ups = reader.input_readers
-        if isinstance(reader, shuffle) and reader.buf_size is not None and not of_batches(reader):
-            if not any(isinstance(op, shuffle) for up in ups for op in ops_of(up)):
-                yield reader, rows
-        elif (made := plain_batch(reader)) is not None:
-            dealt = dealt_below(made.reader)
-            rows = made.batch_size // (dealt.lanes if dealt else 1)
-        elif not one_for_one(reader) and not mixes(reader):
-            rows = None
-        left += [(up, rows) for up in reversed(ups)]
+        op, rows = left.pop()
+        if isinstance(op, shuffle) and op.buf_size is not None and _is_only_order(op):
+            yield op, rows
+        if isinstance(op, Node):
+            rows = _rows_below(op, rows)
+            left += [(up, rows) for up in reversed(op.input_readers)]
+
+
+def _is_only_order(op: shuffle[Any]) -> bool:
+    """Whether it shuffles samples that nothing below it shuffles."""
+    return not of_batches(op) and not any(isinstance(each, shuffle) for each in ops_of(op)[1:])
+
+
+def _rows_below(op: Node[Any], rows: int | None) -> int | None:
+    """How many samples of its readers make a batch, if `rows` of those of an op do."""
+    if (made := plain_batch(op)) is not None:
+        dealt = dealt_below(made.reader)
+        return made.batch_size // (dealt.lanes if dealt else 1)
+    return rows if one_for_one(op) or mixes(op) else None
 
 
 def shuffle_after_batch(fed: Fed) -> Iterator[Finding]:
@@ -180,30 +186,25 @@ def _returned(function: Callable[..., Any]) -> Any:
     code = function.__code__
     if len(code.co_code) > _SHORT:
         return None
-    steps = [
-        step
-        for step in dis.get_instructions(code)
-        if step.opname not in ("RESUME", "COPY_FREE_VARS", "NOP", "MAKE_CELL", "GET_ITER")
-    ]
-    if len(steps) != 2 or steps[1].opname != "RETURN_VALUE":
+    steps = [step for step in dis.get_instructions(code) if step.opname not in _NO_WORK]
+    if [step.opname for step in steps[1:]] != ["RETURN_VALUE"] or steps[0].opname in _MAKES:
         return None
-    return _held(function, steps[0])
+    return _values_held(function).get(steps[0].argval)
 
 
-def _held(function: FunctionType, step: dis.Instruction) -> Any:
-    """What an instruction loads that a function holds: a global, a cell or a default."""
-    code, name = function.__code__, step.argval
-    if step.opname == "LOAD_GLOBAL":
-        return function.__globals__.get(name)
-    if step.opname == "LOAD_DEREF" and name in code.co_freevars:
-        with suppress(ValueError):  # the cell is empty still
-            return (function.__closure__ or ())[code.co_freevars.index(name)].cell_contents
-        return None
-    if step.opname.startswith("LOAD_FAST") and function.__defaults__:
-        named = code.co_varnames[: code.co_argcount]
-        defaults = dict(zip(reversed(named), reversed(function.__defaults__), strict=False))
-        return defaults.get(name)
-    return None
+_NO_WORK = ("RESUME", "COPY_FREE_VARS", "NOP", "MAKE_CELL", "GET_ITER")
+_MAKES = ("LOAD_CONST", "LOAD_SMALL_INT")
+
+
+def _values_held(function: FunctionType) -> dict[str, Any]:
+    """The globals, cells and defaults that a function reads, by their names."""
+    parameters = inspect.signature(function).parameters.values()
+    defaults = {each.name: each.default for each in parameters}
+    try:
+        held = inspect.getclosurevars(function)
+    except ValueError:  # a cell is empty still
+        return defaults
+    return {**held.globals, **held.nonlocals, **defaults}
 
 
 def unordered(fed: Fed) -> Iterator[Finding]:

@@ -48,14 +48,13 @@ class Advice(NamedTuple):
 
 
 def advice_for(
-    limit: Measured, stages: Sequence[Measured], capacity: int, computes: float, longest: float
+    limit: Measured, stages: Sequence[Measured], computes: float, longest: float
 ) -> Advice:
     """What to change, so that the stage limits no more.
 
     Args:
         limit: The stage that limits.
         stages: All of them.
-        capacity: How many feeds the loader prefetches.
         computes: In which share of the time the plan was read this program computed.
         longest: Seconds that the loop waited for one feed at most.
     """
@@ -71,7 +70,7 @@ def advice_for(
     if limit.name == "source":
         return _of_source(limit, _without(limit, stages), computes)
     if limit.name == "capacity":
-        return _of_capacity(capacity, longest / step)
+        return _of_capacity(limit.workers, longest / step)
     return Advice(_WORDS[limit.name], {})
 
 
@@ -84,23 +83,34 @@ def _without(limit: Measured, stages: Sequence[Measured]) -> float:
 
 
 def _of_map(limit: Measured, goal: float, step: float) -> Advice:
-    holds, has = limit.holds, limit.workers if limit.by else 0
-    most, why = usable_cores(), f"since it {'holds' if holds else 'leaves'} the interpreter's lock"
-    if limit.waits:  # threads that wait cost little: enough for when all else is quick
-        goal, most, why = step, _MOST, "since it waits most of the time"
-    wanted = min(max(2, ceil(limit.alone / goal)), max(most, 2))
-    if has >= wanted and (not holds or limit.by in ("processes", "executor")):
+    wanted, has = _workers_wanted(limit, goal, step), limit.workers if limit.by else 0
+    if has >= wanted and (not limit.holds or limit.by in ("processes", "executor")):
         return _of_enough(limit, wanted)
-    kind = "processes" if holds or limit.by == "processes" else "threads"
+    kind = "processes" if limit.holds or limit.by == "processes" else "threads"
     if limit.op in ("filter", "flat_map"):
-        words = f"do that work in .map(fn, {kind}={wanted}) before it, {why}"
+        words = f"do that work in .map(fn, {kind}={wanted}) before it, {_why(limit)}"
         return Advice(f"{limit.op} calls it on one thread: {words}", {kind: wanted})
-    if holds:
+    if limit.holds:
         instead = {"threads": " instead of threads"}.get(limit.by, "")
-        return Advice(f"`processes={wanted}`{instead} would help, {why}", {kind: wanted})
-    argument = "process_num" if limit.op == "xmap_readers" else kind  # of threads, nevertheless
-    asked = _more(wanted - has, "threads" if argument == "process_num" else kind, begun=has > 0)
-    return Advice(f"{asked} would do, {why}: `{argument}={wanted}`", {argument: wanted})
+        return Advice(f"`processes={wanted}`{instead} would help, {_why(limit)}", {kind: wanted})
+    argument = kind
+    if limit.op == "xmap_readers":
+        argument, kind = "process_num", "threads"  # as Paddle has it
+    asked = _more(wanted - has, kind, begun=has > 0)
+    return Advice(f"{asked} would do, {_why(limit)}: `{argument}={wanted}`", {argument: wanted})
+
+
+def _why(limit: Measured) -> str:
+    if limit.waits:
+        return "since it waits most of the time"
+    return f"since it {'holds' if limit.holds else 'leaves'} the interpreter's lock"
+
+
+def _workers_wanted(limit: Measured, goal: float, step: float) -> int:
+    """How many workers of a map would do: threads that wait cost little, so enough for any step."""
+    if limit.waits:
+        return min(max(2, ceil(limit.alone / step)), _MOST)
+    return min(max(2, ceil(limit.alone / goal)), max(usable_cores(), 2))
 
 
 def _more(many: int, what: str, *, begun: bool) -> str:

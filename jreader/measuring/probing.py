@@ -133,6 +133,13 @@ class Probed:
     feeds: int
     computes: float
 
+    def move_threads(self, threads: Mapping[str, int]) -> None:
+        """Counts as many threads of each map as a tuner has come to, by the line that made it."""
+        for each in self.probes:
+            if each.stage.by == "threads" and each.op is not None:
+                workers = threads.get(each.op.made_at, each.stage.workers)
+                each.stage = replace(each.stage, workers=workers)
+
 
 def probe(loading: Loading, epoch: int, feeds: int, seconds: float) -> Probed | None:
     """Reads some feeds of an epoch; None if it has none.
@@ -143,51 +150,20 @@ def probe(loading: Loading, epoch: int, feeds: int, seconds: float) -> Probed | 
         feeds: How many feeds to measure, after a first one that is read before.
         seconds: After that time, the feed that is being read is the last one.
     """
-    meter, run = _Meter(), Run()
-    source, options = loading.source, replace(loading.options, capacity=0)
-    if loading.resident is None:
-        source = replace(source, batches=rewritten(source.batches, meter.probed))
-    alone = replace(loading, source=source, options=options)
-    at = beginning(0 if loading.remainder.continues else epoch)
-    with warnings.catch_warnings(), watching(meter.watched):
-        warnings.simplefilter("ignore")  # the loop's own pass warns
-        here = device_feeds(alone, at, run)
-        began = time.perf_counter(), time.thread_time()
-        try:
-            ready = _timed_feeds(here.items, meter, feeds, seconds)
-        finally:
-            here.close()
-            run.stream.close()
-    wall, worked = time.perf_counter() - began[0], time.thread_time() - began[1]
+    meter = _Meter()
+    ready, computes = meter.read(loading, epoch, feeds, seconds)
     if not ready:
         return None
-    timed = _but_first(list(run.counters.assembled))
-    placed = _but_first(list(run.counters.placed)) or [0]
+    timed = _but_first(list(meter.run.counters.assembled))
+    placed = _but_first(list(meter.run.counters.placed)) or [0]
     return Probed(
         tuple(each for each in meter.probes.values() if each.calls),
         fmean(read - came for came, read, _, _ in timed) if timed else 0.0,
         median(stacked - read for _, read, stacked, _ in timed) if timed else 0.0,
         median(placed) + median(ready),
         len(ready),
-        min(1.0, worked / max(wall, 1e-9) / share_of_a_core()),
+        computes,
     )
-
-
-def _timed_feeds(items: Iterator[Any], meter: _Meter, most: int, seconds: float) -> list[int]:
-    """The nanoseconds for which each feed was waited on the devices; the first is left out."""
-    ready: list[int] = []
-    late = time.perf_counter() + seconds
-    for feed in items:
-        came = time.perf_counter_ns()
-        jax.block_until_ready(feed)
-        ready.append(time.perf_counter_ns() - came)
-        if len(ready) == 1:
-            first = meter.totals()
-        elif len(ready) > most or time.perf_counter() > late:
-            break
-    if len(ready) > 1:  # what is made once, is made for the first one
-        meter.leave_out(first)
-    return _but_first(ready)
 
 
 def _but_first(values: list[T]) -> list[T]:
@@ -199,8 +175,46 @@ class _Meter:
 
     def __init__(self) -> None:
         self.probes: dict[Any, Probe] = {}
+        self.run = Run()
         self.local = threading.local()  # what reads on threads of its own is timed there
         self.filling = False
+
+    def read(
+        self, loading: Loading, epoch: int, feeds: int, seconds: float
+    ) -> tuple[list[int], float]:
+        """Reads feeds on this thread: the wait for each, and the share of the time it computed."""
+        source = loading.source
+        if loading.resident is None:
+            source = replace(source, batches=rewritten(source.batches, self.probed))
+        alone = replace(loading, source=source, options=replace(loading.options, capacity=0))
+        at = beginning(0 if loading.remainder.continues else epoch)
+        with warnings.catch_warnings(), watching(self.watched):
+            warnings.simplefilter("ignore")  # the loop's own pass warns
+            here = device_feeds(alone, at, self.run)
+            began, before = time.perf_counter(), time.thread_time()
+            try:
+                ready = self._waits(here.items, feeds, seconds)
+            finally:
+                here.close()
+                self.run.stream.close()
+        wall, worked = time.perf_counter() - began, time.thread_time() - before
+        return ready, min(1.0, worked / max(wall, 1e-9) / share_of_a_core())
+
+    def _waits(self, items: Iterator[Any], most: int, seconds: float) -> list[int]:
+        """The nanoseconds for which each feed was waited on the devices; the first is left out."""
+        waits: list[int] = []
+        late = time.perf_counter() + seconds
+        for feed in items:
+            came = time.perf_counter_ns()
+            jax.block_until_ready(feed)
+            waits.append(time.perf_counter_ns() - came)
+            if len(waits) == 1:
+                first = self.totals()
+            elif len(waits) > most or time.perf_counter() > late:
+                break
+        if len(waits) > 1:  # what is made once, is made for the first one
+            self.leave_out(first)
+        return _but_first(waits)
 
     def totals(self) -> dict[Any, tuple[int, int]]:
         return {key: (each.time, each.calls) for key, each in self.probes.items()}
@@ -227,10 +241,11 @@ class _Meter:
     def _called(self, call: Call) -> Mapping[str, Any] | Node[Any]:
         """What calls the function of an op on this thread, timed."""
         op, function = call.op, call.function
-        kind, where, told = type(op).__name__, op.made_at, type(op).__name__
+        kind = name = type(op).__name__
+        where = op.made_at
         if call.stage != "source":
-            where, told = written_at(function) or where, described(function)
-        stage = Measured(call.stage, told, where, by=call.by, workers=call.workers, op=kind)
+            where, name = written_at(function) or where, described(function)
+        stage = Measured(call.stage, name, where, by=call.by, workers=call.workers, op=kind)
         found = Probe(replace(stage, filling=self.filling), op, function)
         self.probes[id(op)] = found
         timed = self._timed(found, function)
@@ -253,18 +268,17 @@ class _Meter:
 
     def watched(self, reader: Reader[Any], up: Pass[Any]) -> Pass[Any]:
         """The pass over a source, timed; that over an op which reads others as it is."""
-        key: Any = id(reader)
         if isinstance(reader, Node):
             if not isinstance(reader, cache) and reader.input_readers:
                 return up
             kind, where = type(reader).__name__, reader.made_at
-            key, stage = (type(reader), where), Measured("source", kind, where, op=kind)
+            stage = Measured("source", kind, where, filling=self.filling, op=kind)
+            probe = self.probes.setdefault((type(reader), where), Probe(stage, reader))
         else:
-            stage = Measured("source", described(reader), written_at(reader))
-        node = reader if isinstance(reader, Node) else None
-        if key not in self.probes:
-            self.probes[key] = Probe(replace(stage, filling=self.filling), node)
-        return up._replace(items=self._dealt(self.probes[key], up.items))
+            name, where = described(reader), written_at(reader)
+            stage = Measured("source", name, where, filling=self.filling)
+            probe = self.probes.setdefault(id(reader), Probe(stage))
+        return up._replace(items=self._dealt(probe, up.items))
 
     def _dealt(self, found: Probe, items: Iterator[Any]) -> Iterator[Any]:
         while True:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from jreader.errors import check_number, check_seconds
 from jreader.loaders import DataLoader
@@ -75,15 +75,12 @@ class Report:
 
     def __str__(self) -> str:
         """The verdict, and a line for each stage."""
-        rows = [
-            (_stage_title(stage), f"{1e3 * stage.seconds:.3f}", _who(stage))
-            for stage in self.stages
-        ]
-        wide = max(len(title) for title, *_ in rows)
+        wide = max(len(_stage_title(stage)) for stage in self.stages)
         lines = [self.verdict, "", f"{'stage':{wide}}  {'ms a feed':>10}  who does it"]
-        for stage, (title, each, who) in zip(self.stages, rows, strict=True):
-            mark = "  <- limits" if stage.name == self.limit and self._is(stage) else ""
-            lines.append(f"{title:{wide}}  {each:>10}  {who}{mark}")
+        for stage in self.stages:
+            mark = "  <- limits" if self._is(stage) else ""
+            each = f"{1e3 * stage.seconds:.3f}"
+            lines.append(f"{_stage_title(stage):{wide}}  {each:>10}  {_who(stage)}{mark}")
         lines.append(f"{'the loop waits':{wide}}  {1e3 * counted_wait(self.stats):10.3f}")
         lines += [
             f"The queue of {queue.name} was empty in {queue.empty:.0%} of the looks."
@@ -95,22 +92,17 @@ class Report:
     __repr__ = __str__  # what a prompt shows
 
     def _is(self, stage: Measured) -> bool:
-        return (stage.function, stage.where) == (self.function, self.where)
+        limits = (self.limit, self.function, self.where)
+        return (stage.name, stage.function, stage.where) == limits
 
     def _repr_html_(self) -> str:
         """The verdict, and a bar for each stage, as wide as its time."""
         shown = [
-            StageBar(
-                _stage_title(stage),
-                1e3 * stage.seconds,
-                _who(stage),
-                stage.name == self.limit and self._is(stage),
-            )
+            StageBar(_stage_title(stage), 1e3 * stage.seconds, _who(stage), self._is(stage))
             for stage in self.stages
         ]
         shown.append(StageBar("the loop waits", 1e3 * counted_wait(self.stats), "", marked=False))
-        depths = self.stats.queues[0].depths
-        return bars(self.verdict, shown, depths, self.note)
+        return bars(self.verdict, shown, self.stats.queues[0].depths, self.note)
 
 
 def _stage_title(stage: Measured) -> str:
@@ -186,23 +178,23 @@ def report(loader: DataLoader, *, feeds: int = 8, seconds: float = 2.0) -> Repor
             f"loader: step(feed)`, then ask again."
         )
     probed, note = _probed(loader, many, longest)
-    if probed and loader.tuned:  # threads as they are by now
-        moved = {each.made_at: each.threads for each in loader.tuned.maps}
-        for each in probed.probes:
-            if each.stage.by == "threads" and each.op is not None:
-                workers = moved.get(each.op.made_at, each.stage.workers)
-                each.stage = replace(each.stage, workers=workers)
     stages = stages_of(stats, probed)
-    capacity = loader.tuned.capacity if loader.tuned else loader.capacity
-    limit = limit_of(stats, stages, capacity)
+    limit = limit_of(stats, stages, loader.tuned.capacity if loader.tuned else loader.capacity)
     wait, step = counted_wait(stats), counted_step(stats)
-    computes = probed.computes if probed else 1.0
     slowest = 1e-9 * max(stats.waits_ns[1:])  # the first wait is for what is made once
-    advice = advice_for(limit, stages, capacity, computes, slowest)
-    waiting = wait / max(wait + step, 1e-12)
+    computes = probed.computes if probed else 1.0
+    advice = advice_for(limit, stages, computes, slowest)
     return Report(
-        *(limit.name, limit.function, limit.where, waiting, advice.words, tuple(stages)),
-        *(stats, note, advice.arguments, stage_in_words(limit)),
+        limit.name,
+        limit.function,
+        limit.where,
+        wait / max(wait + step, 1e-12),
+        advice.words,
+        tuple(stages),
+        stats,
+        note,
+        advice.arguments,
+        stage_in_words(limit),
     )
 
 
@@ -214,4 +206,6 @@ def _probed(loader: DataLoader, feeds: int, seconds: float) -> tuple[Probed | No
         found = probe(loading, loader.next_epoch, feeds, seconds)
     except Exception as error:
         return None, f"The plan could not be read again: {type(error).__name__}: {error}"
+    if found and loader.tuned:
+        found.move_threads({each.made_at: each.threads for each in loader.tuned.maps})
     return found, "" if found else "The plan could not be read again: it gave no feed."

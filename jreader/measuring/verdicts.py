@@ -21,9 +21,7 @@ from jreader.workers.interpreter_lock import Holding, holding
 WAITS = 0.1
 """The share of waiting below which the step limits."""
 _ALIKE = 0.8  # of the step: data that take less would be there in time, if they came evenly
-_UNEXPLAINED = (
-    0.8  # of what a loop read: what is not seen again when read anew, waits for its source
-)
+_UNEXPLAINED = 0.8  # of what a loop read: what is not seen again, read anew, waits for its source
 
 
 def stages_of(stats: Stats, probed: Probed | None) -> list[Measured]:
@@ -62,10 +60,7 @@ def _of_plan(counted: float, in_processes: Mapping[str, float], probed: Probed) 
     """
     slowest = max((probe.time for probe in probed.probes), default=0)
     stages = [_of_probe(probe, probed.feeds, slowest, in_processes) for probe in probed.probes]
-    rest = 1e-9 * probed.read - sum(stage.alone for stage in stages)
-    threaded = any(stage.by for stage in stages)
-    if not threaded and counted - 1e-9 * probed.read > _UNEXPLAINED * counted:
-        rest += counted - 1e-9 * probed.read  # it was slower in the loop: a far file, say
+    rest = _untimed(counted, 1e-9 * probed.read, stages)
     sources = [number for number, stage in enumerate(stages) if stage.name == "source"]
     if len(sources) == 1:
         (only,) = sources
@@ -75,6 +70,15 @@ def _of_plan(counted: float, in_processes: Mapping[str, float], probed: Probed) 
         stages.insert(0, Measured("source", alone=rest, seconds=rest))
     order = ("source", "map", "map_batches")
     return sorted(stages, key=lambda stage: order.index(stage.name))
+
+
+def _untimed(counted: float, read: float, stages: Sequence[Measured]) -> float:
+    """Seconds a feed that no stage has, of those that a loop and a pass of its own have read."""
+    rest = read - sum(stage.alone for stage in stages)
+    threaded = any(stage.by for stage in stages)
+    if not threaded and counted - read > _UNEXPLAINED * counted:
+        rest += counted - read  # it was slower in the loop: a far file, say
+    return rest
 
 
 def _of_probe(
