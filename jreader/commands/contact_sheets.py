@@ -31,35 +31,42 @@ def sheet(leaves: list[Any], path: str, most: int) -> str:
         image = import_module("PIL.Image")
     except ImportError:
         raise CommandFailed("--png needs Pillow: python -m pip install 'jreader[images]'") from None
-    pictures: list[Any] = []
-    for leaf in leaves:
-        if isinstance(leaf, (bytes, bytearray)) and bytes(leaf).startswith(_BEGINNINGS):
-            with image.open(BytesIO(leaf)) as held:
-                pictures.append(held.convert("RGB"))
-        elif isinstance(leaf, np.ndarray):
-            pictures += [image.fromarray(_pixels(each)) for each in _pictures(leaf)]
+    pictures = [picture for leaf in leaves for picture in _pictures(image, leaf)][:most]
     if not pictures:
         raise CommandFailed(
             "--png finds no picture: it needs a field of [height, width] or [height, width, 3], or "
             "the bytes of picture files"
         )
-    pictures = pictures[:most]
     columns = ceil(sqrt(len(pictures)))
     step, rows = _SIDE + _GAP, ceil(len(pictures) / columns)
     whole = image.new("RGB", (columns * step + _GAP, rows * step + _GAP), _GROUND)
     for number, picture in enumerate(pictures):
-        scale = _SIDE / max(picture.size)
-        width, height = (max(1, round(side * scale)) for side in picture.size)
         row, column = divmod(number, columns)
-        how = image.Resampling.NEAREST if scale > 1 else image.Resampling.LANCZOS  # pixels are seen
-        shown = picture.convert("RGB").resize((width, height), how)
-        whole.paste(shown, (_GAP + column * step, _GAP + row * step))
+        place = (_GAP + column * step, _GAP + row * step)
+        whole.paste(_of_one_size(image, picture), place)
     whole.save(path, "PNG")
     return f"{path} has {len(pictures)} pictures"
 
 
-def _pictures(leaf: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
-    """The pictures of an array: itself, or each of a batch."""
+def _of_one_size(image: Any, picture: Any) -> Any:
+    """The picture as large as it is shown, in colours."""
+    scale = _SIDE / max(picture.size)
+    how = image.Resampling.NEAREST if scale > 1 else image.Resampling.LANCZOS  # pixels are seen
+    size = [max(1, round(side * scale)) for side in picture.size]
+    return picture.convert("RGB").resize(size, how)
+
+
+def _pictures(image: Any, leaf: Any) -> list[Any]:
+    """The pictures of a leaf: that of a file's bytes, of an array, or each of a batch."""
+    if isinstance(leaf, (bytes, bytearray)) and bytes(leaf).startswith(_BEGINNINGS):
+        with image.open(BytesIO(leaf)) as opened:
+            return [opened.convert("RGB")]
+    arrays = _arrays_of_pixels(leaf) if isinstance(leaf, np.ndarray) else []
+    return [image.fromarray(_pixels(each)) for each in arrays]
+
+
+def _arrays_of_pixels(leaf: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    """An array that is a picture; or each of a batch."""
     if leaf.dtype.kind not in "uifb":
         return []
     if _is_picture(leaf):

@@ -86,21 +86,23 @@ def tokenizer(target: str) -> Callable[[Any], str]:
 
 def _imported(where: str) -> ModuleType:
     is_file = where.endswith(".py") or "/" in where
-    folder = Path(where).parent if is_file else Path()
     if is_file and not Path(where).is_file():
         raise CommandFailed(f"there is no file {where!r} in {Path.cwd()}")
+    folder = Path(where).parent if is_file else Path()
     sys.path.insert(0, str(folder.absolute()))
     try:
         return _of_file(Path(where)) if is_file else importlib.import_module(where)
-    except ModuleNotFoundError as error:
-        missing = error.name or ""
-        if not is_file and (where == missing or where.startswith(f"{missing}.")):
+    except (Exception, SystemExit) as error:
+        if not is_file and isinstance(error, ModuleNotFoundError) and _is_missing(where, error):
             raise CommandFailed(
                 f"there is no module {where!r} in {Path.cwd()}, nor is one installed"
             ) from None
         raise CommandFailed(f"{where} raised {in_one_line(error)}") from error
-    except (Exception, SystemExit) as error:
-        raise CommandFailed(f"{where} raised {in_one_line(error)}") from error
+
+
+def _is_missing(module: str, error: ModuleNotFoundError) -> bool:
+    """Whether a module, or a package that it is in, is what an import did not find."""
+    return bool(error.name) and f"{module}.".startswith(f"{error.name}.")
 
 
 def _of_file(path: Path) -> ModuleType:
