@@ -74,7 +74,7 @@ class Ceilings:
                 )
             return Ceilings() if tune else None
         for name in tune:
-            if name not in ("threads", "capacity", "bytes"):
+            if name not in vars(Ceilings()):
                 raise TypeError(
                     f'tune of load takes ceilings by the names "threads", "capacity" and "bytes", '
                     f'not {name!r}: type tune=True, or tune={{"threads": 16}}.'
@@ -261,13 +261,11 @@ class Tuner:
         if base.waiting < _WAITS:
             return []
         busy = [each for each, share in base.busy.items() if share > _BUSY]
+        alone = busy if len(busy) > 1 else []
+        queues = [each for each in self.tunables if each.name == "capacity" and base.uneven]
         moves = [{each: 2 * each.value for each in busy}]
-        if len(busy) > 1:
-            moves += [{each: 2 * each.value} for each in busy]
-        if base.uneven:
-            moves += [{each: 2 * each.value} for each in self.tunables if each.name == "capacity"]
-        moves.append({each: max(1, each.value // 2) for each in busy})
-        return moves
+        moves += [{each: 2 * each.value} for each in [*alone, *queues]]
+        return [*moves, {each: max(1, each.value // 2) for each in busy}]
 
     def _tried(
         self, move: dict[Tunable, int], base: Seen
@@ -275,50 +273,58 @@ class Tuner:
         """Makes a move, and takes it back unless feeds come quicker; gives what was seen last."""
         before = {each: each.value for each in move}
         there = self._bounded(move)
-        if there is None or there == before:
-            return False, base
-        if self._setting(there) in self._poor or frozenset(there.items()) in self._left:
+        if there is None or there == before or self._was_tried(there):
             return False, base
         self.settled = False
         grows = sum(there.values()) > sum(before.values())
         seen = yield from _seen_with(there)
         if not (grows and seen.each < (1 - _CLEAR) * base.each):
-            again = yield from _seen_with(before)
-            both, base = base.each + again.each, min(base, again, key=_each)
-            if not grows and seen.each >= (1 + _WORSE) * base.each:
-                return self._not_better(there, base)
-            twice = yield from _seen_with(there)
-            slower = seen.each + twice.each >= both
-            seen = min(seen, twice, key=_each)
-            if slower or seen.each >= (1 - _GAIN) * base.each:
-                _tune(before)
-                yield _SETTLES
-                return self._not_better(there, base)
+            better, seen, base = yield from self._compared(before, there, seen, base)
+            if not better:
+                self._poor.add(self._setting(there))
+                return False, base
         if grows:
             self._left.add(frozenset(before.items()))
         return True, seen
 
-    def _not_better(self, there: dict[Tunable, int], base: Seen) -> tuple[bool, Seen]:
-        """Takes note of a setting, which is not tried again in this round."""
-        self._poor.add(self._setting(there))
-        return False, base
+    def _was_tried(self, there: dict[Tunable, int]) -> bool:
+        return self._setting(there) in self._poor or frozenset(there.items()) in self._left
+
+    def _compared(
+        self, before: dict[Tunable, int], there: dict[Tunable, int], seen: Seen, base: Seen
+    ) -> Generator[float, Seen, tuple[bool, Seen, Seen]]:
+        """Measures both settings once more: whether the other is better, and the best of each."""
+        again = yield from _seen_with(before)
+        both, best = base.each + again.each, min(base, again, key=_each)
+        shrinks = sum(there.values()) <= sum(before.values())
+        if shrinks and seen.each >= (1 + _WORSE) * best.each:
+            return False, seen, best
+        twice = yield from _seen_with(there)
+        slower = seen.each + twice.each >= both
+        seen = min(seen, twice, key=_each)
+        if slower or seen.each >= (1 - _GAIN) * best.each:
+            _tune(before)
+            yield _SETTLES
+            return False, seen, best
+        return True, seen, best
 
     def _bounded(self, move: dict[Tunable, int]) -> dict[Tunable, int] | None:
         """The move, as far as ceilings allow it; None if they allow none of it."""
-        most = self.ceilings
-        there: dict[Tunable, int] = {}
-        for each, wanted in move.items():
-            value = wanted
-            if wanted > each.value:
-                ceiling = most.capacity if each.name == "capacity" else self._free(each)
-                value = max(each.value, min(wanted, ceiling, each.most or wanted))
-            there[each] = value
+        there = {each: self._allowed(each, wanted) for each, wanted in move.items()}
         grown = {each.name for each, value in there.items() if value > each.value}
         ahead = sum(
             each.held_bytes() * there.get(each, each.value) / each.value for each in self.tunables
         )
-        beyond = ahead > most.bytes or ("threads" in grown and self._threads(there) > most.threads)
+        beyond = ahead > self.ceilings.bytes
+        beyond |= "threads" in grown and self._threads(there) > self.ceilings.threads
         return None if grown and beyond else there
+
+    def _allowed(self, tunable: Tunable, wanted: int) -> int:
+        """What is wanted of a tunable, or as much more as there may be."""
+        if wanted <= tunable.value:
+            return wanted
+        most = self.ceilings.capacity if tunable.name == "capacity" else self._free(tunable)
+        return max(tunable.value, min(wanted, most, tunable.most or wanted))
 
     def _free(self, tunable: Tunable) -> int:
         """How many threads each part of a tunable may have beside all others."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jreader.batches import batching, stack
+from jreader.batches import Batching, batching, stack
 from jreader.batches.padded_batches import varied
 from jreader.readers import Columns, Reader, length, map_tree
 from jreader.readers.nodes import unit_of
@@ -37,19 +37,20 @@ def spec_of(reader: Reader[Any], first: Any) -> Any:
     """The tree of `ArraySpec` of what a reader gives, of which this is the first."""
     if unit_of(reader) != "batches" and not isinstance(first, Columns):
         return map_tree(_array_spec, first)
-    columns = stack(first)
-    even, found = _even(reader), batching(reader)
-    specs = map_tree(lambda array: _array_spec(array, even=even), columns)
+    even = _even(reader)
+    specs = map_tree(lambda array: _array_spec(array, even=even), stack(first))
+    if isinstance(specs, dict) and _differ_in_length(batching(reader)):
+        masked = [name for name in specs if f"{name}_mask" in specs]
+        for name in [*masked, *(f"{name}_mask" for name in masked)]:
+            shape = specs[name].shape
+            specs[name] = ArraySpec((shape[0], None, *shape[2:]), specs[name].dtype)
+    return specs
+
+
+def _differ_in_length(found: Batching) -> bool:
+    """Whether batches are as long as their longest sample, and no function changes them."""
     padded = found.buckets is not None or (found.op is not None and varied(found.op))
-    if not padded or found.functions or not isinstance(specs, dict):
-        return specs
-    masked = [name for name in specs if f"{name}_mask" in specs]
-    varying = {*masked, *(f"{name}_mask" for name in masked)}
-    return {name: _of_any_length(spec) if name in varying else spec for name, spec in specs.items()}
-
-
-def _of_any_length(spec: ArraySpec) -> ArraySpec:
-    return ArraySpec((spec.shape[0], None, *spec.shape[2:]), spec.dtype)
+    return padded and not found.functions
 
 
 def _array_spec(value: Any, *, even: bool = True) -> ArraySpec:
