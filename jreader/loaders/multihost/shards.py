@@ -10,13 +10,14 @@ the same on all processes.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any
 
 import numpy as np
 
-from jreader.batches import LaneBatches, batch, batching, bucket, padded_batch
+from jreader.batches import batch, batching, bucket, padded_batch
 from jreader.devices import Share
 from jreader.loaders.collated import without_texts
 from jreader.readers import Columns, Node, Pass, Position, Reader, indexed, map_tree, op, start
@@ -33,52 +34,55 @@ _NONE = np.zeros(0, int)
 
 @op
 class _parts(Node[Columns[Any]]):
-    """The batches of an indexed reader, of which only the rows of `share` are gathered.
+    """The batches of a reader, of which only the rows of one process are read.
 
     Args:
-        reader: An indexed reader, the same on every process.
-        share: The rows of each batch that this process feeds.
-        drop_last: Whether to leave out a last batch with fewer samples.
+        reader: The batches, or what they are made of, the same on every process.
+        begin: Begins a pass over the parts, from a position of the batches.
     """
 
-    reader: Reader[Any]
-    share: Share
-    drop_last: bool = False
+    reader: Any
+    begin: Callable[[Any, Position], Pass[Columns[Any]]]
     in_cursor = "counted"
 
     def start(self, at: Position) -> Pass[Columns[Any]]:
-        """The position of a `batch`: how many samples are done, on all processes."""
-        found = mapped_rows(self.reader)
-        if found is None:
-            raise TypeError(f"{self.reader!r} is not indexed: processes cannot be dealt its rows")
-        begun = start(self.reader, at)  # raises if there is no such position
-        before = begun.position()
-        begun.close()
-        done = _samples_done(before)
-        if done is None:
-            return self._whole_batches(at)
-        own = _own_rows(found.rows, self.share, done, self.drop_last)
-        mapped, size = found.over(own), max(len(self.share), 1)
-        up = in_batches(mapped, size, None) or start(mapped).in_runs(size)
+        """The position of the batches, on all processes."""
+        return self.begin(self.reader, at)
 
-        def deal() -> Iterator[Columns[Any]]:
-            nonlocal done
-            for samples, (count, held) in zip(up.items, own.batches_of(), strict=True):
-                done += count
-                yield _part(samples, count, stands_in=not held)
 
-        return Pass(deal(), lambda: _counting(before, done), up.close)
+def _indexed_parts(share: Share, op: batch[Any], at: Position) -> Pass[Columns[Any]]:
+    """The parts of batches of an indexed reader."""
+    found = mapped_rows(op.reader)
+    if found is None:
+        raise TypeError(f"{op.reader!r} is not indexed: processes cannot be dealt its rows")
+    begun = start(op.reader, at)  # raises if there is no such position
+    before = begun.position()
+    begun.close()
+    done = _samples_done(before)
+    if done is None:
+        return _of_whole_batches(share, op, at)
+    own = _own_rows(found.rows, share, done, bool(op.drop_last))
+    mapped, size = found.over(own), max(len(share), 1)
+    up = in_batches(mapped, size, None) or start(mapped).in_runs(size)
 
-    def _whole_batches(self, at: Position) -> Pass[Columns[Any]]:
-        """A pass that maps all rows, from a position of an earlier release that counts none."""
-        up = start(batch(self.reader, self.share.size, self.drop_last), at)
-        rows = self.share.rows()
+    def deal() -> Iterator[Columns[Any]]:
+        nonlocal done
+        for samples, (count, held) in zip(up.items, own.batches_of(), strict=True):
+            done += count
+            yield _part(samples, count, stands_in=not held)
 
-        def part(samples: Sequence[Any]) -> Columns[Any]:
-            mine = [samples[row] for row in rows[rows < len(samples)].tolist()]
-            return _part(mine or [samples[0]], len(samples), stands_in=not mine)
+    return Pass(deal(), lambda: _counting(before, done), up.close)
 
-        return up.mapped(part)
+
+def _of_whole_batches(share: Share, op: batch[Any], at: Position) -> Pass[Columns[Any]]:
+    """The same from a position of an earlier release, that counts no samples: it maps all rows."""
+    rows = share.rows()
+
+    def part(samples: Sequence[Any]) -> Columns[Any]:
+        mine = [samples[row] for row in rows[rows < len(samples)].tolist()]
+        return _part(mine or [samples[0]], len(samples), stands_in=not mine)
+
+    return start(op, at).mapped(part)
 
 
 def _samples_done(at: Position) -> int | None:
@@ -171,117 +175,75 @@ def dealt_to(
         pads: Whether feeds are made of batches of which this process has no row, too.
     """
     if isinstance(reader, fetch_batches):
-        return None if reader.read_in_worker else _fetched_parts(reader, share)
+        return None if reader.read_in_worker else _parts(reader, partial(_fetched_parts, share))
     found = batching(reader)
     batches = found.counted
     padded = isinstance(batches, padded_batch)  # to the longest row of all
     if batches is None or padded or found.rows != share.size:
         return None
     if found.lanes:
-        return _parts_of_lanes(batches, share, pads)
+        return _parts(batches, partial(_parts_of_lanes, share, pads))
     if not found.indexed:
         return None
-    return _parts(batches.reader, share, bool(batches.drop_last))
+    return _parts(batches, partial(_indexed_parts, share))
 
 
-@op
-class _fetched_parts(Node[Columns[Any]]):
-    """The batches of a data set, of which only the samples of the rows of `share` are fetched.
+def _fetched_parts(share: Share, fetching: fetch_batches[Any], at: Position) -> Pass[Columns[Any]]:
+    """The parts of batches of a data set, of which no other samples are fetched."""
+    rows, counts = share.rows(), deque[int]()
 
-    Args:
-        reader: Fetches batches of indices, which are the same on every process, and collates each
-            sample by itself.
-        share: The rows of each batch that this process feeds.
-    """
+    def own(indices: Sequence[Any]) -> Sequence[Any]:
+        counts.append(len(indices))  # of batches that are fetched ahead
+        return [indices[row] for row in rows[rows < len(indices)].tolist()] or indices[:1]
 
-    reader: Any
-    share: Share
+    def part(made: Columns[Any]) -> Columns[Any]:
+        made.made_of = count = counts.popleft()
+        held = bool(np.any(rows < count))
+        made.columns = made.columns if held else without_texts(made.columns)
+        return _part(made, count, stands_in=not held)
 
-    def start(self, at: Position) -> Pass[Columns[Any]]:
-        """The position of the batches of indices."""
-        fetching: fetch_batches[Any] = self.reader
-        rows, counts = self.share.rows(), deque[int]()
-
-        def own(indices: Sequence[Any]) -> Sequence[Any]:
-            counts.append(len(indices))  # of batches that are fetched ahead
-            return [indices[row] for row in rows[rows < len(indices)].tolist()] or indices[:1]
-
-        def part(made: Columns[Any]) -> Columns[Any]:
-            made.made_of = count = counts.popleft()
-            held = bool(np.any(rows < count))
-            made.columns = made.columns if held else without_texts(made.columns)
-            return _part(made, count, stands_in=not held)
-
-        asked = map_readers(own, fetching.reader)
-        return start(fetching.changed({"reader": asked}), at).mapped(part)
+    asked = map_readers(own, fetching.reader)
+    return start(fetching.changed({"reader": asked}), at).mapped(part)
 
 
-@op
-class _parts_of_lanes(Node[Columns[Any]]):
-    """The batches of a stream in lanes, of which only the lanes of the rows of `share` are read.
+def _parts_of_lanes(share: Share, pads: bool, op: batch[Any], at: Position) -> Pass[Columns[Any]]:
+    """The parts of batches of a stream in lanes; lanes that are not read stay where they were.
 
     It has no end where lanes stay empty, or begin again, when they have ended: the process cannot
     know whether others have samples left.
-
-    Args:
-        reader: The `batch`, the same on every process.
-        share: The rows of each batch that this process feeds.
-        pads: Whether a batch of which this process has no row shows the shapes all the same.
     """
+    lanes: Any = op.in_lanes(at, share.rows())
 
-    reader: Any
-    share: Share
-    pads: bool = True
-    in_cursor = "counted"
+    def deal() -> Iterator[Columns[Any]]:
+        latest: list[Any] = []  # a sample, once there was one
+        for made in lanes.runs():
+            if len(made):
+                latest = [made[0]]
+            elif pads:
+                latest = latest or [lanes.any_sample()]
+                made.columns, made.arrays = Rows(latest), [latest]
+            yield made
 
-    def start(self, at: Position) -> Pass[Columns[Any]]:
-        """The position of the `batch`, in which lanes that are not read stay where they were."""
-        lanes: LaneBatches[Any] = self.reader.in_lanes(at, self.share.rows())
-
-        def deal() -> Iterator[Columns[Any]]:
-            latest: list[Any] = []  # a sample, once there was one
-            for made in lanes.runs():
-                if len(made):
-                    latest = [made[0]]
-                elif self.pads:
-                    latest = latest or [lanes.any_sample()]
-                    made.columns, made.arrays = Rows(latest), [latest]
-                yield made
-
-        return Pass(deal(), lanes.position, lanes.close)
+    return Pass(deal(), lanes.position, lanes.close)
 
 
-@op
-class _parts_of_buckets(Node[Columns[Any]]):
-    """The batches of a `bucket`, of which only the rows of this process are gathered.
+def _parts_of_buckets(shares: Sequence[Share], op: bucket[Any], at: Position) -> Pass[Columns[Any]]:
+    """The parts of batches of a `bucket` that knows its lengths."""
+    plane: Any = indexed(op.reader)
+    rows = [share.rows() for share in shares]
 
-    Args:
-        reader: A `bucket` that knows its lengths, the same on every process.
-        shares: The rows of a full batch of each bucket that this process feeds.
-    """
+    def part(number: int, samples: Array) -> Columns[Any]:
+        mine = samples[rows[number][rows[number] < len(samples)]]
+        held = mine if len(mine) else samples[:1]
+        made = op.made(op.padding, list(plane.each(held)), number)
+        return _part(made, len(samples), stands_in=not len(mine))
 
-    reader: Any
-    shares: tuple[Share, ...]
-
-    def start(self, at: Position) -> Pass[Columns[Any]]:
-        """The position of the `bucket`."""
-        op: bucket[Any] = self.reader
-        plane, padding = indexed(op.reader), op.padding
-        assert plane is not None  # noqa: S101  # its lengths are known
-        rows = [share.rows() for share in self.shares]
-
-        def part(number: int, samples: Array) -> Columns[Any]:
-            mine = samples[rows[number][rows[number] < len(samples)]]
-            held = mine if len(mine) else samples[:1]
-            made = op.made(padding, list(plane.each(held)), number)
-            return _part(made, len(samples), stands_in=not len(mine))
-
-        return op.dealt(at, part)
+    return op.dealt(at, part)
 
 
 def buckets_dealt_to(reader: Reader[Any], shares: tuple[Share, ...]) -> Reader[Columns[Any]]:
     """The batches of a reader that come from a `bucket`, with only the rows of the shares."""
-    return _parts_of_buckets(batching(reader).buckets, shares)
+    return _parts(batching(reader).buckets, partial(_parts_of_buckets, shares))
 
 
 def part_of(batch: Columns[Any], share: Share) -> Columns[Any]:
