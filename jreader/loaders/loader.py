@@ -13,7 +13,7 @@ from jreader.feeds import FeedList, Feeds
 from jreader.linting import Fed, tell_of_plan
 from jreader.loaders.arguments import CAPACITY, Given, capacity_of, check_order, names_given
 from jreader.loaders.checkpoints.cursors import beginning, checked, sealed, with_plan
-from jreader.loaders.checkpoints.positions import Wanted, cursor_at, next_epoch
+from jreader.loaders.checkpoints.positions import EVERY, Wanted, cursor_at, next_epoch
 from jreader.loaders.device_programs.stages import Randomness, Stage, Stages
 from jreader.loaders.iterators import FeedIterator
 from jreader.loaders.loading import Loading, Options
@@ -504,14 +504,20 @@ class DataLoader:
 
     def _next_pass(self) -> FeedIterator:
         """Begins the next epoch, or what is left of the one that a cursor is of."""
-        run, loading = self._run, self._loaded
+        run = self._run
         cursor, run.resumed = run.resumed or self._next_cursor(), None
         run.next_epoch = cursor["epoch"] + 1
         if cursor["plan"]["ops"]:
-            loading.check_plan(cursor)
-        feeds = FeedIterator(loading, run, loading.skipping(cursor))
+            self._loaded.check_plan(cursor)
+        feeds = self._feeds(cursor)
         run.in_order = run.place
         return feeds
+
+    def _feeds(
+        self, cursor: Cursor, skip_steps: range | None = None, wanted: Wanted = EVERY
+    ) -> FeedIterator:
+        loading = self._loaded
+        return FeedIterator(loading, self._run, loading.skipping(cursor, skip_steps), wanted)
 
     def _next_cursor(self) -> Cursor:
         """The cursor of the next epoch; if epochs continue a stream, where the last pass is."""
@@ -569,9 +575,7 @@ class DataLoader:
                 f"the cursor is of epoch {cursor['epoch']}, not {number}: use "
                 f"loader.epoch({cursor['epoch']}, at=cursor), or loader.steps(at=cursor)"
             )
-        loading = self._loaded
-        cursor = loading.skipping(cursor, skip_steps)
-        return FeedIterator(loading, self._run, cursor, Wanted(begun))
+        return self._feeds(cursor, skip_steps, Wanted(begun))
 
     def steps(
         self,
@@ -621,8 +625,7 @@ class DataLoader:
                 f"so it gives no feed: steps are counted from the beginning of the run. For "
                 f"{until} more, type loader.steps({done + until}, ...)."
             )
-        loading, wanted = self._loaded, Wanted(begun, until, endless=True)
-        return FeedIterator(loading, self._run, loading.skipping(cursor, skip_steps), wanted)
+        return self._feeds(cursor, skip_steps, Wanted(begun, until, endless=True))
 
     def samples(self, step: int, epoch: int | None = None) -> Samples:
         """Returns which samples a past or future step of an indexed plan sees; it reads nothing.
