@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from jreader import orders
+from jreader.readers.columns import Array
 from jreader.readers.joined_columns import parted
-from jreader.readers.planes import Array
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,10 +47,11 @@ from jreader.readers import (
     truth,
     whole,
 )
+from jreader.readers.columns import Array
 from jreader.readers.growing import written_first
+from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.memos import Memo, memo
 from jreader.readers.nodes import unread
-from jreader.readers.planes import ENDLESS, Array
 from jreader.readers.ragged import lengths_hash, lengths_of
 from jreader.readers.seeds import Draws, random_ops, seeded_below
 

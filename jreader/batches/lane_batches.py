@@ -25,9 +25,9 @@ from jreader.readers import (
     described,
     start,
 )
+from jreader.readers.columns import Array
 from jreader.readers.lanes import Lanes, of_lane
 from jreader.readers.plain_functions import epoch_of_caller, in_epoch
-from jreader.readers.planes import Array
 from jreader.readers.trees import Rows
 
 T = TypeVar("T")

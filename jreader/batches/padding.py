@@ -23,8 +23,8 @@ from jreader.readers import (
     leaves,
     rebuilt,
 )
+from jreader.readers.columns import Array
 from jreader.readers.joined_columns import Joined
-from jreader.readers.planes import Array
 from jreader.readers.ragged import Ragged
 from jreader.readers.seeds import seeded
 

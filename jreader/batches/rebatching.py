@@ -30,7 +30,7 @@ from jreader.readers import (
     same_structure,
     start,
 )
-from jreader.readers.planes import ENDLESS
+from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.ragged import lengths_hash
 from jreader.transforms import firstn
 

@@ -32,8 +32,8 @@ from jreader.readers import (
     start,
     whole,
 )
-from jreader.readers.joined_columns import Joined
-from jreader.readers.planes import ENDLESS, Indices
+from jreader.readers.columns import Indices
+from jreader.readers.joined_columns import ENDLESS, Joined
 from jreader.readers.stacked_rows import RowRuns, StackedRows
 
 
@@ -181,9 +181,9 @@ class window(Node[Any]):
         self._tell(behind)
         arrays = all(isinstance(column, (np.ndarray, Joined)) for column in leaves(up.columns))
         if arrays and (up.straight or up.runs):
-            columns = map_tree(lambda column: RowRuns(column, self.size), up.columns)
+            columns = map_tree(lambda each: RowRuns(each, self.size, self._stacked), up.columns)
             return Plane(columns, full, lambda indices: up.route(indices * self._stride))
-        columns = map_tree(lambda column: StackedRows(column, self.size, self._stacked), up.columns)
+        columns = map_tree(lambda each: StackedRows(each, self.size, self._stacked), up.columns)
         return Plane(columns, full, partial(self._route, up))
 
     def _route(self, up: Plane, indices: Indices) -> list[Indices]:

@@ -14,9 +14,9 @@ import numpy as np
 
 from jreader.errors import FeedMismatch, noted
 from jreader.readers import Columns, Node, described, length, lookup_of, map_tree
+from jreader.readers.columns import Array
 from jreader.readers.nodes import plane_of
 from jreader.readers.overrides import stands_for
-from jreader.readers.planes import Array
 from jreader.readers.protected import protected
 from jreader.readers.refills import watched
 from jreader.readers.streams_with_state import is_declared_stream

@@ -20,7 +20,7 @@ import numpy as np
 from jreader.errors import DamagedData
 from jreader.extras import extra
 from jreader.readers import described
-from jreader.readers.planes import Array
+from jreader.readers.columns import Array
 
 Size: TypeAlias = int | tuple[int, int] | None
 Resample: TypeAlias = Literal["linear", "nearest"]

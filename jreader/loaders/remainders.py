@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from jreader import errors
 from jreader.batches import Batching, batch, batching, bucket
 from jreader.readers import Node, Reader, described, length
-from jreader.readers.planes import ENDLESS
+from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.rewriting import rewritten
 from jreader.transforms import exactly
 from jreader.transforms.lengths import Short, may_not_end

@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from jreader.readers.compounds import gathered_by_part, placed_parts
-from jreader.readers.joined_columns import parted
+from jreader.readers.columns import Array, Indices
+from jreader.readers.joined_columns import EndToEnd
 from jreader.readers.messages import described
-from jreader.readers.planes import Array, Indices, one_by_one
 
 
-class Chosen:
+class Chosen(EndToEnd):
     """Columns whose rows stand in any order in one: each row says of which column it is.
 
     Its rows have two axes: `route` gives the row in a column, and the number of the column. So
     the columns may be as long as they like, also in a trace of 32 bits, and samples that are dicts
     may say which column they come from.
 
-    >>> class Squares:
+    >>> from jreader.readers.columns import Column
+    >>> class Squares(Column):
     ...     def __len__(self):
     ...         return 9
     ...     def gather(self, rows):
@@ -39,10 +39,10 @@ class Chosen:
     """
 
     in_pairs = True
-    """Whether a row is two numbers."""
 
     def __init__(self, parts: Sequence[Any], name: str | None = None) -> None:
-        self.parts, self.name = parts, name
+        self.parts, self.name = list(parts), name
+        self.form = self  # its pairs are of no other column
         self._longest = max(len(parts), *map(len, parts))
 
     def __len__(self) -> int:
@@ -52,36 +52,30 @@ class Chosen:
     def __repr__(self) -> str:
         return " or ".join(map(described, self.parts))
 
+    def found(self, rows: Indices) -> tuple[Indices, Indices]:
+        """The number of the column of each row, and the row there."""
+        return rows[:, 1], rows[:, 0]
+
+    _found_in_trace = found
+
     def each(self, rows: Array) -> Iterator[Any]:
-        """The rows in order; each column is asked once, for all of its own."""
-        local, which = rows[:, 0], rows[:, 1]
-        streams = {
-            number: one_by_one(self.parts[number], local[here]) for number, here in parted(which)
-        }
-        return (self._named(next(streams[number]), np.int32(number)) for number in which.tolist())
+        """The rows in order, each with the field."""
+        numbers = rows[:, 1].astype(np.int32)
+        return map(self._named, super().each(rows), numbers)
 
     def gather(self, rows: Array) -> Any:
         """The rows stacked, if those of all columns are alike; otherwise as a list of samples."""
-        which = rows[:, 1]
-        given = gathered_by_part(self.parts, which, rows[:, 0])
+        given, numbers = super().gather(rows), rows[:, 1].astype(np.int32)
         if isinstance(given, list):
-            return [
-                self._named(sample, number)
-                for sample, number in zip(given, which.astype(np.int32), strict=True)
-            ]
-        return self._named(given, which.astype(np.int32))
+            return list(map(self._named, given, numbers))
+        return self._named(given, numbers)
 
     def placed(self) -> tuple[Any, Callable[[Any, Indices], Any]]:
-        """What goes to a device: what each of the columns has there.
-
-        Raises:
-            ValueError: A column makes its rows when they are asked for.
-        """
-        trees, rows_of_parts = placed_parts(self.parts)
+        """What each of the columns has on a device; the field is what the rows say."""
+        trees, rows_of_parts = super().placed()
 
         def rows_of(placed: Any, rows: Indices) -> Any:
-            local, which = rows[:, 0], rows[:, 1]
-            return self._named(rows_of_parts(placed, which, local), which.astype(np.int32))
+            return self._named(rows_of_parts(placed, rows), rows[:, 1].astype(np.int32))
 
         return trees, rows_of
 

@@ -2,52 +2,32 @@
 
 Columns that are arrays become columns that are arrays. Other columns make their rows when they are
 asked for, and only a row shows its structure and dtype (a tuple, which `compose` flattens, say), so
-rows are combined when they are made (`SideBySide`, `Several`). Columns know neither seeds nor
+rows are combined when they are made (`SideBySide`, `EndToEnd`). Columns know neither seeds nor
 epochs: only routes order samples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from operator import is_
 from typing import Any
 
 import numpy as np
 
-from jreader.readers.joined_columns import Joined, found, parted, share_starts
-from jreader.readers.messages import described
-from jreader.readers.planes import (
-    ENDLESS,
-    Array,
-    Gathering,
-    Indices,
-    Placed,
-    Plane,
-    SideBySide,
-    begins,
-    flattened,
-    one_by_one,
-)
+from jreader.readers.columns import Array, Column, Indices, column_of
+from jreader.readers.joined_columns import ENDLESS, EndToEnd, Joined, begins, parted, share_starts
+from jreader.readers.planes import Plane, SideBySide, flattened
 from jreader.readers.ragged import Ragged, ragged_end_to_end
-from jreader.readers.stacked_rows import STACKED
-from jreader.readers.trees import (
-    Columns,
-    branches,
-    leaves,
-    map_tree,
-    rebuilt,
-    same_structure,
-)
+from jreader.readers.stacked_rows import StackedRows
+from jreader.readers.trees import leaves, rebuilt, same_structure
 
 
 def beside(planes: Sequence[Plane]) -> Plane:
     """One plane for planes side by side, whose tuples are flattened into one, as in `compose`."""
     columns = [plane.columns for plane in planes]
-    opaque = any(isinstance(each, SideBySide) or _opaque(each) for each in columns)
     return Plane(
-        SideBySide(tuple(columns)) if opaque else flattened(columns),
+        SideBySide(tuple(columns)) if any(map(_makes_rows, columns)) else flattened(columns),
         min(plane.length for plane in planes),
         lambda indices: [rows for plane in planes for rows in plane.route(indices)],
         blocks=_common_blocks(planes),
@@ -67,7 +47,7 @@ def _common_blocks(planes: Sequence[Plane]) -> Array | None:
 
 def in_blocks(columns: Any) -> bool:
     """Whether a column is read in blocks."""
-    return any(hasattr(column, "block_starts") for column in leaves(columns))
+    return any(column_of(column).block_starts is not None for column in leaves(columns))
 
 
 def end_to_end(planes: Sequence[Plane]) -> Plane | None:
@@ -170,151 +150,20 @@ def routed_by_member(
     return out * (columns if same else 1) or [np.empty_like(local)] * columns
 
 
-class Several:
-    """Columns end to end, as one column whose rows are made by the column that they belong to."""
-
-    def __init__(self, parts: Sequence[Any]) -> None:
-        self.parts: list[Any] = []
-        for part in parts:
-            self.parts += part.parts if isinstance(part, (Joined, Several)) else [part]
-        self.starts = np.array(begins([len(part) for part in self.parts]))
-
-    def __len__(self) -> int:
-        return int(min(self.starts[-1] + len(self.parts[-1]), ENDLESS))
-
-    def each(self, rows: Array) -> Iterator[Any]:
-        """The rows in order; each column is asked once, for all of its own."""
-        which, local = found(self.starts, rows)
-        streams = {
-            number: one_by_one(self.parts[number], local[here]) for number, here in parted(which)
-        }
-        for number in which.tolist():
-            yield next(streams[number])
-
-    def gather(self, rows: Array) -> Any:
-        """The rows stacked, if those of all columns are alike; otherwise as a list of samples."""
-        return gathered_by_part(self.parts, *found(self.starts, rows))
-
-    def placed(self) -> tuple[Any, Callable[[Any, Indices], Any]]:
-        """What goes to a device: what each of the columns has there.
-
-        Raises:
-            ValueError: A column makes its rows when they are asked for.
-        """
-        trees, rows_of_parts = placed_parts(self.parts)
-
-        def rows_of(placed: Any, rows: Indices) -> Any:
-            namespace = rows.__array_namespace__()
-            starts = namespace.asarray(self.starts)
-            which = namespace.searchsorted(starts, rows, side="right") - 1
-            return rows_of_parts(placed, which, rows - starts[which])
-
-        return trees, rows_of
-
-
-def gathered_by_part(parts: Sequence[Any], which: Array, local: Array) -> Any:
-    """Rows of several columns stacked, if they are alike; otherwise as a list of samples."""
-    given = [
-        (here, Gathering(parts[number], len(which))([local[here]]))
-        for number, here in parted(which)
-    ]
-    if not given:
-        return []
-    if len(given) == 1:
-        ((_, only),) = given
-        return only.columns if isinstance(only, Columns) else only
-    if _stackable([each for _, each in given]):
-        return _stacked(given, len(which))
-    samples: list[Any] = [None] * len(which)
-    for here, each in given:
-        for index, sample in zip(here.tolist(), each, strict=True):
-            samples[index] = sample
-    return samples
-
-
-def _stacked(parts: list[tuple[Array, Any]], many: int) -> Any:
-    first = parts[0][1].columns
-    columns = [np.empty((many, *leaf.shape[1:]), leaf.dtype) for leaf in leaves(first)]
-    for here, given in parts:
-        for column, leaf in zip(columns, leaves(given.columns), strict=True):
-            column[here] = leaf
-    return rebuilt(first, iter(columns))
-
-
-def placed_parts(
-    parts: Sequence[Any],
-) -> tuple[tuple[Any, ...], Callable[[Any, Indices, Indices], Any]]:
-    """What goes to a device of several columns, and how rows of all are gathered there.
-
-    Raises:
-        ValueError: A column makes its rows when they are asked for.
-    """
-    for part in parts:
-        if not isinstance(part, Placed):
-            raise ValueError(  # noqa: TRY004  # a reader that `as_function` cannot take
-                f"{described(part)} makes its rows when they are asked for, and a device needs "
-                f"columns that fit on it as a whole: use .load(...)."
-            )
-    trees, ways = zip(*(part.placed() for part in parts), strict=True)
-
-    def rows_of(placed: Any, which: Indices, local: Indices) -> Any:
-        """All columns give a row for each, and the right ones are selected."""
-        namespace = local.__array_namespace__()
-        chosen: Any = None
-        for number, (way, tree) in enumerate(zip(ways, placed, strict=True)):
-            mine = which == number
-            given = way(tree, namespace.where(mine, local, 0))
-            chosen = given if chosen is None else map_tree(partial(_where, mine), given, chosen)
-        return chosen
-
-    return trees, rows_of
-
-
-def _where(mine: Indices, rows: Indices, others: Indices) -> Indices:
-    here = mine.reshape(*mine.shape, *[1] * (rows.ndim - mine.ndim))
-    return rows.__array_namespace__().where(here, rows, others)
-
-
-def _stackable(parts: Sequence[Any]) -> bool:
-    """Whether batches can be stacked to one: their arrays are alike, column by column."""
-    if not all(isinstance(part, Columns) for part in parts):
-        return False
-    first = parts[0].columns
-    return all(
-        same_structure(first, part.columns) and all(map(_fit, leaves(first), leaves(part.columns)))
-        for part in parts
-    )
-
-
-def _fit(leaf: Any, other: Any) -> bool:
-    both = isinstance(leaf, np.ndarray) and isinstance(other, np.ndarray)
-    return both and leaf.dtype == other.dtype and leaf.shape[1:] == other.shape[1:]
-
-
 def _alike(column: Any, other: Any) -> bool:
     """Whether two columns make one: their rows fit into one array, or are made when asked for."""
-    if isinstance(column, STACKED) or isinstance(other, STACKED):
-        alike = type(column) is type(other) and column.size == other.size
-        return alike and _alike(column.column, other.column)
-    if getattr(column, "in_pairs", False) or getattr(other, "in_pairs", False):
-        return (
-            column is other
-        )  # beside rows that are one number each, there is no one array of rows
-    if _opaque(column) or _opaque(other):
-        return True
-    return bool(column.dtype == other.dtype and column.shape[1:] == other.shape[1:])
+    one, two = column_of(column), column_of(other)
+    return one.form == two.form and (None in (one.kind, two.kind) or one.kind == two.kind)
 
 
-def _opaque(column: Any) -> bool:
-    """Whether only the rows of a column show their structure and dtype."""
-    if isinstance(column, STACKED):
-        return _opaque(column.column)
-    return branches(column) is None and not isinstance(column, (np.ndarray, Joined, Ragged))
+def _makes_rows(columns: Any) -> bool:
+    """Whether a tree of columns is one of which only the rows show their structure."""
+    return isinstance(columns, SideBySide) or (isinstance(columns, Column) and columns.kind is None)
 
 
-def makes_rows(column: Any) -> bool:
-    """Whether a tree of columns is one column that makes whole samples when they are asked for."""
-    return _opaque(column) and not isinstance(column, (SideBySide, *STACKED))
+def makes_samples(columns: Any) -> bool:
+    """Whether a tree of columns is one column that makes whole samples, found by one number."""
+    return isinstance(columns, Column) and columns.kind is None and columns.form is None
 
 
 def _one(column: Sequence[Any]) -> bool:
@@ -322,18 +171,19 @@ def _one(column: Sequence[Any]) -> bool:
     return all(map(is_, column, [column[0]] * len(column)))
 
 
-def _end_to_end(column: Sequence[Any]) -> tuple[Any, list[int]]:
+def _end_to_end(columns: Sequence[Any]) -> tuple[Any, list[int]]:
     """The columns of all members as one, and where the rows of each begin in it."""
-    if isinstance(column[0], STACKED):
-        together, shift = _end_to_end([each.column for each in column])
-        return column[0].over(together), shift
-    if _one(column):
-        return column[0], [0] * len(column)
-    shift = begins([len(part) for part in column])
-    if all(hasattr(part, "block_starts") for part in column):
-        return column[0].end_to_end(column), shift
-    if any(map(_opaque, column)):
-        return Several(column), shift
-    if isinstance(column[0], Ragged):
-        return ragged_end_to_end(column), shift
-    return Joined(column), shift
+    first = columns[0]
+    if isinstance(first, StackedRows):
+        together, shift = _end_to_end([each.column for each in columns])
+        return first.over(together), shift
+    if _one(columns):
+        return first, [0] * len(columns)
+    shift = begins([len(part) for part in columns])
+    every = list(map(column_of, columns))
+    if all(part.block_starts is not None for part in every):
+        return first.end_to_end(columns), shift
+    if any(part.kind is None for part in every):
+        return EndToEnd(columns), shift
+    together = ragged_end_to_end if isinstance(first, Ragged) else Joined
+    return together(columns), shift

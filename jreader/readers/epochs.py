@@ -9,13 +9,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from jreader import errors
+from jreader.readers.columns import Indices
 from jreader.readers.compounds import routed_by_member
 from jreader.readers.declarations import op, whole
 from jreader.readers.folded_epochs import folded_epoch
+from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.nodes import Node, Reader, field_value, length
 from jreader.readers.passes import Pass, Position, checked_position, counted, foreign
 from jreader.readers.plain_functions import begun_in_epoch, in_epoch
-from jreader.readers.planes import ENDLESS, Indices, Plane, indexed
+from jreader.readers.planes import Plane, indexed
 from jreader.readers.rewriting import rewritten
 from jreader.readers.starting import start
 from jreader.readers.trees import leaves

@@ -277,7 +277,7 @@ _BY_KIND: tuple[tuple[Any, Callable[[_Walk, Any], Iterable[Any]]], ...] = (
     (type, _Walk.of_class),
     (Enum, lambda _, value: [value.name]),
     (np.generic, lambda _, value: [str(value.dtype), value.tobytes().hex()]),
-    (Ragged, lambda walk, value: map(walk.of, value.arrays)),
+    (Ragged, lambda walk, value: map(walk.of, (value.values, value.offsets))),
     ((dict, Mapping), _Walk.of_mapping),
     ((set, frozenset), _Walk.of_set),
     ((list, tuple, deque, bytearray, array.array), _Walk.of_sequence),

@@ -1,4 +1,4 @@
-"""Columns end to end, as one column: rows of many arrays are gathered by one call of NumPy.
+"""Columns end to end, as one column; those that are arrays are gathered by one call of NumPy.
 
 A call for each array costs more than its work on a batch of small rows. So rows are gathered by
 their addresses: all arrays are seen as one, with an item for each byte from the lowest address on,
@@ -10,17 +10,31 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 from math import prod
 from operator import getitem
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
+from jreader.readers.columns import (
+    Array,
+    ArrayColumn,
+    Column,
+    Indices,
+    Take,
+    Where,
+    axes_as_stored,
+    column_of,
+    rows_on_device,
+)
 from jreader.readers.protected import read_only
+from jreader.readers.trees import leaves, map_tree, rebuilt, same_structure, zipped
 from jreader.staging import Staging
 
-Array: TypeAlias = np.ndarray[Any, Any]
+ENDLESS = 1 << 62
+"""The length of a plane without an end; products with it stay in 64 bits."""
 
 _FEW = 8  # parts that many more rows are compared with one by one
 _LARGE = 4096  # bytes: rows that cost more to copy twice, by address, than one by one
@@ -69,11 +83,86 @@ class _ByteItems:
         }
 
 
-class Joined:
-    """Columns end to end, as one column.
+class EndToEnd(Column):
+    """Columns end to end, as one column whose rows are made by the column that they belong to.
 
     Attributes:
         parts: The columns.
+        starts: Where each of them begins.
+    """
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self.parts = [
+            each
+            for part in parts
+            for each in (part.parts if type(part) in (EndToEnd, Joined) else [part])
+        ]
+        self.starts: Array = np.array(begins([len(part) for part in self.parts]))
+        self.asks_users_class = all(column_of(part).asks_users_class for part in self.parts)
+
+    def __len__(self) -> int:
+        return int(min(self.starts[-1] + len(self.parts[-1]), ENDLESS))
+
+    def found(self, rows: Array) -> tuple[Array, Array]:
+        """Which part each row is of, and which row of it."""
+        return found(self.starts, rows)
+
+    def each(self, rows: Array) -> Iterator[Any]:
+        """The rows in order; each column is asked once, for all of its own."""
+        which, local = self.found(rows)
+        streams = {
+            number: column_of(self.parts[number]).each(local[here])
+            for number, here in parted(which)
+        }
+        return (next(streams[number]) for number in which.tolist())
+
+    def gather(self, rows: Array) -> Any:
+        """The rows stacked, if those of all columns are alike; otherwise as a list of samples."""
+        which, local = self.found(rows)
+        given = [
+            (here, column_of(self.parts[number]).gather(local[here]))
+            for number, here in parted(which)
+        ]
+        return merged(given, len(rows))
+
+    def where(self, rows: Array) -> list[Where] | None:
+        """Where those rows lie in the files of their columns, if all lie in some."""
+        places: list[Where] = []
+        which, local = self.found(rows)
+        for part, row in zip(which.tolist(), local, strict=True):
+            files = column_of(self.parts[part]).where(row[None])
+            if files is None:
+                return None
+            places += files
+        return places
+
+    def placed(self) -> tuple[Any, Callable[[Any, Indices], Any]]:
+        """What each of the columns has on a device: a trace asks all of them, and selects."""
+        trees, ways = zip(*(column_of(part).placed() for part in self.parts), strict=True)
+
+        def rows_of(placed: Any, rows: Indices) -> Any:
+            namespace, chosen = rows.__array_namespace__(), None
+            which, local = self._found_in_trace(rows)
+            for number, (tree, way) in enumerate(zip(placed, ways, strict=True)):
+                mine = which == number
+                given = way(tree, namespace.where(mine, local, 0))
+                chosen = given if chosen is None else map_tree(partial(_where, mine), given, chosen)
+            return chosen
+
+        return trees, rows_of
+
+    def _found_in_trace(self, rows: Indices) -> tuple[Indices, Indices]:
+        namespace = rows.__array_namespace__()
+        starts = namespace.asarray(self.starts)
+        which = namespace.searchsorted(starts, rows, side="right") - 1
+        return which, rows - starts[which]
+
+
+class Joined(ArrayColumn, EndToEnd):
+    """Arrays end to end, as one column.
+
+    Attributes:
+        parts: The arrays, or maps that are indexed as arrays are.
         starts: Where each of them begins; one object for columns whose parts are equally long.
         addresses: Those of its rows; None if they are large, or do not lie whole in memory.
     """
@@ -83,8 +172,8 @@ class Joined:
         self._begins = [0, *accumulate(map(len, flat[:-1]))]
         self.parts, self.starts = flat, np.array(self._begins)
         self.shape = (sum(map(len, flat)), *flat[0].shape[1:])
-        self.ndim = len(self.shape)
-        self.dtype = flat[0].dtype
+        self.dtype, self.arrays = flat[0].dtype, flat
+        self.kind = self.dtype, self.shape[1:]
         self._axes = axes_as_stored(flat[0])
         width = prod(self.shape[1:]) * self.dtype.itemsize
         whole = 0 < width < _LARGE and all(_rows_are_whole(part, self._axes) for part in flat)
@@ -94,17 +183,13 @@ class Joined:
         """Made anew of its parts: addresses are those of one process."""
         return Joined, (self.parts,)
 
-    def __repr__(self) -> str:
-        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
-
-    def __len__(self) -> int:
-        return int(self.shape[0])
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.concatenate([np.asarray(part, dtype) for part in self.parts])
 
-    def __getitem__(self, rows: slice) -> Array:
-        """Consecutive rows: a view where one part has them all."""
+    def __getitem__(self, rows: Any) -> Any:
+        """Consecutive rows: a view where one part has them all; or any rows."""
+        if not isinstance(rows, slice) or rows.step not in (None, 1):
+            return super().__getitem__(rows)
         first, last, _ = rows.indices(self.shape[0])
         which = bisect_right(self._begins, first) - 1
         pieces: list[Array] = []
@@ -119,27 +204,44 @@ class Joined:
         which, local = self.found(rows)
         return map(getitem, map(self.parts.__getitem__, which.tolist()), local.tolist())
 
-    def gatherer(self, size: int) -> Callable[[Array], Array]:
-        """A function of up to `size` rows, which gathers them into staged memory, as stored.
+    def gather(self, rows: Array) -> Array:
+        """Those rows as one array."""
+        take, _ = self.gatherer(len(rows))
+        given: Array = take(self.places(rows, {}))
+        return given
 
-        It takes the rows by their addresses, where there are some.
+    def places(self, rows: Array, parts: dict[tuple[int, int], tuple[Array, Array]]) -> Array:
+        """The rows by their addresses, where there are some.
+
+        Args:
+            rows: Rows of the column.
+            parts: What was found of those rows for columns whose parts are equally long.
         """
+        if self.addresses is None:
+            return rows
+        mark = id(rows), id(self.starts)
+        if mark not in parts:
+            parts[mark] = self.found(rows)
+        return self.addresses(*parts[mark])
+
+    def gatherer(self, size: int) -> tuple[Take, Staging | None]:
+        """A function of the places of up to `size` rows, which copies them into staged memory."""
         axes, dtype = self._axes, self.dtype
         staged = Staging(size, tuple(self.shape[axis] for axis in axes[1:]), dtype)
         back = None if axes == tuple(range(len(axes))) else np.argsort(axes)
         items = None if self.addresses is None else self.addresses.items
 
-        def gather(rows: Array) -> Array:
+        def gather(places: Array) -> Array:
             if items is None:
-                out = self._by_part(rows, staged(len(rows)))
+                out = self._by_part(places, staged(len(places)))
             elif staged.leases:
-                out = staged(len(rows))
-                out.reshape(-1).view(items.dtype)[:] = items[rows]
+                out = staged(len(places))
+                out.reshape(-1).view(items.dtype)[:] = items[places]
             else:
-                out = items[rows].view(dtype).reshape(len(rows), *staged.shape)
+                out = items[places].view(dtype).reshape(len(places), *staged.shape)
             return out if back is None else out.transpose(back)
 
-        return gather
+        return gather, None
 
     def _by_part(self, rows: Array, out: Array) -> Array:
         """A few rows from many parts one by one, and large ones; many from few part by part."""
@@ -154,9 +256,9 @@ class Joined:
                 turned[here] = self.parts[part][local[here]]
         return out
 
-    def found(self, rows: Array) -> tuple[Array, Array]:
-        """Which part each row is of, and which row of it."""
-        return found(self.starts, rows)
+    def placed(self) -> tuple[Any, Callable[[Any, Indices], Any]]:
+        """All of them as one array."""
+        return np.asarray(self), rows_on_device
 
 
 def share_starts(columns: Sequence[Any]) -> None:
@@ -196,17 +298,55 @@ def _rows_are_whole(part: Any, axes: tuple[int, ...]) -> bool:
     return bool(np.asarray(part)[:1].transpose(axes).flags.c_contiguous)
 
 
-def stored_whole(column: Array, axes: tuple[int, ...]) -> Array | None:
-    """An array with these axes if that is how it lies in memory, whole; else None.
+def begins(lengths: Sequence[int]) -> list[int]:
+    """Where each begins, laid end to end."""
+    starts = [0]
+    for length in lengths[:-1]:
+        starts.append(min(starts[-1] + length, ENDLESS))
+    return starts
 
-    Otherwise `take` would copy it, all of it, for every batch.
+
+def merged(given: Sequence[tuple[Any, Any]], many: int) -> Any:
+    """What several columns gave, as one: stacked if all is alike, else a list of samples.
+
+    >>> merged([(np.array([1]), np.array([5])), (np.array([0, 2]), np.array([6, 7]))], 3)
+    array([6, 5, 7])
+
+    Args:
+        given: Where the rows that a column gave belong, and what it gave.
+        many: The number of all rows.
     """
-    stored = np.asarray(column).transpose(axes)
-    whole = stored.flags.c_contiguous and stored.flags.aligned and not column.dtype.hasobject
-    return stored if whole else None
+    if len(given) == 1:
+        return given[0][1]
+    if given and _stackable([tree for _, tree in given]):
+        first = given[0][1]
+        columns = [np.empty((many, *leaf.shape[1:]), leaf.dtype) for leaf in leaves(first)]
+        for here, tree in given:
+            for column, leaf in zip(columns, leaves(tree), strict=True):
+                column[here] = leaf
+        return rebuilt(first, iter(columns))
+    samples: list[Any] = [None] * many
+    for here, rows in given:
+        each = rows if isinstance(rows, list) else zipped(rows, leaves(rows))
+        for index, sample in zip(here.tolist(), each, strict=True):
+            samples[index] = sample
+    return samples
 
 
-def axes_as_stored(column: Array) -> tuple[int, ...]:
-    """The axes of a column in the order of memory, as far as its rows stay rows."""
-    inner = range(1, column.ndim)
-    return 0, *sorted(inner, key=lambda axis: -abs(column.strides[axis]))
+def _stackable(trees: Sequence[Any]) -> bool:
+    """Whether trees of arrays can be stacked to one: they are alike, column by column."""
+    first = trees[0]
+    return not any(isinstance(tree, list) for tree in trees) and all(
+        same_structure(first, tree) and all(map(_fit, leaves(first), leaves(tree)))
+        for tree in trees
+    )
+
+
+def _fit(leaf: Any, other: Any) -> bool:
+    both = isinstance(leaf, np.ndarray) and isinstance(other, np.ndarray)
+    return both and leaf.dtype == other.dtype and leaf.shape[1:] == other.shape[1:]
+
+
+def _where(mine: Indices, rows: Indices, others: Indices) -> Indices:
+    here = mine.reshape(*mine.shape, *[1] * (rows.ndim - mine.ndim))
+    return rows.__array_namespace__().where(here, rows, others)

@@ -7,17 +7,16 @@ in order. Of a shuffled file of rows of 2 KB, that is 60 times as much as is ask
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jreader.readers.joined_columns import Joined
+from jreader.readers.columns import Array, Column
+from jreader.readers.joined_columns import EndToEnd
 from jreader.readers.trees import leaves
-
-Array = np.ndarray[Any, Any]
 
 _LARGE = 1 << 24  # bytes of a column: less is soon read as a whole
 _SMALL = 1 << 14  # bytes of a row: page after page of a larger one would cost more than it saves
@@ -49,24 +48,17 @@ def mapped_columns(columns: Any) -> list[Mapped]:
     []
     """
     found = []
-    for number, which, column in _columns(columns):
-        values = getattr(column, "values", column)
-        parts = values.parts if isinstance(values, Joined) else [values]
-        if not len(column) or not all(map(_has_pages, parts)):
-            continue
-        size = sum(each.nbytes for each in parts)
-        width = size // len(column)
-        if width < _SMALL and size >= _LARGE and _in_file(parts[0]):
-            found.append(Mapped(number, which, width, parts, []))
+    for number, leaf in enumerate(leaves(columns)):
+        pairs = isinstance(leaf, EndToEnd) and leaf.in_pairs
+        for which, column in enumerate(leaf.parts) if pairs else ((None, leaf),):
+            parts = column.arrays if isinstance(column, Column) else (column,)
+            if not parts or not len(column) or not all(map(_has_pages, parts)):
+                continue
+            size = sum([each.nbytes for each in parts])
+            width = size // len(column)
+            if width < _SMALL and size >= _LARGE and _in_file(parts[0]):
+                found.append(Mapped(number, which, width, list(parts), []))
     return found
-
-
-def _columns(columns: Any) -> Iterator[tuple[int, int | None, Any]]:
-    for number, column in enumerate(leaves(columns)):
-        if getattr(column, "in_pairs", False) and hasattr(column, "parts"):
-            yield from ((number, which, part) for which, part in enumerate(column.parts))
-        else:
-            yield number, None, column
 
 
 def advise(mapped: list[Mapped], routed: list[Array]) -> None:

@@ -16,56 +16,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import chain, islice, repeat
-from operator import getitem, is_
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from itertools import chain, islice
+from operator import is_
+from typing import Any
 
 import numpy as np
 
 from jreader.errors import NotResumable, missing
-from jreader.readers.joined_columns import Joined, axes_as_stored, stored_whole
+from jreader.readers.columns import Array, Column, Dense, Indices, column_of
+from jreader.readers.joined_columns import ENDLESS, Joined
 from jreader.readers.mapped_memory import Mapped, advise, mapped_columns
+from jreader.readers.messages import described
 from jreader.readers.nodes import Reader, plane_of
 from jreader.readers.passes import Pass, Position, checked_position, counted
-from jreader.readers.protected import protected
 from jreader.readers.reading_ahead import opened_for_pass
 from jreader.readers.trees import Columns, leaves, map_tree, rebuilt, zipped
-from jreader.staging import Staging
-
-Array: TypeAlias = np.ndarray[Any, Any]
-Indices: TypeAlias = Any
-"""An array of integers, of NumPy or jax, traced or not."""
-
-ENDLESS = 1 << 62
-"""The length of a plane without an end; products with it stay in 64 bits."""
 
 _AT_FIRST, _AT_ONCE = 256, 16384  # indices that are routed in one go: NumPy's calls cost too
-
-
-class Gathers(Protocol):
-    """A column that is no array: it makes its rows when they are asked for."""
-
-    def __len__(self) -> int:
-        """The number of rows."""
-
-    def gather(self, rows: Array) -> Any:
-        """Those rows: an array, a tree of arrays, or a list where they are not to be stacked."""
-
-    def each(self, rows: Array) -> Iterator[Any]:
-        """Those rows one by one, each made when it is asked for."""
-
-
-@runtime_checkable
-class Placed(Protocol):
-    """A column that gathers, of which a device can hold what it gathers from."""
-
-    def placed(self) -> tuple[Any, Callable[[Any, Indices], Any]]:
-        """What goes to the device, and how rows are gathered there.
-
-        Returns:
-            A tree of arrays; and a function of that tree, on the device, and of rows, which jax
-            traces: it gives what `gather` gives.
-        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,8 +157,8 @@ class Plane:
     @cached_property
     def at_once(self) -> int:
         """How many indices to route in one go; fewer where each gives many rows."""
-        each = max(getattr(column, "rows_each", 1) for column in leaves(self.columns))
-        return max(_AT_ONCE // each, 1)
+        each = [each.rows_each for each in leaves(self.columns) if isinstance(each, Column)]
+        return max(_AT_ONCE // max(each, default=1), 1)
 
     @property
     def furthest(self) -> int:
@@ -269,12 +236,12 @@ class Gathering:
         if isinstance(columns, SideBySide):
             self.beside = [(Gathering(part, size), len(leaves(part))) for part in columns.parts]
             return
-        every = leaves(columns)
-        self.ways = [_gatherer(column, size) for column in every]
-        self.arrays = all(isinstance(column, (np.ndarray, Joined)) for column in every)
-        self.stacks = all(getattr(column, "stacks", True) for column in every)
-        self.flat = _flat_kind(columns, every)
-        self.joined: list[tuple[int, Any]] = [
+        every = list(map(column_of, leaves(columns)))
+        self.ways = [column.gatherer(size) for column in every]
+        self.arrays = all(isinstance(column, (Dense, Joined)) for column in every)
+        self.stacks = all(column.stacks for column in every)
+        self.flat = _flat_kind(columns, leaves(columns))
+        self.joined = [
             (number, column)
             for number, column in enumerate(every)
             if self.stacks and isinstance(column, Joined) and column.addresses is not None
@@ -296,11 +263,7 @@ class Gathering:
         found = list(routed)
         parts: dict[tuple[int, int], tuple[Array, Array]] = {}
         for number, column in self.joined:
-            rows = routed[number]
-            mark = id(rows), id(column.starts)
-            if mark not in parts:
-                parts[mark] = column.found(rows)
-            found[number] = column.addresses(*parts[mark])
+            found[number] = column.places(routed[number], parts)
         return found
 
     def gather(self, routed: Sequence[Array]) -> Sequence[Any]:
@@ -328,37 +291,6 @@ class Gathering:
         return batch
 
 
-def _gatherer(column: Any, size: int) -> tuple[Callable[..., Any], Staging | None]:
-    """The call that gathers rows of a column; if it is `take`, what makes the array it fills.
-
-    The method `take`, because NumPy's function of that name is three calls of Python.
-    """
-    if not isinstance(column, (np.ndarray, Joined)):
-        return column.gather, None
-    if isinstance(column, Joined):
-        return column.gatherer(size), None
-    axes = axes_as_stored(column)
-    back = np.argsort(axes)
-    staged = Staging(size, tuple(column.shape[axis] for axis in axes[1:]), column.dtype)
-    stored = stored_whole(column, axes)
-    if column.dtype.hasobject:
-        return lambda rows: _objects(column, rows), None
-    if stored is None:
-        return column.__getitem__, None
-    take = partial(stored.take, axis=0, mode="clip")
-    if axes != tuple(range(column.ndim)):
-        return lambda rows: take(rows, out=staged(len(rows))).transpose(back), None
-    return (stored.take, staged) if staged.leases else (take, None)
-
-
-def _objects(column: Array, rows: Array) -> Array:
-    """Rows of an array of objects, of which no change reaches the column."""
-    picked: Array = column[rows]
-    for place in np.ndindex(picked.shape):
-        picked[place] = protected(picked[place])
-    return picked
-
-
 def _flat_kind(tree: Any, columns: list[Any]) -> type | None:
     """Tuple or dict if a tree is one of nothing but these columns, ndarray if it is one column."""
     if tree is columns[0]:
@@ -369,31 +301,14 @@ def _flat_kind(tree: Any, columns: list[Any]) -> type | None:
     return type(tree) if len(row) == len(columns) and all(map(is_, row, columns)) else None
 
 
-def one_by_one(column: Any, rows: Array) -> Iterator[Any]:
-    """The rows of a column one by one: views of an array, not copies."""
-    if isinstance(column, np.ndarray):
-        each_row = map(getitem, repeat(column), rows.tolist())
-        return map(protected, each_row) if column.dtype.hasobject else each_row
-    each: Iterator[Any] = column.each(rows)
-    return each
-
-
 def _samples(columns: Any, routed: Iterator[Array]) -> Iterator[Any]:
     """The samples of those rows of each column, one by one."""
     if isinstance(columns, SideBySide):
         parts = [_samples(part, routed) for part in columns.parts]
         return map(flattened, zip(*parts, strict=True))
-    return zipped(columns, [one_by_one(column, next(routed)) for column in leaves(columns)])
-
-
-def begins(lengths: Sequence[int]) -> list[int]:
-    """Where each begins, laid end to end."""
-    starts = [0]
-    for length in lengths[:-1]:
-        starts.append(min(starts[-1] + length, ENDLESS))
-    return starts
+    return zipped(columns, [column_of(column).each(next(routed)) for column in leaves(columns)])
 
 
 def _shape(column: Any) -> str:
-    shape = getattr(column, "shape", (len(column),))
-    return f"{getattr(column, 'dtype', 'samples')}[{', '.join(map(str, shape))}]"
+    many = f"samples[{len(column)}]"
+    return described(column) if column_of(column).kind else many

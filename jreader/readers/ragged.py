@@ -14,16 +14,17 @@ from typing import Any
 
 import numpy as np
 
+from jreader.readers.columns import Array, Column, Where, column_of
 from jreader.readers.joined_columns import Joined
 from jreader.readers.nodes import Reader, plane_of, readers_below
-from jreader.readers.planes import Array, Plane
+from jreader.readers.planes import Plane
 from jreader.readers.protected import read_only
 from jreader.readers.trees import branches, leaves
 
 _AT_ONCE = 1 << 20  # rows whose lengths are looked up in one go
 
 
-class Ragged:
+class Ragged(Column):
     """A column whose row i is `values[offsets[i]:offsets[i + 1]]`.
 
     >>> words = Ragged(np.arange(6), np.array([0, 3, 3, 6]))
@@ -38,21 +39,17 @@ class Ragged:
     """
 
     stacks = False
-    """Whether its rows can be stacked: batches of it are lists of samples."""
 
     def __init__(self, values: Any, offsets: Array) -> None:
         self.values, self.offsets = read_only(values), offsets
         self.dtype = values.dtype
         self.shape = (len(offsets) - 1, None, *values.shape[1:])
         self.ndim = len(self.shape)
+        self.kind, self.tables = (self.dtype, self.shape[1:]), (offsets,)
+        self.arrays = column_of(self.values).arrays
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
-
-    @property
-    def arrays(self) -> tuple[Any, Array]:
-        """What it is made of, for hashes and for checks of files."""
-        return self.values, self.offsets
 
     def lengths(self, rows: Array | None = None) -> Array:
         """How many values these rows have; all rows, if None."""
@@ -72,19 +69,15 @@ class Ragged:
             made.update(lengths.astype(narrow).data)
         return made.hexdigest()
 
-    def origins(self, rows: Array) -> tuple[Any, Array]:
-        """The values that rows are slices of, and the indices there at which they begin."""
-        return self.values, self.offsets[rows]
+    def where(self, rows: Array) -> list[Where] | None:
+        """Where the first values of those rows lie."""
+        return column_of(self.values).where(self.offsets[rows])
 
     def each(self, rows: Array) -> Iterator[Array]:
         """These rows one by one, as views of the values where these are one array."""
         values = self.values
         begins, ends = self.offsets[rows].tolist(), self.offsets[rows + 1].tolist()
         return (values[begin:end] for begin, end in zip(begins, ends, strict=True))
-
-    def gather(self, rows: Array) -> list[Array]:
-        """These rows as a list: no array holds rows of several lengths."""
-        return list(self.each(rows))
 
     def __repr__(self) -> str:
         inside = "".join(f", {size}" for size in self.shape[2:])

@@ -8,46 +8,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from jreader.readers.trees import leaves, map_tree
-
-Array: TypeAlias = np.ndarray[Any, Any]
+from jreader.readers.columns import Array, Column
+from jreader.readers.trees import leaves, map_tree, rebuilt
 
 _RUNS = 64  # runs of indices that are routed ahead, at most
-
-
-class BlockReading(Protocol):
-    """The rows of a column for one pass: `Gathers`, and what a pass tells it."""
-
-    def expect(self, rows: Array) -> None:
-        """Takes note that these rows come, behind those that it was told before."""
-
-    def full(self) -> bool:
-        """Whether to tell it more would be of no use: it cannot read so far ahead."""
-
-    def gather(self, rows: Array) -> Any:
-        """Those rows, as `Gathers.gather` gives them."""
-
-    def each(self, rows: Array) -> Iterator[Any]:
-        """Those rows one by one."""
-
-    def close(self) -> None:
-        """Lets go of what is open, and stops to read ahead; any thread may call it."""
 
 
 class OpenedColumns(NamedTuple):
     """Columns of one pass.
 
     Attributes:
-        columns: The tree of columns, with a `BlockReading` for each that is read in blocks.
+        columns: The tree of columns, those that are read in blocks as `reading` gives them.
         readings: The number of each of these among the leaves, and the reading.
     """
 
     columns: Any
-    readings: list[tuple[int, BlockReading]]
+    readings: list[tuple[int, Column]]
 
     def ahead(self, routed: Iterable[list[Array]]) -> Iterator[list[Array]]:
         """The rows of run after run; those of later runs are told while earlier ones are read.
@@ -94,22 +72,17 @@ class OpenedColumns(NamedTuple):
 
 def opened_for_pass(columns: Any) -> OpenedColumns | None:
     """The columns for one pass; None if none of them is read in blocks."""
-    if not any(hasattr(column, "reading") for column in leaves(columns)):
-        return None
-
-    def of_pass(column: Any) -> Any:
-        return column.reading() if hasattr(column, "reading") else column
-
-    made = map_tree(of_pass, columns)
-    every = zip(leaves(columns), leaves(made), strict=True)
-    readings = [(number, new) for number, (old, new) in enumerate(every) if new is not old]
-    return OpenedColumns(made, readings)
+    every = leaves(columns)
+    made = [column.reading() if isinstance(column, Column) else column for column in every]
+    pairs = enumerate(zip(every, made, strict=True))
+    readings = [(number, new) for number, (old, new) in pairs if new is not old]
+    return OpenedColumns(rebuilt(columns, iter(made)), readings) if readings else None
 
 
 def keeping(columns: Any, blocks: int) -> Any:
     """The columns, of which those that are read in blocks keep so many of these open."""
 
     def kept(column: Any) -> Any:
-        return column.keeping(blocks) if hasattr(column, "keeping") else column
+        return column.keeping(blocks) if isinstance(column, Column) else column
 
     return map_tree(kept, columns)

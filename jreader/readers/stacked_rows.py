@@ -10,18 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
+from jreader.readers.columns import Array, Column, Indices, column_of
 from jreader.readers.messages import described
-from jreader.readers.planes import Array, Gathering, Indices, Placed
-from jreader.readers.trees import Columns, map_tree
+from jreader.readers.trees import map_tree
 
 
-class StackedRows:
+class StackedRows(Column):
     """A column whose rows are `size` rows each of another column.
 
     >>> pairs = StackedRows(np.arange(5) * 10, 2, np.stack)
@@ -30,15 +28,19 @@ class StackedRows:
            [30, 40]])
 
     Args:
-        column: The other column, or a column that gathers.
+        column: The other column.
         size: How many of its rows make one.
         stack: Makes one row of a list of them, where the column gives a list.
     """
 
+    at_once = 1
+
     def __init__(self, column: Any, size: int, stack: Callable[[Sequence[Any]], Any]) -> None:
         self.column, self.size, self.stack = column, size, stack
-        self.stacks = getattr(column, "stacks", True)
-        self.rows_each = size * getattr(column, "rows_each", 1)
+        self._inner = inner = column_of(column)
+        self.stacks, self.kind = inner.stacks, inner.kind
+        self.form = type(self), size, inner.form
+        self.rows_each = size * inner.rows_each
 
     def __len__(self) -> int:
         """The number of rows of the other column: what its rows are checked against."""
@@ -49,7 +51,7 @@ class StackedRows:
 
     def over(self, column: Any) -> StackedRows:
         """The same of another column."""
-        return StackedRows(column, self.size, self.stack)
+        return type(self)(column, self.size, self.stack)
 
     def below(self, rows: Array) -> tuple[Any, Array]:
         """The other column, and its rows that these are made of, along the last axis."""
@@ -58,32 +60,14 @@ class StackedRows:
     def gather(self, rows: Array) -> Any:
         """The rows stacked; a list of them where the other column gives a list."""
         flat = rows.reshape(-1, *rows.shape[2:])
-        given = Gathering(self.column, len(flat))([flat])
-        if isinstance(given, Columns):
-            return _in_rows(given.columns, len(rows), self.size)
-        return [self.stack(given[at : at + self.size]) for at in range(0, len(given), self.size)]
-
-    def each(self, rows: Array) -> Iterator[Any]:
-        """The rows one by one."""
-        for at in range(len(rows)):
-            given = self.gather(rows[at : at + 1])
-            yield given[0] if isinstance(given, list) else map_tree(itemgetter(0), given)
+        given = self._inner.gather(flat)
+        if isinstance(given, list):
+            return [self.stack(given[at : at + self.size]) for at in range(0, len(flat), self.size)]
+        return _in_rows(given, len(rows), self.size)
 
     def placed(self) -> tuple[Any, Callable[[Any, Indices], Any]]:
-        """What goes to a device: the other column, each of whose rows is there once.
-
-        Raises:
-            ValueError: The other column makes its rows when they are asked for.
-        """
-        if isinstance(self.column, Placed):
-            tree, rows_of = self.column.placed()
-        elif hasattr(self.column, "__array__"):
-            tree, rows_of = np.asarray(self.column), _rows_of_array
-        else:
-            raise ValueError(
-                f"{described(self.column)} makes its rows when they are asked for, and a device "
-                f"needs columns that fit on it as a whole: use .load(...)."
-            )
+        """The other column, each of whose rows is on the device once."""
+        tree, rows_of = self._inner.placed()
 
         def rows_of_several(placed: Any, rows: Indices) -> Any:
             flat = rows_of(placed, rows.reshape(-1, *rows.shape[2:]))
@@ -92,73 +76,59 @@ class StackedRows:
         return tree, rows_of_several
 
 
-class RowRuns:
+class RowRuns(StackedRows):
     """A column whose row i is rows i to i + `size` of an array, or of several `Joined`.
 
-    >>> runs = RowRuns(np.arange(5) * 10, 3)
+    >>> runs = RowRuns(np.arange(5) * 10, 3, np.stack)
     >>> len(runs), runs.gather(np.array([2, 0]))
     (3, array([[20, 30, 40],
            [ 0, 10, 20]]))
-
-    Args:
-        column: The array.
-        size: How many of its rows make one.
     """
 
-    def __init__(self, column: Any, size: int) -> None:
-        self.column, self.size = column, size
+    def __init__(self, column: Any, size: int, stack: Callable[[Sequence[Any]], Any]) -> None:
+        super().__init__(column, size, stack)
+        self.rows_each = 1  # the rest of a row is no index
 
     def __len__(self) -> int:
         return max(len(self.column) - self.size + 1, 0)
 
-    def __repr__(self) -> str:
-        return f"{described(self.column)} by {self.size}"
-
-    def over(self, column: Any) -> RowRuns:
-        """The same of another column."""
-        return RowRuns(column, self.size)
-
     def below(self, rows: Array) -> tuple[Any, Array]:
         """The array, and its rows that these are made of, along the last axis."""
-        return self.column, self._every(rows, np)
+        return self.column, self._every(rows)
 
-    def gather(self, rows: Array) -> Array:
+    def gather(self, rows: Array) -> Any:
         """The runs that begin with these rows, stacked."""
         if isinstance(self.column, np.ndarray) and len(rows):
-            runs: Array = self._all[rows]
-            return runs
-        flat = self._every(rows, np).reshape(-1)
-        gathered: Any = Gathering(self.column, len(flat))([flat])  # an array's are Columns
-        stacked: Array = _in_rows(gathered.columns, len(rows), self.size)
-        return stacked
+            return self._all[rows]
+        return super().gather(self._every(rows))
 
     def each(self, rows: Array) -> Iterator[Array]:
         """The runs one by one, as views of an array."""
         return (self.column[row : row + self.size] for row in rows.tolist())
 
     def placed(self) -> tuple[Any, Callable[[Any, Indices], Any]]:
-        """What goes to a device: the array."""
-        return np.asarray(self.column), lambda placed, rows: _rows_of_array(
-            placed, self._every(rows, rows.__array_namespace__())
-        )
+        """The array."""
+        tree, rows_of = super().placed()
+        return tree, lambda placed, rows: rows_of(placed, self._every(rows))
 
-    def _every(self, rows: Indices, namespace: Any) -> Indices:
-        return rows[..., None] + namespace.arange(self.size)
+    def _every(self, rows: Indices) -> Indices:
+        return rows[..., None] + rows.__array_namespace__().arange(self.size)
 
     @cached_property
     def _all(self) -> Array:
         """All runs, as a view of the array."""
-        column = self.column
-        strides = column.strides[0], *column.strides
-        shape = len(self), self.size, *column.shape[1:]
-        return as_strided(column, shape, strides, writeable=False)
+        return overlapping(self.column, self.size)
 
 
-STACKED = (StackedRows, RowRuns)
+def overlapping(array: Array, size: int) -> Array:
+    """The array whose row i is `array[i : i + size]`, as a view.
 
-
-def _rows_of_array(placed: Any, rows: Indices) -> Any:
-    return placed.at[rows].get(mode="promise_in_bounds")
+    >>> overlapping(np.arange(5), 3).tolist()
+    [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
+    """
+    shape = (max(len(array) - size + 1, 0), size, *array.shape[1:])
+    strides = (array.strides[0], *array.strides)
+    return np.lib.stride_tricks.as_strided(array, shape, strides, writeable=False)
 
 
 def _in_rows(flat: Any, many: int, size: int) -> Any:

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from jreader.readers.columns import Array, ArrayColumn, Indices, Take, Where, column_of
 from jreader.readers.joined_columns import Joined, found, parted
-from jreader.readers.planes import Array, Indices
 from jreader.readers.ragged import Ragged
+from jreader.readers.stacked_rows import overlapping
 from jreader.staging import Staging
 
 _LONGEST = 1 << 31  # values that 32 bits tell apart, on a device
@@ -69,7 +70,7 @@ class Cut:
         return begins[which] + (rows - first[which]) * self.stride
 
 
-class Windowed:
+class Windowed(ArrayColumn):
     """A column whose rows are the windows of a `Cut`.
 
     >>> words = Windowed(np.arange(10) * 10, 1, 9, Cut.across(9, 3, 2))
@@ -83,37 +84,38 @@ class Windowed:
         cut: Where the windows begin.
     """
 
+    kind = None  # its rows overlap: such columns are not laid end to end as arrays
+
     def __init__(self, values: Any, first: int, total: int, cut: Cut) -> None:
         self.values, self.first, self.total, self.cut = values, first, total, cut
         self.dtype = values.dtype
         self.shape = (cut.count, cut.size, *values.shape[1:])
-        self.ndim = len(self.shape)
-        self._staged = 0, Staging(0, self.shape[1:], self.dtype)  # for the size of batches
+        self.arrays, self.tables = column_of(values).arrays, cut.table
 
-    def __len__(self) -> int:
-        return self.cut.count
+    def begins(self, rows: Array) -> Array:
+        """The indices of the values at which these rows begin."""
+        begins: Array = self.cut.begins(rows) + self.first
+        return begins
 
-    def __repr__(self) -> str:
-        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
-
-    def origins(self, rows: Array) -> tuple[Any, Array]:
-        """The values that rows are slices of, and the indices there at which they begin."""
-        return self.values, self.cut.begins(rows) + self.first
+    def where(self, rows: Array) -> list[Where] | None:
+        """Where the first values of those rows lie."""
+        return column_of(self.values).where(self.begins(rows))
 
     def each(self, rows: Array) -> Iterator[Array]:
         """The rows one by one, as views where the values of a window lie in one array."""
         values, size = self.values, self.cut.size
-        return (values[begin : begin + size] for begin in self.origins(rows)[1].tolist())
+        return (values[begin : begin + size] for begin in self.begins(rows).tolist())
 
-    def gather(self, rows: Array) -> Array:
-        """The rows as one array."""
-        many, staged = self._staged
-        if many != len(rows):
-            staged = Staging(len(rows), self.shape[1:], self.dtype)
-            self._staged = len(rows), staged
-        out = staged(len(rows))
-        _fill(out, *self.origins(rows))
-        return out
+    def gatherer(self, size: int) -> tuple[Take, Staging | None]:
+        """Copies windows into staged memory."""
+        staged = Staging(size, self.shape[1:], self.dtype)
+
+        def gather(rows: Array) -> Array:
+            out = staged(len(rows))
+            _fill(out, self.values, self.begins(rows))
+            return out
+
+        return gather, None
 
     def placed(self) -> tuple[Any, Any]:
         """What goes to a device: the values of all documents, once, and where windows begin.
@@ -137,7 +139,7 @@ class Windowed:
         return (values, *cut.table), rows_of
 
 
-class Strung:
+class Strung(ArrayColumn):
     """Rows of a ragged column end to end, in any order, as one array.
 
     >>> words = Ragged(np.arange(6), np.array([0, 2, 2, 6]))
@@ -158,17 +160,14 @@ class Strung:
         self.starts = self.ends - lengths
         self.shape = (int(self.ends[-1]) if len(rows) else 0, *column.shape[2:])
 
-    def __len__(self) -> int:
-        return int(self.shape[0])
-
     def found(self, positions: Array) -> tuple[Array, Array]:
         """Which row each value is of, and its index in the values of the column."""
         which, local = found(self.starts, positions)
         return which, self.begins[which] + local
 
-    def origins(self, positions: Array) -> tuple[Any, Array]:
-        """The values of the column, and the indices there of these values."""
-        return self.values, self.found(positions)[1]
+    def where(self, positions: Array) -> list[Where] | None:
+        """Where those values lie."""
+        return column_of(self.values).where(self.found(positions)[1])
 
     def __getitem__(self, part: slice) -> Array:
         """Consecutive values: a view where they are of one row."""
@@ -181,17 +180,6 @@ class Strung:
             first, which = first + many, which + 1
             begin = self.begins[which] if which < len(self.begins) else 0
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-
-
-def overlapping(array: Array, size: int) -> Array:
-    """The array whose row i is `array[i : i + size]`, as a view.
-
-    >>> overlapping(np.arange(5), 3).tolist()
-    [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
-    """
-    shape = (max(len(array) - size + 1, 0), size, *array.shape[1:])
-    strides = (array.strides[0], *array.strides)
-    return np.lib.stride_tricks.as_strided(array, shape, strides, writeable=False)
 
 
 def _fill(out: Array, values: Any, begins: Array) -> None:

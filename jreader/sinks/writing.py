@@ -15,8 +15,8 @@ from jreader.cores import usable_cores
 from jreader.errors import place_of_caller
 from jreader.progress import Bar
 from jreader.readers import Node, Pass, Reader, described, epochs, length, start
+from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.nodes import plane_of
-from jreader.readers.planes import ENDLESS
 from jreader.readers.seeds import Draws, resolved, waits
 from jreader.sinks.npy_shards import npy_shards
 from jreader.sinks.parquet_shards import parquet_shards

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jreader.readers import leaves
-from jreader.readers.planes import one_by_one
+from jreader.readers.columns import column_of
 from jreader.readers.trees import same_structure
 from jreader.sources.column_files import StoredColumn
 from jreader.sources.stored_columns import Stored
@@ -147,7 +147,7 @@ class Appending:
             return column
         if kind.how == "ragged":
             return column.ragged(kind)
-        rows = one_by_one(column.mapped(), np.arange(self.held.rows))
+        rows = column_of(column.mapped()).each(np.arange(self.held.rows))
         return self._rewritten(number, kind, rows)
 
     def _rewritten(self, number: int, kind: Kind, rows: Iterator[Any]) -> StoredColumn:

@@ -12,8 +12,8 @@ import numpy as np
 
 from jreader.extras import extra
 from jreader.readers import op
+from jreader.readers.columns import Array, Column
 from jreader.readers.joined_columns import found
-from jreader.readers.planes import Array
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import changed, damaged
 from jreader.sources.files.file_readers import FileReader
@@ -90,7 +90,7 @@ class arrayrecord(FileReader[bytes], Table[bytes]):
         return ArrayRecords(self.paths, counts)
 
 
-class ArrayRecords:
+class ArrayRecords(Column):
     """A column whose rows are the records of files, end to end.
 
     The readers of array_record may only be used by one thread, so each thread has its own.

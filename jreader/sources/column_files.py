@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 
 from jreader.progress import Bar
-from jreader.readers.planes import Array
+from jreader.readers.columns import Array
 from jreader.readers.ragged import Ragged
 from jreader.sources.stored_rows import EncodedRows, Kind, values_of
 

@@ -21,7 +21,7 @@ from jreader.readers import (
     op,
     set_fields,
 )
-from jreader.readers.planes import Array, Indices
+from jreader.readers.columns import Array, Column, Indices
 from jreader.readers.protected import read_only, read_only_columns
 from jreader.readers.ragged import Ragged
 from jreader.readers.trees import joined
@@ -54,13 +54,13 @@ class Table(Node[T]):
         columns = leaves(tree)
         for column in columns:
             check_map(column)
-        starts = [column.block_starts for column in columns if hasattr(column, "block_starts")]
+        starts = [each.block_starts for each in columns if isinstance(each, Column)]
         return Plane(
             tree,
             len(columns[0]),
             straight(len(columns)),
             straight=True,
-            blocks=starts[0] if starts else None,
+            blocks=next((each for each in starts if each is not None), None),
         )
 
     def check_files(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jreader.readers.planes import Array
+from jreader.readers.columns import Array
 from jreader.sources.file_checks import changed
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.kept_indices import in_threads, kept

@@ -24,6 +24,7 @@ import numpy as np
 
 from jreader.errors import DamagedData
 from jreader.readers import Node
+from jreader.readers.columns import Column
 from jreader.readers.credentials import masked, name_in_cursor
 from jreader.sources.far_systems import FarState, far_states, forget, is_far
 
@@ -233,9 +234,11 @@ def check_map(column: Any) -> None:
 
     Reading beyond the end of the file would be a bus error, not an exception.
     """
-    if hasattr(column, "arrays"):
-        for array in column.arrays:
-            check_map(array)
+    if isinstance(column, Column):
+        for array in (*column.arrays, *column.tables):
+            if array is not column:
+                check_map(array)
+        return
     first, name = 0, "the file of a mapped array"
     while isinstance(column, np.ndarray):
         if isinstance(column, np.memmap) and isinstance(column.base, mmap.mmap):

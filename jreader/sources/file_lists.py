@@ -10,7 +10,7 @@ import numpy as np
 
 from jreader.errors import check_number
 from jreader.readers import argument, op, set_fields
-from jreader.readers.planes import Array
+from jreader.readers.columns import Array, Column
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import FileNode, State, check_state, state_of
 from jreader.sources.files.file_parts import FilePart
@@ -78,7 +78,7 @@ class files(FileNode[Any], Table[Any]):
         return f"files({written(self.paths)}{parts})"
 
 
-class _Names:
+class _Names(Column):
     """The names of files, or their parts, as a column; each file is checked when it is named."""
 
     def __init__(
@@ -88,10 +88,6 @@ class _Names:
 
     def __len__(self) -> int:
         return len(self.names) * (self.parts or 1)
-
-    def gather(self, rows: Array) -> list[str | FilePart]:
-        """The names, or parts, of the rows."""
-        return list(self.each(rows))
 
     def each(self, rows: Array) -> Iterator[str | FilePart]:
         """The names, or parts, of the rows, one by one."""

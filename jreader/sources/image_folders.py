@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jreader.readers import argument, op, set_fields
-from jreader.readers.planes import Array
+from jreader.readers.columns import Array, Column, Where
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.opening import open_file
@@ -144,7 +144,7 @@ class image_folder(Table[dict[str, Any]]):
         return f"image_folder({self.path!r}{skip}{with_paths})"
 
 
-class _Images:
+class _Images(Column):
     """The samples as a column that reads files when it is asked for them."""
 
     def __init__(self, names: Sequence[str], labels: Array, *, with_paths: bool) -> None:
@@ -166,10 +166,6 @@ class _Images:
     def __repr__(self) -> str:
         return f"images[{len(self)}]"
 
-    def gather(self, rows: Array) -> list[dict[str, Any]]:
-        """Those samples, in a list."""
-        return list(self.each(rows))
-
     def each(self, rows: Array) -> Iterator[dict[str, Any]]:
         """Those samples one by one."""
         for (path, _), label in zip(self.where(rows), self.labels[rows].tolist(), strict=True):
@@ -179,10 +175,10 @@ class _Images:
             sample = {"image": file.read(0, file.size), "label": label}
             yield {"path": path, **sample} if self.with_paths else sample
 
-    def where(self, rows: Array) -> list[tuple[str, int]]:
-        """The file of each row, and the byte at which it begins."""
+    def where(self, rows: Array) -> list[Where]:
+        """The file of each row."""
         spans = zip(self.ends[rows].tolist(), self.ends[rows + 1].tolist(), strict=True)
-        return [(os.fsdecode(self.names[begin:end]), 0) for begin, end in spans]
+        return [Where(os.fsdecode(self.names[begin:end]), 0) for begin, end in spans]
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from jreader.readers import Pass, Plane, Position, argument, op
+from jreader.readers.columns import Array
 from jreader.readers.credentials import masked
-from jreader.readers.planes import Array
 from jreader.sources.far_systems import is_far
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store, checked_store

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from jreader.errors import DamagedData
-from jreader.readers.planes import Array
-from jreader.readers.windowed import overlapping
+from jreader.readers.columns import Array, ArrayColumn, Where
+from jreader.readers.stacked_rows import overlapping
 from jreader.sources.file_checks import State, changed
 from jreader.sources.files.byte_ranges import Descriptor
 
@@ -68,7 +68,7 @@ class ResidentBytes:
         self._touched[which] = None
 
 
-class LazyMap:
+class LazyMap(ArrayColumn):
     """A part of a file as an array, which is mapped when it is first read.
 
     >>> from pathlib import Path
@@ -89,8 +89,6 @@ class LazyMap:
         seen: What the file was when it was first looked at.
     """
 
-    ndim = 1
-
     def __init__(
         self,
         path: str,
@@ -103,6 +101,7 @@ class LazyMap:
         """Opens nothing."""
         self._seen = seen
         self.path, self.first, self.dtype, self.shape = path, first, dtype, (length,)
+        self.arrays = (self,)
         self._resident, self._bounded = resident, resident.bounded
         self._descriptor: Descriptor | None = None
         self._map: mmap.mmap | None = None
@@ -110,12 +109,6 @@ class LazyMap:
         self._array: Array | None = None
         self._sliding: Array | None = None
         self._block = self._counted = -1  # that was read last, and that is known to be resident
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __repr__(self) -> str:
-        return f"{self.dtype}[{self.shape[0]}]"
 
     @property
     def nbytes(self) -> int:
@@ -177,6 +170,11 @@ class LazyMap:
             if read(opened.number, [row], place) != bytes_:
                 self._read(row, place)  # as much as there is
         return taken
+
+    def where(self, rows: Array) -> list[Where]:
+        """Where those values lie in the file."""
+        each = self.dtype.itemsize
+        return [Where(self.path, self.first + row * each) for row in rows.tolist()]
 
     def advise(self, advice: int) -> None:
         """Says to the kernel how the map is read, now and whenever it is made anew."""

@@ -17,17 +17,15 @@ import numpy as np
 
 from jreader.errors import MissingSample, is_async, missing
 from jreader.readers import Columns, Node, argument, described, length, op, truth
-from jreader.readers.compounds import Several
+from jreader.readers.columns import Array, Column, each_column
 from jreader.readers.located import located
-from jreader.readers.planes import Array, Gathers
 from jreader.readers.protected import protected, read_only
 from jreader.readers.refills import watched
-from jreader.sources.blocks.decoded_blocks import Objects, each_column
+from jreader.readers.trees import Rows
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import check_map
 
 _ARRAYS = frozenset({np.ndarray})
-_AT_ONCE = 64  # rows that are asked for at once where samples are wanted one by one
 
 
 def _checked_data(_call: str, data: Any) -> Any:
@@ -88,7 +86,7 @@ class source(Table[Any]):
     batched: bool = truth(default=False)
 
     @cached_property
-    def columns(self) -> Gathers:
+    def columns(self) -> Column:
         """A single column, whose rows are fetched from `data`."""
         return _Items(self)
 
@@ -102,7 +100,7 @@ class source(Table[Any]):
         return False
 
 
-class _Items:
+class _Items(Column):
     """The data as a column that gathers its rows when it is asked."""
 
     def __init__(self, node: source) -> None:
@@ -113,6 +111,8 @@ class _Items:
             # a series of pandas, whose [] takes labels; its rows are found by their position
             self.found = self.data.to_numpy() if self.batched else self.data.iloc
         self.rising = False  # whether `data` accepts only increasing indices
+        asks = getattr(type(node.data), "__getitem__", None)
+        self.asks_users_class = isinstance(asks, FunctionType) and not (self.batched or self.holds)
 
     def __len__(self) -> int:
         try:
@@ -147,8 +147,7 @@ class _Items:
                     raise
                 yield protected(sample) if self.holds else sample
             return
-        for low in range(0, len(rows), _AT_ONCE):
-            yield from self._samples(rows[low : low + _AT_ONCE])
+        yield from super().each(rows)
 
     def _samples(self, rows: Array) -> Sequence[Any]:
         try:
@@ -209,7 +208,7 @@ def _as_samples(given: Any, data: Any) -> Sequence[Any]:
 
     def as_rows(column: Any) -> Any:
         seen.append(isinstance(column, list))
-        return Objects(column) if seen[-1] else column
+        return Rows(column) if seen[-1] else column
 
     samples: Columns[Any] = Columns(each_column(as_rows, given))
     return list(samples) if any(seen) else samples
@@ -239,15 +238,6 @@ def holds_samples(data: Any) -> bool:
     What `__getitem__` of any other class returns is taken for new, as other libraries do.
     """
     return isinstance(data, (list, tuple)) or hasattr(data, "detach")  # a tensor gives views
-
-
-def asks_users_class(column: Any) -> bool:
-    """Whether the rows of a column are made one by one, by a `__getitem__` in Python."""
-    if isinstance(column, Several):
-        return all(map(asks_users_class, column.parts))
-    if not isinstance(column, _Items) or column.batched or column.holds:
-        return False
-    return isinstance(getattr(type(column.data), "__getitem__", None), FunctionType)
 
 
 _SEEN: WeakValueDictionary[int, Any] = WeakValueDictionary()

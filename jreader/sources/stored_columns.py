@@ -28,8 +28,8 @@ import numpy as np
 from jreader.errors import DamagedData
 from jreader.progress import Bar
 from jreader.readers import leaves, rebuilt
+from jreader.readers.columns import column_of
 from jreader.readers.hashing import text_hash
-from jreader.readers.planes import one_by_one
 from jreader.readers.trees import zipped
 from jreader.sources.column_files import GrowingArray, StoredColumn
 from jreader.sources.stored_rows import damaged_column
@@ -78,7 +78,7 @@ class Stored:
     def samples(self, begin: int, end: int) -> Iterator[Any]:
         """These samples, one by one."""
         rows = np.arange(begin, end)
-        return zipped(self.tree, [one_by_one(column, rows) for column in leaves(self.mapped)])
+        return zipped(self.tree, [column_of(column).each(rows) for column in leaves(self.mapped)])
 
     def check_values(self) -> None:
         """Compares files with their checksums, if they were changed after the last commit.

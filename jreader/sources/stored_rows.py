@@ -18,7 +18,7 @@ import numpy as np
 
 from jreader.errors import DamagedData
 from jreader.readers import branches, leaves, map_tree, rebuilt
-from jreader.readers.planes import Array
+from jreader.readers.columns import Array, Column
 from jreader.readers.ragged import Ragged
 from jreader.readers.trees import restores
 
@@ -209,7 +209,7 @@ def damaged_column(path: Path, how: str) -> DamagedData:
     )
 
 
-class EncodedRows:
+class EncodedRows(Column):
     """A column of texts, bytes or objects, which are decoded when they are asked for.
 
     >>> letters = np.frombuffer(b"abc", np.uint8)
@@ -227,15 +227,11 @@ class EncodedRows:
     stacks = False
 
     def __init__(self, kind: Kind, values: Array, offsets: Array, path: Path) -> None:
-        self.kind, self.rows, self.path = kind, Ragged(values, offsets), path
+        self.how, self.rows, self.path = kind.how, Ragged(values, offsets), path
+        self.arrays, self.tables = self.rows.arrays, self.rows.tables
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    @property
-    def arrays(self) -> tuple[Any, Array]:
-        """What it is made of, for hashes and for checks of files."""
-        return self.rows.arrays
 
     def each(self, rows: Array) -> Iterator[Any]:
         """These rows one by one.
@@ -243,7 +239,7 @@ class EncodedRows:
         Raises:
             DamagedData: A pickled object does not fit its checksum.
         """
-        how = self.kind.how
+        how = self.how
         for row in self.rows.each(rows):
             held = row.tobytes()
             if how == "text":
@@ -257,9 +253,5 @@ class EncodedRows:
             raise damaged_column(self.path, "has a row that does not fit its checksum")
         return pickle.loads(held)  # noqa: S301  # own files, as they were written
 
-    def gather(self, rows: Array) -> list[Any]:
-        """These rows as a list."""
-        return list(self.each(rows))
-
     def __repr__(self) -> str:
-        return f"{self.kind.how}[{len(self)}]"
+        return f"{self.how}[{len(self)}]"

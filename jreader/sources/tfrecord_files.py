@@ -17,7 +17,7 @@ import numpy as np
 from jreader.errors import DamagedData
 from jreader.extras import extra
 from jreader.readers import argument, op
-from jreader.readers.planes import Array
+from jreader.readers.columns import Array
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.byte_ranges import ByteFile

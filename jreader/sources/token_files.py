@@ -29,8 +29,8 @@ import numpy as np
 
 from jreader.errors import check_number
 from jreader.readers import op, set_fields
+from jreader.readers.columns import Array
 from jreader.readers.joined_columns import Joined
-from jreader.readers.planes import Array
 from jreader.readers.ragged import Ragged
 from jreader.sources.columns import Table
 from jreader.sources.document_index import Tokens, document_offsets

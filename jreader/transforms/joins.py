@@ -25,11 +25,13 @@ from jreader.readers import (
     set_fields,
     start,
 )
+from jreader.readers.columns import Indices
 from jreader.readers.compounds import Members, beside, end_to_end
 from jreader.readers.declarations import check_choice
+from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.nodes import bare, sources_first
 from jreader.readers.plain_functions import epoch_of_caller, in_epoch
-from jreader.readers.planes import ENDLESS, Indices, Plane, flattened, indexed
+from jreader.readers.planes import Plane, flattened, indexed
 from jreader.transforms.maps import close, positions, shortest, started
 from jreader.transforms.selections import int_array
 

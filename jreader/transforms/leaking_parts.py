@@ -17,8 +17,8 @@ import numpy as np
 
 from jreader.errors import warn
 from jreader.readers import Node, Reader
+from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.nodes import field_names
-from jreader.readers.planes import ENDLESS
 from jreader.transforms.sample_rng import keyed
 
 _MOST = 16  # parts of one plan that are remembered

@@ -24,8 +24,9 @@ from jreader.readers import (
     start,
     whole,
 )
+from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.nodes import unrolled
-from jreader.readers.planes import ENDLESS, Plane
+from jreader.readers.planes import Plane
 from jreader.transforms.joins import compose
 from jreader.transforms.mixtures import mix
 from jreader.transforms.slices import firstn

@@ -38,13 +38,15 @@ from jreader.readers import (
     start,
 )
 from jreader.readers.chosen_rows import Chosen, with_field
-from jreader.readers.compounds import Members, makes_rows
+from jreader.readers.columns import Array, Indices
+from jreader.readers.compounds import Members, makes_samples
 from jreader.readers.declarations import check_choice
 from jreader.readers.fingerprints import Adjustable
 from jreader.readers.growing import written_first
+from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.nodes import others
 from jreader.readers.plain_functions import epoch_of_caller, in_epoch
-from jreader.readers.planes import ENDLESS, Array, Indices, Plane
+from jreader.readers.planes import Plane
 from jreader.readers.rewriting import rewritten
 from jreader.readers.seeds import seeded_below
 from jreader.transforms.mixture_schedules import (
@@ -308,7 +310,7 @@ class mix(Adjustable[T]):
     ) -> tuple[Any, Callable[[Indices, Indices], list[Indices]]] | None:
         """Columns of all readers, and the rows in them of samples of readers by their numbers."""
         columns = [plane.columns for plane in planes]
-        if all(makes_rows(column) and not isinstance(column, Chosen) for column in columns):
+        if all(map(makes_samples, columns)):
             several = Members(None, planes, [[0] * len(planes)], straight=False)
 
             def chosen(which: Indices, sample: Indices) -> list[Indices]:

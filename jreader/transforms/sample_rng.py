@@ -26,8 +26,9 @@ from jreader.readers import (
     op,
     start,
 )
+from jreader.readers.columns import Array, Column
 from jreader.readers.keyed import Keyed
-from jreader.readers.planes import Array, Plane
+from jreader.readers.planes import Plane
 from jreader.readers.seeds import seeded_below
 
 T = TypeVar("T")
@@ -100,7 +101,7 @@ class _keyed_rows(Node[Keyed]):
         return up and Plane(_KeyedColumn(self, up), up.length, lambda indices: [indices])
 
 
-class _KeyedColumn:
+class _KeyedColumn(Column):
     """The samples of a plane with their keys."""
 
     stacks = False
@@ -110,9 +111,6 @@ class _KeyedColumn:
 
     def __len__(self) -> int:
         return self.plane.length
-
-    def gather(self, rows: Array) -> list[Keyed]:
-        return list(self.each(rows))
 
     def each(self, rows: Array) -> Iterator[Keyed]:
         op = self.op

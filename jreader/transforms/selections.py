@@ -28,7 +28,8 @@ from jreader.readers import (
     start,
     whole,
 )
-from jreader.readers.planes import Indices, Plane
+from jreader.readers.columns import Indices
+from jreader.readers.planes import Plane
 from jreader.readers.seeds import seeded
 from jreader.transforms.leaking_parts import note_part
 

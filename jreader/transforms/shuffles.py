@@ -24,11 +24,12 @@ from jreader.readers import (
     start,
     whole,
 )
+from jreader.readers.columns import Array, Indices
 from jreader.readers.growing import writes
 from jreader.readers.hashing import text_hash
 from jreader.readers.mapped_rows import mapped_rows
 from jreader.readers.nodes import children, ops_of, unread
-from jreader.readers.planes import Array, Indices, Plane, indexed
+from jreader.readers.planes import Plane, indexed
 from jreader.readers.reading_ahead import keeping
 from jreader.readers.seeds import seeded, seeded_below
 from jreader.transforms.stream_windows import Made, in_windows

@@ -23,7 +23,8 @@ from jreader.readers import (
     whole,
 )
 from jreader.readers.declarations import declared_names
-from jreader.readers.planes import ENDLESS, Plane
+from jreader.readers.joined_columns import ENDLESS
+from jreader.readers.planes import Plane
 from jreader.transforms.leaking_parts import note_part
 
 T = TypeVar("T")

@@ -27,9 +27,11 @@ from jreader.readers import (
     start,
     whole,
 )
+from jreader.readers.columns import Array
+from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.located import located_errors
 from jreader.readers.memos import Memo, memo
-from jreader.readers.planes import ENDLESS, Array, Plane
+from jreader.readers.planes import Plane
 from jreader.readers.ragged import Ragged, lengths_hash
 from jreader.readers.seeds import random_ops
 from jreader.readers.windowed import Cut, Strung, Windowed

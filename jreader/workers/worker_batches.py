@@ -32,10 +32,9 @@ from jreader.readers import (
     itself,
     leaves,
 )
+from jreader.readers.columns import Array, column_of
 from jreader.readers.keyed import without_keys
 from jreader.readers.nodes import children, ops_of
-from jreader.readers.planes import Array
-from jreader.sources.random_access import asks_users_class
 from jreader.workers.map_tasks import Failure
 
 _SMALL = 1 << 16  # bytes of a plan that is sent to every worker
@@ -215,7 +214,7 @@ def found_by_workers(
 def calls_users_class(plane: Plane) -> bool:
     """Whether each of its samples is made by the `__getitem__` of a user's class."""
     columns = leaves(plane.columns)
-    return bool(columns) and all(map(asks_users_class, columns))
+    return bool(columns) and all(column_of(column).asks_users_class for column in columns)
 
 
 def _travels(value: Any, most: float) -> bool:

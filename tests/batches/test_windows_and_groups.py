@@ -31,7 +31,7 @@ from jreader import (
     window,
 )
 from jreader.readers import indexed, length
-from jreader.readers.planes import ENDLESS
+from jreader.readers.joined_columns import ENDLESS
 
 sizes, strides = st.integers(1, 5), st.one_of(st.none(), st.integers(1, 7))
 

@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 
 from jreader import Columns, arrays, source
 from jreader.readers import Node, indexed, leaves, map_tree
-from jreader.readers.chosen_rows import Chosen
-from jreader.readers.compounds import Several
-from jreader.readers.joined_columns import Joined
-from jreader.readers.planes import one_by_one
-from jreader.readers.stacked_rows import STACKED
+from jreader.readers.columns import column_of
+from jreader.readers.joined_columns import EndToEnd, Joined
+from jreader.readers.stacked_rows import StackedRows
 from jreader.sources.blocks import BlockColumns
 
 
@@ -123,21 +121,23 @@ seeded = deeper(tuple(OPS), 4).filter(lambda recipe: recipe.seeded)
 def _moves(recipe):
     """Whether it is indexed, and what its windows stack has one structure."""
     plane = indexed(fast(recipe)) if recipe.seeded else None
-    stacked = (column for column in leaves(plane and plane.columns) if isinstance(column, STACKED))
+    stacked = (
+        column for column in leaves(plane and plane.columns) if isinstance(column, StackedRows)
+    )
     return plane is not None and all(map(_alike, stacked))
 
 
 def _alike(column):
     """Whether the rows of a column can be stacked: those of several readers may have several."""
-    while isinstance(column, STACKED):
+    while isinstance(column, StackedRows):
         column = column.column
-    if not isinstance(column, (Chosen, Several)):
+    if not isinstance(column, EndToEnd):
         return True
     return len({_kind(part) for part in column.parts if len(part)}) < 2
 
 
 def _kind(column):
-    (sample,) = one_by_one(column, np.array([0]))
+    (sample,) = column_of(column).each(np.array([0]))
     return str(map_tree(lambda leaf: (leaf.dtype, leaf.shape), sample))
 
 

@@ -14,7 +14,7 @@ from widths import examples
 
 from jreader import DataLoader, Pipeline, ShortEpoch, arrays, start
 from jreader.readers import Node, Pass, indexed
-from jreader.readers.planes import ENDLESS
+from jreader.readers.joined_columns import ENDLESS
 from jreader.transforms import exactly
 
 ENDS = ["drop", "pad", "wrap", "error"]

@@ -86,7 +86,7 @@ def test_a_copy_gathers_from_its_own_memory():
 
 def test_the_memory_of_parts_outlives_them():
     joined = Joined([np.full(1000, part) for part in range(4)])
-    gather = joined.gatherer(4)
+    gather, _ = joined.gatherer(4)
     rows = joined.addresses(*joined.found(np.array([0, 1000, 2000, 3000])))
     del joined
     gc.collect()

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from samples import check_resumes_everywhere, everything
+from seen import canonical
 
-from jreader import Pipeline, arrays
+from jreader import Pipeline, arrays, batch, shuffle
 from jreader.errors import NotResumable
-from jreader.readers import length, start
+from jreader.readers import length, op, start
+from jreader.sources.columns import Table
 
 
 class Pair(NamedTuple):
@@ -127,3 +129,29 @@ def test_a_reader_is_no_column():
             arrays(wrong)
         with pytest.raises(TypeError, match="is a reader already"):
             arrays(x=wrong)
+
+
+class Rows:
+    """Values that are indexed as arrays are, and are none: those of h5py, say."""
+
+    shape, dtype = (9, 2), np.dtype(np.int64)
+
+    def __len__(self):
+        return 9
+
+    def __getitem__(self, rows):
+        return np.stack([np.asarray(rows), np.asarray(rows) ** 2], -1)
+
+
+@op
+class Foreign(Table):
+    @property
+    def columns(self):
+        return {"x": Rows(), "y": np.arange(9)}
+
+
+def test_columns_may_be_what_is_indexed_as_arrays_are():
+    plan = shuffle(Foreign(), seed=0)
+    one_by_one, (whole,) = list(plan()), batch(plan, 9)()
+    assert whole.columns["x"].tolist() == [[y, y**2] for y in whole.columns["y"].tolist()]
+    assert [canonical(each) for each in whole] == [canonical(each) for each in one_by_one]

@@ -15,7 +15,7 @@ import jreader
 from jreader import NotResumable, Pipeline, arrays, epochs, firstn, interleave, shuffle, start
 from jreader.batches import gives_batches
 from jreader.readers import indexed, length
-from jreader.readers.planes import ENDLESS
+from jreader.readers.joined_columns import ENDLESS
 
 lengths = st.lists(st.integers(0, 9), max_size=6)
 

@@ -35,8 +35,10 @@ from jreader.readers import (
     map_tree,
     rebuilt,
 )
+from jreader.readers.columns import Dense, column_of
+from jreader.readers.joined_columns import ENDLESS, Joined
 from jreader.readers.overlaps import bytes_below
-from jreader.readers.planes import ENDLESS, Placed, Plane
+from jreader.readers.planes import Plane
 from jreader.readers.rewriting import rewritten
 
 _CALL = "as_function(pipeline)"
@@ -305,33 +307,23 @@ class _Stored(NamedTuple):
 
 def _stored(column: Any, placement: Placement) -> _Stored:
     """A column as it goes to the devices; of overlapping rows, the array that they overlap in."""
-    if isinstance(column, Placed):
-        tree, gather = column.placed()
-        return _Stored(map_tree(partial(_as_placed, placement), tree), gather)
-    if not hasattr(column, "__array__"):
-        raise ValueError(
-            f"{_CALL} needs columns that fit on a device as a whole, and {described(column)} makes "
-            f"its rows when they are asked for: use .load(...)."
-        )
     target = placement.target
     split = isinstance(target, Sharding) and not target.is_fully_replicated
     if isinstance(column, np.ndarray) and not split and (found := stored(column)):
         flat = _as_placed(placement, found[0])
         return _Stored(flat, found[1].rows, found[1].over(flat))
-    array = np.asarray(column)
-    overlaps = any(map(bytes_below, getattr(column, "parts", [column])))
-    if overlaps and array.nbytes >= _LOOKED_AT:
+    rows = column_of(column)
+    array, rows_of = rows.placed()
+    if not isinstance(rows, (Dense, Joined)):
+        return _Stored(map_tree(partial(_as_placed, placement), array), rows_of)
+    if array.nbytes >= _LOOKED_AT and any(map(bytes_below, rows.arrays)):
         warn(
             f"{_CALL} puts {described(array)} on the devices row by row, {array.nbytes:,} bytes, "
             f"although its rows overlap: use .load(...), or gather them from the array below, "
             f"with arrays of where they begin and .map_batches(fn)."
         )
     array = _as_placed(placement, array)
-    return _Stored(array, _rows_of, array)
-
-
-def _rows_of(array: Any, rows: Any) -> Any:
-    return array.at[rows].get(mode="promise_in_bounds")
+    return _Stored(array, rows_of, array)
 
 
 def _as_placed(placement: Placement, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -21,8 +21,9 @@ from jreader.batches import batch, batching, bucket, padded_batch
 from jreader.devices import Share
 from jreader.loaders.collated import without_texts
 from jreader.readers import Columns, Node, Pass, Position, Reader, indexed, map_tree, op, start
+from jreader.readers.columns import Array
 from jreader.readers.mapped_rows import mapped_rows
-from jreader.readers.planes import Array, Plane
+from jreader.readers.planes import Plane
 from jreader.readers.starting import in_batches
 from jreader.readers.trees import Rows
 from jreader.transforms import map_readers

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import mmap
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import starmap
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,34 +12,22 @@ from jreader.loaders.checkpoints.cursors import beginning, kept_lines
 from jreader.loaders.checkpoints.positions import Place, cursor_at
 from jreader.loaders.loading import Loading
 from jreader.readers import (
-    Columns,
     Cursor,
     Reader,
     at_epoch,
     described,
     indexed,
     leaves,
-    map_tree,
     rebuilt,
 )
-from jreader.readers.chosen_rows import Chosen
-from jreader.readers.compounds import Several
-from jreader.readers.joined_columns import Joined, found
-from jreader.readers.planes import Array, Gathering, Plane, SideBySide
+from jreader.readers.columns import Array, Column, column_of
+from jreader.readers.planes import Plane, SideBySide
 from jreader.readers.seeds import seeded, waits
-from jreader.readers.stacked_rows import STACKED
-from jreader.sources.lazy_maps import LazyMap
+from jreader.readers.stacked_rows import StackedRows
 from jreader.transforms.mixtures import sources_of
 from jreader.transforms.unmapped import without_maps
 
 _CALL = "loader.samples(step)"
-
-
-class Where(NamedTuple):
-    """The file of a row, and the byte at which the row begins in it."""
-
-    path: str
-    offset: int
 
 
 @dataclass(frozen=True)
@@ -75,52 +60,14 @@ class Samples:
 
         A window that goes on in another file has that in which it begins.
         """
-        columns = (getattr(each, "column", each) for each in leaves(self.columns))
-        pairs = zip(columns, leaves(self.rows), strict=True)
-        return rebuilt(self.columns, iter([_files(column, rows) for column, rows in pairs]))
+        pairs = zip(map(column_of, leaves(self.columns)), leaves(self.rows), strict=True)
+        files = [column.where(_in_line(column, rows)) for column, rows in pairs]
+        return rebuilt(self.columns, iter(files))
 
     def __repr__(self) -> str:
         """The rows, without the columns, which may be large."""
         sources = "" if self.sources is None else f", sources={self.sources!r}"
         return f"Samples(epoch={self.epoch}, step={self.step}, rows={self.rows!r}{sources})"
-
-
-class _Indexable:
-    """A column that gathers rows, indexed as an array is.
-
-    Args:
-        column: The column.
-    """
-
-    def __init__(self, column: Any) -> None:
-        self.column = column
-
-    @classmethod
-    def of(cls, column: Any) -> Any:
-        """The column itself, if it is an array."""
-        return column if isinstance(column, np.ndarray) else cls(column)
-
-    def __len__(self) -> int:
-        return len(self.column)
-
-    def __repr__(self) -> str:
-        return repr(self.column)
-
-    def __getitem__(self, rows: Any) -> Any:
-        """A row of a number, or several: an array, or a list where rows cannot be stacked."""
-        if isinstance(rows, slice):
-            rows = np.arange(*rows.indices(len(self)))
-        which, pairs = np.asarray(rows), getattr(self.column, "in_pairs", False)
-        if which.ndim == pairs:
-            return self[which[None]][0]
-        if which.ndim > 1 + pairs:
-            return [self[each] for each in which]
-        if not pairs:
-            which = np.where(which < 0, which + len(self), which)
-        if which.size and not 0 <= which.min() <= which.max() < len(self):
-            raise IndexError(f"a row of {rows!r} is not one of the {len(self):,} of {self!r}")
-        made = Gathering(self.column, len(which))([which])
-        return made.columns if isinstance(made, Columns) else made
 
 
 def samples_of(
@@ -245,61 +192,21 @@ def _routed(plane: Plane, places: Array, epoch: int, step: int) -> Samples:
     columns, rows = zip(*(_unstacked(column, each) for column, each in routed), strict=True)
     trees = (_plain(rebuilt(plane.columns, iter(every))) for every in (rows, columns))
     made, held = trees
-    return Samples(epoch, step, places, made, map_tree(_Indexable.of, held))
+    return Samples(epoch, step, places, made, held)
 
 
 def _unstacked(column: Any, rows: Array) -> tuple[Any, Array]:
     """The column that rows lie in, and which: of windows, those of all their samples."""
-    while isinstance(column, STACKED):
+    while isinstance(column, StackedRows):
         column, rows = column.below(rows)
     return column, rows
+
+
+def _in_line(column: Column, rows: Array) -> Array:
+    """Row after row, also of samples that are several."""
+    return rows.reshape(-1, 2) if column.in_pairs else rows.ravel()
 
 
 def _plain(tree: Any) -> Any:
     """The tree as users know it, with a tuple for the parts of a `compose`."""
     return tuple(map(_plain, tree.parts)) if isinstance(tree, SideBySide) else tree
-
-
-def _files(column: Any, rows: Array) -> list[Where] | None:
-    if isinstance(column, Chosen):
-        return _files_of_parts(column.parts, rows[:, 1], rows[:, 0])
-    rows = rows.ravel()
-    while hasattr(column, "origins"):  # rows that are slices of values
-        column, rows = column.origins(rows)
-    if isinstance(column, (Joined, Several)):
-        return _files_of_parts(column.parts, *found(column.starts, rows))
-    if isinstance(column, LazyMap):
-        each = column.dtype.itemsize
-        return [Where(column.path, column.first + row * each) for row in rows.tolist()]
-    if hasattr(column, "where"):  # records of files
-        return list(starmap(Where, column.where(rows)))
-    mapped = _mapped(column)
-    if mapped is None:
-        return None
-    first = mapped.offset + _address(column) - _address(mapped)
-    return [Where(str(mapped.filename), first + row * column.strides[0]) for row in rows.tolist()]
-
-
-def _files_of_parts(parts: Sequence[Any], which: Array, local: Array) -> list[Where] | None:
-    """The files of rows `local` of the columns of numbers `which`, if all have one."""
-    places: list[Where] = []
-    for part, row in zip(which.tolist(), local.tolist(), strict=True):
-        files = _files(parts[part], np.array([row]))
-        if files is None:
-            return None
-        places += files
-    return places
-
-
-def _mapped(column: Any) -> np.memmap[Any, Any] | None:
-    """The memory map that a column is a view of: the outermost one, whose offset is right."""
-    while isinstance(column, np.ndarray):
-        if isinstance(column, np.memmap) and isinstance(column.base, mmap.mmap):
-            return column if column.filename else None
-        column = column.base
-    return None
-
-
-def _address(array: Array) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address

@@ -11,9 +11,10 @@ from jreader.loaders.checkpoints.cursors import beginning
 from jreader.loaders.checkpoints.positions import Place, Tally, next_epoch
 from jreader.loaders.loading import Loading
 from jreader.readers import Cursor, Reader, at_epoch, described, indexed, length
+from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.mapped_rows import mapped_rows
 from jreader.readers.nodes import ops_of
-from jreader.readers.planes import ENDLESS, Plane
+from jreader.readers.planes import Plane
 from jreader.readers.seeds import waits
 from jreader.transforms.sample_rng import keyed
 

@@ -23,7 +23,8 @@ from jreader.loaders.loading import Loading
 from jreader.loaders.multihost.shards import part_of
 from jreader.loaders.prefetching import first_item, spec_of
 from jreader.readers import Columns, Cursor, at_epoch, branches, described, indexed, start
-from jreader.readers.planes import ENDLESS, Plane
+from jreader.readers.joined_columns import ENDLESS
+from jreader.readers.planes import Plane
 from jreader.readers.ragged import lengths_of
 from jreader.readers.seeds import waits
 

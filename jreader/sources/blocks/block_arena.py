@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jreader.readers.planes import Array
+from jreader.readers.columns import Array
 from jreader.readers.trees import rebuilt
 from jreader.sources.blocks.decoded_blocks import Decoded
 from jreader.staging import Staging

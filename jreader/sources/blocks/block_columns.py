@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from jreader.readers.columns import Array, Column, Indices, rows_on_device
 from jreader.readers.messages import described
-from jreader.readers.planes import Array, Indices
-from jreader.readers.trees import leaves, rebuilt
+from jreader.readers.trees import rebuilt
 from jreader.sources.blocks.decoded_blocks import Decoded
 from jreader.sources.blocks.open_blocks import OpenBlocks
 
 
-class BlockColumns:
+class BlockColumns(Column):
     """A column whose rows are samples that are found in blocks, each decoded when it is wanted.
 
     A format gives it to its `Table` as `columns`:
@@ -175,7 +175,7 @@ class BlockColumns:
             )
         parts = zip(*(block.arrays for block in filled), strict=True)
         tree = rebuilt(filled[0].tree, map(np.concatenate, parts))
-        return tree, _rows_on_device
+        return tree, rows_on_device
 
     def _shared(self) -> OpenBlocks:
         """The blocks that stay open from call to call, outside of passes."""
@@ -189,8 +189,3 @@ def _block_columns(
     starts: Array, rows: int, decode: Callable[[int], Any], name: str, open_blocks: int | None
 ) -> BlockColumns:
     return BlockColumns(starts, rows, decode, name=name, open_blocks=open_blocks)
-
-
-def _rows_on_device(placed: Any, rows: Indices) -> Any:
-    arrays = (array.at[rows].get(mode="promise_in_bounds") for array in leaves(placed))
-    return rebuilt(placed, arrays)

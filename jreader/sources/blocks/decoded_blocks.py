@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from jreader.errors import DamagedData
-from jreader.readers.planes import Array, Gathering, one_by_one
-from jreader.readers.protected import protected, read_only
-from jreader.readers.trees import Columns, branches, joined, leaves, rebuilt, zipped
-
-
-class Objects(Sequence[Any]):
-    """A list of objects as a column: a leaf, where a list in a tree would be a branch."""
-
-    stacks = False
-
-    def __init__(self, rows: list[Any]) -> None:
-        self.rows = rows
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.rows[index]
-
-    def each(self, rows: Array) -> Iterator[Any]:
-        """Those rows one by one."""
-        return map(protected, map(self.rows.__getitem__, rows.tolist()))
-
-    def gather(self, rows: Array) -> list[Any]:
-        """Those rows."""
-        return list(self.each(rows))
+from jreader.readers.columns import Array, Column, Dense, column_of, each_column
+from jreader.readers.planes import Gathering
+from jreader.readers.protected import read_only
+from jreader.readers.trees import Columns, branches, leaves, rebuilt, zipped
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +29,7 @@ class Decoded:
     """
 
     tree: Any
-    columns: list[Any]
+    columns: list[Column]
     rows: int
     arrays: list[Array]
     kind: tuple[Any, ...]
@@ -66,28 +44,28 @@ class Decoded:
             TypeError: It has no columns.
         """
         tree = each_column(_as_column, given)
-        columns = leaves(tree)
+        columns = list(map(column_of, leaves(tree)))
         lengths = {len(column) for column in columns}
         if lengths != {rows} and (columns or rows):
             raise DamagedData(
                 f"{name} has {' and '.join(map(str, sorted(lengths))) or 'no'} rows, and was "
                 f"announced with {rows}: the file was changed, or is damaged."
             )
-        plain = all(type(column) is np.ndarray for column in columns)
-        of_arrays = [(column.dtype, column.shape[1:]) for column in columns] if plain else []
-        kind = (_structure_of(tree), *of_arrays)
-        return cls(tree, columns, rows, columns if plain else [], kind)
+        arrays = [column.array for column in columns if isinstance(column, Dense)]
+        plain = len(arrays) == len(columns)
+        kind = (_structure_of(tree), *(column.kind for column in columns if plain))
+        return cls(tree, columns, rows, arrays if plain else [], kind)
 
     def each(self, rows: Array) -> Iterator[Any]:
         """Those rows one by one."""
         if self.lent:
             return zipped(self.tree, [read_only(array.take(rows, 0)) for array in self.arrays])
-        return zipped(self.tree, [one_by_one(column, rows) for column in self.columns])
+        return zipped(self.tree, [column.each(rows) for column in self.columns])
 
     def over(self, arrays: list[Array]) -> Decoded:
         """The same block in other arrays, which are lent."""
         tree = rebuilt(self.tree, iter(arrays))
-        return Decoded(tree, arrays, self.rows, arrays, self.kind, lent=True)
+        return Decoded(tree, self.columns, self.rows, arrays, self.kind, lent=True)
 
     def gather(self, rows: Array) -> Any:
         """Those rows: a tree of arrays, or a list of samples."""
@@ -103,24 +81,10 @@ def _structure_of(tree: Any) -> Any:
     return parts and (type(tree), *((key, _structure_of(part)) for key, part in parts.items()))
 
 
-def each_column(fn: Callable[[Any], Any], tree: Any) -> Any:
-    """The tree of what `fn` makes of each column; a list is one column.
-
-    >>> each_column(len, {"ids": [5, 6, 7], "pair": (np.zeros(3), "abc")})
-    {'ids': 3, 'pair': (3, 3)}
-    """
-    if isinstance(tree, Mapping):
-        tree = dict(tree)
-    parts = None if isinstance(tree, list) else branches(tree)
-    if parts is None:
-        return fn(tree)
-    return joined(tree, {key: each_column(fn, part) for key, part in parts.items()})
-
-
 def _as_column(column: Any) -> Any:
-    if isinstance(column, list):
-        return Objects(column)
-    return column if hasattr(column, "gather") else read_only(np.asanyarray(column))
+    if isinstance(column, (list, Column)):
+        return column_of(column)
+    return read_only(np.asanyarray(column))
 
 
 class Stack:

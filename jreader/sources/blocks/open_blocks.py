@@ -17,9 +17,9 @@ import numpy as np
 
 from jreader.cores import usable_cores
 from jreader.errors import ReaderError
+from jreader.readers.columns import Array, Column
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
 from jreader.readers.messages import described
-from jreader.readers.planes import Array
 from jreader.sources.blocks.block_arena import Arena, slot_rows
 from jreader.sources.blocks.decoded_blocks import Decoded, Stack
 
@@ -44,7 +44,7 @@ class _OpenBlock:
         self.used = used  # when it was used last: what is used later has a greater number
 
 
-class OpenBlocks:
+class OpenBlocks(Column):
     """Rows of a column, of which a bounded number of blocks is open.
 
     Args:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from jreader.readers.planes import Array
+from jreader.readers.columns import Array
 from jreader.sources.file_checks import changed
 
 Which: TypeAlias = tuple[int, int, int]

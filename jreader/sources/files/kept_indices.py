@@ -27,7 +27,7 @@ import numpy as np
 
 from jreader.cores import usable_cores
 from jreader.progress import Bar
-from jreader.readers.planes import Array
+from jreader.readers.columns import Array
 from jreader.sources.cache_folders import cache_folder
 from jreader.sources.far_systems import is_far
 from jreader.sources.files.byte_ranges import ByteFile

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 
+from jreader.readers.columns import Array, Column, Where
 from jreader.readers.joined_columns import found
-from jreader.readers.planes import Array
 from jreader.sources.columns import Table
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile
@@ -48,7 +48,7 @@ def sorted_first(rows: Array, read: Callable[[Array], Iterable[T]]) -> list[T]:
     return samples
 
 
-class Records:
+class Records(Column):
     """A column whose row i is what `parse` makes of the i-th record.
 
     >>> from pathlib import Path
@@ -101,11 +101,11 @@ class Records:
             yield from self._samples(some)
             low, many = low + len(some), min(2 * many, _AT_ONCE)
 
-    def where(self, rows: Array) -> list[tuple[str, int]]:
+    def where(self, rows: Array) -> list[Where]:
         """The file of each row, and the byte at which it begins."""
         which, begins, _ = self._places(rows)
-        paths = [self.files[file].path for file in which.tolist()]
-        return list(zip(paths, begins.tolist(), strict=True))
+        paths = (self.files[file].path for file in which.tolist())
+        return list(map(Where, paths, begins.tolist()))
 
     def _samples(self, rows: Array) -> Iterable[Any]:
         try:

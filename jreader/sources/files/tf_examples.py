@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from jreader.readers.planes import Array
+from jreader.readers.columns import Array
 from jreader.sources.file_checks import damaged
 
 _LISTS = {1: "bytes", 2: "floats", 3: "ints"}

@@ -24,8 +24,8 @@ import numpy as np
 
 from jreader.errors import DamagedData
 from jreader.extras import extra
+from jreader.readers.columns import Array, Column
 from jreader.readers.joined_columns import Joined, found, share_starts
-from jreader.readers.planes import Array
 from jreader.readers.ragged import Ragged, ragged_end_to_end
 from jreader.readers.trees import leaves
 from jreader.sources.file_checks import damaged
@@ -235,7 +235,7 @@ def columns_end_to_end(trees: Sequence[Any]) -> Any:
     return ragged_end_to_end(trees) if isinstance(first, Ragged) else Joined(trees)
 
 
-class ArrowObjects:
+class ArrowObjects(Column):
     """A column whose rows are Python's objects: text, bytes, and what else has no dtype.
 
     They are made of Arrow's values when they are asked for.
@@ -245,7 +245,6 @@ class ArrowObjects:
     """
 
     stacks = False
-    """Whether its rows can be stacked: batches of it are lists of samples."""
 
     def __init__(self, chunks: Sequence[Chunk]) -> None:
         self.chunks = list(chunks)

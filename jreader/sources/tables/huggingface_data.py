@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from jreader.readers import Plane, argument, op, set_fields
+from jreader.readers.columns import Array
 from jreader.readers.excerpts import spread
 from jreader.readers.hashing import text_hash
 from jreader.readers.messages import described
-from jreader.readers.planes import Array
 from jreader.sources.columns import Table
 from jreader.sources.files.file_readers import check_given, typed_arguments
 from jreader.sources.tables.arrow_columns import Nulls, pyarrow

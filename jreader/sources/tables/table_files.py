@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from jreader.readers import leaves
-from jreader.readers.joined_columns import share_starts
-from jreader.readers.planes import begins
+from jreader.readers.joined_columns import begins, share_starts
 from jreader.sources.blocks import BlockColumns
 from jreader.sources.columns import Table
 from jreader.sources.files.file_readers import FileReader

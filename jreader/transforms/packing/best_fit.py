@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from jreader.readers.planes import Array
+from jreader.readers.columns import Array
 
 _Runs: TypeAlias = "tuple[_Runs, int, int] | None"
 """What a row holds: what it held before, and a length with how often it came on top."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from jreader.readers.planes import Array
+from jreader.readers.columns import Array
 from jreader.transforms.packing.document_fields import Documents
 from jreader.transforms.packing.keyed_maps import MOST, shuffled
 from jreader.transforms.packing.whole_documents import Found, in_parts

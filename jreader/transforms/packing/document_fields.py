@@ -9,7 +9,7 @@ import numpy as np
 
 from jreader.errors import FeedMismatch
 from jreader.readers import Plane, described, leaves
-from jreader.readers.planes import Array
+from jreader.readers.columns import Array
 from jreader.readers.ragged import Ragged
 
 SEGMENT_IDS, POSITIONS = "segment_ids", "positions"

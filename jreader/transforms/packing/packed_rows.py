@@ -7,15 +7,15 @@ epoch. So rows are numbers below 2**31, which a trace in 32 bits computes exactl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from jreader.errors import FeedMismatch
-from jreader.readers import Columns, described
-from jreader.readers.planes import Array, Indices
+from jreader.readers import described
+from jreader.readers.columns import Array, Column, Indices
 from jreader.staging import lease
 from jreader.transforms.packing.cut_documents import CutDocuments
 from jreader.transforms.packing.document_fields import POSITIONS, SEGMENT_IDS, Documents
@@ -26,7 +26,7 @@ _END = (1 << 31) - 1
 _AT_ONCE = 1 << 16  # tokens that are gathered for a pass that takes rows one by one
 
 
-class PackedRows:
+class PackedRows(Column):
     """A column of packed rows, in every variant.
 
     Args:
@@ -44,6 +44,7 @@ class PackedRows:
         pads: Mapping[str, Any],
     ) -> None:
         self._documents, self._dealt, self._size = documents, dealt, size
+        self.at_once = max(_AT_ONCE // size, 1)
         self.variants = max(min(_VARIANTS, _END // max(dealt.rows, 1)), 1)
         self._pads = {
             name: _pad(name, pads.get(name, 0), column.values.dtype)
@@ -52,12 +53,6 @@ class PackedRows:
 
     def __len__(self) -> int:
         return self._dealt.rows * self.variants
-
-    def each(self, rows: Array) -> Iterator[Any]:
-        """These rows one by one; some are gathered at a time."""
-        many = max(_AT_ONCE // self._size, 1)
-        for low in range(0, len(rows), many):
-            yield from Columns(self.gather(rows[low : low + many]))
 
     def gather(self, rows: Array) -> dict[str, Array]:
         """These rows: for each field, and for segment ids and positions, an array [rows, size]."""

@@ -22,11 +22,13 @@ from jreader.readers import (
     op,
     whole,
 )
+from jreader.readers.columns import Indices
 from jreader.readers.growing import written_first
+from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.memos import Memo, memo
 from jreader.readers.nodes import unread
 from jreader.readers.plan_tables import Line
-from jreader.readers.planes import ENDLESS, Indices, Plane
+from jreader.readers.planes import Plane
 from jreader.readers.ragged import lengths_hash
 from jreader.readers.seeds import seeded_below
 from jreader.transforms.packing.cut_documents import CutDocuments

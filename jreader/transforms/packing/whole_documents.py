@@ -9,7 +9,7 @@ import numpy as np
 
 from jreader.errors import FeedMismatch
 from jreader.progress import Bar
-from jreader.readers.planes import Array
+from jreader.readers.columns import Array
 from jreader.transforms.packing.best_fit import best_fit
 from jreader.transforms.packing.document_fields import Documents
 from jreader.transforms.packing.keyed_maps import dealt

@@ -1,0 +1,314 @@
+"""Columns: rows that are found by number, wherever they lie.
+
+An array is a column as it is. All else extends `Column`, and says only what differs: a length, and
+rows by number (`gather`, or `each`). A tree of columns of one length makes samples (`planes.py`).
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import repeat
+from operator import getitem
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from jreader.readers.messages import described
+from jreader.readers.protected import protected
+from jreader.readers.trees import Columns, branches, joined, map_tree
+from jreader.staging import Staging
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Indices: TypeAlias = Any
+"""An array of integers, of NumPy or jax, traced or not."""
+
+Take: TypeAlias = Callable[..., Any]
+"""Gives rows of an array, as its method `take` does; or rows of any column, given them alone."""
+
+
+class Where(NamedTuple):
+    """The file of a row, and the byte at which the row begins in it."""
+
+    path: str
+    offset: int
+
+
+class Column:
+    """Rows that are found by number; a subclass defines `__len__`, and `gather` or `each`.
+
+    >>> class Squares(Column):
+    ...     def __len__(self):
+    ...         return 9
+    ...     def gather(self, rows):
+    ...         return {"n": rows**2}
+    >>> squares = Squares()
+    >>> squares[2], list(squares.each(np.array([4]))), squares[np.array([1, 3])]
+    ({'n': np.int64(4)}, [{'n': np.int64(16)}], {'n': array([1, 9])})
+
+    Attributes:
+        stacks: Whether arrays may hold its rows: batches of other columns are lists of samples.
+        kind: The dtype and shape of its rows; None where only a row shows them.
+        form: What a row number is; None for one number. Rows of columns of one form may stand in
+            one column.
+        in_pairs: Whether a row number is two: the row in a column, and the number of the column.
+        rows_each: How many rows of another column make one of its own.
+        at_once: How many rows are gathered at once where they are wanted one by one.
+        block_starts: The row at which each block begins, where blocks are decoded as a whole.
+        arrays: The arrays that its rows lie in, for checks of files and for advice on how they are
+            read; none where rows are made.
+        tables: Arrays that say where rows lie in those.
+        asks_users_class: Whether each row is one call of a `__getitem__` in Python.
+    """
+
+    stacks: bool = True
+    kind: Any = None
+    form: Any = None
+    in_pairs: bool = False
+    rows_each: int = 1
+    at_once: int = 64
+    block_starts: Array | None = None
+    arrays: Sequence[Any] = ()
+    tables: Sequence[Array] = ()
+    asks_users_class: bool = False
+
+    def __len__(self) -> int:
+        """The number of rows; where rows are not one number, what each may be at most."""
+        raise NotImplementedError(f"{type(self).__name__} must define __len__(self)")
+
+    def __repr__(self) -> str:
+        return f"samples[{len(self)}]"
+
+    def __getitem__(self, rows: Any) -> Any:
+        """A row of a number, or several: an array, or a list where rows cannot be stacked."""
+        if isinstance(rows, slice):
+            rows = np.arange(*rows.indices(len(self)))
+        which = np.asarray(rows)
+        if which.ndim == self.in_pairs:
+            (row,) = self.each(self._checked(which[None]))
+            return row
+        if which.ndim > 1 + self.in_pairs:
+            return [self[each] for each in which]
+        return self.gather(self._checked(which))
+
+    def _checked(self, rows: Array) -> Array:
+        if not self.in_pairs:
+            rows = np.where(rows < 0, rows + len(self), rows)
+        if rows.size and not 0 <= rows.min() <= rows.max() < len(self):
+            raise IndexError(f"a row of {rows!r} is not one of the {len(self):,} of {self!r}")
+        return rows
+
+    def gather(self, rows: Array) -> Any:
+        """Those rows: an array, a tree of arrays, or a list where they are not to be stacked."""
+        return list(self.each(rows))
+
+    def each(self, rows: Array) -> Iterator[Any]:
+        """Those rows one by one, each made when it is asked for."""
+        for low in range(0, len(rows), self.at_once):
+            given = self.gather(rows[low : low + self.at_once])
+            yield from given if isinstance(given, list) else Columns(given)
+
+    def gatherer(self, _size: int) -> tuple[Take, Staging | None]:
+        """The call that gathers up to so many rows; if it is `take`, what makes the array for it.
+
+        The method `take`, because NumPy's function of that name is three calls of Python.
+        """
+        return self.gather, None
+
+    def where(self, _rows: Array) -> list[Where] | None:
+        """Where those rows lie in files; None if they lie in none."""
+        return None
+
+    def placed(self) -> tuple[Any, Callable[[Any, Indices], Any]]:
+        """What goes to a device, and how rows are gathered there.
+
+        Returns:
+            A tree of arrays; and a function of that tree, on the device, and of rows, which jax
+            traces: it gives what `gather` gives.
+
+        Raises:
+            ValueError: Rows are made when they are asked for.
+        """
+        raise ValueError(
+            f"{described(self)} makes its rows when they are asked for, and a device needs columns "
+            f"that fit on it as a whole: use .load(...)."
+        )
+
+    def keeping(self, _blocks: int) -> Column:
+        """The same column, which keeps so many blocks open, if it is read in blocks."""
+        return self
+
+    def reading(self) -> Column:
+        """The same rows for one pass, which tells it what comes, and closes it at its end."""
+        return self
+
+    def expect(self, rows: Array) -> None:
+        """Takes note that these rows come, behind those that it was told before."""
+
+    def full(self) -> bool:
+        """Whether to tell it more would be of no use: it cannot read so far ahead."""
+        return True
+
+    def close(self) -> None:
+        """Lets go of what is open for a pass; any thread may call it."""
+
+
+class ArrayColumn(Column):
+    """A column whose rows stand in one array; a subclass defines `gatherer`, and `each`.
+
+    Attributes:
+        dtype: That of the array.
+        shape: That of all rows.
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    def gather(self, rows: Array) -> Array:
+        """Those rows as an array of their own."""
+        take, staged = self.gatherer(len(rows))
+        given: Array = take(rows, *() if staged is None else (0, staged(len(rows)), "clip"))
+        return given
+
+
+class Dense(ArrayColumn):
+    """The rows of an array, or of what is indexed as arrays are.
+
+    >>> Dense(np.arange(4) * 10).gather(np.array([3, 0]))
+    array([30,  0])
+
+    Args:
+        array: Anything with `shape`, `dtype`, and `__getitem__` of an array of indices.
+    """
+
+    def __init__(self, array: Any) -> None:
+        self.array, self.dtype, self.shape = array, array.dtype, array.shape
+        self.arrays = (array,)
+        if isinstance(array, np.ndarray):  # others are not laid end to end
+            self.kind = array.dtype, array.shape[1:]
+
+    def each(self, rows: Array) -> Iterator[Any]:
+        """Views, not copies; of objects, what may be changed."""
+        each_row = map(getitem, repeat(self.array), rows.tolist())
+        return map(protected, each_row) if self.array.dtype.hasobject else each_row
+
+    def gatherer(self, size: int) -> tuple[Take, Staging | None]:
+        """Whole rows are taken as they lie in memory, into staged memory where that pays."""
+        array = self.array
+        if array.dtype.hasobject:
+            return self._objects, None
+        if not isinstance(array, np.ndarray):
+            return array.__getitem__, None
+        axes = axes_as_stored(array)
+        back = np.argsort(axes)
+        staged = Staging(size, tuple(array.shape[axis] for axis in axes[1:]), array.dtype)
+        stored = stored_whole(array, axes)
+        if stored is None:
+            return array.__getitem__, None
+        take = partial(stored.take, axis=0, mode="clip")
+        if axes != tuple(range(array.ndim)):
+            return lambda rows: take(rows, out=staged(len(rows))).transpose(back), None
+        return (stored.take, staged) if staged.leases else (take, None)
+
+    def where(self, rows: Array) -> list[Where] | None:
+        """Where those rows lie in the file that is mapped."""
+        mapped = self.array
+        while not (isinstance(mapped, np.memmap) and isinstance(mapped.base, mmap.mmap)):
+            if not isinstance(mapped, np.ndarray):
+                return None
+            mapped = mapped.base
+        if not mapped.filename:
+            return None
+        first = mapped.offset + _address(self.array) - _address(mapped)
+        step = self.array.strides[0]
+        return [Where(str(mapped.filename), first + row * step) for row in rows.tolist()]
+
+    def placed(self) -> tuple[Any, Callable[[Any, Indices], Any]]:
+        """The array."""
+        return np.asarray(self.array), rows_on_device
+
+    def _objects(self, rows: Array) -> Array:
+        """Rows of an array of objects, of which no change reaches the column."""
+        picked: Array = self.array[rows]
+        for place in np.ndindex(picked.shape):
+            picked[place] = protected(picked[place])
+        return picked
+
+
+class Objects(Column):
+    """A list of objects, one a row: a leaf, where a list in a tree would be a branch.
+
+    >>> Objects(["a", "b"]).gather(np.array([1]))
+    ['b']
+    """
+
+    stacks = False
+
+    def __init__(self, rows: list[Any]) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def each(self, rows: Array) -> Iterator[Any]:
+        """Those objects, which may be changed."""
+        return map(protected, map(self.rows.__getitem__, rows.tolist()))
+
+
+def column_of(leaf: Any) -> Column:
+    """A leaf of a tree of columns as a `Column`: an array, a list of objects, or what is one."""
+    if isinstance(leaf, Column):
+        return leaf
+    return Objects(leaf) if isinstance(leaf, list) else Dense(leaf)
+
+
+def each_column(fn: Callable[[Any], Any], tree: Any) -> Any:
+    """The tree of what `fn` makes of each column; a list is one column.
+
+    >>> each_column(len, {"ids": [5, 6, 7], "pair": (np.zeros(3), "abc")})
+    {'ids': 3, 'pair': (3, 3)}
+    """
+    if isinstance(tree, Mapping):
+        tree = dict(tree)
+    parts = None if isinstance(tree, list) else branches(tree)
+    if parts is None:
+        return fn(tree)
+    return joined(tree, {key: each_column(fn, part) for key, part in parts.items()})
+
+
+def rows_on_device(placed: Any, rows: Indices) -> Any:
+    """Those rows of a tree of arrays on a device, in a trace."""
+    return map_tree(lambda array: array.at[rows].get(mode="promise_in_bounds"), placed)
+
+
+def stored_whole(array: Array, axes: tuple[int, ...]) -> Array | None:
+    """An array with these axes if that is how it lies in memory, whole; else None.
+
+    Otherwise `take` would copy it, all of it, for every batch.
+    """
+    stored = np.asarray(array).transpose(axes)
+    whole = stored.flags.c_contiguous and stored.flags.aligned and not array.dtype.hasobject
+    return stored if whole else None
+
+
+def axes_as_stored(array: Array) -> tuple[int, ...]:
+    """The axes of an array in the order of memory, as far as its rows stay rows."""
+    inner = range(1, array.ndim)
+    return 0, *sorted(inner, key=lambda axis: -abs(array.strides[axis]))
+
+
+def _address(array: Array) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
