@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import Any, SupportsIndex, TypeVar
 
-from jreader.datasets.dataset import IterableDataset, OfOthers, call_of
+from jreader.datasets.dataset import IterableDataset, OfOthers, call_that_makes
 from jreader.datasets.fetching import (
     check_dataset,
     fetch,
@@ -116,7 +116,7 @@ class ChainDataset(IterableDataset[T]):
             )
         return sum(map(len, self.datasets))
 
-    __repr__ = call_of
+    __repr__ = call_that_makes
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)

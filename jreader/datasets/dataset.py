@@ -119,10 +119,10 @@ class OfOthers(Dataset[T]):
 
     def __repr__(self) -> str:
         """The call that makes this data set."""
-        return call_of(self)
+        return call_that_makes(self)
 
 
-def call_of(made: Any) -> str:
+def call_that_makes(made: Any) -> str:
     """The call that makes a data set of others."""
     return f"{type(made).__name__}([{', '.join(map(described, made.datasets))}])"
 

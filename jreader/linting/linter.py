@@ -75,7 +75,7 @@ def lint(subject: Any, *, measure: bool = False, ignore: Collection[str] = ()) -
         TypeError: The subject is not one of these, or `ignore` is a text.
         ValueError: A name to ignore is that of no rule.
     """
-    _check_names(ignore)
+    _check_rule_names(ignore)
     rules = _READ + _TIMED * check_flag("measure of lint", measure)
     with only_looking():
         fed = fed_of(subject)
@@ -85,7 +85,7 @@ def lint(subject: Any, *, measure: bool = False, ignore: Collection[str] = ()) -
     return [each for each in dict.fromkeys(found) if each.name not in ignore]
 
 
-def _check_names(ignore: Collection[str]) -> None:
+def _check_rule_names(ignore: Collection[str]) -> None:
     if isinstance(ignore, str):
         raise TypeError(f"ignore of lint(...) needs a list of names, as in [{ignore!r}].")
     if unknown := sorted(set(ignore) - set(RULES)):

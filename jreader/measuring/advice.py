@@ -66,15 +66,15 @@ def advice_for(
         )
     step = max([1e-6, *(each.seconds for each in stages if each.name == "step")])
     if limit.name == "map" or (limit.name == "map_batches" and limit.by):
-        return _of_map(limit, _without(limit, stages), step)
+        return _of_map(limit, _time_of_others(limit, stages), step)
     if limit.name == "source":
-        return _of_source(limit, _without(limit, stages), computes)
+        return _of_source(limit, _time_of_others(limit, stages), computes)
     if limit.name == "capacity":
         return _of_capacity(limit.workers, longest / step)
     return Advice(_WORDS[limit.name], {})
 
 
-def _without(limit: Measured, stages: Sequence[Measured]) -> float:
+def _time_of_others(limit: Measured, stages: Sequence[Measured]) -> float:
     """What a feed takes once a stage runs beside the others, which follow one another."""
     others = [each for each in stages if each is not limit]
     one_thread = sum(each.seconds for each in others if not each.by and each.name != "step")
@@ -88,19 +88,23 @@ def _of_map(limit: Measured, goal: float, step: float) -> Advice:
         return _of_enough(limit, wanted)
     kind = "processes" if limit.holds or limit.by == "processes" else "threads"
     if limit.op in ("filter", "flat_map"):
-        words = f"do that work in .map(fn, {kind}={wanted}) before it, {_why(limit)}"
+        words = f"do that work in .map(fn, {kind}={wanted}) before it, {_reason_for(limit)}"
         return Advice(f"{limit.op} calls it on one thread: {words}", {kind: wanted})
     if limit.holds:
         instead = {"threads": " instead of threads"}.get(limit.by, "")
-        return Advice(f"`processes={wanted}`{instead} would help, {_why(limit)}", {kind: wanted})
+        return Advice(
+            f"`processes={wanted}`{instead} would help, {_reason_for(limit)}", {kind: wanted}
+        )
     argument = kind
     if limit.op == "xmap_readers":
         argument, kind = "process_num", "threads"  # as Paddle has it
     asked = _more(wanted - has, kind, begun=has > 0)
-    return Advice(f"{asked} would do, {_why(limit)}: `{argument}={wanted}`", {argument: wanted})
+    return Advice(
+        f"{asked} would do, {_reason_for(limit)}: `{argument}={wanted}`", {argument: wanted}
+    )
 
 
-def _why(limit: Measured) -> str:
+def _reason_for(limit: Measured) -> str:
     if limit.waits:
         return "since it waits most of the time"
     return f"since it {'holds' if limit.holds else 'leaves'} the interpreter's lock"

@@ -70,7 +70,7 @@ def train(
                 state, metrics = step(state, feed)
                 if not bar.off:
                     bar.say(f"waited {feeds.waited / (time.perf_counter() - began):.0%}")
-                    bar.add(_rows(feed, axes))
+                    bar.add(_rows_of_feed(feed, axes))
         history.append(metrics)
     return state, history
 
@@ -89,6 +89,6 @@ def _bar(number: int, passes: int, progress: bool) -> Bar:
     return Bar(f"pass {number + 1}/{passes}", show=progress, stay=True)
 
 
-def _rows(feed: Any, axes: int) -> int:
+def _rows_of_feed(feed: Any, axes: int) -> int:
     shapes = (leaf.shape for leaf in reversed(leaves(feed)) if hasattr(leaf, "shape"))
     return prod(next(shapes, ())[:axes])

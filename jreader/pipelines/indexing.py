@@ -60,7 +60,7 @@ def sliced(reader: Reader[Any], index: slice) -> Reader[Any]:
         )
     many = sys.maxsize if known is None else known
     first, last, _ = slice(index.start, index.stop).indices(many)
-    return _cut(reader, first, None if last == many else max(first, last), step)
+    return _slice_of(reader, first, None if last == many else max(first, last), step)
 
 
 def listed(reader: Reader[Any], indices: Any) -> Reader[Any]:
@@ -115,7 +115,7 @@ def _lookup(reader: Reader[T]) -> Callable[[int], T]:
     )
 
 
-def _cut(reader: Reader[Any], first: int, last: int | None, step: int) -> Reader[Any]:
+def _slice_of(reader: Reader[Any], first: int, last: int | None, step: int) -> Reader[Any]:
     """Every `step`-th sample from `first` on, up to `last`, below whatever a plan maps."""
     if first == 0 and last is None and step == 1:
         return reader
@@ -124,7 +124,7 @@ def _cut(reader: Reader[Any], first: int, last: int | None, step: int) -> Reader
         if type(mapped) is batch and step == 1:
             size = mapped.batch_size
             ends = first * size, None if last is None else last * size
-            return with_reader(mapped, _cut(mapped.reader, *ends, 1))
+            return with_reader(mapped, _slice_of(mapped.reader, *ends, 1))
         spelled = _spelling(mapped)
         cut = spelled(skip(mapped, first)) if first else mapped
         cut = cut if last is None else spelled(firstn(cut, last - first))

@@ -51,10 +51,10 @@ class _Named:
         self.room, self.name = room, name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return _imported(self)(*args, **kwargs)
+        return _op_of_room(self)(*args, **kwargs)
 
 
-def _imported(op: Any) -> Any:
+def _op_of_room(op: Any) -> Any:
     """An op; where it is one of a room, the room is imported, and gives it at once from now on."""
     if isinstance(op, _Named):
         room, name = op.room, op.name
@@ -84,9 +84,9 @@ class Method:
         self.kind, self.name = kind, name
 
     def __get__(self, made: object, kind: type) -> Any:
-        body, ops = _imported(self.body), [_imported(op) for op in self.ops]
+        body, ops = _op_of_room(self.body), [_op_of_room(op) for op in self.ops]
         gives = self.kind if self.chains else None
-        method = _checked(body, f"{self.kind.__name__}.{self.name}", gives)
+        method = _with_checked_keywords(body, f"{self.kind.__name__}.{self.name}", gives)
         _describe(method, body, ops)
         setattr(self.kind, self.name, method)
         return method.__get__(made, kind)
@@ -120,7 +120,7 @@ def methods_of(kind: Any) -> dict[Any, str]:
     return {op: name for name, method in members for op in getattr(method, "ops", ())}
 
 
-def _checked(body: Any, call: str, gives: Any) -> Any:
+def _with_checked_keywords(body: Any, call: str, gives: Any) -> Any:
     """A method that says what to type instead of the keywords of other libraries."""
 
     def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:

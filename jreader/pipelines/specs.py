@@ -33,7 +33,7 @@ class ArraySpec:
         return f"ArraySpec(shape={self.shape}, dtype={self.dtype})"
 
 
-def spec_of(reader: Reader[Any], first: Any) -> Any:
+def element_spec_of(reader: Reader[Any], first: Any) -> Any:
     """The tree of `ArraySpec` of what a reader gives, of which this is the first."""
     if unit_of(reader) != "batches" and not isinstance(first, Columns):
         return map_tree(_array_spec, first)

@@ -134,7 +134,7 @@ class Wrapped(Node[T]):
             FeedMismatch: The samples of a batch cannot be stacked.
         """
         with only_looking():
-            return specs.spec_of(self, self.peek())
+            return specs.element_spec_of(self, self.peek())
 
     def __repr__(self) -> str:
         """The plan as it was written: what is printed can be typed."""
