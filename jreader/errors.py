@@ -170,7 +170,7 @@ def check_number(call: str, value: object, least: int = 0) -> int:
     return number
 
 
-def tell_of_many(number: int, kind: str, each: int) -> None:
+def warn_of_many(number: int, kind: str, each: int) -> None:
     """Warns of more threads or processes than it can use: more than `each` for each core."""
     cores = usable_cores()
     most = each * max(cores, 8)

@@ -195,7 +195,7 @@ class map_batches(Node[Sequence[Any]]):
                 "map_batches(fn, reader) runs on threads (threads=n) or processes (processes=n): "
                 "give only one of them."
             )
-        errors.tell_of_many(self.threads, "threads", each=64)
+        errors.warn_of_many(self.threads, "threads", each=64)
         return {"pool": Processes(self.processes)} if self.processes else {}
 
     def start(self, at: Position) -> Pass[Sequence[Any]]:

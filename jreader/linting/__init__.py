@@ -11,9 +11,9 @@ Rules look at three moments, and none of them reads what nobody asked for:
 made.
 """
 
-from jreader.linting.field_rules import tell_of_fields
-from jreader.linting.findings import Finding, tell
-from jreader.linting.linter import RULES, lint, tell_of_plan
+from jreader.linting.field_rules import warn_of_fields
+from jreader.linting.findings import Finding, warn_of
+from jreader.linting.linter import RULES, lint, warn_of_plan
 from jreader.linting.plan_parts import Fed
 from jreader.linting.plan_rules import is_shuffled, same_left_out
 
@@ -24,7 +24,7 @@ __all__ = [
     "is_shuffled",
     "lint",
     "same_left_out",
-    "tell",
-    "tell_of_fields",
-    "tell_of_plan",
+    "warn_of",
+    "warn_of_fields",
+    "warn_of_plan",
 ]

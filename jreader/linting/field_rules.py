@@ -14,7 +14,7 @@ import numpy as np
 
 from jreader.batches import batching
 from jreader.batches.padded_batches import padded_batch
-from jreader.linting.findings import Finding, tell
+from jreader.linting.findings import Finding, warn_of
 from jreader.linting.plan_parts import (
     Fed,
     gathered_columns,
@@ -37,7 +37,7 @@ Kinds: TypeAlias = set[tuple[str, int]]
 _WORTH = 1 << 20  # bytes of a field in a feed: less of them cost less than the call that sends them
 _ROWS = 64  # as many samples as a batch has, where nobody says
 _FEW = 8  # shapes that a step may well be compiled for
-_KEPT = 1 << 60
+_NO_LIMIT = 1 << 60
 
 
 def fields(fed: Fed) -> Iterator[Finding]:
@@ -57,12 +57,12 @@ def fields(fed: Fed) -> Iterator[Finding]:
     yield from of_feed(fed.plan, feed, 1, kinds)
 
 
-def tell_of_fields(plan: Reader[Any], feed: Any, axes: int) -> None:
+def warn_of_fields(plan: Reader[Any], feed: Any, axes: int) -> None:
     """Warns of what the first feed of a loop shows, beside the arrays that it is gathered from."""
     if not any(_array_bytes(leaf) >= _WORTH for leaf in leaves(feed)):
         return
     for finding in of_feed(plan, feed, axes, _kinds_of(gathered_columns(plan), 1)):
-        tell(finding)
+        warn_of(finding)
 
 
 def of_feed(plan: Reader[Any], feed: Any, axes: int, kinds: Kinds) -> Iterator[Finding]:
@@ -154,7 +154,7 @@ def caches(fed: Fed) -> Iterator[Finding]:
 
 def memory() -> int:
     """The bytes of memory that this process may have: the machine's, or those of its container."""
-    limits = [_KEPT]
+    limits = [_NO_LIMIT]
     with suppress(AttributeError, ValueError, OSError):  # Windows does not say
         limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):

@@ -31,6 +31,6 @@ class Finding:
         return f"{self.name}: {self.sentence} {self.fix}"
 
 
-def tell(finding: Finding) -> None:
+def warn_of(finding: Finding) -> None:
     """Warns of a finding at the line that made the op; Python shows each once."""
     warn(str(finding), finding.made_at, LintWarning)

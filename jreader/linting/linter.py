@@ -8,7 +8,7 @@ from typing import Any
 
 from jreader.errors import check_flag
 from jreader.linting import field_rules, plan_rules, timed_rules
-from jreader.linting.findings import Finding, tell
+from jreader.linting.findings import Finding, warn_of
 from jreader.linting.plan_parts import Fed
 from jreader.readers import Reader
 from jreader.readers.growing import only_looking
@@ -98,8 +98,8 @@ def fed_of(subject: Any) -> Fed:
     Raises:
         TypeError: The subject is neither a reader nor a loader.
     """
-    if callable(told := getattr(type(subject), "_fed", None)):
-        made: Fed = told(subject)
+    if callable(plan_of := getattr(type(subject), "_fed", None)):
+        made: Fed = plan_of(subject)
         return made
     if not callable(subject) or isinstance(subject, type):
         raise TypeError(
@@ -109,7 +109,7 @@ def fed_of(subject: Any) -> Fed:
     return Fed(subject)
 
 
-def tell_of_plan(plan: Reader[Any], *, shared: bool = False) -> None:
+def warn_of_plan(plan: Reader[Any], *, shared: bool = False) -> None:
     """Warns of what a plan shows by itself, when a loader gets it; nothing is read.
 
     Args:
@@ -122,4 +122,4 @@ def tell_of_plan(plan: Reader[Any], *, shared: bool = False) -> None:
         with suppress(Exception), only_looking():  # of a user's op: it is not judged then
             found += rule(fed)
     for finding in found:
-        tell(finding)
+        warn_of(finding)

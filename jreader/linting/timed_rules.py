@@ -14,7 +14,7 @@ from jreader.linting.findings import Finding
 from jreader.linting.plan_parts import TOGETHER, Fed
 from jreader.readers import described, leaves, same_structure
 from jreader.workers import xmap_readers
-from jreader.workers.interpreter_lock import holding
+from jreader.workers.gil import holding
 
 _ROUNDS = 3
 _FASTER = 3.0  # how many times, for a function to be worth writing for batches

@@ -8,7 +8,7 @@ from typing import Any
 
 from jreader.batches import batching
 from jreader.errors import ShortEpoch, warn
-from jreader.linting import is_shuffled, same_left_out, tell
+from jreader.linting import is_shuffled, same_left_out, warn_of
 from jreader.loaders.assembling import FeedShape
 from jreader.loaders.run import Run
 from jreader.loaders.source import Source
@@ -139,7 +139,7 @@ def warn_if_same(reader: Reader[Any], samples: int, shared: Run) -> None:
     """
     if not shared.warned and not is_shuffled(reader):
         shared.warned = True
-        tell(same_left_out(reader, samples))
+        warn_of(same_left_out(reader, samples))
 
 
 def _has_short_batch_only(reader: Reader[Any]) -> bool:

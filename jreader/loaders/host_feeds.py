@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from jreader.counters import Counters, Sampling, counting
-from jreader.linting import tell_of_fields
+from jreader.linting import warn_of_fields
 from jreader.loaders.assembling import Assembler, FeedShape
 from jreader.loaders.checkpoints.positions import EVERY, SKIPPED, Place, Tally, Wanted
 from jreader.loaders.ends import EpochEnd
@@ -189,7 +189,7 @@ class _Epoch:
         """Has the linter see the first feed."""
         if self.shared.unseen:
             self.shared.unseen = False
-            tell_of_fields(self.source.batches, feed, self.shape.axes)
+            warn_of_fields(self.source.batches, feed, self.shape.axes)
 
     def _item(self, feed: Any, number: tuple[int, ...], group: Any) -> Any:
         """A feed with the number of its first row and its epoch, where these were asked for.

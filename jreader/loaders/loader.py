@@ -10,7 +10,7 @@ from jreader import errors
 from jreader.batches import batch, batching
 from jreader.devices import where_written
 from jreader.feeds import FeedList, Feeds
-from jreader.linting import Fed, tell_of_plan
+from jreader.linting import Fed, warn_of_plan
 from jreader.loaders.arguments import CAPACITY, Given, capacity_of, check_order, names_given
 from jreader.loaders.checkpoints.cursors import beginning, checked, sealed, with_plan
 from jreader.loaders.checkpoints.positions import EVERY, Wanted, cursor_at, next_epoch
@@ -414,7 +414,7 @@ class DataLoader:
     def _set(self, source: Source, *, resident: bool = False) -> Self:
         source = replace(source, places=where_written(source.places))
         loading = Loading(source, self._options)
-        tell_of_plan(source.batches, shared=loading.placement.spans)
+        warn_of_plan(source.batches, shared=loading.placement.spans)
         if resident:
             loading.check()
             loading.remainder.check_kept(equal=True)

@@ -84,24 +84,21 @@ def _time_of_others(limit: Measured, stages: Sequence[Measured]) -> float:
 
 def _of_map(limit: Measured, goal: float, step: float) -> Advice:
     wanted, has = _workers_wanted(limit, goal, step), limit.workers if limit.by else 0
+    why = _reason_for(limit)
     if has >= wanted and (not limit.holds or limit.by in ("processes", "executor")):
         return _of_enough(limit, wanted)
     kind = "processes" if limit.holds or limit.by == "processes" else "threads"
     if limit.op in ("filter", "flat_map"):
-        words = f"do that work in .map(fn, {kind}={wanted}) before it, {_reason_for(limit)}"
+        words = f"do that work in .map(fn, {kind}={wanted}) before it, {why}"
         return Advice(f"{limit.op} calls it on one thread: {words}", {kind: wanted})
     if limit.holds:
         instead = {"threads": " instead of threads"}.get(limit.by, "")
-        return Advice(
-            f"`processes={wanted}`{instead} would help, {_reason_for(limit)}", {kind: wanted}
-        )
+        return Advice(f"`processes={wanted}`{instead} would help, {why}", {kind: wanted})
     argument = kind
     if limit.op == "xmap_readers":
         argument, kind = "process_num", "threads"  # as Paddle has it
     asked = _more(wanted - has, kind, begun=has > 0)
-    return Advice(
-        f"{asked} would do, {_reason_for(limit)}: `{argument}={wanted}`", {argument: wanted}
-    )
+    return Advice(f"{asked} would do, {why}: `{argument}={wanted}`", {argument: wanted})
 
 
 def _reason_for(limit: Measured) -> str:

@@ -32,7 +32,7 @@ from jreader.readers.seeds import seeded
 from jreader.readers.starting import watching
 from jreader.transforms import cache, map_readers, shuffle
 from jreader.workers import buffered, xmap_readers
-from jreader.workers.interpreter_lock import Holding, share_of_a_core
+from jreader.workers.gil import Holding, share_of_a_core
 
 T = TypeVar("T")
 
@@ -246,23 +246,23 @@ class _Meter:
         if call.stage != "source":
             where, name = written_at(function) or where, described(function)
         stage = Measured(call.stage, name, where, by=call.by, workers=call.workers, op=kind)
-        found = Probe(replace(stage, filling=self.filling), op, function)
-        self.probes[id(op)] = found
-        timed = self._timed(found, function)
+        probe = Probe(replace(stage, filling=self.filling), op, function)
+        self.probes[id(op)] = probe
+        timed = self._timed(probe, function)
         if isinstance(op, xmap_readers):
             return map_readers(timed, rewritten(op.reader, self.probed))
         alone = {name: value for name, value in _ALONE.items() if hasattr(op, name)}
         return {**alone, call.argument: timed}
 
-    def _timed(self, found: Probe, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _timed(self, probe: Probe, function: Callable[..., Any]) -> Callable[..., Any]:
         def timed(*sample: Any) -> Any:
-            if len(found.samples) < _KEPT:
-                found.samples.append(sample)
+            if len(probe.samples) < _KEPT:
+                probe.samples.append(sample)
             began = self._enter()
             try:
                 return function(*sample)
             finally:
-                self._leave(found, began)
+                self._leave(probe, began)
 
         return timed
 
@@ -278,9 +278,9 @@ class _Meter:
             name, where = described(reader), written_at(reader)
             stage = Measured("source", name, where, filling=self.filling)
             probe = self.probes.setdefault(id(reader), Probe(stage))
-        return up._replace(items=self._dealt(probe, up.items))
+        return up._replace(items=self._timed_items(probe, up.items))
 
-    def _dealt(self, found: Probe, items: Iterator[Any]) -> Iterator[Any]:
+    def _timed_items(self, probe: Probe, items: Iterator[Any]) -> Iterator[Any]:
         while True:
             began = self._enter()
             try:
@@ -288,7 +288,7 @@ class _Meter:
             except StopIteration:
                 return
             finally:
-                self._leave(found, began)
+                self._leave(probe, began)
             yield sample
 
     def _enter(self) -> int:
@@ -296,11 +296,11 @@ class _Meter:
         inside.append(0)
         return time.perf_counter_ns()
 
-    def _leave(self, found: Probe, began: int) -> None:
+    def _leave(self, probe: Probe, began: int) -> None:
         spent = time.perf_counter_ns() - began
         inside = self.local.inside
-        found.time += spent - inside.pop()
-        found.calls += 1
+        probe.time += spent - inside.pop()
+        probe.calls += 1
         if inside:
             inside[-1] += spent
 

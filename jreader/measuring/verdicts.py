@@ -16,7 +16,7 @@ from typing import Any
 from jreader.cores import usable_cores
 from jreader.loaders.queries.stats import Stats
 from jreader.measuring.probing import Measured, Probe, Probed
-from jreader.workers.interpreter_lock import Holding, holding
+from jreader.workers.gil import Holding, holding
 
 WAITS = 0.1
 """The share of waiting below which the step limits."""

@@ -133,7 +133,7 @@ def write(
     many = min(usable_cores(), 8)
     if threads is not None:
         many = errors.check_number(f"threads of {_CALL}", threads, 1)
-        errors.tell_of_many(many, "threads", each=64)
+        errors.warn_of_many(many, "threads", each=64)
     _EXTRAS.get(format, tuple)()  # raises if the extra is not installed
     check_free(folder, overwrite=overwrite)
     _check_samples(reader)

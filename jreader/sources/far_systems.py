@@ -1,4 +1,4 @@
-"""Files that lie elsewhere, through fsspec: what they are now, ranges of them, and their names.
+"""Files that lie elsewhere (S3, GCS, HTTP), through fsspec: their state, ranges, and names.
 
 What asks for them is in `far_retries.py`.
 """

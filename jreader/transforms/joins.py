@@ -1,4 +1,4 @@
-"""Several readers as one: side by side, one after another, or in turn."""
+"""Several readers as one: side by side (zip), one after another (concat), or in turn."""
 
 from __future__ import annotations
 

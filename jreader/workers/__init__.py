@@ -10,7 +10,7 @@
   them is in `jreader/_worker`, which also sends large arrays through shared memory.
 - `loader_workers.py` maps for a loader's `num_workers`; `global_rng.py` seeds the global generators
   there. `lookahead.py` prefetches a loader's feeds on threads, where that pays.
-- `clusters.py` makes an executor of a Ray cluster. `interpreter_lock.py` finds out whether threads
+- `clusters.py` makes an executor of a Ray cluster. `gil.py` finds out whether threads
   would help a function.
 
 Threads are daemons with a bounded hand-over, not executors: an executor's threads are joined at

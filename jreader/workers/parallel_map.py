@@ -161,7 +161,7 @@ class map_samples(Node[T]):
             "max_errors": errors.check_number(f"max_errors of {call}", max_errors),
         }
         _check_workers(threads, processes, executor, concurrency)
-        errors.tell_of_many(threads, "threads", each=64)
+        errors.warn_of_many(threads, "threads", each=64)
         given["pool"] = Processes(processes) if processes else None
         set_fields(self, **given)
 

@@ -166,7 +166,7 @@ class TestWindows:
             def __len__(self):
                 raise OSError
 
-        jreader.linting.tell_of_plan(Pipeline(Asked()).shuffle(4, seed=0))
+        jreader.linting.warn_of_plan(Pipeline(Asked()).shuffle(4, seed=0))
 
 
 class TestMaps:
@@ -375,7 +375,7 @@ class TestBuilding:
 
     def test_plans_at_hand_are_looked_at_in_less_than_a_millisecond(self):
         plan = pictures().map(abs).chain(pictures()).cache().batch(128).map_batches(scaled)
-        least = min(_seconds(lambda: jreader.linting.tell_of_plan(plan)) for _ in range(20))
+        least = min(_seconds(lambda: jreader.linting.warn_of_plan(plan)) for _ in range(20))
         assert least < 1e-3 * PATIENCE / 10
 
 

@@ -51,7 +51,7 @@ class Processes(Executor):
             raise NotImplementedError(
                 "worker processes do not run on Windows: use threads there (threads=n)."
             )
-        errors.tell_of_many(self.workers, "worker processes", each=4)
+        errors.warn_of_many(self.workers, "worker processes", each=4)
         self.init = init
         self._pool: WorkerPool | None = None
         self._latest: PickledFunction | None = None  # kept: the next pass may send the same again

@@ -110,7 +110,7 @@ class xmap_readers(Node[T]):
 
     def check_arguments(self) -> dict[str, Any]:
         """Warns of more threads than the machine can use."""
-        errors.tell_of_many(self.process_num, "threads", each=64)
+        errors.warn_of_many(self.process_num, "threads", each=64)
         return {}
 
     def start(self, at: Position) -> Pass[T]:
