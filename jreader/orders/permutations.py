@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
@@ -189,7 +189,6 @@ class _Grid(NamedTuple):
         last_column: The number of the last column.
         rows: The number of full rows.
         left: The number of cells in the last row.
-        top: The number of bits of a word, less one.
     """
 
     words: Words
@@ -201,37 +200,36 @@ class _Grid(NamedTuple):
     last_column: Any
     rows: Any
     left: Any
-    top: Any
 
 
 @lru_cache(1024)
 def _grid(n: int) -> _Grid:
-    """The grid of n cells.
-
-    Its sides differ by a factor of at most two (four above 2**30, since a height times a fair hash
-    has to fit into a word). Twelve rotations would be enough from n = 48, eight from 256: the rest
-    are a margin.
-    """
+    """The grid of n cells."""
     words = WIDE if n > NARROW_END else NARROW
-    column_bits = ((n - 1).bit_length() + (1 << 30 < n <= NARROW_END)) // 2
-    rows, left = divmod(n, 1 << column_bits)
-    row_bits = (rows - (left == 0)).bit_length()
-    numbers = (column_bits, row_bits, (1 << column_bits) - 1, rows, left, words.bits - 1)
-    return _Grid(words, _rotations(n, n), n, left == 0, *map(words.word, numbers))
+    sides = _sides(n, int.bit_length)
+    return _Grid(words, _rotations(n, n), n, sides[-1] == 0, *map(words.word, sides))
 
 
 def _grids(sizes: Any, which: Any, lengths: Lengths, namespace: Any) -> _Grid:
     """The grids of many lengths, as `_grid` has them for one."""
-    one = np.uint32(1)
     sizes = namespace.maximum(sizes, np.uint32(INSERTED + 1))  # others are not rotated
-    column_bits = (_bit_length(sizes - one) + (sizes > (1 << 30))).astype(np.uint32) >> one
-    last_column = (one << column_bits) - one
-    rows, left = sizes >> column_bits, sizes & last_column
-    row_bits = _bit_length(rows - (left == 0).astype(np.uint32))
-    numbers = (column_bits, row_bits, last_column, rows, left)
     turns = _rotations(max(lengths.least, INSERTED + 1), lengths.most)
-    own = (number[which] for number in numbers)
-    return _Grid._make((NARROW, turns, sizes[which], False, *own, np.uint32(31)))
+    own = (number[which] for number in _sides(sizes, _bit_length))
+    return _Grid._make((NARROW, turns, sizes[which], False, *own))
+
+
+def _sides(sizes: Any, bit_length: Callable[[Any], Any]) -> tuple[Any, Any, Any, Any, Any]:
+    """The column bits, row bits, last column, rows, and cells left of an int or an array of uint32.
+
+    Sides differ by a factor of at most two (four above 2**30, since a height times a fair hash has
+    to fit into a word). Twelve rotations would be enough from n = 48, eight from 256: the rest are
+    a margin.
+    """
+    wide = (sizes - 1) >> 30 == 1  # above 2**30, up to 2**31
+    column_bits = (bit_length(sizes - 1) + wide) >> 1
+    last_column = (1 << column_bits) - 1
+    rows, left = sizes >> column_bits, sizes & last_column
+    return column_bits, bit_length(rows - (left == 0)), last_column, rows, left
 
 
 def _bit_length(numbers: Any) -> Any:
@@ -257,7 +255,7 @@ def _turned(indices: Any, grid: _Grid, keys: tuple[Any, Any], namespace: Any) ->
     last row reaches, `column - left` wraps around, and its top bit makes the column one higher; so
     does `row - rows` in a full row. It costs a third of what `where` does.
     """
-    words = grid.words
+    words, top = grid.words, grid.words.bits - grid.words.word(1)
     row, column = indices >> grid.column_bits, indices & grid.last_column
     moved = None
     for turn, tweak in enumerate(words.tweaks[: max(grid.turns)]):
@@ -266,12 +264,12 @@ def _turned(indices: Any, grid: _Grid, keys: tuple[Any, Any], namespace: Any) ->
             to = hash_of(row, chosen + tweak, other, words)
             to >>= words.bits - grid.column_bits
             if not grid.even:
-                to *= (row - grid.rows) >> grid.top  # the last row, which is not full, stays
+                to *= (row - grid.rows) >> top  # the last row, which is not full, stays
             to += column
             to &= grid.last_column
             column = to
         else:
-            height = grid.rows if grid.even else ((column - grid.left) >> grid.top) + grid.rows
+            height = grid.rows if grid.even else ((column - grid.left) >> top) + grid.rows
             to = below(height, grid.row_bits, hash_of(column, chosen + tweak, other, words), words)
             to += row
             row = namespace.minimum(to, to - height)
