@@ -306,13 +306,15 @@ class _Met:
             return
         yield from fact.subsets
         several = len(node.input_readers) > 1
-        counts = node.in_cursor in _ALWAYS or (node.in_cursor == "counted" and self.counted)
-        if self.own or several or counts:
+        if self.own or several or self._orders_or_counts(node):
             first = [f"{length(node)} samples"] if self.own else []
             first += [f"{len(node.input_readers)} readers"] if several else []
             yield _line(fact, node, first, but)
         if self.plane is not None:
             yield f"{FOUND}: {self.plane.extent}"
+
+    def _orders_or_counts(self, node: Node[Any]) -> bool:
+        return node.in_cursor in _ALWAYS or (node.in_cursor == "counted" and self.counted)
 
 
 def _op_lines(plan: Reader[Any], facts: _Facts) -> Iterator[str]:
@@ -403,7 +405,7 @@ def _data_lines(fact: _Fact, node: Node[Any]) -> Iterator[str]:
         elif fact.holds_rows and not _is_shown(value):
             yield f"{kind} of {identity(value, kind, fact.hidden)}"
         elif parts:
-            data = parts[0].dataset if _fetches(parts[0]) else parts[0]
+            data = parts[0].dataset if hasattr(parts[0], "collate_fn") else parts[0]
             name_of = type(data).__name__
             yield f"{name_of} of {identity(data, name_of, fact.hidden)}"
 
@@ -422,16 +424,11 @@ def _function_lines(fact: _Fact, node: Node[Any]) -> Iterator[str]:
         yield hashed(node, fact.hidden)  # with all that it keeps
     orders = not fact.holds_rows and node.in_cursor != "never"
     for _, value, parts in fact.arguments:
-        for part in filter(_fetches, parts):
-            if part.collate_fn is not None:
+        for part in parts:
+            if getattr(part, "collate_fn", None) is not None:
                 yield hashed(part.collate_fn, fact.hidden)
-        whole = not parts and not isinstance(value, _PLAIN)
-        if whole and (_is_function(value) or (orders and not _is_shown(value))):
+        if not parts and not _is_in_line(value) and (orders or _is_function(value)):
             yield hashed(value, fact.hidden)
-
-
-def _fetches(part: Any) -> bool:
-    return hasattr(part, "collate_fn")
 
 
 def _data_sets(value: Any) -> Iterator[Any]:
@@ -451,6 +448,11 @@ def _is_function(value: object) -> bool:
 def _is_shown(value: object) -> bool:
     """Whether a line shows a value completely."""
     return value is None or isinstance(value, _SHOWN)
+
+
+def _is_in_line(value: object) -> bool:
+    """Whether the line of an op shows or hashes all of a value."""
+    return isinstance(value, _PLAIN) or _is_shown(value)
 
 
 def _ordering(value: Any) -> str:

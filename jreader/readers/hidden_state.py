@@ -46,20 +46,30 @@ def _seed_of(value: Any) -> Any:
 
     That of a global generator is every module's; NumPy's are imported where there is one of them.
     """
+    if _is_of_program(value):
+        return None
     if isinstance(value, random.Random):
-        drawn = value is random.random.__self__ or isinstance(value, random.SystemRandom)  # type: ignore[attr-defined]  # a method
-        return None if drawn else value.getstate()
+        return value.getstate()
     if isinstance(value, np.random.Generator):
-        return _seed_of(value.bit_generator)
+        value = value.bit_generator
     if isinstance(value, np.random.BitGenerator):
         seeds = getattr(value, "seed_seq", None)
         kept = _seed_of(seeds) if isinstance(seeds, np.random.SeedSequence) else value.state
         return type(value).__name__, kept
     if isinstance(value, np.random.SeedSequence):
         return None if _drawn(value) else (value.entropy, value.spawn_key, value.pool_size)
-    if isinstance(value, np.random.RandomState) and value is not np.random.normal.__self__:  # type: ignore[attr-defined]  # likewise
+    if isinstance(value, np.random.RandomState):
         return value.get_state(legacy=False)
     return _compiled_name(value)
+
+
+def _is_of_program(value: Any) -> bool:
+    """Whether a generator is one that all modules share, or draws from the system."""
+    if isinstance(value, random.Random):
+        shared: Any = random.random
+        return value is shared.__self__ or isinstance(value, random.SystemRandom)
+    shared = np.random.normal
+    return value is shared.__self__
 
 
 def _drawn(seeds: np.random.SeedSequence) -> bool:

@@ -127,10 +127,7 @@ def _begin(reader: Reader[T], at: Position, *, inherited: bool = False) -> Pass[
         return _watched(reader, replayed(reader, at))
     reader = as_it_was(reader, at)
     if waits(reader):
-        told, inner = checked_position(at, (None, None))
-        draws = Draws.new() if at is None else Draws.again(told)
-        up = _begin(resolved(reader, draws), inner, inherited=inherited)
-        return Pass(up.items, lambda: (draws.told, up.position()), up.close)
+        return _drawn(reader, at, inherited=inherited)
     if (together := in_turn(reader)) is not None:
         return _begin(together, at, inherited=inherited)
     own = None if inherited else own_pass(reader)
@@ -148,3 +145,11 @@ def _begin(reader: Reader[T], at: Position, *, inherited: bool = False) -> Pass[
     except Exception as error:
         located(error, reader)
         raise
+
+
+def _drawn(reader: Node[T], at: Position, *, inherited: bool) -> Pass[T]:
+    """A pass that draws the missing seeds; its position is (the numbers that it drew, position)."""
+    told, inner = checked_position(at, (None, None))
+    draws = Draws.new() if at is None else Draws.again(told)
+    up = _begin(resolved(reader, draws), inner, inherited=inherited)
+    return Pass(up.items, lambda: (draws.told, up.position()), up.close)

@@ -24,21 +24,19 @@ def of_pass(stream: Any, epoch: int | None, state: str) -> tuple[Any, Callable[[
     """
     if not is_declared_stream(stream):
         return stream, None
-    own = (
-        _with_own_state(stream)
-        if type(stream).__module__ == _MODULE and _is_exact(stream)
-        else None
-    )
-    stream = stream if own is None else own
-    begin = json.loads(state) if state and own is not None else {}
-    epoch = begin.get("epoch", epoch)
-    if epoch is not None and callable(getattr(stream, "set_epoch", None)):
-        stream.set_epoch(epoch)
-    if own is None:
+    if type(stream).__module__ != _MODULE or not _is_exact(stream):
+        _set_epoch(stream, epoch)
         return stream, None
+    own, begin = _with_own_state(stream), json.loads(state) if state else {}
+    _set_epoch(own, begin.get("epoch", epoch))
     if begin:
         own.load_state_dict(begin)
     return own, lambda: json.dumps(own.state_dict())
+
+
+def _set_epoch(stream: Any, epoch: int | None) -> None:
+    if epoch is not None and callable(getattr(stream, "set_epoch", None)):
+        stream.set_epoch(epoch)
 
 
 def is_declared_stream(data: object) -> bool:
