@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from jreader.sinks.sample_fields import SampleFields
-from jreader.sinks.shard_writers import Format
+from jreader.sinks.shard_writers import Append, Format
 from jreader.sources.column_files import npy_head
 
 
@@ -40,37 +40,27 @@ def npy_shards(samples: Sequence[Any], name: str) -> Format:
                 field,
                 f"its file cannot be called {stem!r} (or another field's is): rename the field",
             )
-    return Format(stems, partial(NpyShard, fields))
+    return Format(stems, partial(_npy_shard, fields))
 
 
-class NpyShard:
-    """The files of one shard.
+@contextmanager
+def _npy_shard(fields: SampleFields, paths: Sequence[Path]) -> Iterator[Append]:
+    """A file for each field, which says at its beginning how many rows there are."""
+    rows = 0
+    with ExitStack() as stack:
+        files = [stack.enter_context(path.open("xb")) for path in paths]
 
-    Args:
-        fields: What the samples have.
-        paths: A file for each field.
-    """
-
-    def __init__(self, fields: SampleFields, paths: Sequence[Path]) -> None:
-        self.fields, self.rows = fields, 0
-        self.stack = ExitStack()
-        self.files = [self.stack.enter_context(path.open("xb")) for path in paths]
-        self._write_heads()
-
-    def add(self, batch: Sequence[Any], first: int) -> None:
-        """Appends samples."""
-        columns = self.fields.columns(batch, first)
-        for file, column in zip(self.files, columns, strict=True):
-            file.write(np.ascontiguousarray(column).reshape(-1).view(np.uint8).data)
-        self.rows += len(batch)
-
-    def close(self) -> None:
-        """Writes how many rows there are."""
-        with self.stack:
-            for file in self.files:
+        def write_heads() -> None:
+            for file, field in zip(files, fields.fields, strict=True):
                 file.seek(0)
-            self._write_heads()
+                file.write(npy_head(field.kind.dtype, field.kind.shape, rows))
 
-    def _write_heads(self) -> None:
-        for file, field in zip(self.files, self.fields.fields, strict=True):
-            file.write(npy_head(field.kind.dtype, field.kind.shape, self.rows))
+        def append(batch: Sequence[Any], first: int) -> None:
+            nonlocal rows
+            for file, column in zip(files, fields.columns(batch, first), strict=True):
+                file.write(np.ascontiguousarray(column).reshape(-1).view(np.uint8).data)
+            rows += len(batch)
+
+        write_heads()
+        yield append
+        write_heads()

@@ -7,7 +7,8 @@ in samples are structs. Pages have checksums, which the reader verifies.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -16,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from jreader.errors import FeedMismatch
-from jreader.readers import branches
-from jreader.sinks.sample_fields import Field, SampleFields
-from jreader.sinks.shard_writers import Format
-from jreader.sources.stored_rows import Kind
+from jreader.readers import branches, rebuilt
+from jreader.sinks.sample_fields import Field, SampleFields, cannot_write
+from jreader.sinks.shard_writers import Append, Format
 from jreader.sources.tables.arrow_columns import pyarrow
 
 _TYPES = [
@@ -27,6 +27,7 @@ _TYPES = [
     *map(np.dtype, ("M8[D]", "M8[ms]", "M8[us]", "M8[ns]")),
     *map(np.dtype, ("m8[s]", "m8[ms]", "m8[us]", "m8[ns]")),
 ]
+_cannot_write = partial(cannot_write, "parquet")
 
 
 def parquet_shards(samples: Sequence[Any], name: str, ragged: Sequence[str] = ()) -> Format:
@@ -40,56 +41,38 @@ def parquet_shards(samples: Sequence[Any], name: str, ragged: Sequence[str] = ()
     Raises:
         FeedMismatch: Parquet cannot hold such samples.
     """
-    fields = _with_ragged(SampleFields.of("parquet", samples, ragged=True), ragged)
+    fields = SampleFields.of("parquet", samples, ragged=ragged)
     tree = fields.tree
     if not isinstance(tree, dict):
-        raise FeedMismatch(
-            f"sample 0 cannot be written as 'parquet': it is a {type(tree).__name__}, and "
-            f"Parquet has named columns. Make dicts in a .map(fn) before, as in .map(lambda "
-            f"sample: {{'image': sample[0], 'label': sample[1]}})."
+        raise _cannot_write(
+            0,
+            f"it is a {type(tree).__name__}, and Parquet has named columns. Make dicts in a "
+            ".map(fn) before, as in .map(lambda sample: {'image': sample[0], 'label': sample[1]}).",
         )
     types = [_type(fields, field) for field in fields.fields]
     _check_columns(tree, "")
-    left = iter(types)
-    schema = pyarrow().schema([(key, _tree_type(tree[key], left)) for key in tree])
-    return Format((name,), partial(ParquetShard, fields, types, schema))
+    schema = pyarrow().schema(_arrow_fields(rebuilt(tree, iter(types))))
+    return Format((name,), partial(_parquet_shard, fields, types, schema))
 
 
-class ParquetShard:
-    """One file.
+@contextmanager
+def _parquet_shard(
+    fields: SampleFields, types: Sequence[Any], schema: Any, paths: Sequence[Path]
+) -> Iterator[Append]:
+    """One file, with a row group for each batch, which ends with the footer."""
+    repeated = [path for path in map(_repeated, fields.fields) if path]
+    with import_module("pyarrow.parquet").ParquetWriter(
+        str(paths[0]), schema, use_dictionary=repeated, write_page_checksum=True
+    ) as writer:
 
-    Args:
-        fields: What the samples have.
-        types: The types of these in Arrow.
-        schema: That of the file.
-        paths: Where it is.
-    """
+        def append(batch: Sequence[Any], first: int) -> None:
+            columns = zip(fields.fields, fields.columns(batch, first), types, strict=True)
+            made = [_array(*column, first) for column in columns]
+            arrays = [_arrow_array(part) for part in rebuilt(fields.tree, iter(made)).values()]
+            table = pyarrow().Table.from_arrays(arrays, schema=schema)
+            writer.write_table(table, row_group_size=max(len(batch), 1))
 
-    def __init__(
-        self, fields: SampleFields, types: Sequence[Any], schema: Any, paths: Sequence[Path]
-    ) -> None:
-        self.fields, self.types, self.schema = fields, types, schema
-        repeated = [path for path in map(_repeated, fields.fields) if path]
-        self.writer = import_module("pyarrow.parquet").ParquetWriter(
-            str(paths[0]), schema, use_dictionary=repeated, write_page_checksum=True
-        )
-
-    def add(self, batch: Sequence[Any], first: int) -> None:
-        """Writes a row group."""
-        pa, fields = pyarrow(), self.fields
-        columns = fields.columns(batch, first)
-        made = [
-            _array(field, column, kind, first)
-            for field, column, kind in zip(fields.fields, columns, self.types, strict=True)
-        ]
-        left = iter(made)
-        arrays = [_tree_array(fields.tree[key], left) for key in fields.tree]
-        table = pa.Table.from_arrays(arrays, schema=self.schema)
-        self.writer.write_table(table, row_group_size=max(len(batch), 1))
-
-    def close(self) -> None:
-        """Writes the footer."""
-        self.writer.close()
+        yield append
 
 
 def _repeated(field: Field) -> str:
@@ -103,43 +86,22 @@ def _repeated(field: Field) -> str:
     return field.name + ".list.element" * lists
 
 
-def _with_ragged(fields: SampleFields, ragged: Sequence[str]) -> SampleFields:
-    """The fields, those that the user calls ragged as such; and those that are empty so far."""
-    names = [field.name for field in fields.fields]
-    if unknown := [name for name in ragged if name not in names]:
-        raise FeedMismatch(
-            f"ragged={list(ragged)!r} names {unknown[0]!r}, and the samples have the fields "
-            f"{', '.join(map(repr, names))}."
-        )
-    made = []
-    for field in fields.fields:
-        kind = field.kind
-        if kind.how == "array" and kind.shape and (field.name in ragged or not kind.shape[0]):
-            made.append(Field(field.name, Kind("ragged", kind.dtype, kind.shape[1:])))
-        elif field.name in ragged and kind.how != "ragged":
-            raise fields.refused(field, "ragged= is for arrays with at least one axis")
-        else:
-            made.append(field)
-    return SampleFields(fields.format, fields.tree, tuple(made))
-
-
 def _check_columns(tree: Any, before: str) -> None:
     """Raises FeedMismatch if a name is no text, or part of a sample is no dict, or is empty."""
     parts = branches(tree)
     if parts is None:
         return
     if type(tree) is not dict:
-        raise FeedMismatch(
-            f"sample 0 cannot be written as 'parquet': field {before!r} is a "
-            f"{type(tree).__name__}. Make it an array, as in np.asarray(...), or a dict; for texts "
-            f"of any number, json.dumps(...)."
+        raise _cannot_write(
+            0,
+            f"field {before!r} is a {type(tree).__name__}. Make it an array, as in "
+            "np.asarray(...), or a dict; for texts of any number, json.dumps(...).",
         )
     wrong = [key for key in parts if not isinstance(key, str)]
     if wrong or not parts:
         seen = f"the name {wrong[0]!r}" if wrong else "no field"
-        raise FeedMismatch(
-            f"sample 0 cannot be written as 'parquet': {before or 'it'} has {seen}, and columns "
-            f"need names that are texts."
+        raise _cannot_write(
+            0, f"{before or 'it'} has {seen}, and columns need names that are texts."
         )
     for key, part in parts.items():
         _check_columns(part, f"{before}.{key}" if before else key)
@@ -208,9 +170,10 @@ def _texts(field: Field, column: Any, kind: Any, first: int) -> Any:
         return pyarrow().array(column, kind)
     except UnicodeEncodeError as error:
         number = first + next(n for n, text in enumerate(column) if text == error.object)
-        raise FeedMismatch(
-            f"sample {number:,} cannot be written as 'parquet': field {field.name!r} is a text "
-            f"that UTF-8 cannot encode ({error}). Mend it, or give bytes."
+        raise _cannot_write(
+            number,
+            f"field {field.name!r} is a text that UTF-8 cannot encode ({error}). Mend it, or give "
+            "bytes.",
         ) from error
 
 
@@ -222,9 +185,10 @@ def _check_times(
         return
     place = int(gaps.argmax()) // each
     number = first + (place if rows is None else int(np.cumsum(rows).searchsorted(place, "right")))
-    raise FeedMismatch(
-        f"sample {number:,} cannot be written as 'parquet': field {field.name!r} has a NaT, "
-        f"which would be a null. Give a time that stands for it in a .map(fn) before."
+    raise _cannot_write(
+        number,
+        f"field {field.name!r} has a NaT, which would be a null. Give a time that stands for it in "
+        "a .map(fn) before.",
     )
 
 
@@ -243,16 +207,16 @@ def _list_array(field: Field, array: Any, rows: Sequence[int], first: int) -> An
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), array)
 
 
-def _tree_type(tree: Any, left: Any) -> Any:
-    parts = branches(tree)
-    if parts is None:
-        return next(left)
-    return pyarrow().struct([(key, _tree_type(part, left)) for key, part in parts.items()])
+def _arrow_fields(types: dict[str, Any]) -> list[tuple[str, Any]]:
+    """The names and types of columns; a dict of types is a struct."""
+    return [
+        (name, pyarrow().struct(_arrow_fields(part)) if isinstance(part, dict) else part)
+        for name, part in types.items()
+    ]
 
 
-def _tree_array(tree: Any, left: Any) -> Any:
-    parts = branches(tree)
-    if parts is None:
-        return next(left)
-    arrays = [_tree_array(part, left) for part in parts.values()]
-    return pyarrow().StructArray.from_arrays(arrays, list(parts))
+def _arrow_array(part: Any) -> Any:
+    """An array of Arrow; a dict of arrays is one of structs."""
+    if not isinstance(part, dict):
+        return part
+    return pyarrow().StructArray.from_arrays([*map(_arrow_array, part.values())], [*part])

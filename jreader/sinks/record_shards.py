@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from jreader.errors import FeedMismatch
 from jreader.readers import described
-from jreader.sinks.shard_writers import Format
+from jreader.sinks.sample_fields import cannot_write
+from jreader.sinks.shard_writers import Append, Format
 from jreader.sources.array_record_files import array_record
 from jreader.sources.transactions import FULL
 
@@ -29,40 +29,33 @@ def record_shards(samples: Sequence[Any], name: str) -> Format:
         FeedMismatch: They are no bytes.
     """
     _check_record(samples[0], 0)
-    return Format((name,), RecordShard)
+    return Format((name,), _record_shard)
 
 
-class RecordShard:
-    """One file.
+@contextmanager
+def _record_shard(paths: Sequence[Path]) -> Iterator[Append]:
+    """One file, which ends with the index of the records."""
+    writer = array_record().ArrayRecordWriter(str(paths[0]), _OPTIONS)
 
-    Args:
-        paths: Where it is.
-    """
-
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self.writer = array_record().ArrayRecordWriter(str(paths[0]), _OPTIONS)
-
-    def add(self, batch: Sequence[Any], first: int) -> None:
-        """Appends records."""
-        write = self.writer.write
+    def append(batch: Sequence[Any], first: int) -> None:
         with _errors_of_files():
-            for number, sample in enumerate(batch):
+            for number, sample in enumerate(batch, first):
                 if type(sample) is not bytes:
-                    _check_record(sample, first + number)
-                write(sample)
+                    _check_record(sample, number)
+                writer.write(sample)
 
-    def close(self) -> None:
-        """Writes the index of the records."""
-        with _errors_of_files():
-            self.writer.close()
+    yield append
+    with _errors_of_files():
+        writer.close()
 
 
 def _check_record(sample: Any, number: int) -> None:
     if not isinstance(sample, bytes):
-        raise FeedMismatch(
-            f"sample {number:,} cannot be written as 'arrayrecord': it is {described(sample)}, and "
-            f"records are bytes. Give encode=pickle.dumps, say, and .map(pickle.loads) where they "
-            f'are read; or write as "parquet".'
+        raise cannot_write(
+            "arrayrecord",
+            number,
+            f"it is {described(sample)}, and records are bytes. Give encode=pickle.dumps, say, and "
+            f'.map(pickle.loads) where they are read; or write as "parquet".',
         )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from jreader.errors import FeedMismatch
 from jreader.readers import Columns, branches, described, leaves
 from jreader.readers.trees import named_leaves, same_structure
-from jreader.sources.stored_rows import INT64, NUMBERS, Kind, common, kind_of
+from jreader.sources.stored_rows import NUMBERS, Kind, common, kind_of
 
 
 @dataclass(frozen=True)
@@ -56,27 +56,51 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
     fields: tuple[Field, ...]
 
     @classmethod
-    def of(cls, kind: str, samples: Sequence[Any], *, ragged: bool = False) -> SampleFields:
+    def of(
+        cls, form: str, samples: Sequence[Any], ragged: Sequence[str] | None = None
+    ) -> SampleFields:
         """The fields of the first samples.
 
         Args:
-            kind: What they are written as.
+            form: What they are written as.
             samples: At least one.
-            ragged: Whether arrays may differ in their first axis, if these samples' do.
+            ragged: The fields whose arrays may differ in their first axis, beside those of which
+                these samples' do, or have none there; None if no field's may.
+
+        Raises:
+            FeedMismatch: A field that is called ragged is not there, or is none.
         """
         tree = samples[0]
         if not leaves(tree):
-            raise FeedMismatch(f"sample 0 cannot be written as {kind!r}: it has no fields.")
-        kinds = list(map(field_kind, leaves(tree)))
-        for sample in samples[1:] if ragged else ():
+            raise cannot_write(form, 0, "it has no fields.")
+        kinds = [*map(field_kind, leaves(tree))]
+        names = [name for name, _ in named_leaves(tree)]
+        made = cls(form, tree, tuple(map(Field, names, kinds)))
+        if ragged is None:
+            return made
+        if unknown := [name for name in ragged if name not in names]:
+            raise FeedMismatch(
+                f"ragged={list(ragged)!r} names {unknown[0]!r}, and the samples have the fields "
+                f"{', '.join(map(repr, names))}."
+            )
+        for sample in samples[1:]:
             if not same_structure(tree, sample):
                 break  # which is said when it is written
             both = map(common, kinds, map(field_kind, _ordered_leaves(tree, sample)))
             kinds = [
                 new if new.how == "ragged" else old for old, new in zip(kinds, both, strict=True)
             ]
-        fields = map(Field, (name for name, _ in named_leaves(tree)), kinds)
-        return cls(kind, tree, tuple(fields))
+        fields = [made.as_ragged(Field(*each), ragged) for each in zip(names, kinds, strict=True)]
+        return cls(form, tree, tuple(fields))
+
+    def as_ragged(self, field: Field, ragged: Sequence[str]) -> Field:
+        """The field, as a ragged one if the user calls it so, or it is empty so far."""
+        kind, asked = field.kind, field.name in ragged
+        if kind.how == "array" and kind.shape and (asked or not kind.shape[0]):
+            return Field(field.name, Kind("ragged", kind.dtype, kind.shape[1:]))
+        if asked and kind.how != "ragged":
+            raise self.refused(field, "ragged= is for arrays with at least one axis")
+        return field
 
     def columns(self, batch: Sequence[Any], first: int) -> list[Any]:
         """A column for each field: an array, or a list of what has several lengths, or no dtype.
@@ -127,24 +151,29 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
     def _columns(self, table: list[list[Any]], first: int) -> list[Any]:
         return self._checked([list(column) for column in zip(*table, strict=True)], first)
 
-    def _checked(self, columns: list[list[Any]], first: int) -> list[Any]:
+    def _checked(self, values: list[list[Any]], first: int) -> list[Any]:
+        kinds = [field.kind for field in self.fields]
+        columns = [*map(_stacked, values, kinds)]
+        unsure = [place for place, column in enumerate(columns) if column is None]
         wrong = [
             (number, place)
-            for place, (field, column) in enumerate(zip(self.fields, columns, strict=True))
-            if (number := _first_wrong(column, field.kind)) is not None
+            for place in unsure
+            for number, value in enumerate(values[place])
+            if not _is_of_kind(field_kind(value), kinds[place])
         ]
         if wrong:
             number, place = min(wrong)
-            raise self._differs(self.fields[place], columns[place][number], first + number)
-        return [
-            _stacked_values(column, field.kind)
-            for field, column in zip(self.fields, columns, strict=True)
-        ]
+            raise self._differs(self.fields[place], values[place][number], first + number)
+        for place in unsure:
+            stacked, dtype = kinds[place].how == "array", kinds[place].dtype
+            columns[place] = np.array(values[place], dtype) if stacked else values[place]
+        return columns
 
     def refused(self, field: Field, why: str) -> FeedMismatch:
         """The error for a field that the format cannot hold, in whatever sample."""
-        value = leaves(self.tree)[self.fields.index(field)]
-        return FeedMismatch(f"{self._cannot(0)}: {_name_of(field)} is {_seen(value)}, and {why}.")
+        names = [each.name for each in self.fields]
+        value = leaves(self.tree)[names.index(field.name)]
+        return cannot_write(self.format, 0, f"{_name_of(field)} is {_seen(value)}, and {why}.")
 
     def _differs(self, field: Field, value: Any, number: int) -> FeedMismatch:
         before = _kind_in_words(field.kind)
@@ -154,17 +183,21 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
             how += ', or write as "parquet"'
             if self.format == "parquet":
                 how = f"type ragged={[field.name]!r}, which says that its length differs"
-        return FeedMismatch(f"{self._cannot(number)}: {said}. {how[0].upper() + how[1:]}.")
+        return cannot_write(self.format, number, f"{said}. {how[0].upper() + how[1:]}.")
 
     def _other_fields(self, sample: Any, number: int) -> FeedMismatch:
-        return FeedMismatch(
-            f"{self._cannot(number)}: it is {described(sample)}, and the samples before it have "
-            f"the fields {', '.join(repr(field.name) for field in self.fields)}. Make them alike "
-            f"in a .map(fn) before.",
+        names = ", ".join(repr(field.name) for field in self.fields)
+        return cannot_write(
+            self.format,
+            number,
+            f"it is {described(sample)}, and the samples before it have the fields {names}. Make "
+            "them alike in a .map(fn) before.",
         )
 
-    def _cannot(self, number: int) -> str:
-        return f"sample {number:,} cannot be written as {self.format!r}"
+
+def cannot_write(form: str, number: int, why: str) -> FeedMismatch:
+    """The error for a sample that a format cannot hold."""
+    return FeedMismatch(f"sample {number:,} cannot be written as {form!r}: {why}")
 
 
 def field_kind(leaf: Any) -> Kind:
@@ -181,37 +214,23 @@ def _is_of_kind(found: Kind, kind: Kind) -> bool:
     return found == kind or (kind.how == "ragged" and common(kind, found) == kind)
 
 
-def _first_wrong(column: list[Any], kind: Kind) -> int | None:
-    """The place of the first value that is of another kind."""
-    if _surely(column, kind):
+def _stacked(values: list[Any], kind: Kind) -> Any:
+    """Values as a column, if a glance tells that all are of the kind; else None."""
+    types, dtype = {*map(type, values)}, kind.dtype
+    if kind.how != "array":
+        return values if types == {{"text": str, "bytes": bytes}.get(kind.how)} else None
+    if kind.shape:
+        same = types == {np.ndarray} and all(
+            value.dtype == dtype and value.shape == kind.shape for value in values
+        )
+        return np.stack(values, dtype=dtype) if same else None
+    if len(types) != 1 or dtype.kind not in "biuf":
         return None
-    return next(
-        (n for n, value in enumerate(column) if not _is_of_kind(field_kind(value), kind)), None
-    )
-
-
-def _stacked_values(column: list[Any], kind: Kind) -> Any:
-    if kind.how != "array":
-        return column
-    return np.stack(column, dtype=kind.dtype) if kind.shape else np.array(column, kind.dtype)
-
-
-def _surely(column: list[Any], kind: Kind) -> bool:
-    """Whether all values are of a kind, as far as a glance tells; what is not sure is false."""
-    types = {*map(type, column)}
-    if len(types) != 1:
-        return False
     (one,) = types
-    if kind.how != "array":
-        return one is {"text": str, "bytes": bytes}.get(kind.how)
-    dtype, shape = kind.dtype, kind.shape
-    if shape:
-        same = (value.dtype == dtype and value.shape == shape for value in column)
-        return one is np.ndarray and all(same)
-    if one is int and dtype == NUMBERS[int]:
-        return min(column) in INT64 and max(column) in INT64
-    number = NUMBERS.get(one) if one is not int else None
-    return dtype.kind in "biuf" and (one is dtype.type or number == dtype)
+    if one is not dtype.type and NUMBERS.get(one) != dtype:
+        return None
+    column = np.array(values)
+    return column if column.dtype == dtype else None  # ints may be too large for it
 
 
 def _ordered_leaves(tree: Any, sample: Any) -> list[Any]:

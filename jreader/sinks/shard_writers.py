@@ -9,24 +9,17 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 from jreader.readers import Plane
 from jreader.sinks.pieces import ShardPiece
 from jreader.sources.transactions import synced
 
-
-class Shard(Protocol):
-    """The files of one shard that is being written."""
-
-    def add(self, batch: Sequence[Any], first: int) -> None:
-        """Appends samples, of which the first has this number."""
-
-    def close(self) -> None:
-        """Writes what stands at the end."""
+Append: TypeAlias = Callable[[Sequence[Any], int], None]
+"""Appends samples to a shard, of which the first has this number."""
 
 
 class Format(NamedTuple):
@@ -34,11 +27,11 @@ class Format(NamedTuple):
 
     Attributes:
         stems: What the names of files begin with: a shard has a file for each.
-        begin: Begins the files of a shard, one for each of `stems`.
+        begun: Begins the files of a shard, one for each of `stems`, and ends them.
     """
 
     stems: tuple[str, ...]
-    begin: Callable[[Sequence[Path]], Shard]
+    begun: Callable[[Sequence[Path]], AbstractContextManager[Append]]
 
 
 class Stopped(Exception):  # no error: it is raised where nobody waits any more
@@ -46,10 +39,11 @@ class Stopped(Exception):  # no error: it is raised where nobody waits any more
 
 
 @dataclass
-class _Begun:
+class _OpenShard:
     """A shard in work: its files, and the number of the piece whose turn it is."""
 
-    files: Shard
+    append: Append
+    files: ExitStack
     turn: int = 0
 
 
@@ -77,7 +71,7 @@ class ShardWriters:
     plane: Plane | None
     encode: Callable[[Any], Any] | None
     tell: Callable[[int], object]
-    begun: dict[int, _Begun] = field(default_factory=dict)
+    begun: dict[int, _OpenShard] = field(default_factory=dict)
     turns: threading.Condition = field(default_factory=threading.Condition)
     end: float = math.inf
 
@@ -85,7 +79,7 @@ class ShardWriters:
         """Writes a piece; gives the number of its shard."""
         try:
             shard = self._begin(piece)
-            self._write(piece, shard.files)
+            self._write(piece, shard.append)
             if piece.last:
                 shard.files.close()
                 for path in self._paths(piece.shard):
@@ -128,12 +122,13 @@ class ShardWriters:
     def _paths(self, shard: int) -> list[Path]:
         return [self.folder / f"{place}-{shard}.part" for place in range(len(self.format.stems))]
 
-    def _begin(self, piece: ShardPiece) -> _Begun:
+    def _begin(self, piece: ShardPiece) -> _OpenShard:
         """Waits for the turn of a piece."""
         with self.turns:
             if not piece.number and piece.first <= self.end:
-                files = self.format.begin(self._paths(piece.shard))
-                self.begun[piece.shard] = _Begun(files)
+                files = ExitStack()
+                append = files.enter_context(self.format.begun(self._paths(piece.shard)))
+                self.begun[piece.shard] = _OpenShard(append, files)
             while piece.first <= self.end:
                 # the piece before was drawn before, so a thread is at work on it, or was
                 shard = self.begun.get(piece.shard)
@@ -142,12 +137,12 @@ class ShardWriters:
                 self.turns.wait()
         raise Stopped
 
-    def _write(self, piece: ShardPiece, files: Shard) -> None:
+    def _write(self, piece: ShardPiece, append: Append) -> None:
         first = piece.first
         for batch in self._batches(piece):
             if piece.first > self.end:
                 raise Stopped
-            files.add(batch if self.encode is None else list(map(self.encode, batch)), first)
+            append(batch if self.encode is None else list(map(self.encode, batch)), first)
             first += len(batch)
             self.tell(len(batch))
 

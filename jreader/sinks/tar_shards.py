@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,15 @@ import numpy as np
 
 from jreader.errors import FeedMismatch
 from jreader.readers import described
-from jreader.sinks.shard_writers import Format
+from jreader.sinks.sample_fields import cannot_write
+from jreader.sinks.shard_writers import Append, Format
 from jreader.sources.column_files import npy_head
 from jreader.sources.tar_files import split_name
 
 _BLOCK, _END = 512, 10240
 _FAST = 100  # characters of a name that a header has room for
 _KEY = "__key__"
+_cannot_write = partial(cannot_write, "tar")
 
 
 def tar_shards(samples: Sequence[Any], name: str) -> Format:
@@ -34,61 +37,55 @@ def tar_shards(samples: Sequence[Any], name: str) -> Format:
         FeedMismatch: They are no dicts of what tar can hold.
     """
     _members(samples[0], 0)
-    return Format((name,), TarShard)
+    return Format((name,), _tar_shard)
 
 
-class TarShard:
-    """One archive.
+@contextmanager
+def _tar_shard(paths: Sequence[Path]) -> Iterator[Append]:
+    """One archive, which ends with zeros."""
+    latest: str | None = None
+    with paths[0].open("xb") as file:
 
-    Args:
-        paths: Where it is.
-    """
+        def append(batch: Sequence[Any], first: int) -> None:
+            nonlocal latest
+            parts: list[bytes] = []
+            for number, sample in enumerate(batch, first):
+                key, fields = _members(sample, number)
+                if key == latest:
+                    raise _cannot_write(
+                        number,
+                        f"its {_KEY!r} is {key!r}, the same as that of the sample before it, so "
+                        f"they would be read as one. Give each a key of its own, or leave {_KEY!r} "
+                        "out.",
+                    )
+                latest = key
+                for extension, content in fields:
+                    parts += [_header(f"{key}.{extension}", len(content)), content]
+                    parts.append(bytes(-len(content) % _BLOCK))
+            file.write(b"".join(parts))
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self.file = paths[0].open("xb")
-        self.latest: str | None = None
-
-    def add(self, batch: Sequence[Any], first: int) -> None:
-        """Appends the members of samples."""
-        parts: list[bytes] = []
-        for number, sample in enumerate(batch, first):
-            key, fields = _members(sample, number)
-            if key == self.latest:
-                raise FeedMismatch(
-                    f"sample {number:,} cannot be written as 'tar': its {_KEY!r} is {key!r}, the "
-                    "same as that of the sample before it, so they would be read as one. Give each "
-                    f"a key of its own, or leave {_KEY!r} out."
-                )
-            self.latest = key
-            for extension, content in fields:
-                parts += [_header(f"{key}.{extension}", len(content)), content]
-                parts.append(bytes(-len(content) % _BLOCK))
-        self.file.write(b"".join(parts))
-
-    def close(self) -> None:
-        """Writes the zeros that end an archive."""
-        with self.file as file:
-            file.write(bytes(2 * _BLOCK))
-            file.write(bytes(-file.tell() % _END))
+        yield append
+        file.write(bytes(2 * _BLOCK))
+        file.write(bytes(-file.tell() % _END))
 
 
 def _members(sample: Any, number: int) -> tuple[str, list[tuple[str, bytes]]]:
     """The key of a sample, and the bytes of each of its fields."""
     if not isinstance(sample, dict) or not {*sample} - {_KEY}:
-        raise FeedMismatch(
-            f"sample {number:,} cannot be written as 'tar': it is {described(sample)}, and needs "
-            f"to be a dict of extensions, as in .map(lambda sample: {{'jpg': sample[0], 'cls': "
-            f"sample[1]}})."
+        raise _cannot_write(
+            number,
+            f"it is {described(sample)}, and needs to be a dict of extensions, as in .map(lambda "
+            "sample: {'jpg': sample[0], 'cls': sample[1]}).",
         )
     key = sample.get(_KEY)
     if key is None:
         key = f"{number:09}"
     elif not _is_key(key):
-        raise FeedMismatch(
-            f"sample {number:,} cannot be written as 'tar': its {_KEY!r} is {key!r}, and needs to "
-            f"be a text that is no folder, without a dot behind the last slash (what follows that "
-            f"dot would be read as an extension), and not in a folder such as '__meta__/', which "
-            f"readers leave out."
+        raise _cannot_write(
+            number,
+            f"its {_KEY!r} is {key!r}, and needs to be a text that is no folder, without a dot "
+            "behind the last slash (what follows that dot would be read as an extension), and not "
+            "in a folder such as '__meta__/', which readers leave out.",
         )
     fields = [
         (name, _field_bytes(name, value, number)) for name, value in sample.items() if name != _KEY
@@ -137,9 +134,10 @@ def _field_bytes(name: Any, value: Any, number: int) -> bytes:
 def _check_extension(name: Any, number: int) -> None:
     plain = isinstance(name, str) and bool(name) and name == name.lower()
     if not plain or {"/", "\0"} & {*name} or not _encodes(name):
-        raise FeedMismatch(
-            f"sample {number:,} cannot be written as 'tar': {name!r} is no extension. Name fields "
-            f"in lower case without slashes, such as 'jpg', 'cls', 'txt', 'image.npy'."
+        raise _cannot_write(
+            number,
+            f"{name!r} is no extension. Name fields in lower case without slashes, such as 'jpg', "
+            "'cls', 'txt', 'image.npy'.",
         )
 
 
@@ -160,10 +158,7 @@ def _npy_head(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 
 def _refused(name: str, value: Any, number: int, why: str) -> FeedMismatch:
-    return FeedMismatch(
-        f"sample {number:,} cannot be written as 'tar': field {name!r} is {described(value)}, and "
-        f"{why}."
-    )
+    return _cannot_write(number, f"field {name!r} is {described(value)}, and {why}.")
 
 
 def _header(name: str, size: int) -> bytes:
