@@ -216,21 +216,22 @@ def _is_of_kind(found: Kind, kind: Kind) -> bool:
 
 def _stacked(values: list[Any], kind: Kind) -> Any:
     """Values as a column, if a glance tells that all are of the kind; else None."""
-    types, dtype = {*map(type, values)}, kind.dtype
+    types, dtype, shape = {*map(type, values)}, kind.dtype, kind.shape
     if kind.how != "array":
         return values if types == {{"text": str, "bytes": bytes}.get(kind.how)} else None
-    if kind.shape:
+    if shape:
         same = types == {np.ndarray} and all(
-            value.dtype == dtype and value.shape == kind.shape for value in values
+            value.dtype == dtype and value.shape == shape for value in values
         )
         return np.stack(values, dtype=dtype) if same else None
     if len(types) != 1 or dtype.kind not in "biuf":
         return None
     (one,) = types
-    if one is not dtype.type and NUMBERS.get(one) != dtype:
+    try:
+        known = one is dtype.type or NUMBERS.get(one) == dtype
+        return np.array(values, dtype) if known else None
+    except OverflowError:  # an int that is too large for it
         return None
-    column = np.array(values)
-    return column if column.dtype == dtype else None  # ints may be too large for it
 
 
 def _ordered_leaves(tree: Any, sample: Any) -> list[Any]:
