@@ -344,7 +344,7 @@ class TestMistakes:
             ),
         ],
     )
-    def test_it_speaks_of_what_was_called(self, call, says):
+    def test_the_error_names_the_call_as_it_was_typed(self, call, says):
         with pytest.raises(TypeError) as caught:
             eval(call)
         assert str(caught.value) == says
@@ -404,7 +404,7 @@ class TestElementSpec:
         assert [*under_way] == [1, 2, 3, 4]
         assert drawn == [*range(5)]
 
-    def test_an_error_of_a_function_is_told_as_it_is(self):
+    def test_an_error_of_a_function_is_raised_as_it_is(self):
         with pytest.raises(AttributeError, match="'int' object has no attribute 'image'"):
             _ = Pipeline(ten).map(lambda sample: sample.image).element_spec
 

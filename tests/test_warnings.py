@@ -50,7 +50,7 @@ RAISED = [fragment for title in TABLES for fragment in table(title, ERRORS)]
 TOLD, REFUSED = table("Every warning"), table("Errors that need an explanation")
 
 
-def test_there_are_some():
+def test_the_tables_and_the_code_have_warnings_and_errors():
     assert len(WARNED) >= len(TOLD) >= 10
     assert len(REFUSED) >= 8
     assert len(RAISED) >= 40

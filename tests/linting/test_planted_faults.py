@@ -242,14 +242,14 @@ class TestFields:
         assert lint(Pipeline(arrays(np.arange(10.0))).batch(5)) == []
 
     @pytest.mark.parametrize("capacity", [0, 2])
-    def test_the_first_feed_of_a_loop_tells_of_floats_made_on_the_host(self, capacity):
+    def test_the_first_feed_of_a_loop_warns_of_floats_made_on_the_host(self, capacity):
         loader = pictures().batch(128).map_batches(scaled).load(capacity=capacity)
         with pytest.warns(LintWarning, match="^host-float32: field 'image' is uint8 where") as told:
             assert len(list(loader)) == 4
         assert len(told) == 1
         assert len(list(loader)) == 4  # which is silent: the first feed was
 
-    def test_a_feed_of_64_bits_is_told_of_as_it_is_narrowed(self):
+    def test_a_feed_of_64_bits_warns_as_it_is_narrowed(self):
         loader = Pipeline(arrays(np.zeros((256, 4096)))).shuffle(seed=0).batch(128).load()
         with pytest.warns(LintWarning, match="^narrowed: the feed is float64 on the host, and f"):
             next(iter(loader))
@@ -333,7 +333,7 @@ class TestBuilding:
         line = Path(__file__).read_text().splitlines()[each.lineno - 1]
         assert line.endswith("# here")
 
-    def test_each_is_told_once(self):
+    def test_each_warns_once(self):
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("default")
             for _ in range(3):

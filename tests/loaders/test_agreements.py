@@ -1,6 +1,6 @@
 """Real processes that differ, or come to an end: each ends with an error that says so, in time.
 
-They are started once for all cases; tests/loaders/test_words.py has the rules one by one.
+They are started once for all cases; tests/loaders/test_host_messages.py has the rules one by one.
 """
 
 import pytest

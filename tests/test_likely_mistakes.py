@@ -1,4 +1,4 @@
-"""What is told of data and settings that are likely a mistake: once, with the line to look at."""
+"""Data and settings that are likely a mistake: each warns once, with the line to look at."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ READ = {
 @pytest.mark.parametrize("read", READ)
 class TestALengthThatIsNotTheNumberOfSamples:
     @pytest.mark.parametrize("given", [0, 3, 7])
-    def test_is_told(self, read, given):
+    def test_warns_at_the_line_that_reads(self, read, given):
         with pytest.warns(
             UserWarning, match=rf"Said.* says that it has 5 .* gave {given} "
-        ) as told:
+        ) as warned:
             READ[read](Said(5, given))
-        assert [each.filename for each in told if "says that" in str(each.message)] == [__file__]
+        assert [each.filename for each in warned if "says that" in str(each.message)] == [__file__]
 
-    def test_is_not_told_where_it_is(self, read):
+    def test_is_silent_where_the_length_is_right(self, read):
         READ[read](Said(5, 5))
 
 
-def test_it_is_counted_over_a_resumed_pass_too():
+def test_a_resumed_pass_counts_its_samples_too():
     plan = Pipeline(Said(5, 7)).batch(2).load()
     feeds = iter(plan)
     next(feeds)
@@ -59,34 +59,34 @@ def test_it_is_counted_over_a_resumed_pass_too():
         list(plan.epoch(0, at=feeds.cursor))
 
 
-def test_a_pass_that_ends_early_tells_nothing():
+def test_a_pass_that_ends_early_warns_of_nothing():
     assert list(Pipeline(Said(5, 7)).firstn(5)) == [0, 1, 2, 3, 4]
     with pytest.raises(ZeroDivisionError):
         list(Pipeline(Said(5, 7)).map(lambda n: 1 / (n - 2)))
 
 
 class TestAFilterThatLeavesNothing:
-    def test_is_told_at_the_line_where_it_was_made(self):
+    def test_warns_at_the_line_that_made_it(self):
         plan = Pipeline(lambda: range(5)).filter(lambda n: n > 9)
         with pytest.warns(
             UserWarning, match=r"filter\(<lambda>.* left none of the samples"
-        ) as told:
+        ) as warned:
             assert list(plan.batch(2)) == []
-        (each,) = told
+        (each,) = warned
         assert f"{each.filename}:{each.lineno}" == plan.reader.made_at
 
-    def test_is_told_once_however_often_it_is_read(self):
+    def test_warns_once_however_often_it_is_read(self):
         plan = filter(lambda n: n > 9, lambda: range(5))
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("default")
             assert [list(plan()) for _ in range(4)] == [[]] * 4
-        assert len(told) == 1
+        assert len(warned) == 1
 
     @pytest.mark.parametrize("count", [0, 5])
-    def test_is_not_told_where_there_was_nothing_or_some_are_left(self, count):
+    def test_is_silent_where_there_was_nothing_or_some_are_left(self, count):
         assert len(list(filter(lambda n: n < 1, lambda: range(count))())) == min(count, 1)
 
-    def test_is_not_told_of_the_rest_of_a_pass(self):
+    def test_is_silent_in_the_rest_of_a_pass(self):
         plan = Pipeline(lambda: range(5)).filter(lambda n: n < 1).batch(1).load(sharding="host")
         feeds = iter(plan)
         next(feeds)
@@ -109,16 +109,16 @@ MANY = {
 
 
 @pytest.mark.parametrize("many", MANY)
-def test_more_workers_than_a_machine_has_use_for_are_told(many):
+def test_more_workers_than_a_machine_has_use_for_warn(many):
     number, make = MANY[many]
-    told_of = rf"^{number} on {usable_cores()} cores that this program may use: "
-    with pytest.warns(UserWarning, match=told_of) as told:
+    says = rf"^{number} on {usable_cores()} cores that this program may use: "
+    with pytest.warns(UserWarning, match=says) as warned:
         make()
-    (each,) = told
+    (each,) = warned
     assert each.filename == __file__
 
 
-def test_as_many_as_usual_are_not_told():
+def test_a_common_number_of_workers_is_silent():
     map_samples(abs, list, processes=8)
     map_samples(abs, list, threads=64)
     DataLoader(np.arange(3), num_workers=16)
