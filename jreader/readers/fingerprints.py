@@ -39,7 +39,7 @@ from jreader.readers.trees import branches, leaves
 
 T = TypeVar("T")
 
-TOLD = "told: "
+HISTORY = "told: "
 """What the line begins with that says what a run may change (`Adjustable`)."""
 
 FOUND = "found by place"
@@ -150,7 +150,7 @@ def fingerprint(
         stages: The functions in these lines.
     """
     op = changeable(reader)
-    history = [f"{TOLD}{op.history()}"] if op else []
+    history = [f"{HISTORY}{op.history()}"] if op else []
     in_stages: list[str] = []
     for stage in stages:
         hashed(stage, in_stages)

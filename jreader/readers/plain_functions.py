@@ -38,7 +38,7 @@ def opened_function(
         ReaderError: It returned a generator that it has returned before.
     """
     try:
-        source, told = _iterator_of(reader, state)
+        source, state_of = _iterator_of(reader, state)
     except StopIteration as stopped:
         raise RuntimeError(
             f"{described(reader)}{_written_at(reader)} raised StopIteration when it was called for "
@@ -52,12 +52,12 @@ def opened_function(
         if begun:
             raise _of_begun(reader, kind)
         if (epoch := _epoch.get()) is not None:
-            return begun_in_epoch(source, epoch), close, told
+            return begun_in_epoch(source, epoch), close, state_of
     elif isinstance(getattr(kind, "__iter__", None), FunctionType):
         source = map(next, repeat(source))  # to ask for its iterator again may begin it again
     if begun:
         source = chain(_at_least_one(source, _of_begun(reader, kind)), source)
-    return source, close, told
+    return source, close, state_of
 
 
 def _iterator_of(
@@ -73,8 +73,8 @@ def _iterator_of(
             "to be read by a plain generator)."
         )
     kept = isinstance(produced, (list, tuple)) and _is_held(produced) and not is_fixed(produced)
-    produced, told = of_pass(produced, _epoch.get(), state)
-    return (map(protected, produced) if kept else iter(produced)), told
+    produced, state_of = of_pass(produced, _epoch.get(), state)
+    return (map(protected, produced) if kept else iter(produced)), state_of
 
 
 def _of_begun(reader: Any, kind: type) -> ReaderError:

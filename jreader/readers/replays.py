@@ -30,17 +30,17 @@ def replayed(reader: Reader[T], at: Position) -> Pass[T]:
     """
     done, state = checked_position(at, (0, "")) if isinstance(at, (tuple, list)) else (at, "")
     done = checked_position(done, 0)
-    source, close, told = opened_function(reader, state)
+    source, close, state_of = opened_function(reader, state)
     parts: list[Iterator[T]] = [source]
-    if done and (not state or told is None):
+    if done and (not state or state_of is None):
         parts.insert(0, _skipped(reader, source, done))
     if (said := length(owner_of(reader))) is not None:
         parts.append(_judged(owner_of(reader), said, place_of_caller(), lambda: given()))  # noqa: PLW0108  # below
     items, given = counted(chain(*parts) if len(parts) > 1 else source, done)
-    if told is None:
+    if state_of is None:
         return Pass(items, given, close)
     begin = (done, state) if state else done
-    return Pass(items, lambda: (now, told()) if (now := given()) > done else begin, close)
+    return Pass(items, lambda: (now, state_of()) if (now := given()) > done else begin, close)
 
 
 def _judged(

@@ -23,15 +23,15 @@ class Draws:
     """The random numbers of one pass: one for all ops, and one for each op that keeps its own.
 
     Args:
-        told: The numbers of an earlier pass, as its position tells them (`new` draws others).
+        drawn: The numbers of an earlier pass, as its position tells them (`new` draws others).
         keep: Whether ops that keep a number are given it to keep; False if no pass starts.
     """
 
-    def __init__(self, told: Position, *, keep: bool = True) -> None:
+    def __init__(self, drawn: Position, *, keep: bool = True) -> None:
         self._first: int
         self._kept: list[int]
-        self._first, *self._kept = told if isinstance(told, (tuple, list)) else (told,)
-        self._told, self._keep, self._is_new = told, keep, False
+        self._first, *self._kept = drawn if isinstance(drawn, (tuple, list)) else (drawn,)
+        self._drawn, self._keep, self._is_new = drawn, keep, False
         self._unread, self._turns = iter(self._kept), count()
 
     @classmethod
@@ -42,11 +42,11 @@ class Draws:
         return draws
 
     @classmethod
-    def again(cls, told: Position) -> Draws:
+    def from_position(cls, drawn: Position) -> Draws:
         """The numbers of an earlier pass, checked to be some."""
-        numbers = told if isinstance(told, (tuple, list)) else (told,)
+        numbers = drawn if isinstance(drawn, (tuple, list)) else (drawn,)
         checked_position(numbers, (0,) * max(len(numbers), 1))
-        return cls(told)
+        return cls(drawn)
 
     def seed(self) -> int:
         """A seed for the next op that has none; all are different."""
@@ -68,11 +68,11 @@ class Draws:
         return self._first
 
     @property
-    def told(self) -> Position:
+    def drawn(self) -> Position:
         """The numbers, as the position of the pass tells them."""
         if self._is_new and self._kept:
             return (self._first, *self._kept)
-        return self._told
+        return self._drawn
 
 
 def resolved(reader: Reader[T], draws: Draws) -> Reader[T]:

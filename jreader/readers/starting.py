@@ -149,7 +149,7 @@ def _begin(reader: Reader[T], at: Position, *, inherited: bool = False) -> Pass[
 
 def _drawn(reader: Node[T], at: Position, *, inherited: bool) -> Pass[T]:
     """A pass that draws the missing seeds; its position is (the numbers that it drew, position)."""
-    told, inner = checked_position(at, (None, None))
-    draws = Draws.new() if at is None else Draws.again(told)
+    drawn, inner = checked_position(at, (None, None))
+    draws = Draws.new() if at is None else Draws.from_position(drawn)
     up = _begin(resolved(reader, draws), inner, inherited=inherited)
-    return Pass(up.items, lambda: (draws.told, up.position()), up.close)
+    return Pass(up.items, lambda: (draws.drawn, up.position()), up.close)

@@ -200,19 +200,19 @@ def _spans_from(begin: Piece, shares: Shares) -> deque[tuple[int, tuple[int, ...
 
 
 def past_of(
-    told: tuple[Piece, ...], turn: int, path: Sequence[Any], shares: Shares
+    history: tuple[Piece, ...], turn: int, path: Sequence[Any], shares: Shares
 ) -> tuple[Piece, ...]:
     """The `past` of a mixture that goes on with other shares after some turns.
 
     Args:
-        told: The pieces by which those turns were dealt.
+        history: The pieces by which those turns were dealt.
         turn: How many they were.
         path: What made the keys of the orders.
         shares: What it deals by from there on.
     """
-    if told == scheduled(shares).pieces:
+    if history == scheduled(shares).pieces:
         return ()
-    done = tuple(piece for piece in told if piece.start <= turn)
+    done = tuple(piece for piece in history if piece.start <= turn)
     weights, latest = shares.weights_at(turn), done[-1]
     if weights == latest.weights:
         now = scheduled(shares, done).pieces[len(done) - 1]

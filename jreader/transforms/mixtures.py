@@ -194,7 +194,7 @@ class mix(Adjustable[T]):
                     each.ended = True
                     if self._ends(sources, turn):
                         return
-                    each.again(epoch)
+                    each.begin_next(epoch)
                     sample = next(each.items, _NONE)
                     if sample is _NONE:
                         self._check_given(each, which)
@@ -433,7 +433,7 @@ class _Source:
         self.round, self.ended, self.left_out = 1, True, turn
         self.up = Pass(iter(()), lambda: turn, lambda: None)
 
-    def again(self, epoch: int) -> None:
+    def begin_next(self, epoch: int) -> None:
         """Begins the next pass."""
         self.up.close()
         self.round += 1

@@ -10,14 +10,14 @@ from typing import Any
 
 from jreader.loaders.checkpoints.positions import Place
 from jreader.readers import Cursor, Plan, Reader, at_epoch
-from jreader.readers.fingerprints import TOLD, changeable
+from jreader.readers.fingerprints import HISTORY, changeable
 from jreader.readers.rewriting import rewritten
 from jreader.readers.seeds import seeded, waits
 
 
 def weights_line(plan: Plan) -> str | None:
     """What a plan says of what a run may change; None if there is no such thing."""
-    lines = (line.removeprefix(TOLD) for line in plan["ops"] if line.startswith(TOLD))
+    lines = (line.removeprefix(HISTORY) for line in plan["ops"] if line.startswith(HISTORY))
     return next(lines, None)
 
 

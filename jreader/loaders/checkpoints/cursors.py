@@ -9,7 +9,7 @@ from jreader.errors import NotResumable, warn
 from jreader.orders import STREAM_VERSION
 from jreader.readers import Cursor, Plan, Position
 from jreader.readers.credentials import as_shown_now
-from jreader.readers.fingerprints import FOUND, STAGE, TOLD, difference, swapped
+from jreader.readers.fingerprints import FOUND, STAGE, HISTORY, difference, swapped
 from jreader.readers.hashing import text_hash
 from jreader.readers.messages import Refusal
 
@@ -196,7 +196,7 @@ def _is_span(part: Any) -> bool:
 
 def kept_lines(plan: Plan) -> list[str]:
     """The lines of a plan that have to be equal for a run to go on."""
-    return [line for line in plan["ops"] if not line.startswith(TOLD)]
+    return [line for line in plan["ops"] if not line.startswith(HISTORY)]
 
 
 def plan_hash(plan: Plan) -> str:
@@ -245,7 +245,7 @@ def check_plan(written: Plan, plan: Plan, *, grows: bool = False) -> None:
     Raises:
         NotResumable: The plans order or count samples differently.
     """
-    ops, here = (_lines_of_order(each, but=FOUND if grows else TOLD) for each in (written, plan))
+    ops, here = (_lines_of_order(each, but=FOUND if grows else HISTORY) for each in (written, plan))
     if ops != here:
         number, before, now = difference(ops, here)
         raise NotResumable(
