@@ -9,7 +9,7 @@ from jreader.errors import NotResumable, warn
 from jreader.orders import STREAM_VERSION
 from jreader.readers import Cursor, Plan, Position
 from jreader.readers.credentials import as_shown_now
-from jreader.readers.fingerprints import FOUND, STAGE, HISTORY, difference, swapped
+from jreader.readers.fingerprints import FOUND, HISTORY, STAGE, difference, swapped
 from jreader.readers.hashing import text_hash
 from jreader.readers.messages import Refusal
 
