@@ -122,13 +122,13 @@ def _accuracy(count: Any, state: State, loader: DataLoader) -> float:
 def _programs(pmap: bool) -> tuple[Any, Any]:
     """The training step and the counter of right answers, compiled for all devices."""
     if not pmap:
-        return jax.jit(_step(lambda value: value)), jax.jit(_right_answers(lambda value: value))
+        return jax.jit(_sgd_step(lambda value: value)), jax.jit(_right_answers(lambda value: value))
 
     def mean(value: Any) -> Any:
         return jax.lax.pmean(value, "data")
 
     whole: Any = {"axis_name": "data", "in_axes": (None, 0), "out_axes": None}
-    return jax.pmap(_step(mean), **whole), jax.pmap(_right_answers(mean), **whole)
+    return jax.pmap(_sgd_step(mean), **whole), jax.pmap(_right_answers(mean), **whole)
 
 
 def initial(seed: int) -> State:
@@ -148,7 +148,7 @@ def _logits(parameters: Parameters, images: jax.Array) -> jax.Array:
     return images @ weights + bias
 
 
-def _step(mean: Mean) -> Callable[[State, Any], tuple[State, jax.Array]]:
+def _sgd_step(mean: Mean) -> Callable[[State, Any], tuple[State, jax.Array]]:
     """One step of gradient descent with momentum on the cross entropy."""
 
     def loss_of(parameters: Parameters, feed: Any) -> jax.Array:

@@ -113,7 +113,7 @@ def _batching(reader: Reader[Any]) -> Generator[Any, Any, Batching]:
             parts.append((yield up))  # it is sent back
         found = _common(parts)
     for op, how, one_for_one in reversed(behind):
-        found = _after(found, op, how, one_for_one)
+        found = _batching_after(found, op, how, one_for_one)
     return found
 
 
@@ -138,7 +138,7 @@ def _made_by(reader: Reader[Any]) -> Batching:
     return Batching()
 
 
-def _after(found: Batching, op: Node[Any], how: str, one_for_one: bool) -> Batching:
+def _batching_after(found: Batching, op: Node[Any], how: str, one_for_one: bool) -> Batching:
     """How the batches are made that an op makes of batches, by its traits."""
     by_sample = found.by_sample and one_for_one
     if found.opaque or not how:

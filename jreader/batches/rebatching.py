@@ -215,12 +215,12 @@ def _together(cut: list[Sequence[T]]) -> Sequence[T]:
     if len(parts) == 1:
         return parts[0]
     trees = [part.columns for part in parts if type(part) is Columns]
-    if len(trees) < len(parts) or not all(_alike(trees[0], tree) for tree in trees[1:]):
+    if len(trees) < len(parts) or not all(_fit_end_to_end(trees[0], tree) for tree in trees[1:]):
         return [sample for part in parts for sample in part]
     return Columns(map_tree(lambda *columns: np.concatenate(columns), *trees))
 
 
-def _alike(tree: Any, other: Any) -> bool:
+def _fit_end_to_end(tree: Any, other: Any) -> bool:
     """Whether the arrays of two trees fit end to end, and keep their dtype."""
     return same_structure(tree, other) and all(
         isinstance(one, np.ndarray)

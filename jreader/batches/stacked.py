@@ -124,7 +124,7 @@ def no_array(values: Any, name: str, error: Exception) -> errors.FeedMismatch:
 (1,). Type .padded_batch(n), .bucket(bounds, n) or .pack(n) for rows of several lengths, or give \
 all of them one shape in .map(fn).")
     """
-    shapes = list(map(_shape, values)) if isinstance(values, (list, tuple)) else []
+    shapes = list(map(_shape_of_value, values)) if isinstance(values, (list, tuple)) else []
     odd = first_other(shapes)
     if odd is None:
         return errors.FeedMismatch(f"{name} cannot become an array: {error}")
@@ -144,7 +144,7 @@ def first_other(values: Sequence[Any]) -> int | None:
     return next((index for index, value in enumerate(values) if value != values[0]), None)
 
 
-def _shape(value: Any) -> str:
+def _shape_of_value(value: Any) -> str:
     try:
         return f"shape {np.shape(value)}"
     except (TypeError, ValueError):

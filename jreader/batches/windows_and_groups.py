@@ -133,7 +133,7 @@ class window(Node[Any]):
                 return
 
     def _stacked(self, samples: Sequence[Any]) -> Any:
-        return _stacked(samples, f"a window of {len(samples)} samples, made at {self.made_at}")
+        return _one_sample(samples, f"a window of {len(samples)} samples, made at {self.made_at}")
 
     def _tell(self, left_out: int) -> None:
         """Warns of samples that no window has, unless that was asked for."""
@@ -261,7 +261,7 @@ class group_by(Node[Any]):
         return Pass(deal(), lambda: begin, up.close)
 
     def _stacked(self, samples: list[Any]) -> Any:
-        return _stacked(samples, f"a group of {len(samples)} samples, made at {self.made_at}")
+        return _one_sample(samples, f"a group of {len(samples)} samples, made at {self.made_at}")
 
 
 def _check_samples(reader: Reader[Any], call: str, cure: str) -> None:
@@ -270,7 +270,7 @@ def _check_samples(reader: Reader[Any], call: str, cure: str) -> None:
         raise TypeError(f"{call} needs samples, and {described(reader)} gives batches: {cure}")
 
 
-def _stacked(samples: Sequence[Any], what: str) -> Any:
+def _one_sample(samples: Sequence[Any], what: str) -> Any:
     """The samples stacked as one; `what` is how an error calls them."""
     try:
         return stack(samples)

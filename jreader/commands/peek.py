@@ -50,14 +50,15 @@ def peek(
         raise CommandFailed("yields nothing: there is no first sample to look at")
     rows = []
     for number, item in enumerate(items[:many]):
+        leaves = _named_arrays(item)
         fields = [
-            (name, _dtype_and_shape(leaf), _values(leaf, decode)) for name, leaf in _fields_of(item)
+            (name, _dtype_and_shape(leaf), _shown_values(leaf, decode)) for name, leaf in leaves
         ]
         firsts = [str(number), *[""] * len(fields)]
         rows += [(first, *field) for first, field in zip(firsts, fields, strict=False)]
     yield from aligned_rows(rows)
     if png is not None:
-        yield sheet([leaf for item in items for _, leaf in _fields_of(item)], png, _SHEET)
+        yield sheet([leaf for item in items for _, leaf in _named_arrays(item)], png, _SHEET)
 
 
 def first_items(subject: Any, many: int) -> list[Any]:
@@ -78,7 +79,7 @@ def _stacked_batch(batch: Any) -> Any:
         return batch
 
 
-def _fields_of(tree: Any) -> Iterator[tuple[str, Any]]:
+def _named_arrays(tree: Any) -> Iterator[tuple[str, Any]]:
     """The leaves of a sample with their names, as in image, or pair.0."""
     for name, leaf in named_leaves(tree):
         is_array = hasattr(leaf, "dtype") and hasattr(leaf, "shape")
@@ -93,17 +94,17 @@ def _dtype_and_shape(leaf: Any) -> str:
     return f"{type(leaf).__name__}{size}"
 
 
-def _values(leaf: Any, decode: Callable[[Any], str] | None) -> str:
+def _shown_values(leaf: Any, decode: Callable[[Any], str] | None) -> str:
     """The first values of a leaf, in few words; the text of tokens, if they are decoded."""
     if not isinstance(leaf, np.ndarray):
         return _shortened(repr(leaf[:_WIDE] if isinstance(leaf, (str, bytes, bytearray)) else leaf))
     if decode and leaf.ndim == 1 and leaf.dtype.kind in "iu":
         return _shortened(repr(decode(leaf.tolist())))
-    some = [_shortened(_number(each)) for each in islice(leaf.flat, _SHOWN)]
+    some = [_shortened(_number_text(each)) for each in islice(leaf.flat, _SHOWN)]
     return " ".join(some) + " ..." * (leaf.size > _SHOWN)
 
 
-def _number(value: Any) -> str:
+def _number_text(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, (float, np.floating)) else str(value)
 
 

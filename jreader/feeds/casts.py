@@ -37,7 +37,7 @@ cannot hold: map it to a value that fits, or declare a dtype that holds it.
     if array.dtype == dtype:
         return array
     if _safe(array.dtype, dtype):
-        return _copied(array, dtype)
+        return _aligned_copy(array, dtype)
     if array.dtype.kind == "c" and dtype.kind != "c":
         raise FeedMismatch(
             f"{name} holds complex numbers, which {dtype} cannot hold: declare complex64, or map "
@@ -46,9 +46,9 @@ cannot hold: map it to a value that fits, or declare a dtype that holds it.
     limits = _whole(dtype)
     bad = _not_whole(array, *limits) if limits else None
     if limits and bad is None and array.dtype.kind in "iu":
-        return _copied(array, dtype)  # labels, mostly: errstate costs more than they do
+        return _aligned_copy(array, dtype)  # labels, mostly: errstate costs more than they do
     with np.errstate(over="ignore", invalid="ignore"):
-        changed = _copied(array, dtype)
+        changed = _aligned_copy(array, dtype)
     if not limits and not np.isfinite(changed).all():
         bad = np.isfinite(array) & ~np.isfinite(changed)
     if bad is not None and bad.any():
@@ -56,7 +56,7 @@ cannot hold: map it to a value that fits, or declare a dtype that holds it.
     return changed
 
 
-def _copied(array: Array, dtype: DType) -> Array:
+def _aligned_copy(array: Array, dtype: DType) -> Array:
     """The array in another dtype, in memory that the CPU backend takes as it is."""
     changed = lease(array.shape, dtype)
     np.copyto(changed, array, casting="unsafe")

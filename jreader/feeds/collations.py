@@ -122,7 +122,7 @@ class Collation:
 
     def _of_arrays(self, feed: Any) -> Any:
         # copied: their maker may overwrite them while a device still reads them
-        return _copied(feed) if self.feed_list is None else self._named(_copied(feed))
+        return _numpy_copies(feed) if self.feed_list is None else self._named(_numpy_copies(feed))
 
     def _named(self, feed: Any) -> Any:
         return Feeds(self.feed_list).from_arrays(feed)
@@ -164,11 +164,11 @@ def _plain(index: Any) -> Any:
     return index.item() if isinstance(index, np.generic) else index
 
 
-def _copied(tree: Any) -> Any:
+def _numpy_copies(tree: Any) -> Any:
     """The tree with a NumPy copy of each array, of any library; other leaves stay as they are."""
     parts = branches(tree)
     if parts is not None:
-        return joined(tree, {key: _copied(part) for key, part in parts.items()})
+        return joined(tree, {key: _numpy_copies(part) for key, part in parts.items()})
     return np.array(tree) if hasattr(tree, "__array__") else tree
 
 

@@ -39,7 +39,7 @@ _Home: TypeAlias = tuple[Callable[[DType], DType], bool]
 """The dtypes that a field may have where it goes, and whether it stays on the host."""
 
 
-class _Way(NamedTuple):
+class _Recipe(NamedTuple):
     """How a field is made of the arrays of a batch.
 
     Attributes:
@@ -102,7 +102,7 @@ class Feeds:
     names: tuple[str, ...] | None = field(init=False, repr=False)
     _columns: tuple[Column, ...] = field(init=False, repr=False)
     _homes: list[_Home] = field(init=False, repr=False)  # of each column
-    _known: dict[Hashable, list[_Way]] = field(init=False, repr=False)  # []: the tree as it is
+    _known: dict[Hashable, list[_Recipe]] = field(init=False, repr=False)  # []: the tree as it is
     _nothing: dict[str, list[bool]] = field(init=False, repr=False)  # which leaves are None
 
     def __post_init__(self) -> None:
@@ -183,7 +183,7 @@ class Feeds:
         """The feed of stacked samples; remembers how it is made, if dtypes are all that changes."""
         arrays, tree = samples.arrays, samples.columns
         if not self._columns:
-            names, sources = list(_leaf_names(tree)), arrays
+            names, sources = list(_branch_names(tree)), arrays
             feed = self.from_arrays(samples)
         else:
             picked = self._picked([tree], "each sample of the batch", lists=lists)
@@ -214,7 +214,7 @@ class Feeds:
         self.check_none(batch)
         every = leaves(batch)
         there = [leaf is not None for leaf in every]
-        columns = [Column(name) for name in compress(_leaf_names(batch), there)]
+        columns = [Column(name) for name in compress(_branch_names(batch), there)]
         feeds = [
             column.feed(leaf, canonical, on_host=home)
             for column, leaf, (canonical, home) in zip(
@@ -241,7 +241,7 @@ class Feeds:
         place = next(at for at, each in enumerate(nothing) if each != before[at])
         change = "is None, and had values" if nothing[place] else "has values, and was None"
         raise FeedMismatch(
-            f"field {_leaf_names(feed)[place]!r} {change} in the batches before: a field is None "
+            f"field {_branch_names(feed)[place]!r} {change} in the batches before: a field is None "
             "in all samples or in none, since feeds have one tree. Give it a value in .map(fn), or "
             "leave such samples out with .filter(fn)."
         )
@@ -294,7 +294,7 @@ class Feeds:
         kind = _kind_of_all(samples)
         if kind == "list" and not lists:
             raise FeedMismatch(_LIST.format(what.format(0), samples[0]))
-        values, samples = samples, _as_rows(samples, kind)
+        values, samples = samples, _samples_as_fields(samples, kind)
         by_name = kind in ("dict", "dataclass")
         form: Callable[[Any], Any] = tuple if by_name else len
         for seen in set(map(form, samples)):
@@ -334,7 +334,7 @@ class Feeds:
         return None
 
 
-def _as_rows(samples: list[Any], kind: str) -> list[Any]:
+def _samples_as_fields(samples: list[Any], kind: str) -> list[Any]:
     """Samples of a kind as tuples, lists or dicts of their fields."""
     if kind == "bare":
         return [(sample,) for sample in samples]
@@ -345,24 +345,24 @@ def _as_rows(samples: list[Any], kind: str) -> list[Any]:
 
 def _ways(
     arrays: Sequence[Array], sources: Iterable[Any], made: Iterable[Array], names: Iterable[str]
-) -> list[_Way] | None:
+) -> list[_Recipe] | None:
     """How fields were made of arrays; None if there is more to one of them than its dtype."""
     numbers = {id(array): index for index, array in enumerate(arrays)}
     ways = [
-        _way(numbers.get(id(source)), source, array, f"field {name!r}")
+        _recipe_of(numbers.get(id(source)), source, array, f"field {name!r}")
         for source, array, name in zip(sources, made, names, strict=True)
     ]
     known = [way for way in ways if way is not None]
     return known if len(known) == len(ways) else None
 
 
-def _way(index: int | None, source: Any, made: Array, name: str) -> _Way | None:
+def _recipe_of(index: int | None, source: Any, made: Array, name: str) -> _Recipe | None:
     """How a field was made of an array; None if there is more to it than its dtype."""
     if index is None or type(source) is not np.ndarray or made.shape != source.shape:
         return None
     if made is source:
-        return _Way(index, None, name)
-    return None if made.dtype == source.dtype else _Way(index, made.dtype, name)
+        return _Recipe(index, None, name)
+    return None if made.dtype == source.dtype else _Recipe(index, made.dtype, name)
 
 
 def _same(dtype: DType) -> DType:
@@ -438,7 +438,7 @@ def _kind(each: type) -> str:
     return "dict" if issubclass(each, Mapping) else "bare"
 
 
-def _leaf_names(tree: Any) -> list[str]:
+def _branch_names(tree: Any) -> list[str]:
     """How errors call the leaves: by the branch of the root that holds them."""
     if isinstance(tree, (list, tuple)):
         tree = dict(enumerate(tree))

@@ -65,7 +65,7 @@ def decode(data: Any, size: Size = None, *, resample: Resample = "linear") -> Ar
             fill the memory: set that to a larger number, or to None.
     """
     _check_arguments(data, resample)
-    return _picture(data, None if size is None else _sides(size), resample)
+    return _picture(data, None if size is None else _wanted_sides(size), resample)
 
 
 def decode_batch(
@@ -95,7 +95,7 @@ def decode_batch(
             "or size=(height, width)."
         )
     _check_arguments(b"", resample)
-    wanted = _sides(size)
+    wanted = _wanted_sides(size)
     shape = (*wanted, 3)
     if out is None:
         out = np.empty((len(data), *shape), np.uint8)
@@ -121,7 +121,7 @@ def _check_arguments(data: Any, resample: Any) -> None:
         raise ValueError(f"resample of {_CALL} needs 'linear' or 'nearest', not {resample!r}.")
 
 
-def _sides(size: Any) -> tuple[int, int]:
+def _wanted_sides(size: Any) -> tuple[int, int]:
     """The height and width that are wanted."""
     sides = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
     whole = all(isinstance(side, (int, np.integer)) and side is not True for side in sides)

@@ -222,7 +222,7 @@ class FeedIterator(Iterator[Any]):
                     f"{first['step']}, and its source cannot be read backwards: begin a pass with "
                     f"loader.steps(start={start})."
                 )
-        elif (there := self._found(first["step"])) and _where(there) != _where(first):
+        elif (there := self._found(first["step"])) and _place_at(there) != _place_at(first):
             raise ValueError(
                 f"feeds.seek({start}) counts steps of one size, and those before the cursor that "
                 f"this pass began at were of another size: it stands at sample {first['samples']} "
@@ -259,5 +259,5 @@ class FeedIterator(Iterator[Any]):
         self.close()
 
 
-def _where(cursor: Cursor) -> tuple[int, int]:
+def _place_at(cursor: Cursor) -> tuple[int, int]:
     return cursor["epoch"], cursor["samples"]

@@ -58,7 +58,7 @@ class Resident:
                 f"resident=True out, or begin at an epoch below 2**32."
             )
         size, end = self.batch_at.batch_size, self.batch_at.samples
-        done, tally = _samples_done(cursor), Tally(cursor, wanted=wanted)
+        done, tally = _resident_samples_done(cursor), Tally(cursor, wanted=wanted)
         least = 1 if self.batch_at.masked else size
 
         def deal() -> Iterator[Any]:
@@ -102,7 +102,7 @@ class Resident:
         return stages.traced(feed, Layout(self.axes, None, target), words(epoch), words(first))
 
 
-def _samples_done(cursor: Cursor) -> int:
+def _resident_samples_done(cursor: Cursor) -> int:
     done = Place.of(cursor).batches if cursor["position"] else 0
     if not isinstance(done, int):
         raise NotResumable(

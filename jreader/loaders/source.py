@@ -91,7 +91,7 @@ def begun(
     """
     at, remainder = _checked(source, cursor), shape.remainder
     epoch = 0 if remainder.continues else cursor["epoch"]
-    plan = at_epoch(_watched(source, shape, cursor, at), epoch)
+    plan = at_epoch(_counted_batches(source, shape, cursor, at), epoch)
     if shape.per_feed > 1:
         plan = batch(plan, shape.per_feed)
     if kept is None:
@@ -103,7 +103,7 @@ def begun(
     return kept, kept.position()[0] if waits(plan) else None
 
 
-def _watched(source: Source, shape: FeedShape, cursor: Cursor, at: Position) -> Reader[Any]:
+def _counted_batches(source: Source, shape: FeedShape, cursor: Cursor, at: Position) -> Reader[Any]:
     """The reader of batches, copied and counted where that is needed, each in own memory."""
     batches, remainder = as_it_was(source.batches, at), shape.remainder
     again = cursor["samples"] > 0 and not (remainder.continues and cursor["epoch"])
@@ -113,7 +113,7 @@ def _watched(source: Source, shape: FeedShape, cursor: Cursor, at: Position) -> 
         # copied as they come: their generator may write to them again while they wait here,
         # or while a device reads them
         batches = map_readers(_copied, batches)
-    elif shape.placement.hosts and _kept(batches):
+    elif shape.placement.hosts and _may_be_kept(batches):
         batches = map_readers(_own, batches)  # so that writing to a feed changes nothing else
     if shape.share:
         batches = dealt_to(batches, shape.share, pads=shape.masked) or batches
@@ -184,7 +184,7 @@ def _own(samples: Sequence[Any]) -> Sequence[Any]:
     return samples.having(_copied(samples.columns))
 
 
-def _kept(batches: Reader[Any]) -> bool:
+def _may_be_kept(batches: Reader[Any]) -> bool:
     """Whether something else may hold the arrays of batches: a cache, or the user's function."""
     left = [batches]
     while left:

@@ -57,7 +57,7 @@ def _seed_of(value: Any) -> Any:
         kept = _seed_of(seeds) if isinstance(seeds, np.random.SeedSequence) else value.state
         return type(value).__name__, kept
     if isinstance(value, np.random.SeedSequence):
-        return None if _drawn(value) else (value.entropy, value.spawn_key, value.pool_size)
+        return None if _is_entropy(value) else (value.entropy, value.spawn_key, value.pool_size)
     if isinstance(value, np.random.RandomState):
         return value.get_state(legacy=False)
     return _compiled_name(value)
@@ -72,7 +72,7 @@ def _is_of_program(value: Any) -> bool:
     return value is shared.__self__
 
 
-def _drawn(seeds: np.random.SeedSequence) -> bool:
+def _is_entropy(seeds: np.random.SeedSequence) -> bool:
     """Whether the system drew the entropy."""
     entropy = seeds.entropy
     return isinstance(entropy, int) and entropy.bit_length() > _DRAWN

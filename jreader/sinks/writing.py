@@ -136,7 +136,7 @@ def write(
         errors.warn_of_many(many, "threads", each=64)
     _EXTRAS.get(format, tuple)()  # raises if the extra is not installed
     check_free(folder, overwrite=overwrite)
-    _check_samples(reader)
+    _check_writable(reader)
 
     place = place_of_caller()
     if waits(reader):
@@ -198,7 +198,7 @@ def _all_samples(looked: list[Any], left: Iterator[Any]) -> Iterator[Any]:
     yield from left
 
 
-def _check_samples(reader: Reader[Any]) -> None:
+def _check_writable(reader: Reader[Any]) -> None:
     """Raises if a reader gives batches, or has no end, as far as its plan tells."""
     if gives_batches(reader):
         raise TypeError(

@@ -142,7 +142,7 @@ def far_matches(path: str, suffixes: tuple[str, ...]) -> list[str] | None:
     system.invalidate_cache()
     if any(mark in path for mark in ("*" if web else "*?[")):
         infos = one_of(partial(asked, system, "glob", what, name, detail=True)).values()
-    elif path.endswith("/") or (not web and _is_folder(one_of(partial(_info, path, system, name)))):
+    elif path.endswith("/") or (not web and _is_dir(one_of(partial(_info, path, system, name)))):
         infos = one_of(partial(asked, system, "ls", what, name, detail=True))
     else:
         return None
@@ -152,7 +152,7 @@ def far_matches(path: str, suffixes: tuple[str, ...]) -> list[str] | None:
     return [
         f"{begin}://{info['name']}" if begin else system.unstrip_protocol(info["name"])
         for info in infos
-        if not _is_folder(info)
+        if not _is_dir(info)
     ]
 
 
@@ -200,7 +200,7 @@ async def _info(path: str, system: Any, name: str) -> dict[str, Any]:
         return {}
 
 
-def _is_folder(info: dict[str, Any]) -> bool:
+def _is_dir(info: dict[str, Any]) -> bool:
     return info.get("type") == "directory"
 
 
@@ -208,7 +208,7 @@ async def _look(path: str, system: Any, name: str) -> FarState | None:
     """What a file is now; None if there is none."""
     system.invalidate_cache()
     info = await _info(path, system, name)
-    if not info or _is_folder(info):
+    if not info or _is_dir(info):
         return None
     size = info.get("size")
     if size is None:

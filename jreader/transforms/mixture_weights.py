@@ -85,7 +85,7 @@ def weights_of_lengths(
     """
     called = list(names or range(len(lengths)))
     heat = _exact(temperature, None, "temperature")
-    known = [_known_length(*pair) for pair in zip(called, lengths, strict=True)]
+    known = [_length_of_source(*pair) for pair in zip(called, lengths, strict=True)]
     if heat == 1:
         return _whole_numbers(list(map(Fraction, known)), called, "temperature")
     logs = [math.log(length) / float(heat) for length in known]
@@ -94,7 +94,7 @@ def weights_of_lengths(
     return _whole_numbers(_plainer(shares, powers), called, "temperature")
 
 
-def _known_length(name: Any, length: int | None) -> int:
+def _length_of_source(name: Any, length: int | None) -> int:
     if not length:
         seen = "no samples" if length == 0 else "no length that is known before it is read"
         raise ValueError(

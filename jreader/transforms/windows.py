@@ -127,7 +127,7 @@ class windows(Node[Any]):
 
     def _cut(self, up: Plane) -> Any:
         """The columns of the windows, for the documents of a plane."""
-        strung, step = _end_to_end(up), _step(self)
+        strung, step = _documents_end_to_end(up), _step(self)
         first = strung[0][1]
         for number, (_, lengths) in enumerate(strung):
             if lengths is not first and not np.array_equal(lengths, first):
@@ -182,7 +182,7 @@ def _all_ragged(node: windows, up: Plane) -> bool:
     return bool(flags) and all(flags)
 
 
-def _end_to_end(up: Plane) -> list[tuple[tuple[Any, int], Array]]:
+def _documents_end_to_end(up: Plane) -> list[tuple[tuple[Any, int], Array]]:
     """For each column, values that hold all documents end to end, where, and their lengths."""
     every = leaves(up.columns)
     if up.straight and all(up.length == len(column) for column in every):

@@ -146,7 +146,7 @@ def _check_of(cursor: Any) -> str:
 
 def _check_versions(cursor: Any) -> None:
     for name in ("format", "stream_version"):
-        if not _is_number(cursor[name]):
+        if not _is_plain_number(cursor[name]):
             raise _damaged(cursor, name)
     form, stream = cursor["format"], cursor["stream_version"]
     if form > FORMAT:
@@ -167,7 +167,7 @@ def _check_parts(cursor: Any) -> None:
     plan, skipped, digest = cursor["plan"], cursor["skipped"], cursor["digest"]
     end = digest.rpartition(":")[2] if isinstance(digest, str) else ""
     right = {
-        **{name: _is_number(cursor[name]) for name in ("epoch", "step", "samples")},
+        **{name: _is_plain_number(cursor[name]) for name in ("epoch", "step", "samples")},
         "digest": end.removeprefix("-").isdecimal(),
         "skipped": isinstance(skipped, list) and all(map(_is_span, skipped)),
         "plan": isinstance(plan, dict)
@@ -186,12 +186,12 @@ def _damaged(cursor: Any, name: str) -> ValueError:
     )
 
 
-def _is_number(part: Any) -> bool:
+def _is_plain_number(part: Any) -> bool:
     return type(part) is int and part >= 0
 
 
 def _is_span(part: Any) -> bool:
-    return isinstance(part, (list, tuple)) and len(part) == 3 and all(map(_is_number, part))
+    return isinstance(part, (list, tuple)) and len(part) == 3 and all(map(_is_plain_number, part))
 
 
 def kept_lines(plan: Plan) -> list[str]:

@@ -174,7 +174,7 @@ def as_function(
             "give a Mesh, a Sharding or a Device, or use .load(sharding=...)."
         )
     feeds = Feeds(feed_list, placement.canonical)
-    columns = [_stored(column, placement) for column in leaves(plane.columns)]
+    columns = [_on_devices(column, placement) for column in leaves(plane.columns)]
     if not functions and plane.length and all(each.values is not None for each in columns):
         _check_values(feeds, rebuilt(plane.columns, (each.values for each in columns)))
     gathers, masked = tuple(each.gather for each in columns), remainder.last == "pad"
@@ -305,7 +305,7 @@ class _Stored(NamedTuple):
     values: np.ndarray[Any, Any] | None = None
 
 
-def _stored(column: Any, placement: Placement) -> _Stored:
+def _on_devices(column: Any, placement: Placement) -> _Stored:
     """A column as it goes to the devices; of overlapping rows, the array that they overlap in."""
     target = placement.target
     split = isinstance(target, Sharding) and not target.is_fully_replicated

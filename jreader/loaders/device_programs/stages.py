@@ -72,7 +72,9 @@ class Stage:
             key = _folded(key, epoch)
             if self.rng == "batch":
                 return returned(self.fn, self.fn(feed, _folded(key, first)))
-            numbers = _after(first, jnp.arange(np.prod(shape), dtype=jnp.uint32).reshape(shape))
+            numbers = _words_after(
+                first, jnp.arange(np.prod(shape), dtype=jnp.uint32).reshape(shape)
+            )
             fold = _folded
             for _ in shape:
                 fold = jax.vmap(fold, (None, 0))
@@ -100,7 +102,7 @@ def _folded(key: Any, number: Any) -> Any:
     return jax.random.fold_in(jax.random.fold_in(key, number[0]), number[1])
 
 
-def _after(first: Any, counts: Any) -> Any:
+def _words_after(first: Any, counts: Any) -> Any:
     """The numbers `first + counts`, as words along a last axis."""
     low = first[1] + counts
     return jnp.stack([first[0] + (low < counts), low], axis=-1)
@@ -150,7 +152,7 @@ class Stages:
         """Calls the functions for each step of a chunk, so that they see feeds of one step."""
         inner = (*shape[:axis], *shape[axis + 1 :])
         each = np.uint32(np.prod(inner))
-        firsts = _after(first, each * jnp.arange(shape[axis], dtype=jnp.uint32))
+        firsts = _words_after(first, each * jnp.arange(shape[axis], dtype=jnp.uint32))
 
         def step(feed: Any, first: Any) -> Any:
             return self._step(feed, inner, epoch, first)

@@ -27,10 +27,10 @@ def picture(loading: Loading | None, capacity: int) -> list[Line]:
     if loading is None:
         return [Line(text, ("no source",))]
     with only_looking():
-        return _lines(replace(loading), text)
+        return _notebook_lines(replace(loading), text)
 
 
-def _lines(loading: Loading, text: str) -> list[Line]:
+def _notebook_lines(loading: Loading, text: str) -> list[Line]:
     batches = loading.of_epoch().batches
     known = None if unread(batches) else loading.count()
     feeds = "length unknown" if known is None else f"{known:,} feeds"

@@ -100,7 +100,7 @@ def samples_of(
         found = loading.of_epoch(cursor, began).batching
     else:
         began, found = beginning(epoch), loading.of_epoch().batching
-    reader = _drawn(_counted(loading, found), began, cursor, loading)
+    reader = _reordered(_counted(loading, found), began, cursor, loading)
     if found.buckets is not None:
         return _of_bucket(reader, began, step)
     op: Any = found.counted
@@ -125,7 +125,7 @@ def _counted(loading: Loading, found: Batching) -> Any:
     return op.reader if op else found.buckets
 
 
-def _drawn(reader: Reader[Any], began: Cursor, cursor: Cursor, loading: Loading) -> Reader[Any]:
+def _reordered(reader: Reader[Any], began: Cursor, cursor: Cursor, loading: Loading) -> Reader[Any]:
     """The reader in the order of the epoch of `began`.
 
     Raises:
@@ -158,7 +158,7 @@ def _of_batches(
         )
     first = began["samples"] + (step - began["step"]) * size
     end = began["samples"] + loading.shape.fed(plane.length - began["samples"], op)
-    samples = _samples(plane, first, min(first + size, end), size, began["epoch"], step)
+    samples = _step_samples(plane, first, min(first + size, end), size, began["epoch"], step)
     return replace(samples, sources=sources_of(reader, samples.places))
 
 
@@ -176,7 +176,7 @@ def _of_bucket(op: Any, began: Cursor, step: int) -> Samples:
     return replace(samples, sources=sources_of(op.reader, samples.places))
 
 
-def _samples(plane: Plane, first: int, last: int, size: int, epoch: int, step: int) -> Samples:
+def _step_samples(plane: Plane, first: int, last: int, size: int, epoch: int, step: int) -> Samples:
     if not 0 <= first < last:
         raise ValueError(
             f"{_CALL}: epoch {epoch} has no step {step}; it has {plane.length:,} samples, {size} a "
@@ -190,7 +190,7 @@ def _samples(plane: Plane, first: int, last: int, size: int, epoch: int, step: i
 def _routed(plane: Plane, places: Array, epoch: int, step: int) -> Samples:
     routed = zip(leaves(plane.columns), plane.rows(places), strict=True)
     columns, rows = zip(*(_unstacked(column, each) for column, each in routed), strict=True)
-    trees = (_plain(rebuilt(plane.columns, iter(every))) for every in (rows, columns))
+    trees = (_as_users_know(rebuilt(plane.columns, iter(every))) for every in (rows, columns))
     made, held = trees
     return Samples(epoch, step, places, made, held)
 
@@ -207,6 +207,6 @@ def _in_line(column: Column, rows: Array) -> Array:
     return rows.reshape(-1, 2) if column.in_pairs else rows.ravel()
 
 
-def _plain(tree: Any) -> Any:
+def _as_users_know(tree: Any) -> Any:
     """The tree as users know it, with a tuple for the parts of a `compose`."""
-    return tuple(map(_plain, tree.parts)) if isinstance(tree, SideBySide) else tree
+    return tuple(map(_as_users_know, tree.parts)) if isinstance(tree, SideBySide) else tree

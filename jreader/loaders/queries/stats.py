@@ -88,11 +88,11 @@ class Stats:
 
     def __str__(self) -> str:
         """A table: a line for each stage and queue."""
-        width = max(len(_title(stage)) for stage in self.stages)
+        width = max(len(_title_of_stage(stage)) for stage in self.stages)
         lines = [f"{'stage':{width}}  ms an item    items  workers"]
         for stage in self.stages:
             each = 1e-6 * stage.time_ns / stage.items if stage.items else 0.0
-            title = f"{_title(stage):{width}}"
+            title = f"{_title_of_stage(stage):{width}}"
             lines.append(f"{title}  {each:10.3f}  {stage.items:7d}  {stage.workers:7d}")
         lines.append(f"the loop waited for feeds in {self.waiting:.0%} of its time")
         lines += [
@@ -103,7 +103,7 @@ class Stats:
         return "\n".join(lines)
 
 
-def _title(stage: StageStats) -> str:
+def _title_of_stage(stage: StageStats) -> str:
     return f"{stage.name} {stage.function}".strip()
 
 

@@ -216,7 +216,7 @@ def column_of(column: Any, name: str, nulls: Nulls) -> Any:
     chunks = chunks or [pyarrow().nulls(0, column.type)]
     begins = accumulate(map(len, chunks), initial=0)
     parts = [Part(nulls, name, begin.__add__) for begin, _ in zip(begins, chunks, strict=False)]
-    return columns_end_to_end(list(map(_column, chunks, parts)))
+    return columns_end_to_end(list(map(_column_of_array, chunks, parts)))
 
 
 def columns_end_to_end(trees: Sequence[Any]) -> Any:
@@ -319,7 +319,7 @@ class Chunk:
             self._in_doubt = False
 
 
-def _column(array: Any, part: Part) -> Any:
+def _column_of_array(array: Any, part: Part) -> Any:
     """The column of one array."""
     part.checked(array, full=not _is_looked_at_late(array.type))
     if shape := _shape_of(array.type):
@@ -348,7 +348,7 @@ def _struct_columns(array: Any, part: Part) -> dict[str, Any]:
             f"needs some, of different names. Leave the column out."
         )
     fields = zip(names, array.flatten(), strict=True)
-    return {name: _column(field, part.field(name)) for name, field in fields}
+    return {name: _column_of_array(field, part.field(name)) for name, field in fields}
 
 
 def _is_looked_at_late(kind: Any) -> bool:
@@ -460,12 +460,12 @@ def _dense(array: Any, part: Part) -> Array:
 
 def _ragged(array: Any, part: Part) -> Ragged:
     array = part.filled(array)
-    offsets = _offsets(array)
+    offsets = _list_offsets(array)
     values = array.values.slice(int(array.offsets[0].as_py()), int(offsets[-1]))
     return Ragged(_dense(values, part.values(_list_among(offsets))), offsets)
 
 
-def _offsets(array: Any) -> Array:
+def _list_offsets(array: Any) -> Array:
     """Where lists begin among the values of all, and where the last one ends."""
     offsets: Array = array.offsets.to_numpy()
     return offsets - offsets[0] if offsets[0] else offsets
@@ -484,7 +484,7 @@ def _object_array(array: Any, part: Part) -> Any:
     if types.is_fixed_size_list(array.type):
         array = array.cast(pyarrow().large_list(array.type.value_field))
     if _is_list(array.type) or types.is_map(array.type):
-        inside = part.values(_list_among(_offsets(array)))
+        inside = part.values(_list_among(_list_offsets(array)))
         return over_values(array, lambda values: _object_array(values, inside))
     return array
 
@@ -510,7 +510,7 @@ def over_values(array: Any, fn: Callable[[Any], Any]) -> Any:
     >>> over_values(pa.array([[1, 2], None, [3]])[1:], lambda values: values.cast(pa.string()))[1]
     <pyarrow.ListScalar: ['3']>
     """
-    is_map, offsets = pyarrow().types.is_map(array.type), _offsets(array)
+    is_map, offsets = pyarrow().types.is_map(array.type), _list_offsets(array)
     first, size = int(array.offsets[0].as_py()), int(offsets[-1])
     values = (array.items if is_map else array.values).slice(first, size)
     made = fn(values)

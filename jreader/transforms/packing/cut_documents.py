@@ -39,14 +39,14 @@ class CutDocuments:
 
     def __init__(self, documents: Documents, size: int) -> None:
         self._size, self.places = size, documents.count
-        self.tokens = sum(int(lengths.sum()) for _, lengths in _lengths(documents))
+        self.tokens = sum(int(lengths.sum()) for _, lengths in _document_lengths(documents))
         self.rows = -(-self.tokens // size)
         many = max(documents.count, 1)
         wanted = -(-_ROWS * size * many // max(self.tokens, 1))
         self._groups = -(-many // min(max(wanted, _LEAST), MOST))
         self._each = -(-many // self._groups)
         flat = np.zeros(self._each * self._groups, np.int32)
-        for low, lengths in _lengths(documents):
+        for low, lengths in _document_lengths(documents):
             flat[low : low + len(lengths)] = lengths
         table = flat.reshape(self._each, self._groups)
         starts = np.zeros(self._groups + 1, np.int64)
@@ -110,6 +110,6 @@ class CutDocuments:
         return namespace.searchsorted(tables["first token"], token, side="right") - 1
 
 
-def _lengths(documents: Documents) -> Iterator[tuple[int, Array]]:
+def _document_lengths(documents: Documents) -> Iterator[tuple[int, Array]]:
     for low, high in in_parts(documents):
         yield low, documents.lengths(low, high)

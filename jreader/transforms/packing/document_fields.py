@@ -80,7 +80,7 @@ class Documents:
         columns = {}
         for name in trees[0]:
             if chosen is None or name in chosen:
-                columns[name] = _end_to_end(name, [_field(tree, name) for tree in trees])
+                columns[name] = _joined_rows(name, [_field(tree, name) for tree in trees])
         return cls(columns, len(samples), lambda rows: [rows] * len(columns), first)
 
     def lengths(self, low: int, high: int) -> Array:
@@ -144,7 +144,7 @@ def _field(tree: Mapping[str, Any], name: str) -> Array:
     return values
 
 
-def _end_to_end(name: str, rows: Sequence[Array]) -> Ragged:
+def _joined_rows(name: str, rows: Sequence[Array]) -> Ragged:
     """A column of rows that were read; empty ones may be of any dtype, as `[]` is."""
     full = [row for row in rows if len(row)] or rows[:1]
     if len(kinds := {(str(row.dtype), row.shape[1:]) for row in full}) > 1:
