@@ -157,8 +157,11 @@ def _stacked(values: Sequence[Any], name: str, column: Callable[[Sequence[Any], 
     parts = branches(first)
     if parts is None:
         return column(values, name)
-    rows = _as_rows(values)
-    if rows is None:
+    rows: Any = values if type(first) in {dict, tuple, list} else _as_dicts(values)
+    alike = len(set(map(type, rows))) == 1 and len(set(map(len, rows))) == 1
+    if type(first) is dict:
+        alike = alike and all(map(first.keys().__eq__, map(dict.keys, values)))
+    if not alike:
         all_none(values, name)
         odd = first_other([same_structure(first, value) for value in values])
         raise _mixed(values, name, odd or 0)
@@ -171,17 +174,10 @@ def _stacked(values: Sequence[Any], name: str, column: Callable[[Sequence[Any], 
     )
 
 
-def _as_rows(values: Sequence[Any]) -> Sequence[Any] | None:
-    """Trees as what has their branches by key; None if they differ in structure at the root."""
-    first = values[0]
-    if type(first) not in {dict, tuple, list}:
-        alike = all(same_structure(first, value) for value in values)
-        return [branches(value) for value in values] if alike else None
-    if len(set(map(type, values))) > 1 or len(set(map(len, values))) > 1:
-        return None
-    if type(first) is dict and not all(map(first.keys().__eq__, map(dict.keys, values))):
-        return None
-    return values
+def _as_dicts(values: Sequence[Any]) -> Sequence[Any]:
+    """Trees of any kind as dicts of their branches; none if they differ in structure."""
+    alike = all(same_structure(values[0], value) for value in values)
+    return [branches(value) for value in values] if alike else ()
 
 
 def _mixed(values: Sequence[Any], name: str, odd: int) -> errors.FeedMismatch:

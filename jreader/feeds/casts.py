@@ -45,7 +45,7 @@ cannot hold: map it to a value that fits, or declare a dtype that holds it.
         )
     limits = _whole(dtype)
     bad = _not_whole(array, *limits) if limits else None
-    if limits and bad is None and array.dtype.kind in "iu":
+    if limits and bad is None:
         return _aligned_copy(array, dtype)  # labels, mostly: errstate costs more than they do
     with np.errstate(over="ignore", invalid="ignore"):
         changed = _aligned_copy(array, dtype)

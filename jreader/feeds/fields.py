@@ -1,4 +1,4 @@
-"""Fields of a feed: `data` declares one, and `Column` casts and checks the values of a batch."""
+"""Fields of a feed: `data` declares one, and `Field` casts and checks the values of a batch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -80,8 +80,12 @@ def _checked_dtype(name: str, dtype: Any) -> DType:
     return native
 
 
+Canonical: TypeAlias = Callable[[DType], DType]
+"""Gives the dtype that stands for another on a device."""
+
+
 @dataclass(frozen=True)
-class Column:
+class Field:
     """One field of the feeds: its name, the part of a sample that it is taken from, its type.
 
     Attributes:
@@ -89,25 +93,26 @@ class Column:
         key: The index of the part in a tuple, or its key in a dict. None stands for the position of
             the field in the feed_list, or for its name.
         shape: The declared shape, batch axis first; None if it was not declared.
-        dtype: The declared dtype; None if it was not declared.
+        dtype: The declared dtype, as the device has it; None if it was not declared.
+        canonical: That of the device; None for a field that stays on the host, where it may hold
+            what no device does, as texts.
     """
 
     name: str
     key: int | str | None = None
     shape: tuple[int | None, ...] | None = None
     dtype: DType | None = None
+    canonical: Canonical | None = None
 
-    def feed(
-        self, values: Any, canonical: Callable[[DType], DType], *, on_host: bool = False
-    ) -> Array:
-        """Returns the values of a batch as an array of the declared dtype and shape.
-
-        What no device holds, as texts, may only be in a field that stays on the host.
-        """
+    def feed(self, values: Any) -> Array:
+        """Returns the values of a batch as an array of the declared dtype and shape."""
         name = f"field {self.name!r}"
-        array = column(values, name, on_host=on_host)
-        native = array.dtype.newbyteorder("=")
-        array = cast(array, canonical(native) if self.dtype is None else self.dtype, name)
+        array = column(values, name, on_host=self.canonical is None)
+        dtype = self.dtype
+        if dtype is None:
+            native = array.dtype.newbyteorder("=")
+            dtype = native if self.canonical is None else self.canonical(native)
+        array = cast(array, dtype, name)
         return array if self.shape is None else self._shaped(array, self.shape)
 
     def traced(self, array: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from itertools import compress, repeat
 from typing import Any, NamedTuple, TypeAlias
@@ -14,7 +14,7 @@ from jreader.batches import stack
 from jreader.batches.stacked import refuse_none
 from jreader.errors import FeedMismatch, check_number
 from jreader.feeds.casts import Array, DType, cast
-from jreader.feeds.fields import Column, data, known
+from jreader.feeds.fields import Canonical, Field, data, known
 from jreader.readers import Columns, described, first_column, leaves, map_tree, rebuilt, set_fields
 from jreader.readers.trees import restores
 
@@ -33,10 +33,6 @@ _LIST = (
     "[([1, 1, 1],), ([2, 2, 2],)] is valid, while [[1, 1, 1], [2, 2, 2]] is ambiguous: is it two "
     "samples of one field, or two of three fields? Make each sample a tuple."
 )
-
-
-_Home: TypeAlias = tuple[Callable[[DType], DType], bool]
-"""The dtypes that a field may have where it goes, and whether it stays on the host."""
 
 
 class _Recipe(NamedTuple):
@@ -97,42 +93,34 @@ class Feeds:
     """
 
     feed_list: FeedList | None = None
-    canonical: Callable[[DType], DType] = lambda dtype: dtype
+    canonical: Canonical = lambda dtype: dtype
     on_host: Callable[[Any], list[bool]] = lambda feed: [False] * len(leaves(feed))
     names: tuple[str, ...] | None = field(init=False, repr=False)
-    _columns: tuple[Column, ...] = field(init=False, repr=False)
-    _homes: list[_Home] = field(init=False, repr=False)  # of each column
+    _fields: tuple[Field, ...] = field(init=False, repr=False)
     _known: dict[Hashable, list[_Recipe]] = field(init=False, repr=False)  # []: the tree as it is
     _nothing: dict[str, list[bool]] = field(init=False, repr=False)  # which leaves are None
 
     def __post_init__(self) -> None:
         """Raises an error if the feed_list does not say which fields there are."""
-        columns = tuple(_declared(self.feed_list))
-        names = tuple(column.name for column in columns)
+        declared = [_declared(*pair) for pair in _pairs(self.feed_list)]
+        names = tuple(each.name for each in declared)
         if self.feed_list is not None and not names:
             raise ValueError('feed_list needs a field, as in [data("image", [None, 784])], or None')
         if twice := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"feed_list has the name {twice[0]!r} twice: each field needs its own")
         set_fields(self, names=names or None, _known={}, _nothing={})
-        there = self._there(dict.fromkeys(names))
-        declared = [
-            replace(column, dtype=column.dtype and canonical(column.dtype))
-            for column, (canonical, _) in zip(columns, there, strict=True)
-        ]
-        set_fields(self, _columns=tuple(declared), _homes=there)
+        fields = map(_placed, declared, self._canonicals(dict.fromkeys(names)))
+        set_fields(self, _fields=tuple(fields))
 
-    def _there(self, feed: Any) -> list[_Home]:
-        """Where each leaf of a feed goes."""
+    def _canonicals(self, feed: Any) -> list[Canonical | None]:
+        """What gives the dtype of each leaf of a feed on its device; None on the host."""
         homes = self.on_host(feed) if leaves(feed) else []
-        return [(_same if home else self.canonical, home) for home in homes]
+        return [None if home else self.canonical for home in homes]
 
     @property
     def places(self) -> dict[str, int | str]:
         """Where each field comes from: its position in a sample, or its key."""
-        return {
-            column.name: place if column.key is None else column.key
-            for place, column in enumerate(self._columns)
-        }
+        return self._keys(by_name=False)
 
     def from_samples(self, samples: Sequence[Any], *, lists: bool = False) -> Any:
         """The feed of a batch of samples.
@@ -171,7 +159,7 @@ class Feeds:
                 f"before .load(), or batch(reader, n) around a reader of samples; for batches that "
                 f"are arrays already, use set_batch_generator."
             )
-        if not self._columns:
+        if not self._fields:
             if not lists and samples and isinstance(samples[0], list):
                 raise FeedMismatch(_LIST.format("sample 0 of the batch", samples[0]))
             return self.from_samples(Columns(stack(samples)))
@@ -181,24 +169,27 @@ class Feeds:
 
     def _from_columns(self, samples: Columns[Any], kind: Hashable, *, lists: bool) -> Any:
         """The feed of stacked samples; remembers how it is made, if dtypes are all that changes."""
-        arrays, tree = samples.arrays, samples.columns
-        if not self._columns:
-            names, sources = list(_branch_names(tree)), arrays
-            feed = self.from_arrays(samples)
-        else:
+        tree = samples.columns
+        if self._fields:
             picked = self._picked([tree], "each sample of the batch", lists=lists)
-            names, sources = [column.name for column in self._columns], [each for (each,) in picked]
+            names, sources = [each.name for each in self._fields], [each for (each,) in picked]
             if not all(isinstance(array, np.ndarray) for array in sources):
                 return self._fed(self._picked(list(samples), "each sample", lists=lists))
             feed = self._fed(sources)
-        if len(arrays) == len(leaves(tree)):  # if some are None, the kind says nothing of them
-            ways = _ways(arrays, sources, leaves(feed), names)
-            if ways is not None and (self._columns or restores(tree)):
-                if len(self._known) >= _MOST:
-                    self._known.clear()
-                same = not self.names and all(way.dtype is None for way in ways)
-                self._known[kind] = [] if same else ways
+        else:
+            names, sources = _branch_names(tree), samples.arrays
+            feed = self.from_arrays(samples)
+        if len(samples.arrays) == len(leaves(tree)):  # else the kind says nothing of those
+            ways = _ways(samples.arrays, sources, leaves(feed), names)
+            if ways is not None and (self._fields or restores(tree)):
+                self._remember(kind, ways)
         return feed
+
+    def _remember(self, kind: Hashable, ways: list[_Recipe]) -> None:
+        if len(self._known) >= _MOST:
+            self._known.clear()
+        same = not self.names and all(way.dtype is None for way in ways)
+        self._known[kind] = [] if same else ways
 
     def from_arrays(self, batch: Any) -> Any:
         """The feed of a batch that is arrays already: by position, by name, or a single one.
@@ -209,23 +200,14 @@ class Feeds:
             FeedMismatch: The arrays do not fit the feed_list, or differ in length.
         """
         batch = batch.columns if isinstance(batch, Columns) else batch
-        if self._columns:
+        if self._fields:
             return self._fed(values for (values,) in self._picked([batch], "the batch", lists=True))
         self.check_none(batch)
         every = leaves(batch)
         there = [leaf is not None for leaf in every]
-        columns = [Column(name) for name in compress(_branch_names(batch), there)]
-        feeds = [
-            column.feed(leaf, canonical, on_host=home)
-            for column, leaf, (canonical, home) in zip(
-                columns,
-                compress(every, there),
-                compress(self._there(batch), there),
-                strict=True,
-            )
-        ]
-        _check_lengths(columns, feeds)
-        left = iter(feeds)
+        homes = zip(_branch_names(batch), self._canonicals(batch), strict=True)
+        fields = [Field(name, canonical=home) for name, home in compress(homes, there)]
+        left = iter(_made(fields, compress(every, there)))
         return rebuilt(batch, (next(left) if full else None for full in there))
 
     def check_none(self, feed: Any) -> None:
@@ -253,12 +235,12 @@ class Feeds:
             FeedMismatch: The arrays do not fit the feed_list, as far as shapes tell.
         """
         batch = batch.columns if isinstance(batch, Columns) else batch
-        if not self._columns:
+        if not self._fields:
             return map_tree(lambda array: array.astype(self.canonical(array.dtype)), batch)
         picked = self._picked([batch], "the batch", lists=True)
         return {
-            column.name: column.traced(array)
-            for column, (array,) in zip(self._columns, picked, strict=True)
+            each.name: each.traced(array)
+            for each, (array,) in zip(self._fields, picked, strict=True)
         }
 
     def specs(self, batch_size: int) -> dict[str, tuple[tuple[int, ...], DType]] | None:
@@ -268,70 +250,82 @@ class Feeds:
         {'image': ((32, 784), dtype('float32'))}
         """
         specs = {}
-        for column in self._columns:
-            inner = None if column.shape is None else known(column.shape[1:])
-            if inner is None or column.dtype is None:
+        for each in self._fields:
+            inner = None if each.shape is None else known(each.shape[1:])
+            if inner is None or each.dtype is None:
                 return None
-            specs[column.name] = (batch_size, *inner), column.dtype
+            specs[each.name] = (batch_size, *inner), each.dtype
         return specs or None
 
     def _fed(self, picked: Iterable[Any]) -> dict[str, Array]:
-        feeds = [
-            column.feed(values, canonical, on_host=home)
-            for column, values, (canonical, home) in zip(
-                self._columns, picked, self._homes, strict=True
-            )
-        ]
-        _check_lengths(self._columns, feeds)
-        return {column.name: feed for column, feed in zip(self._columns, feeds, strict=True)}
+        made = _made(self._fields, picked)
+        return {each.name: array for each, array in zip(self._fields, made, strict=True)}
 
     def _picked(self, samples: list[Any], what: str, *, lists: bool) -> list[list[Any]]:
-        """For each field, what the samples hold there; `what` is how an error calls a sample.
+        """For each field, what the samples hold there; `what` is how an error calls a sample."""
+        kind = _kind_of_all(samples)
+        if kind == "list" and not lists:
+            raise FeedMismatch(_LIST.format(what.format(0), samples[0]))
+        rows, by_name = _samples_as_fields(samples, kind), kind in {"dict", "dataclass"}
+        if odd := self._first_wrong(rows, by_name=by_name):
+            index, wrong = odd
+            if kind == "bare" and not lists:
+                wrong += f" If {described(samples)} is one sample, type .batch(n) before .load()."
+            raise FeedMismatch(f"{what.format(index)} {wrong}")
+        return [
+            list(map(operator.itemgetter(key), rows))
+            for key in self._keys(by_name=by_name).values()
+        ]
+
+    def _first_wrong(self, rows: list[Any], *, by_name: bool) -> tuple[int, str] | None:
+        """The first sample that does not have the fields, and what is wrong with it.
 
         Lengths and keys are gathered in sets, in C: a Python call for each sample would cost more
         than stacking them.
         """
-        kind = _kind_of_all(samples)
-        if kind == "list" and not lists:
-            raise FeedMismatch(_LIST.format(what.format(0), samples[0]))
-        values, samples = samples, _samples_as_fields(samples, kind)
-        by_name = kind in ("dict", "dataclass")
         form: Callable[[Any], Any] = tuple if by_name else len
-        for seen in set(map(form, samples)):
+        for seen in set(map(form, rows)):
             if wrong := self._wrong(seen if by_name else range(seen), by_name=by_name):
-                index = next(at for at, sample in enumerate(samples) if form(sample) == seen)
-                if kind == "bare" and not lists:
-                    wrong += (
-                        f" If {described(values)} is one sample, type .batch(n) before .load()."
-                    )
-                raise FeedMismatch(f"{what.format(index)} {wrong}")
-        return [list(map(operator.itemgetter(key), samples)) for key in self._keys(by_name=by_name)]
+                return next(at for at, row in enumerate(rows) if form(row) == seen), wrong
+        return None
 
-    def _keys(self, *, by_name: bool) -> list[int | str]:
-        return [
-            column.key if column.key is not None else column.name if by_name else place
-            for place, column in enumerate(self._columns)
-        ]
+    def _keys(self, *, by_name: bool) -> dict[str, int | str]:
+        """Where samples have each field: its position, or its key."""
+        return {
+            each.name: each.key if each.key is not None else each.name if by_name else place
+            for place, each in enumerate(self._fields)
+        }
 
     def _wrong(self, present: Sequence[Any], *, by_name: bool) -> str | None:
         """What is wrong with samples that have these keys or positions; None if nothing is."""
         keys = self._keys(by_name=by_name)
         has = f"has the fields {list(present)}" if by_name else f"has {len(present)} field(s)"
-        for column, key in zip(self._columns, keys, strict=True):
+        for name, key in keys.items():
             if key not in present:
                 cure = "yield it too, or change the feed_list"
                 if by_name and isinstance(key, int) and key < len(present):
-                    named = {column.name: list(present)[key]}
+                    named = {name: list(present)[key]}
                     cure = f"name it, as in feed_list={named}, since the samples are dicts"
-                return f"{has}, and {key!r}, for {column.name!r}, is missing: {cure}."
-        surplus = [key for key in present if key not in keys]
-        if surplus and not isinstance(self.feed_list, Mapping):
-            some = {column.name: key for column, key in zip(self._columns, keys, strict=True)}
-            return (
-                f"{has}, of which {surplus} are not in the feed_list: name them there too, or "
-                f"leave them out with a mapping, as in feed_list={some}."
-            )
-        return None
+                return f"{has}, and {key!r}, for {name!r}, is missing: {cure}."
+        surplus = [key for key in present if key not in keys.values()]
+        if not surplus or isinstance(self.feed_list, Mapping):
+            return None
+        return (
+            f"{has}, of which {surplus} are not in the feed_list: name them there too, or leave "
+            f"them out with a mapping, as in feed_list={keys}."
+        )
+
+
+def _made(fields: Sequence[Field], values: Iterable[Any]) -> list[Array]:
+    """The arrays of fields, as long as one another."""
+    made = [each.feed(value) for each, value in zip(fields, values, strict=True)]
+    if len(set(map(len, made))) != 1:
+        lengths = {each.name: len(array) for each, array in zip(fields, made, strict=True)}
+        raise FeedMismatch(
+            f"the arrays of a batch need one length, not {lengths}: give as many rows in each as "
+            f"the batch has samples, and at least one array"
+        )
+    return made
 
 
 def _samples_as_fields(samples: list[Any], kind: str) -> list[Any]:
@@ -347,56 +341,51 @@ def _ways(
     arrays: Sequence[Array], sources: Iterable[Any], made: Iterable[Array], names: Iterable[str]
 ) -> list[_Recipe] | None:
     """How fields were made of arrays; None if there is more to one of them than its dtype."""
-    numbers = {id(array): index for index, array in enumerate(arrays)}
-    ways = [
-        _recipe_of(numbers.get(id(source)), source, array, f"field {name!r}")
-        for source, array, name in zip(sources, made, names, strict=True)
-    ]
-    known = [way for way in ways if way is not None]
-    return known if len(known) == len(ways) else None
+    numbers, ways = {id(array): index for index, array in enumerate(arrays)}, list[_Recipe]()
+    for source, array, name in zip(sources, made, names, strict=True):
+        known = id(source) in numbers and type(source) is np.ndarray
+        if not known or array.shape != source.shape:
+            return None
+        if array is not source and array.dtype == source.dtype:
+            return None  # a copy, for a reason that others of the kind may not have
+        dtype = None if array is source else array.dtype
+        ways.append(_Recipe(numbers[id(source)], dtype, f"field {name!r}"))
+    return ways
 
 
-def _recipe_of(index: int | None, source: Any, made: Array, name: str) -> _Recipe | None:
-    """How a field was made of an array; None if there is more to it than its dtype."""
-    if index is None or type(source) is not np.ndarray or made.shape != source.shape:
-        return None
-    if made is source:
-        return _Recipe(index, None, name)
-    return None if made.dtype == source.dtype else _Recipe(index, made.dtype, name)
-
-
-def _same(dtype: DType) -> DType:
-    return dtype
-
-
-def _declared(feed_list: Any) -> Iterator[Column]:
+def _pairs(feed_list: Any) -> list[tuple[Any, int | str | None]]:
+    """What declares each field, and where it comes from; None for where it stands."""
     if feed_list is None:
-        return
-    pairs: list[tuple[Any, int | str | None]]
+        return []
     if isinstance(feed_list, Mapping):
         if len({isinstance(key, str) for key in feed_list.values()}) > 1:
             raise TypeError(
                 "feed_list needs places only (for samples that are tuples) or keys only (for "
                 "dicts), not both"
             )
-        pairs = [(each, _key(given)) for each, given in feed_list.items()]
-    elif isinstance(feed_list, Sequence) and not isinstance(feed_list, str):
-        pairs = [(each, None) for each in feed_list]
-    else:
-        raise TypeError(
-            f"feed_list needs a list of names, [data(...), ...] or a mapping, not {feed_list!r}"
-        )
-    for each, key in pairs:
-        if isinstance(each, data):
-            yield Column(each.name, key, each.shape, each.dtype)
-        elif isinstance(each, str) and each:
-            yield Column(each, key)
-        else:
-            raise TypeError(
-                f'feed_list needs names of fields, as in ["image", "label"], each with its place, '
-                f'as in {{"image": 0}}, or declared, as in [data("image", [None, 784])], not '
-                f"{each!r}"
-            )
+        return [(each, _key(given)) for each, given in feed_list.items()]
+    if isinstance(feed_list, Sequence) and not isinstance(feed_list, str):
+        return [(each, None) for each in feed_list]
+    raise TypeError(
+        f"feed_list needs a list of names, [data(...), ...] or a mapping, not {feed_list!r}"
+    )
+
+
+def _declared(each: Any, key: int | str | None) -> Field:
+    if isinstance(each, data):
+        return Field(each.name, key, each.shape, each.dtype)
+    if isinstance(each, str) and each:
+        return Field(each, key)
+    raise TypeError(
+        f'feed_list needs names of fields, as in ["image", "label"], each with its place, '
+        f'as in {{"image": 0}}, or declared, as in [data("image", [None, 784])], not '
+        f"{each!r}"
+    )
+
+
+def _placed(declared: Field, canonical: Canonical | None) -> Field:
+    dtype = declared.dtype and canonical(declared.dtype) if canonical else declared.dtype
+    return replace(declared, dtype=dtype, canonical=canonical)
 
 
 def _key(given: object) -> int | str:
@@ -445,15 +434,6 @@ def _branch_names(tree: Any) -> list[str]:
     if not isinstance(tree, dict):
         return [f"leaf {place}" for place in range(len(leaves(tree)))]
     return [str(key) for key, part in tree.items() for _ in leaves(part)]
-
-
-def _check_lengths(columns: Sequence[Column], feeds: Sequence[Array]) -> None:
-    lengths = {column.name: len(feed) for column, feed in zip(columns, feeds, strict=True)}
-    if len(set(map(len, feeds))) != 1:
-        raise FeedMismatch(
-            f"the arrays of a batch need one length, not {lengths}: give as many rows in each as "
-            f"the batch has samples, and at least one array"
-        )
 
 
 def padded(feed: Any, rows: int, places: Array | None = None) -> tuple[Any, Array]:
