@@ -108,10 +108,7 @@ def _batching(reader: Reader[Any]) -> Generator[Any, Any, Batching]:
         (reader,) = reader.input_readers
     found = _made_by(reader)
     if type(reader) is chain or type(reader) is interleave:
-        parts = list[Batching]()
-        for up in reader.readers:
-            parts.append((yield up))  # it is sent back
-        found = _common(parts)
+        found = _common((yield reader.readers))
     for op, how, one_for_one in reversed(behind):
         found = _batching_after(found, op, how, one_for_one)
     return found

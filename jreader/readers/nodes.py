@@ -349,25 +349,32 @@ def sources_first(top: K, below: Callable[[K], Iterable[K]]) -> Iterator[K]:
     return reversed(found)
 
 
-def unrolled(walk: Callable[[Any], Generator[Any, Any, T]], top: Any) -> T:
-    """What a walk returns that would call itself: instead it yields the argument, and is sent that.
+def unrolled(walk: Callable[[Any], Generator[Iterable[Any], list[T], T]], top: Any) -> T:
+    """What a walk returns that would call itself: instead it yields arguments, and is sent results.
 
     >>> def total(number):
-    ...     return number and number + (yield number - 1)
+    ...     below = yield [number - 1] if number else []
+    ...     return sum(below, start=number)
     >>> unrolled(total, 4), unrolled(total, 100_000)
     (10, 5000050000)
     """
-    begun: list[Generator[Any, Any, T]] = [walk(top)]
-    done: Any = None
-    while begun:
-        try:
-            begun.append(walk(begun[-1].send(done)))
-            done = None
-        except StopIteration as ended:
-            begun.pop()
-            done = ended.value
-    result: T = done
-    return result
+    nothing: Iterator[Any] = iter(())
+    results: Any = None  # a walk begins when it is sent None
+    begun = [(walk(top), nothing, results)]
+    while True:
+        current, arguments, results = begun[-1]
+        for argument in arguments:
+            begun.append((walk(argument), nothing, None))
+            break
+        else:
+            try:
+                begun[-1] = current, iter(current.send(results)), []
+            except StopIteration as ended:
+                begun.pop()
+                if not begun:
+                    result: T = ended.value
+                    return result
+                begun[-1][2].append(ended.value)
 
 
 def bare(reader: Reader[T]) -> Reader[T]:
@@ -390,14 +397,14 @@ def lines_of(reader: Reader[Any]) -> list[Line]:
     return unrolled(_table_lines, reader)
 
 
-def _table_lines(reader: Reader[Any]) -> Generator[Reader[Any], list[Line], list[Line]]:
+def _table_lines(
+    reader: Reader[Any],
+) -> Generator[Sequence[Reader[Any]], list[list[Line]], list[Line]]:
     while isinstance(reader, Node) and (inner := reader.within()) is not None:
         reader = inner
+    branches = yield readers_below(reader)
     if not isinstance(reader, Node):
         return [Line(described(reader), _known(reader))]
-    branches = []
-    for up in reader.input_readers:
-        branches.append((yield up))  # noqa: PERF401  # they are sent back
     return under(branches, reader.drawn())
 
 

@@ -48,7 +48,7 @@ def _rewriting(
 def parts_changed(
     node: Node[Any], new: dict[str, Any], asked: Callable[[Any], Any] = itself
 ) -> Generator[Any, Any, Any]:
-    """A copy of an op with other readers in its fields: it yields each, and is sent the new one.
+    """A copy of an op with other readers in its fields: it yields some, and is sent new ones.
 
     Args:
         node: The op.
@@ -57,10 +57,8 @@ def parts_changed(
     """
     for name, value in [(name, getattr(node, name)) for name in field_names(node)]:
         if isinstance(value, Node):
-            new[name] = yield asked(value)
+            (new[name],) = yield [asked(value)]
         elif isinstance(value, tuple) and any(isinstance(part, Node) for part in value):
-            parts = []
-            for part in value:
-                parts.append((yield asked(part)))  # noqa: PERF401  # it is sent back
+            parts = yield map(asked, value)
             new[name] = value if all(map(is_, parts, value)) else tuple(parts)
     return node.changed(new)

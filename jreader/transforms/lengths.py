@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, Literal, TypeVar, get_args
 
@@ -175,15 +175,13 @@ def may_not_end(reader: Reader[Any]) -> bool:
     return unrolled(_may_not_end, reader)
 
 
-def _may_not_end(reader: Reader[Any]) -> Generator[Reader[Any], bool, bool]:
+def _may_not_end(reader: Reader[Any]) -> Generator[Sequence[Reader[Any]], list[bool], bool]:
     if not isinstance(reader, Node) or not reader.input_readers:
         return length(reader) is None
     rule = _rule_of_end(reader)
     if isinstance(rule, bool):
         return rule
-    below = []
-    for up in reader.input_readers:
-        below.append((yield up))  # noqa: PERF401  # they are sent back
+    below = yield reader.input_readers
     return rule(below)
 
 
