@@ -139,7 +139,7 @@ class Column:
         """The same column, which keeps so many blocks open, if it is read in blocks."""
         return self
 
-    def reading(self) -> Column:
+    def reading(self, *, in_batches: bool = True) -> Column:  # noqa: ARG002
         """The same rows for one pass, which tells it what comes, and closes it at its end."""
         return self
 
@@ -179,7 +179,7 @@ class ArrayColumn(Column):
     def gather(self, rows: Array) -> Array:
         """Those rows as an array of their own."""
         take, staged = self.gatherer(len(rows))
-        given: Array = take(rows, *() if staged is None else (0, staged(len(rows)), "clip"))
+        given: Array = take(rows) if staged is None else take(rows, 0, staged(len(rows)), "clip")
         return given
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import prod
 from operator import getitem
 from typing import Any
@@ -92,11 +92,7 @@ class EndToEnd(Column):
     """
 
     def __init__(self, parts: Sequence[Any]) -> None:
-        self.parts = [
-            each
-            for part in parts
-            for each in (part.parts if type(part) in (EndToEnd, Joined) else [part])
-        ]
+        self.parts = [each for part in parts for each in _parts_of(part)]
         self.starts: Array = np.array(begins([len(part) for part in self.parts]))
         self.asks_users_class = all(column_of(part).asks_users_class for part in self.parts)
 
@@ -168,7 +164,7 @@ class Joined(ArrayColumn, EndToEnd):
     """
 
     def __init__(self, parts: Sequence[Any]) -> None:
-        flat = [read_only(each) for part in parts for each in getattr(part, "parts", (part,))]
+        flat = [read_only(each) for part in parts for each in _parts_of(part)]
         self._begins = [0, *accumulate(map(len, flat[:-1]))]
         self.parts, self.starts = flat, np.array(self._begins)
         self.shape = (sum(map(len, flat)), *flat[0].shape[1:])
@@ -261,6 +257,11 @@ class Joined(ArrayColumn, EndToEnd):
         return np.asarray(self), rows_on_device
 
 
+def _parts_of(column: Any) -> Sequence[Any]:
+    """The columns that one is laid end to end of; of any other, itself."""
+    return column.parts if isinstance(column, EndToEnd) and not column.in_pairs else [column]
+
+
 def share_starts(columns: Sequence[Any]) -> None:
     """Has joined columns whose parts are equally long share `starts`: rows are found once."""
     joined = [column for column in columns if isinstance(column, Joined)]
@@ -285,10 +286,11 @@ def parted(which: Array) -> Iterator[tuple[int, Any]]:
     if len(which) and which[0] == which[-1] and (which == which[0]).all():
         yield int(which[0]), slice(None)
         return
-    order = np.argsort(which, kind="stable")
-    cuts = np.flatnonzero(np.diff(which[order])) + 1
-    for run in np.split(order, cuts) if len(order) else []:
-        yield int(which[run[0]]), run
+    order = which.argsort(kind="stable")
+    rising = which[order]
+    cuts = np.flatnonzero(rising[1:] != rising[:-1]) + 1
+    for low, high in pairwise([0, *cuts.tolist(), len(order)] if len(order) else []):
+        yield int(rising[low]), order[low:high]
 
 
 def _rows_are_whole(part: Any, axes: tuple[int, ...]) -> bool:
@@ -318,7 +320,7 @@ def merged(given: Sequence[tuple[Any, Any]], many: int) -> Any:
     """
     if len(given) == 1:
         return given[0][1]
-    if given and _stackable([tree for _, tree in given]):
+    if given and alike([tree for _, tree in given]):
         first = given[0][1]
         columns = [np.empty((many, *leaf.shape[1:]), leaf.dtype) for leaf in leaves(first)]
         for here, tree in given:
@@ -333,8 +335,8 @@ def merged(given: Sequence[tuple[Any, Any]], many: int) -> Any:
     return samples
 
 
-def _stackable(trees: Sequence[Any]) -> bool:
-    """Whether trees of arrays can be stacked to one: they are alike, column by column."""
+def alike(trees: Sequence[Any]) -> bool:
+    """Whether rows of all these are rows of one tree of arrays; none is a list of samples."""
     first = trees[0]
     return not any(isinstance(tree, list) for tree in trees) and all(
         same_structure(first, tree) and all(map(_fit, leaves(first), leaves(tree)))

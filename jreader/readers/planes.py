@@ -93,7 +93,8 @@ class Plane:
 
     def samples(self, at: Position) -> Pass[Any]:
         """One by one, views where rows are arrays; the position is the number of the next one."""
-        done, blocks = self._index(at), opened_for_pass(self.columns)
+        done = self._index(at)
+        blocks = opened_for_pass(self.columns, in_batches=False)
 
         def runs() -> Iterator[Array]:
             low, many = done, min(_AT_FIRST, self.at_once)
@@ -111,7 +112,8 @@ class Plane:
 
     def batches(self, size: int, at: Position) -> Pass[Sequence[Any]]:
         """In runs of `size`, the last one shorter; the position is as that of `samples`."""
-        done, blocks = self._index(at), opened_for_pass(self.columns)
+        done = self._index(at)
+        blocks = opened_for_pass(self.columns, in_batches=True)
         gathered = Gathering(blocks.columns if blocks else self.columns, size)
         many = max(self.at_once // size, 1) * size
         second = min(done + many, self.length)  # soon there, and then twice as many at once

@@ -70,10 +70,13 @@ class OpenedColumns(NamedTuple):
         return (reading.full() for _, reading in self.readings)
 
 
-def opened_for_pass(columns: Any) -> OpenedColumns | None:
+def opened_for_pass(columns: Any, *, in_batches: bool) -> OpenedColumns | None:
     """The columns for one pass; None if none of them is read in blocks."""
     every = leaves(columns)
-    made = [column.reading() if isinstance(column, Column) else column for column in every]
+    made = [
+        column.reading(in_batches=in_batches) if isinstance(column, Column) else column
+        for column in every
+    ]
     pairs = enumerate(zip(every, made, strict=True))
     readings = [(number, new) for number, (old, new) in pairs if new is not old]
     return OpenedColumns(rebuilt(columns, iter(made)), readings) if readings else None

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from jreader.readers.columns import Array, Column, Indices, rows_on_device
+from jreader.readers.joined_columns import alike
 from jreader.readers.messages import described
-from jreader.readers.trees import rebuilt
+from jreader.readers.trees import leaves, map_tree
 from jreader.sources.blocks.decoded_blocks import Decoded
 from jreader.sources.blocks.open_blocks import OpenBlocks
 
@@ -73,14 +75,8 @@ class BlockColumns(Column):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Without the blocks that are open."""
-        given = self.block_starts, self.rows, self._decode, self.name, self.open_blocks
-        return _block_columns, given
-
-    def rows_of(self, block: int) -> range:
-        """The rows of a block."""
-        begins = self.block_starts
-        end = begins[block + 1] if block + 1 < len(begins) else self.rows
-        return range(int(begins[block]), int(end))
+        made = partial(BlockColumns, name=self.name, open_blocks=self.open_blocks)
+        return made, (self.block_starts, self.rows, self._decode)
 
     def blocks_of(self, rows: Array) -> Array:
         """The number of the block of each row."""
@@ -100,15 +96,13 @@ class BlockColumns(Column):
             raise RuntimeError(
                 f"decoding block {block} of {self} raised StopIteration"
             ) from stopped
-        return Decoded.of(given, len(self.rows_of(block)), f"block {block} of {self}")
+        return Decoded(given, int(self.sizes[block]), f"block {block} of {self}")
 
     def keeping(self, open_blocks: int) -> BlockColumns:
         """The same column with so many blocks open at a time; the same one each time."""
         if open_blocks not in self._for_orders:
-            made = _block_columns(
-                self.block_starts, self.rows, self._decode, self.name, open_blocks
-            )
-            self._for_orders[open_blocks] = made
+            made, given = self.__reduce__()
+            self._for_orders[open_blocks] = made(*given, open_blocks=open_blocks)
         return self._for_orders[open_blocks]
 
     @staticmethod
@@ -148,9 +142,9 @@ class BlockColumns(Column):
         if tell is not None:
             tell(blocks, first=first)
 
-    def reading(self) -> OpenBlocks:
+    def reading(self, *, in_batches: bool = True) -> OpenBlocks:
         """The same rows for one pass, which says what comes, and closes it at its end."""
-        return OpenBlocks(self, ahead=True)
+        return OpenBlocks(self, ahead=True, in_batches=in_batches)
 
     def gather(self, rows: Array) -> Any:
         """Those rows: a tree of arrays, or a list of samples where they cannot be stacked."""
@@ -166,26 +160,18 @@ class BlockColumns(Column):
         Raises:
             ValueError: Blocks hold something else than arrays, or differ in dtype, shape or fields.
         """
-        blocks = [self.decoded(block) for block in range(len(self.block_starts))]
-        filled = [block for block in blocks if block.rows] or blocks[:1]
-        if not filled or not filled[0].arrays or len({block.kind for block in filled}) > 1:
+        filled = [int(block) for block in np.flatnonzero(self.sizes)] or [0]
+        trees = [self.decoded(block).tree for block in filled[: len(self.sizes)]]
+        if not trees or not leaves(trees[0]) or not alike(trees):
             raise ValueError(
                 f"{described(self)} holds rows that no array has, and a device needs columns that "
                 f"fit on it as a whole: use .load(...)."
             )
-        parts = zip(*(block.arrays for block in filled), strict=True)
-        tree = rebuilt(filled[0].tree, map(np.concatenate, parts))
-        return tree, rows_on_device
+        return map_tree(lambda *parts: np.concatenate(parts), *trees), rows_on_device
 
     def _shared(self) -> OpenBlocks:
         """The blocks that stay open from call to call, outside of passes."""
         process = os.getpid()
         if self._open is None or self._open[0] != process:  # a lock may be held where it forked
-            self._open = process, OpenBlocks(self, ahead=False)
+            self._open = process, OpenBlocks(self, ahead=False, in_batches=False)
         return self._open[1]
-
-
-def _block_columns(
-    starts: Array, rows: int, decode: Callable[[int], Any], name: str, open_blocks: int | None
-) -> BlockColumns:
-    return BlockColumns(starts, rows, decode, name=name, open_blocks=open_blocks)

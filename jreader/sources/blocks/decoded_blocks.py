@@ -1,50 +1,46 @@
-"""`Decoded`: a block as columns, and rows of several blocks as one batch."""
+"""`Decoded`: a block as columns; `Arena`: open blocks in one array for each column.
+
+A batch of a block shuffle has a few rows of each of 64 blocks: to take them block by block costs
+64 calls for each column. In an arena each open block has a slot, and a row has an address.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jreader.errors import DamagedData
 from jreader.readers.columns import Array, Column, Dense, column_of, each_column
+from jreader.readers.joined_columns import alike
 from jreader.readers.planes import Gathering
 from jreader.readers.protected import read_only
-from jreader.readers.trees import Columns, branches, leaves, rebuilt, zipped
+from jreader.readers.trees import leaves, map_tree, rebuilt, zipped
+
+_UNEVEN = 8  # times the mean number of rows: a slot for so large a block would be wasted on others
 
 
-@dataclass(frozen=True, eq=False)
 class Decoded:
     """A block as a tree of columns.
 
+    Args:
+        given: What a function gave as the columns of the block.
+        rows: How many rows each is to have.
+        name: What errors call the block.
+
     Attributes:
         tree: The columns.
-        columns: The leaves of the tree.
         rows: How many rows each has.
         arrays: The columns if all are arrays; else an empty list.
-        kind: The structure of the tree, and dtypes and shapes: of equal ones, rows can be stacked.
-        lent: Whether others may write over the arrays later, so that no row may be a view of them.
+
+    Raises:
+        DamagedData: It has another number of rows.
     """
 
-    tree: Any
-    columns: list[Column]
-    rows: int
-    arrays: list[Array]
-    kind: tuple[Any, ...]
-    lent: bool = False
-
-    @classmethod
-    def of(cls, given: Any, rows: int, name: str) -> Decoded:
-        """What a function gave as the columns of a block.
-
-        Raises:
-            DamagedData: It has another number of rows.
-            TypeError: It has no columns.
-        """
-        tree = each_column(_as_column, given)
-        columns = list(map(column_of, leaves(tree)))
+    def __init__(self, given: Any, rows: int, name: str) -> None:
+        self.tree, self.rows = each_column(_as_column, given), rows
+        self._columns = columns = list(map(column_of, leaves(self.tree)))
         lengths = {len(column) for column in columns}
         if lengths != {rows} and (columns or rows):
             raise DamagedData(
@@ -52,97 +48,90 @@ class Decoded:
                 f"announced with {rows}: the file was changed, or is damaged."
             )
         arrays = [column.array for column in columns if isinstance(column, Dense)]
-        plain = len(arrays) == len(columns)
-        kind = (_structure_of(tree), *(column.kind for column in columns if plain))
-        return cls(tree, columns, rows, arrays if plain else [], kind)
+        self.arrays: list[Array] = arrays if len(arrays) == len(columns) else []
+        self._stacks = all(column.stacks for column in columns)
 
     def each(self, rows: Array) -> Iterator[Any]:
         """Those rows one by one."""
-        if self.lent:
-            return zipped(self.tree, [read_only(array.take(rows, 0)) for array in self.arrays])
-        return zipped(self.tree, [column.each(rows) for column in self.columns])
-
-    def over(self, arrays: list[Array]) -> Decoded:
-        """The same block in other arrays, which are lent."""
-        tree = rebuilt(self.tree, iter(arrays))
-        return Decoded(tree, self.columns, self.rows, arrays, self.kind, lent=True)
+        return zipped(self.tree, [column.each(rows) for column in self._columns])
 
     def gather(self, rows: Array) -> Any:
         """Those rows: a tree of arrays, or a list of samples."""
-        if self.arrays:  # to make a `Gathering` for each batch would cost more than the rows
+        if self.arrays:
             return rebuilt(self.tree, (array.take(rows, 0, None, "clip") for array in self.arrays))
-        given = Gathering(self.tree, len(rows))([rows] * len(self.columns))
-        return given.columns if isinstance(given, Columns) else given
+        if self._stacks:
+            return rebuilt(self.tree, (column.gather(rows) for column in self._columns))
+        return list(self.each(rows))
 
 
-def _structure_of(tree: Any) -> Any:
-    """What is equal for trees with the same branches."""
-    parts = branches(tree)
-    return parts and (type(tree), *((key, _structure_of(part)) for key, part in parts.items()))
+class Arena:
+    """Slots for blocks of at most so many rows, all with the columns of the first one.
+
+    >>> arena = Arena({"n": np.arange(3)}, slots=2, rows=4)
+    >>> block = arena.put({"n": np.arange(3) * 10}, 1)
+    >>> block.gather(np.array([2, 0])), list(block.each(np.array([1])))
+    ({'n': array([20,  0])}, [{'n': np.int64(10)}])
+
+    Args:
+        like: The arrays of a block.
+        slots: The number of slots.
+        rows: The rows of a slot.
+    """
+
+    def __init__(self, like: Any, slots: int, rows: int) -> None:
+        """Memory is taken when it is written to."""
+        self.rows, self.free = rows, list(range(slots))
+        self._tree = map_tree(
+            lambda array: np.empty((slots * rows, *array.shape[1:]), array.dtype), like
+        )
+        self._arrays = leaves(self._tree)
+        self._size, self._gathering = 0, Gathering(self._tree, 0)
+
+    def fits(self, block: Any) -> bool:
+        """Whether there is a slot for the arrays of a block, which are of the kind of the first."""
+        return bool(self.free) and alike([self._tree, block])
+
+    def put(self, block: Any, slot: int) -> Slot:
+        """Copies the arrays of a block into a slot."""
+        low = slot * self.rows
+        for array, column in zip(self._arrays, leaves(block), strict=True):
+            array[low : low + len(column)] = column
+        return Slot(self, slot)
+
+    def gather(self, slots: Any, rows: Array) -> Any:
+        """Rows of the blocks in these slots, or in one of them: a tree of arrays."""
+        if len(rows) > self._size:
+            self._size = len(rows)
+            self._gathering = Gathering(self._tree, self._size)
+        addresses = slots * self.rows + rows
+        batch: Any = self._gathering.gather([addresses] * len(self._arrays))  # all are arrays
+        return batch.columns
+
+
+class Slot(NamedTuple):
+    """The block in a slot of an arena, which a later one may write over: rows are copies."""
+
+    arena: Arena
+    number: int
+
+    def each(self, rows: Array) -> Iterator[Any]:
+        """Those rows one by one."""
+        tree = self.gather(rows)
+        return zipped(tree, list(map(read_only, leaves(tree))))
+
+    def gather(self, rows: Array) -> Any:
+        """Those rows: a tree of arrays."""
+        return self.arena.gather(self.number, rows)
+
+
+def slot_rows(sizes: Array) -> int:
+    """The rows that a slot needs for blocks of these sizes; 0 where slots would waste memory."""
+    filled = sizes[sizes > 0]
+    most = int(filled.max(initial=0))
+    return most if len(filled) and most <= _UNEVEN * filled.mean() else 0
 
 
 def _as_column(column: Any) -> Any:
     if isinstance(column, (list, Column)):
         return column_of(column)
     return read_only(np.asanyarray(column))
-
-
-class Stack:
-    """Rows of several blocks as one batch; each block may be closed once its rows are in.
-
-    >>> stack = Stack(3)
-    >>> stack.put(Decoded.of(np.arange(3), 3, ""), np.array([2, 0]), 0)
-    >>> stack.put(Decoded.of(np.arange(3) + 10, 3, ""), np.array([1]), 2)
-    >>> stack.dealt(np.array([2, 0, 1]))
-    array([ 0, 11,  2])
-
-    Args:
-        many: The number of rows.
-    """
-
-    def __init__(self, many: int) -> None:
-        self.many = many
-        self._kind: tuple[Any, ...] = ()
-        self._tree: Any = None
-        self._arrays: list[Array] = []
-        self._samples: list[Any] | None = None
-        self._filled: list[tuple[int, int]] = []
-
-    def put(self, block: Decoded, rows: Array, low: int) -> None:
-        """Takes these rows of a block as those from `low` on."""
-        high = low + len(rows)
-        if self._samples is None and block.arrays:
-            if not self._arrays:
-                self._kind, self._tree = block.kind, block.tree
-                self._arrays = [
-                    np.empty((self.many, *column.shape[1:]), column.dtype)
-                    for column in block.arrays
-                ]
-            if block.kind == self._kind:
-                for column, array in zip(block.arrays, self._arrays, strict=True):
-                    column.take(rows, 0, array[low:high], "clip")
-                self._filled.append((low, high))
-                return
-        samples = self._as_samples()
-        samples[low:high] = block.each(rows)
-
-    def dealt(self, order: Array) -> Any:
-        """A tree of arrays, or a list of samples, in which row `order[i]` is that with number i."""
-        if self._samples is None:
-            turned = [np.empty_like(array) for array in self._arrays]
-            for array, ordered in zip(turned, self._arrays, strict=True):
-                array[order] = ordered
-            return rebuilt(self._tree, iter(turned))
-        dealt: list[Any] = [None] * self.many
-        for place, sample in zip(order.tolist(), self._samples, strict=True):
-            dealt[place] = sample
-        return dealt
-
-    def _as_samples(self) -> list[Any]:
-        """The rows as a list: no array has them all."""
-        if self._samples is None:
-            self._samples = [None] * self.many
-            for low, high in self._filled:
-                parts = [array[low:high] for array in self._arrays]
-                self._samples[low:high] = zipped(self._tree, parts)
-        return self._samples

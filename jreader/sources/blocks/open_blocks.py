@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jreader.cores import usable_cores
-from jreader.errors import ReaderError
 from jreader.readers.columns import Array, Column
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
+from jreader.readers.joined_columns import merged, parted
 from jreader.readers.messages import described
-from jreader.sources.blocks.block_arena import Arena, slot_rows
-from jreader.sources.blocks.decoded_blocks import Decoded, Stack
+from jreader.sources.blocks.decoded_blocks import Arena, Decoded, Slot, slot_rows
 
 if TYPE_CHECKING:
     from jreader.sources.blocks.block_columns import BlockColumns
@@ -32,16 +32,21 @@ _THREADS = min(usable_cores(), _AHEAD)
 
 
 class _OpenBlock:
-    """A block that is open, or is being decoded."""
+    """A block that is open, or is being decoded.
 
-    __slots__ = ("decoded", "done", "error", "slot", "used")
+    Attributes:
+        rows: Gathers its rows; None until it is decoded.
+        decoded: Done when it is, or has failed.
+        slot: Its slot in the arena; -1 if it is in none.
+        used: When it was used last: what is used later has a greater number.
+    """
+
+    __slots__ = ("decoded", "rows", "slot", "used")
 
     def __init__(self, used: int) -> None:
-        self.decoded: Decoded | None = None
-        self.error: BaseException | None = None
-        self.done = False
-        self.slot = -1  # in the arena
-        self.used = used  # when it was used last: what is used later has a greater number
+        self.rows: Decoded | Slot | None = None
+        self.decoded = Future[None]()
+        self.slot, self.used = -1, used
 
 
 class OpenBlocks(Column):
@@ -50,12 +55,13 @@ class OpenBlocks(Column):
     Args:
         column: The column.
         ahead: Whether threads decode blocks ahead; they begin when rows are expected.
+        in_batches: Whether batches of many blocks are gathered, which have the blocks in an arena.
 
     Attributes:
         threads: Those that were started.
     """
 
-    def __init__(self, column: BlockColumns, *, ahead: bool) -> None:
+    def __init__(self, column: BlockColumns, *, ahead: bool, in_batches: bool) -> None:
         """Begins with no block and no thread."""
         self.column = column
         self.threads: list[threading.Thread] = []
@@ -67,8 +73,7 @@ class OpenBlocks(Column):
         self._left = np.zeros(many + 1, np.int64)  # how many rows of each block come
         self._unread = column.sizes.copy()  # how many rows of each block were not read yet
         self._arena: Arena | None = None
-        self._slot_rows = slot_rows(column.sizes) if ahead and column.open_blocks else 0
-        self._in_batches = False
+        self._slot_rows = slot_rows(column.sizes) if in_batches and column.open_blocks else 0
         self._slot_of = np.full(many, -1)
         self._block_of = np.full(self._most, many)  # of each slot
         self._changed = threading.Condition()  # reentrant: gc may close it anywhere
@@ -114,30 +119,24 @@ class OpenBlocks(Column):
         if not len(rows):
             return []
         local = rows - self.column.block_starts[which]
-        if self._arena is not None:
-            slots = self._slot_of[which]
-            if slots.min() >= 0:
-                given = self._arena.gather(slots * self._slot_rows + local)
-                self._used_in_slots(slots)
-                return given
-        self._in_batches = True
+        if self._arena is not None and (slots := self._slot_of[which]).min() >= 0:
+            given = self._arena.gather(slots, local)
+            rows_of = np.bincount(slots, minlength=len(self._block_of))
+            used = rows_of.nonzero()[0]
+            self._used(self._block_of[used], rows_of[used])
+            return given
         if which[0] == which[-1] and (which == which[0]).all():
             block = int(which[0])
-            given = self._decoded(block).gather(local)
+            given = self._rows_of(block).gather(local)
             self._used(block, len(rows))
             return given
-        order = which.argsort(kind="stable")
-        ordered = which[order]
-        cuts = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist(), len(rows)]
-        blocks = ordered[cuts[:-1]].tolist()
-        local = local[order]
-        stack = Stack(len(rows))
+        parts: list[tuple[Any, Any]] = []
         # those that are open first: they may make room for the others
-        parts = list(zip(blocks, cuts[:-1], cuts[1:], strict=True))
-        for block, low, high in sorted(parts, key=lambda part: part[0] not in self._blocks):
-            stack.put(self._decoded(block), local[low:high], low)
-            self._used(block, high - low)
-        return stack.dealt(order)
+        for block, here in sorted(parted(which), key=lambda part: part[0] not in self._blocks):
+            some = local[here]
+            parts.append((here, self._rows_of(block).gather(some)))
+            self._used(block, len(some))
+        return merged(parts, len(rows))
 
     def each(self, rows: Array) -> Iterator[Any]:
         """Those rows one by one; those of one block that follow one another are taken at once."""
@@ -147,7 +146,7 @@ class OpenBlocks(Column):
         for low, high in zip([0, *cuts], [*cuts, len(rows)], strict=True) if len(rows) else ():
             self._check_process()
             block = int(which[low])
-            yield from self._decoded(block).each(local[low:high])
+            yield from self._rows_of(block).each(local[low:high])
             self._used(block, high - low)
 
     def close(self) -> None:
@@ -164,62 +163,70 @@ class OpenBlocks(Column):
         if self._fork_guard.forked:  # or each gather would describe the column
             self._fork_guard.check(f"this pass over {self!r}")
 
-    def _decoded(self, block: int) -> Decoded:
-        """The block, decoded here if nobody has begun it."""
+    def _rows_of(self, block: int) -> Decoded | Slot:
+        """The rows of a block, which is decoded here if nobody has begun it."""
         held = self._blocks.get(block)
-        if held is None or not held.done:
+        if held is None or held.rows is None:
             with self._changed:
                 held = self._blocks.get(block)
-                mine = held is None
-                if held is None:
+                if mine := held is None:
                     self._make_room(asked=True)
                     held = self._blocks[block] = _OpenBlock(next(self._clock))
-                while not mine and not held.done:
-                    self._changed.wait()
             if mine:
                 self._decode(block, held)
         held.used = next(self._clock)
-        if held.decoded is not None and self._in_batches and held.slot < 0:
-            self._place(block, held)
-        if held.decoded is None:
-            with self._changed:
-                self._close(block)  # it may be tried again
-            try:
-                raise held.error or ReaderError(f"block {block} of {self!r} was not decoded")
-            finally:
-                del held  # or the traceback would hold this frame, and the frame the error
-        return held.decoded
+        if held.rows is not None:
+            return held.rows
+        error = held.decoded.exception()
+        if held.rows is not None or error is None:
+            return self._rows_of(block)
+        with self._changed:
+            self._close(block)  # it may be tried again
+        try:
+            raise error
+        finally:
+            del held, error  # or the traceback would hold this frame, and the frame the error
 
     def _decode(self, block: int, held: _OpenBlock) -> None:
         try:
-            held.decoded = self.column.decoded(block)
-            if self._in_batches:
-                self._place(block, held)
+            held.rows = self._placed(block, held, self.column.decoded(block))
+            held.decoded.set_result(None)
         except BaseException as error:  # it is raised where the first row is wanted
-            held.error = error
+            held.decoded.set_exception(error)
         finally:
             with self._changed:
-                held.done = True
                 self._changed.notify_all()
 
-    def _used(self, block: int, rows: int) -> None:
-        """Takes note that so many rows were read; one that is not needed any more gives way."""
-        if self._ahead:
-            self._left[block] -= rows
-            self._unread[block] -= rows
-            if self._left[block] <= 0:
-                self._let_go([block])
+    def _placed(self, block: int, held: _OpenBlock, decoded: Decoded) -> Decoded | Slot:
+        """A block in the arena, if it is of its kind, and there is a slot."""
+        if not self._slot_rows or not decoded.arrays or not decoded.rows:
+            return decoded
+        with self._changed:
+            if self._arena is None:
+                self._arena = Arena(decoded.tree, len(self._block_of), self._slot_rows)
+            arena = self._arena
+            if not arena.fits(decoded.tree):
+                return decoded
+            held.slot = arena.free.pop()
+        placed = arena.put(decoded.tree, held.slot)
+        with self._changed:
+            self._block_of[held.slot], self._slot_of[block] = block, held.slot
+        return placed
 
-    def _used_in_slots(self, slots: Array) -> None:
-        """The same of the blocks in these slots, one for each row."""
-        rows = np.bincount(slots, minlength=len(self._block_of))
-        used = rows.nonzero()[0]
-        blocks, rows = self._block_of[used], rows[used]
+    def _used(self, blocks: Any, rows: Any) -> None:
+        """Takes note that so many rows were read; blocks that are not needed any more give way.
+
+        Args:
+            blocks: The number of a block, or those of several.
+            rows: How many rows were read of each.
+        """
+        if not self._ahead:
+            return
         left = self._left[blocks] - rows
         self._left[blocks] = left
         self._unread[blocks] -= rows
-        if left.min() <= 0:
-            self._let_go(blocks[left <= 0].tolist())
+        if (left if isinstance(blocks, int) else left.min()) <= 0:
+            self._let_go(np.atleast_1d(blocks)[np.atleast_1d(left) <= 0].tolist())
 
     def _let_go(self, blocks: list[int]) -> None:
         """Takes note that no rows of these come; those that were read as a whole are closed."""
@@ -239,22 +246,6 @@ class OpenBlocks(Column):
             self._block_of[held.slot] = len(self._slot_of)
             self._arena.free.append(held.slot)
 
-    def _place(self, block: int, held: _OpenBlock) -> None:
-        """Copies a block into the arena, if it is of its kind, and there is a slot."""
-        decoded = held.decoded
-        if decoded is None or not self._slot_rows or not decoded.arrays or not decoded.rows:
-            return
-        with self._changed:
-            if self._arena is None:
-                self._arena = Arena(decoded, len(self._block_of), self._slot_rows)
-            if decoded.kind != self._arena.kind or not self._arena.free:
-                return
-            held.slot = self._arena.free.pop()
-        held.decoded = self._arena.put(decoded, held.slot)
-        with self._changed:
-            self._block_of[held.slot] = block
-            self._slot_of[block] = held.slot
-
     def _make_room(self, *, asked: bool) -> bool:
         """Whether there is room for one more block; closes one for it, if it may.
 
@@ -263,7 +254,8 @@ class OpenBlocks(Column):
                 that was used last.
         """
         while len(self._blocks) >= self._most:
-            held = [(each.used, block) for block, each in self._blocks.items() if each.done]
+            some = self._blocks.items()
+            held = [(each.used, block) for block, each in some if each.decoded.done()]
             idle = [(used, block) for used, block in held if block not in self._expected]
             if idle:
                 self._close(min(idle)[1])
