@@ -20,7 +20,7 @@ from __future__ import annotations
 import io
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,26 +28,17 @@ from typing import Any
 import numpy as np
 
 from jreader.errors import check_number
-from jreader.readers import op, set_fields
+from jreader.readers import argument, op, set_fields
 from jreader.readers.columns import Array
 from jreader.readers.joined_columns import Joined
 from jreader.readers.ragged import Ragged
 from jreader.sources.columns import Table
 from jreader.sources.document_index import Tokens, document_offsets
-from jreader.sources.file_checks import (
-    FileNode,
-    check_paths,
-    damaged,
-    is_file,
-    reading,
-    state_of,
-)
-from jreader.sources.files.foreign_formats import foreign_format
-from jreader.sources.files.named_files import braces_expanded, matching, written
+from jreader.sources.file_checks import damaged, is_file, reading, state_of
+from jreader.sources.files.file_readers import FileReader
+from jreader.sources.files.magic_numbers import foreign_format
+from jreader.sources.files.named_files import braces_expanded
 from jreader.sources.lazy_maps import LazyMap, ResidentBytes
-
-_CALL = "tokens(paths, dtype, eos)"
-_SUFFIXES = (".bin", ".npy")  # of the files of a folder
 
 _LLMC = {20240520: (1, "uint16"), 20240801: (7, "uint32")}  # magic number: version, dtype
 _LLMC_HEAD = 1024  # bytes
@@ -57,8 +48,30 @@ _IDX_HEAD = 26  # bytes: magic, version (8), dtype (1), number of sequences (8)
 _IDX_DTYPES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 8: "uint16"}
 
 
+def _checked_dtype(call: str, dtype: Any) -> str:
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        kind = np.dtype(object)
+    if kind.kind not in "iu":
+        raise ValueError(
+            f"{call} needs an integer dtype, such as 'uint16', 'int32' or 'uint32', not {dtype!r}."
+        )
+    return str(kind.newbyteorder("=").name)
+
+
+def _with_suffix(given: Any) -> Any:
+    """The `.bin` file that its `.idx`, or a path without a suffix, stands for."""
+    path = os.fspath(given) if isinstance(given, (str, os.PathLike)) else None
+    if not isinstance(path, str):
+        return given  # `keep` says what it is
+    if path.endswith(".idx"):
+        return f"{path.removesuffix('.idx')}.bin"
+    return f"{path}.bin" if state_of(path) is None and is_file(f"{path}.bin") else given
+
+
 @op
-class tokens(FileNode[Array], Table[Array]):
+class tokens(FileReader[Array], Table[Array]):
     """A reader of the documents in files of token ids; the files are mapped into memory.
 
     It reads flat files as nanoGPT writes them, those of llm.c (which have a header), the `.bin` and
@@ -100,8 +113,11 @@ class tokens(FileNode[Array], Table[Array]):
             `.idx`, or has changed since it was first read.
     """
 
+    call = "tokens(paths, dtype, eos)"
+    suffixes = (".bin", ".npy")
+    far = False
     paths: tuple[str, ...]
-    dtype: str = "uint16"
+    dtype: str = argument(_checked_dtype, default="uint16")
     eos: int | None = None
 
     def __init__(
@@ -110,25 +126,17 @@ class tokens(FileNode[Array], Table[Array]):
         dtype: Any = "uint16",
         eos: int | None = None,
     ) -> None:
-        try:
-            kind = np.dtype(dtype)
-        except TypeError:
-            kind = np.dtype(object)
-        if kind.kind not in "iu":
-            raise ValueError(
-                f"{_CALL} needs an integer dtype, such as 'uint16', 'int32' or 'uint32', not "
-                f"{dtype!r}."
-            )
+        several = paths if isinstance(paths, (list, tuple)) else [paths]
+        each = [path for given in several for path in braces_expanded(given)]
+        self.keep(list(map(_with_suffix, each)), dtype=dtype)
+        set_fields(self, paths=tuple(path for path in self.paths if not path.endswith(".idx")))
         if eos is not None:
-            eos = check_number(f"eos of {_CALL}", eos)
-            if eos > (most := np.iinfo(kind).max):
-                raise ValueError(f"{_CALL}: eos={eos} does not fit {kind}, which ends at {most}.")
-        several: Any = paths if isinstance(paths, (list, tuple)) else [paths]
-        found = [
-            path for each in several for some in braces_expanded(each) for path in _files_of(some)
-        ]
-        paths = check_paths(_CALL, tuple(found))
-        set_fields(self, paths=paths, dtype=kind.newbyteorder("=").name, eos=eos)
+            eos, most = check_number(f"eos of {self.call}", eos), np.iinfo(self.dtype).max
+            if eos > most:
+                raise ValueError(
+                    f"{self.call}: eos={eos} does not fit {self.dtype}, which ends at {most}."
+                )
+        set_fields(self, eos=eos)
 
     @cached_property
     def columns(self) -> Any:
@@ -165,31 +173,6 @@ class tokens(FileNode[Array], Table[Array]):
             index if path.endswith(".bin") and is_file(index) else None
             for path, index in zip(self.paths, beside, strict=True)
         ]
-
-    def __repr__(self) -> str:
-        """The call that makes this reader; of many files, the first and the last."""
-        said = [written(self.paths)]
-        said += [f"dtype={self.dtype!r}"] * (self.dtype != "uint16")
-        said += [f"eos={self.eos}"] * (self.eos is not None)
-        return f"tokens({', '.join(said)})"
-
-
-def _files_of(given: Any) -> Iterator[Any]:
-    """The files that a path, a folder, a pattern or a path without a suffix stands for."""
-    if not isinstance(given, (str, os.PathLike)):
-        yield given  # `check_paths` says what it is
-        return
-    path = os.fspath(given)
-    if not isinstance(path, str):
-        yield given
-    elif path.endswith(".idx"):
-        yield f"{path.removesuffix('.idx')}.bin"
-    elif state_of(path) is None and is_file(f"{path}.bin"):
-        yield f"{path}.bin"
-    elif (several := matching(_CALL, path, _SUFFIXES)) is not None:
-        yield from (each for each in several if not each.endswith(".idx"))
-    else:
-        yield path
 
 
 def _tokens_of(path: str, kind: np.dtype[Any]) -> Tokens:
@@ -258,11 +241,10 @@ def _documents_of(file: Tokens, path: str) -> Array:
         DamagedData: It is no `.idx`, or not that of the file.
         ValueError: It has another dtype.
     """
-    with Path(path).open("rb") as index:
-        begin, many, marks = _idx_layout(path, index, file.dtype)
-        sizes = _idx_numbers(index, begin, np.int32, many)
-        pointers = _idx_numbers(index, begin + 4 * many, np.int64, many)
-        at = None if marks is None else _idx_numbers(index, begin + 12 * many, np.int64, marks)
+    index = np.fromfile(path, np.uint8)
+    begin, many, marks = _idx_layout(path, index.data, file.dtype)
+    sizes = np.frombuffer(index, "<i4", many, begin)
+    pointers = np.frombuffer(index, "<i8", many, begin + 4 * many)
     each = file.dtype.itemsize
     ends = np.concatenate([[0], pointers + sizes * np.int64(each)])
     odd = (sizes < 0) | (pointers != ends[:-1])
@@ -276,16 +258,17 @@ def _documents_of(file: Tokens, path: str) -> Array:
     if offsets[-1] != file.count:
         seen = f"it has {file.count:,} tokens, not {offsets[-1]:,}"
         raise damaged(file.path, f"the .bin of {path}", seen)
-    if at is None:
+    if marks is None:
         return offsets
+    at = np.frombuffer(index, "<i8", marks, begin + 12 * many)
     if not len(at) or at[0] != 0 or at[-1] != many or (np.diff(at) < 0).any():
         raise damaged(path, _IDX, f"its documents do not go from sequence 0 to {many:,} in order")
     return np.asarray(offsets[at])
 
 
-def _idx_layout(path: str, file: Any, kind: np.dtype[Any]) -> tuple[int, int, int | None]:
+def _idx_layout(path: str, index: memoryview, kind: np.dtype[Any]) -> tuple[int, int, int | None]:
     """Where the numbers of an `.idx` begin, how many sequences it has, and marks of documents."""
-    head, size = file.read(_IDX_HEAD + 8), os.fstat(file.fileno()).st_size
+    head, size = bytes(index[: _IDX_HEAD + 8]), len(index)
     if not head.startswith(_IDX_MAGIC) or len(head) < _IDX_HEAD:
         raise damaged(path, _IDX, f"it begins with the bytes [{head[:9].hex(' ')}]")
     version, code, many = struct.unpack_from("<QBQ", head, len(_IDX_MAGIC))
@@ -306,11 +289,6 @@ def _idx_layout(path: str, file: Any, kind: np.dtype[Any]) -> tuple[int, int, in
     return _IDX_HEAD + 8, many, marks
 
 
-def _idx_numbers(file: Any, first: int, kind: type[Any], many: int) -> Array:
-    file.seek(first)
-    return np.fromfile(file, np.dtype(kind).newbyteorder("<"), many)
-
-
 def _check_size(path: str, expected: str, size: int, needed: int, said: str) -> None:
     if size != needed:
         raise damaged(
@@ -320,6 +298,6 @@ def _check_size(path: str, expected: str, size: int, needed: int, said: str) -> 
 
 def _other_dtype(path: str, kind: np.dtype[Any], said: str) -> ValueError:
     return ValueError(
-        f"{path} says that its tokens are {said}, and {_CALL} was told {kind}: type "
+        f"{path} says that its tokens are {said}, and {tokens.call} was told {kind}: type "
         f"tokens(..., dtype={said!r})."
     )

@@ -1,20 +1,52 @@
-"""What a file is, by the bytes that it begins with."""
+"""What a file is, by the bytes that it begins with, and, of flat files of numbers, by more.
+
+In a file of numbers any byte may stand anywhere. So one magic number of two or three bytes is not
+enough there, since it may be a token; what a name ends in, lengths that fit the file, and text all
+the way say it as well.
+"""
 
 from __future__ import annotations
 
-_KINDS = {
-    b"\x1f\x8b": "a gzip file",
-    b"\x28\xb5\x2f\xfd": "a zstd file",
-    b"BZh": "a bzip2 file",
-    b"\xfd7zXZ\0": "an xz file",
-    b"PK\x03\x04": "a zip file",
-    b"PAR1": "a Parquet file",
-    b"ARROW1": "an Arrow file",
-    b"\x89HDF": "an HDF5 file",
-    b"\x93NUMPY": "a .npy file",
-    b"MMIDIDX\0\0": "the .idx of a .bin file",
+import io
+import struct
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+
+_HEAD = 4096  # bytes that are looked at
+_TEXT = 32  # bytes at least: fewer could be numbers
+_LINES = b"\t\n\r\f"
+_ENOUGH = 4  # bytes of a magic number: fewer could be a number
+
+_KINDS = {  # what it is, and what is said of it behind that
+    b"\x1f\x8b": ("a gzip file", ": unpack it (gunzip)"),
+    b"\x28\xb5\x2f\xfd": ("a zstd file", ": unpack it (unzstd)"),
+    b"BZh": ("a bzip2 file", ": unpack it (bunzip2)"),
+    b"\xfd7zXZ\0": ("an xz file", ": unpack it (unxz)"),
+    b"PK\x03\x04": ("a zip file", ", such as .npz or PyTorch's: read .npz with npz(path)"),
+    b"PAR1": ("a Parquet file", ": type parquet(path)"),
+    b"ARROW1": ("an Arrow file", ": type arrow(path)"),
+    b"\x89HDF": ("an HDF5 file", ": give its data set to source(data, batched=True)"),
+    b"\x93NUMPY": ("a .npy file", ": type npy(path)"),
+    b"MMIDIDX\0\0": ("the .idx of a .bin file", ""),
 }
-_UNPACKED = {"gzip": "gunzip", "zstd": "unzstd", "bzip2": "bunzip2", "xz": "unxz"}
+_GZIP = (b"\x1f\x8b\x08\x00", b"\x1f\x8b\x08\x08")  # deflated, without a name and with one
+_ARROW, _PARQUET = map("".join, (_KINDS[b"ARROW1"], _KINDS[b"PAR1"]))
+_TENSORS = "a safetensors file: load it, and give its arrays to arrays(...)"
+_PICKLE = "a pickle: load it, and give its arrays to arrays(...) or ragged(...)"
+_TEXT_FILE = "text: read it with text(path), and turn it into tokens in a map"
+_ENDS = {
+    ".safetensors": _TENSORS,
+    ".arrow": _ARROW,
+    ".feather": _ARROW,
+    ".parquet": _PARQUET,
+    **dict.fromkeys((".pkl", ".pickle", ".pt", ".pth"), _PICKLE),
+}
+_ENDS_OF_TEXT = {
+    ".txt": _TEXT_FILE,
+    ".jsonl": "JSON Lines: type jsonl(path)",
+    ".csv": "a CSV file: type csv(path)",
+}
 
 
 def known_format(head: bytes) -> str | None:
@@ -23,7 +55,7 @@ def known_format(head: bytes) -> str | None:
     >>> known_format(b"PAR1..."), known_format(b"{}")
     ('a Parquet file', None)
     """
-    return next((kind for begin, kind in _KINDS.items() if head.startswith(begin)), None)
+    return next((kind for begin, (kind, _) in _KINDS.items() if head.startswith(begin)), None)
 
 
 def first_bytes(head: bytes) -> str:
@@ -35,11 +67,74 @@ def first_bytes(head: bytes) -> str:
     'its first bytes are those of a gzip file, in which no sample can be found by its number: unpack
     it (gunzip)'
     """
-    kind = known_format(head)
-    if kind is None:
+    found = [said for begin, said in _KINDS.items() if head.startswith(begin)]
+    if not found:
         return f"it begins with the bytes [{head[:16].hex(' ')}]"
-    said = f"its first bytes are those of {kind}"
-    command = _UNPACKED.get(kind.split()[1])
-    if command is None:
+    ((kind, more),) = found
+    packed = f", in which no sample can be found by its number{more}" if "unpack" in more else ""
+    return f"its first bytes are those of {kind}{packed}"
+
+
+def foreign_format(path: str, itemsize: int) -> str | None:
+    """What a file is if it is none of numbers of `itemsize` bytes, and what to type; else None.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.bin").write_text("no tokens " * 10)
+    ...     foreign_format(f"{folder}/a.bin", 2), foreign_format(f"{folder}/a.bin", 1)
+    ('text: read it with text(path), and turn it into tokens in a map', None)
+
+    Args:
+        path: The file.
+        itemsize: How many bytes a number has; one of a single byte may be a letter.
+    """
+    ends = _ENDS | _ENDS_OF_TEXT if itemsize > 1 else _ENDS
+    if said := ends.get(Path(path).suffix.lower()):
         return said
-    return f"{said}, in which no sample can be found by its number: unpack it ({command})"
+    with Path(path).open("rb") as file:
+        head = file.read(_HEAD)
+        size = file.seek(0, io.SEEK_END)
+        file.seek(max(size - 1, 0))
+        last = file.read(1)
+    for begin, named in _KINDS.items():
+        if head.startswith(begin) and (len(begin) >= _ENOUGH or head.startswith(_GZIP)):
+            return "".join(named)
+    if head[8:10] == b'{"' and struct.unpack_from("<Q", head)[0] <= size - 8:
+        return _TENSORS
+    if last == b"." and _is_pickle(head):
+        return _PICKLE
+    if head.startswith(b"\xff\xff\xff\xff") and _is_arrow_stream(head, size):
+        return _ARROW
+    return _TEXT_FILE if itemsize > 1 and len(head) >= _TEXT and _is_text(head) else None
+
+
+def _is_pickle(head: bytes) -> bool:
+    """Whether a pickle of protocol 2 or later begins so: its first operations have a meaning."""
+    if head[:1] != b"\x80" or not 2 <= head[1] <= 5:
+        return False
+    if head[1] >= 4:  # with frames
+        return head.startswith(b"\x95", 2)
+    pickletools = import_module("pickletools")  # it takes milliseconds
+    try:
+        return len([*islice(pickletools.genops(head), 8)]) > 1
+    except ValueError:
+        return False
+
+
+def _is_arrow_stream(head: bytes, size: int) -> bool:
+    """Whether the length of a message, a multiple of 8, and the root of its table follow."""
+    if len(head) < 12:
+        return False
+    length, root = struct.unpack_from("<iI", head, 4)
+    return bool(0 < length <= size and length % 8 == 0 and root < length and root % 4 == 0)
+
+
+def _is_text(head: bytes) -> bool:
+    """Whether it is UTF-8 without control characters; the last one may be cut off."""
+    try:
+        text = head.decode()
+    except UnicodeDecodeError as error:
+        if error.start < len(head) - 3:
+            return False
+        text = head[: error.start].decode()
+    return all(each.isprintable() or each in _LINES.decode() for each in text)
