@@ -15,11 +15,35 @@ import numpy as np
 from jreader.readers import argument, op, set_fields
 from jreader.readers.columns import Array, Column, Where
 from jreader.sources.columns import Table
-from jreader.sources.file_checks import damaged
+from jreader.sources.file_checks import damaged, is_folder, state_of
+from jreader.sources.files.file_readers import check_given
 from jreader.sources.files.opening import open_file
 
 _CALL = "image_folder(path, skip, with_paths)"
 _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+
+
+def _checked_folder(call: str, path: Any) -> str:
+    name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if not isinstance(name, str):
+        raise TypeError(f"{call} needs a str or a path, not {path!r}.")
+    if not is_folder(name):
+        why = "does not exist" if state_of(name) is None else "is no folder"
+        raise FileNotFoundError(
+            f"{call} cannot read {name!r}, which {why}. Check the spelling, and the folder that "
+            f"the program runs in, {Path.cwd()}."
+        )
+    return name
+
+
+def _checked_suffixes(call: str, skip: Any) -> tuple[str, ...]:
+    suffixes = (skip,) if isinstance(skip, str) else tuple(skip)
+    for suffix in suffixes:
+        if not isinstance(suffix, str) or not suffix:
+            raise TypeError(
+                f"{call} needs suffixes of names to skip, such as ('.txt',), not {suffix!r}."
+            )
+    return suffixes
 
 
 @op
@@ -63,8 +87,8 @@ class image_folder(Table[dict[str, Any]]):
         DamagedData: Raised during a pass, where a file is empty, or gone.
     """
 
-    path: str
-    skip: tuple[str, ...] = ()
+    path: str = argument(_checked_folder)
+    skip: tuple[str, ...] = argument(_checked_suffixes, default=())
     with_paths: bool | None = argument(default=None, cursor="if given")  # None for False
 
     def __init__(
@@ -74,28 +98,14 @@ class image_folder(Table[dict[str, Any]]):
         *,
         with_paths: bool = False,
     ) -> None:
-        name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
-        if not isinstance(name, str):
-            raise TypeError(f"{_CALL} needs a str or a path, not {path!r}.")
-        suffixes = (skip,) if isinstance(skip, str) else tuple(skip)
-        for suffix in suffixes:
-            if not isinstance(suffix, str) or not suffix:
-                raise TypeError(
-                    f"{_CALL} needs suffixes of names to skip, such as ('.txt',), not {suffix!r}."
-                )
         if not isinstance(with_paths, bool):
             raise TypeError(f"{_CALL} needs True or False for with_paths, not {with_paths!r}.")
-        set_fields(self, path=name, with_paths=with_paths or None, skip=suffixes)
-        if not Path(name).is_dir():
-            why = "is no folder" if Path(name).exists() else "does not exist"
-            raise FileNotFoundError(
-                f"{_CALL} cannot read {name!r}, which {why}. Check the spelling, and the folder "
-                f"that the program runs in, {Path.cwd()}."
-            )
+        set_fields(self, path=path, skip=skip, with_paths=with_paths or None)
+        check_given(self, _CALL)
         if not self.classes:
             raise FileNotFoundError(
-                f"{_CALL} finds no folder in {name!r}: give the folder that has a folder of images "
-                f"for each class, such as train/cat and train/dog."
+                f"{_CALL} finds no folder in {self.path!r}: give the folder that has a folder of "
+                f"images for each class, such as train/cat and train/dog."
             )
 
     @cached_property

@@ -23,7 +23,7 @@ from jreader.sources.files.file_parts import Which
 from jreader.sources.files.magic_numbers import first_bytes, known_format
 from jreader.sources.files.named_files import Paths
 from jreader.sources.files.records import Parse, RecordFiles
-from jreader.sources.files.tar_members import BLOCK, DamagedMember, members
+from jreader.sources.files.tar_members import BLOCK, DamagedMember, Member, members
 
 _EXPECTED = "a tar archive"
 _META = re.compile("__[^/]*__/")  # WebDataset's folders of what is no sample
@@ -91,31 +91,21 @@ class tar(RecordFiles[dict[str, Any]]):
         """The bytes at which samples begin, and the end; what is wrong is in the last one."""
         if not file.size:
             return np.zeros(2, np.int64)
-        begins, latest, other = list[int](), None, ""
+        found, end = _SampleBegins(), file.size
         try:
             for member in members(_Window(file).get, 0, file.size, file.size):
-                if member is None:
-                    latest = None
-                    continue
-                key, _ = split_name(member.name)
-                if key is None:
-                    other = member.name
-                elif key != latest:
-                    latest = key
-                    begins.append(member.header)
-            if not begins and other:
+                found.add(member)
+            if not found.begins and found.other:
                 raise ValueError(
-                    f"{file.path} has no sample: its members have no extension, such as {other!r}. "
-                    "Name them key.extension, as in '000001.jpg'."
+                    f"{file.path} has no sample: its members have no extension, such as "
+                    f"{found.other!r}. Name them key.extension, as in '000001.jpg'."
                 )
-            end = file.size
         except DamagedMember as error:  # the sample before it is whole if another one begins here
             name, header = error.member or ("", error.place)
-            key, _ = split_name(name)
-            if latest is None or (key is not None and key != latest):
-                begins.append(header)
+            if found.key is None or found.key != (split_name(name)[0] or found.key):
+                found.begins.append(header)
             end = min(error.place + BLOCK, file.size)
-        return np.array([*begins, end], np.int64)
+        return np.array([*found.begins, end], np.int64)
 
     def parser(self) -> Parse[dict[str, Any]]:
         """Cuts samples into their members."""
@@ -133,6 +123,30 @@ def split_name(name: str) -> tuple[str | None, str]:
     if not stem or not dot or _META.match(name):
         return None, ""
     return f"{folders}{slash}{stem}", extension.lower()
+
+
+class _SampleBegins:
+    """Where samples begin among the members of an archive.
+
+    Attributes:
+        begins: The bytes at which they do.
+        key: The key of the latest one; None behind an end of the archive.
+        other: The latest member that is in no sample.
+    """
+
+    def __init__(self) -> None:
+        self.begins, self.other = list[int](), ""
+        self.key: str | None = None
+
+    def add(self, member: Member | None) -> None:
+        key = member and split_name(member.name)[0]
+        if member is None:
+            self.key = None
+        elif key is None:
+            self.other = member.name
+        elif key != self.key:
+            self.key = key
+            self.begins.append(member.header)
 
 
 class _Window:

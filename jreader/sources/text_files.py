@@ -61,12 +61,7 @@ class LineFiles(FileReader[T]):
 
     def _samples(self, path: str, file: io.BufferedReader, offset: int) -> Iterator[T]:
         parsed, expected = self.parsed, f"a file for {type(self).__name__}"
-        packed, size = path.endswith(".gz"), os.fstat(file.fileno()).st_size
-        if not size and (packed or not self.blank):
-            raise without_a_byte(path, "a gzip file" if packed else expected)
-        whole = 0 if packed else size
-        part = FilePart(path, *(self.part or (0, 1, whole)))
-        part.check_size(whole)
+        part = self._part_of(path, os.fstat(file.fileno()).st_size, expected)
         with reading(path, expected):
             if offset:
                 _go_to(path, file, offset)
@@ -81,7 +76,17 @@ class LineFiles(FileReader[T]):
                     raise damaged(path, expected, where) from error
                 yield sample
         if file.tell() < part.end:
-            raise changed(path, f"had {whole:,} bytes, and ended at byte {file.tell():,}")
+            raise changed(path, f"had {part.size:,} bytes, and ended at byte {file.tell():,}")
+
+    def _part_of(self, path: str, size: int, expected: str) -> FilePart:
+        """The part of a file that is read; of a packed one, nobody knows where it ends."""
+        packed = path.endswith(".gz")
+        if not size and (packed or not self.blank):
+            raise without_a_byte(path, "a gzip file" if packed else expected)
+        whole = 0 if packed else size
+        part = FilePart(path, *(self.part or (0, 1, whole)))
+        part.check_size(whole)
+        return part
 
 
 def _checked_encoding(_call: str, encoding: Any) -> str:

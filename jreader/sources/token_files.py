@@ -144,11 +144,7 @@ class tokens(FileReader[Array], Table[Array]):
         self.check_files()
         kind = np.dtype(self.dtype)
         files = [_tokens_of(path, kind) for path in self.paths]
-        pairs = list(zip(files, self._indices, strict=True))
-        split = iter(document_offsets([file for file, index in pairs if index is None], self.eos))
-        every = [
-            next(split) if index is None else _documents_of(file, index) for file, index in pairs
-        ]
+        every = self._offsets_in(files)
         self.check_files()  # which may have changed while they were looked through
         resident = ResidentBytes(sum(file.count * kind.itemsize for file in files))
         maps = [
@@ -160,6 +156,14 @@ class tokens(FileReader[Array], Table[Array]):
         begins = np.cumsum([0, *(file.count for file in files)])
         shifted = [at[:-1] + begin for at, begin in zip(every, begins, strict=False)]
         return Ragged(Joined(maps), np.concatenate([*shifted, begins[-1:]]))
+
+    def _offsets_in(self, files: Sequence[Tokens]) -> list[Array]:
+        """Where the documents of each file begin: by its `.idx`, or by `eos`."""
+        pairs = list(zip(files, self._indices, strict=True))
+        split = iter(document_offsets([file for file, index in pairs if index is None], self.eos))
+        return [
+            next(split) if index is None else _documents_of(file, index) for file, index in pairs
+        ]
 
     @property
     def _named(self) -> tuple[str, ...]:

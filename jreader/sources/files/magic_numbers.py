@@ -91,11 +91,7 @@ def foreign_format(path: str, itemsize: int) -> str | None:
     ends = _ENDS | _ENDS_OF_TEXT if itemsize > 1 else _ENDS
     if said := ends.get(Path(path).suffix.lower()):
         return said
-    with Path(path).open("rb") as file:
-        head = file.read(_HEAD)
-        size = file.seek(0, io.SEEK_END)
-        file.seek(max(size - 1, 0))
-        last = file.read(1)
+    head, last, size = _both_ends(path)
     for begin, named in _KINDS.items():
         if head.startswith(begin) and (len(begin) >= _ENOUGH or head.startswith(_GZIP)):
             return "".join(named)
@@ -103,9 +99,18 @@ def foreign_format(path: str, itemsize: int) -> str | None:
         return _TENSORS
     if last == b"." and _is_pickle(head):
         return _PICKLE
-    if head.startswith(b"\xff\xff\xff\xff") and _is_arrow_stream(head, size):
+    if _is_arrow_stream(head, size):
         return _ARROW
-    return _TEXT_FILE if itemsize > 1 and len(head) >= _TEXT and _is_text(head) else None
+    return _TEXT_FILE if itemsize > 1 and _is_text(head) else None
+
+
+def _both_ends(path: str) -> tuple[bytes, bytes, int]:
+    """The first bytes of a file, its last one, and how many it has."""
+    with Path(path).open("rb") as file:
+        head = file.read(_HEAD)
+        size = file.seek(0, io.SEEK_END)
+        file.seek(max(size - 1, 0))
+        return head, file.read(1), size
 
 
 def _is_pickle(head: bytes) -> bool:
@@ -123,7 +128,7 @@ def _is_pickle(head: bytes) -> bool:
 
 def _is_arrow_stream(head: bytes, size: int) -> bool:
     """Whether the length of a message, a multiple of 8, and the root of its table follow."""
-    if len(head) < 12:
+    if len(head) < 12 or not head.startswith(b"\xff\xff\xff\xff"):
         return False
     length, root = struct.unpack_from("<iI", head, 4)
     return bool(0 < length <= size and length % 8 == 0 and root < length and root % 4 == 0)
@@ -131,6 +136,8 @@ def _is_arrow_stream(head: bytes, size: int) -> bool:
 
 def _is_text(head: bytes) -> bool:
     """Whether it is UTF-8 without control characters; the last one may be cut off."""
+    if len(head) < _TEXT:
+        return False
     try:
         text = head.decode()
     except UnicodeDecodeError as error:

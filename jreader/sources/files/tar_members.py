@@ -72,36 +72,46 @@ def members(
         DamagedMember: What stands there is no header, or the archive ends before the data.
     """
     header, long_name, pax, ended = at, "", dict[str, str](), False
-    zeros, most = 0, _EMPTY if at == 0 else _PADDING
     while at < end:
-        if at + BLOCK > size:
-            raise DamagedMember(at, f"it ends in a header of {BLOCK} bytes")
-        block = get(at, BLOCK)
+        block = _block(get, at, size)
         ended = block == _ZEROS
         if ended:
             yield None
-            at = header = at + BLOCK
-            zeros += BLOCK
-            _check_zeros(zeros, most, at)
+            at = header = _end_of_zeros(get, at, end, size)
             continue
-        zeros, most = 0, _PADDING
         _check_sum(block, at)
-        kind = block[156:157]
-        member = _described(block, at, header, pax, long_name)
+        kind, member = block[156:157], _described(block, at, header, pax, long_name)
+        is_file = kind in _FILES
         if said := _why_unreadable(kind, pax, member.size, size - member.begin):
-            named = (member.name, header) if kind in _FILES else None
-            raise DamagedMember(at, said, named)
+            raise DamagedMember(at, said, (member.name, header) if is_file else None)
         at = member.begin + (member.size + BLOCK - 1) // BLOCK * BLOCK
         if kind == _LONG_NAME:
             long_name = _text(get(member.begin, member.size))
         elif kind == _PAX:
             pax = _pax_records(get(member.begin, member.size), member.begin)
         elif kind not in (_LONG_LINK, _PAX_FOR_ALL):
-            if kind in _FILES and not member.name.endswith("/"):
+            if is_file and not member.name.endswith("/"):
                 yield member
             header, long_name, pax = at, "", {}
     if at >= size and not ended:
         raise DamagedMember(size, _NO_END)
+
+
+def _block(get: Callable[[int, int], bytes], at: int, size: int) -> bytes:
+    if at + BLOCK > size:
+        raise DamagedMember(at, f"it ends in a header of {BLOCK} bytes")
+    return get(at, BLOCK)
+
+
+def _end_of_zeros(get: Callable[[int, int], bytes], at: int, end: int, size: int) -> int:
+    """Where the blocks of zeros end that begin there."""
+    place, most = at, _PADDING if at else _EMPTY
+    while place < end and _block(get, place, size) == _ZEROS:
+        place += BLOCK
+        if place - at > most:
+            said = f"more than {most:,} zeros stand where members may: {_ZEROED}"
+            raise DamagedMember(place - BLOCK, said, (_NAMELESS, at))
+    return place
 
 
 def _described(block: bytes, at: int, header: int, pax: dict[str, str], long_name: str) -> Member:
@@ -117,12 +127,6 @@ def _why_unreadable(kind: bytes, pax: dict[str, str], many: int, most: int) -> s
     if kind == _SPARSE or any(name.startswith("GNU.sparse") for name in pax):
         return "a member is a sparse file, which cannot be read"
     return ""
-
-
-def _check_zeros(zeros: int, most: int, end: int) -> None:
-    if zeros > most:
-        said = f"more than {most:,} zeros stand where members may: {_ZEROED}"
-        raise DamagedMember(end - BLOCK, said, (_NAMELESS, end - zeros))
 
 
 def _check_sum(block: bytes, at: int) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,6 +22,7 @@ from jreader.readers.columns import Array
 from jreader.sources.file_checks import damaged
 
 _LISTS = {1: "bytes", 2: "floats", 3: "ints"}
+_TYPED = {"bytes": "bytes", "floats": "np.float32", "ints": "np.int64"}
 _KINDS = {"b": "ints", "i": "ints", "u": "ints", "f": "floats"}
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FEW = 8  # bytes of varints that are read one by one
@@ -72,25 +74,27 @@ def checked_features(call: str, features: Any) -> dict[str, Feature]:
 def _feature(call: str, name: Any, given: Any) -> Feature:
     if isinstance(given, Feature):
         return given
-    kind: Any = given
-    shape: tuple[int, ...] | None = ()
-    if isinstance(given, list) and len(given) == 1:
-        kind, shape = given[0], None
-    elif isinstance(given, tuple) and len(given) == 2:
-        kind, shape = given[0], (given[1],) if isinstance(given[1], int) else tuple(given[1])
+    kind, shape = _kind_and_shape(given)
     if kind is bytes and not shape:
         return Feature("bytes", shape)
-    try:
+    with suppress(TypeError):
         dtype = np.dtype(kind)
-    except TypeError:
-        dtype = np.dtype(object)
-    if dtype.kind not in _KINDS or kind is None:
-        raise TypeError(
-            f"{call} cannot read feature {name!r} as {given!r}: give bytes, a dtype such as "
-            f"np.int64 or np.float32, a shape with it, as in (np.float32, (28, 28)), or a list for "
-            f"any number of values, as in [bytes] or [np.int64]."
-        )
-    return Feature(dtype.newbyteorder("=").name, shape)
+        if kind is not None and dtype.kind in _KINDS:
+            return Feature(dtype.newbyteorder("=").name, shape)
+    raise TypeError(
+        f"{call} cannot read feature {name!r} as {given!r}: give bytes, a dtype such as "
+        f"np.int64 or np.float32, a shape with it, as in (np.float32, (28, 28)), or a list for "
+        f"any number of values, as in [bytes] or [np.int64]."
+    )
+
+
+def _kind_and_shape(given: Any) -> tuple[Any, tuple[int, ...] | None]:
+    if isinstance(given, list) and len(given) == 1:
+        return given[0], None
+    if isinstance(given, tuple) and len(given) == 2:
+        kind, shape = given
+        return kind, (shape,) if isinstance(shape, int) else tuple(shape)
+    return given, ()
 
 
 def example_of(
@@ -142,21 +146,26 @@ def _fitted(feature: Feature, kind: str, values: Any, name: str) -> Any:
     if values is None or not kind:
         values = [] if feature.dtype == "bytes" else np.zeros(0, feature.dtype)
     elif kind != feature.kind:
-        hint = "bytes" if kind == "bytes" else "np.float32" if kind == "floats" else "np.int64"
-        raise ValueError(f"{name} is a list of {kind}, not of {feature.kind}: give {hint}.")
+        raise ValueError(f"{name} is a list of {kind}, not of {feature.kind}: give {_TYPED[kind]}.")
     if feature.shape is not None and len(values) != math.prod(feature.shape):
         raise ValueError(
             f"{name} has {len(values):,} values, not {math.prod(feature.shape):,}: give the shape "
             f"that it has, or type {Feature(feature.dtype, None)} for any number of them."
         )
     if feature.dtype != "bytes":
-        cast = values.astype(feature.dtype, copy=False)
-        if kind == "ints" and cast is not values and (cast != values).any():
-            wrong = values[cast != values][0]
-            said = f"{name} has the value {wrong}, which does not fit {feature.dtype}"
-            raise ValueError(f"{said}: give np.int64.")
-        values = cast.reshape(feature.shape) if feature.shape else cast
+        values = _cast(values, feature.dtype, name)
+        values = values.reshape(feature.shape) if feature.shape else values
     return values[0] if feature.shape == () else values
+
+
+def _cast(values: Array, dtype: str, name: str) -> Array:
+    """The numbers as a dtype, which has all whole ones as they are."""
+    cast = values.astype(dtype, copy=False)
+    if values.dtype.kind == "i" and cast is not values and (cast != values).any():
+        wrong = values[cast != values][0]
+        said = f"{name} has the value {wrong}, which does not fit {dtype}"
+        raise ValueError(f"{said}: give np.int64.")
+    return cast
 
 
 def _message_fields(data: bytes) -> Iterator[tuple[int, int, Any]]:

@@ -20,16 +20,17 @@ def checked_names(call: str, columns: Any) -> tuple[str, ...] | str:
     """
     if isinstance(columns, str):
         return columns
-    several = columns if isinstance(columns, Iterable) and not isinstance(columns, Mapping) else ()
-    names = tuple(several)
+    is_some = isinstance(columns, Iterable) and not isinstance(columns, Mapping)
+    names = tuple(columns) if is_some else ()
     if not names or not all(isinstance(name, str) for name in names):
-        kind = ValueError if isinstance(columns, (list, tuple)) and not names else TypeError
+        kind = ValueError if columns in ([], ()) else TypeError
         raise kind(
             f"{call} needs names of columns, such as columns=['image', 'label'] (or one str for "
             f"bare values), not {columns!r}: leave it out for all columns."
         )
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"{call} was given the column {twice[0]!r} twice: name it once.")
+    most = max(names, key=names.count)
+    if names.count(most) > 1:
+        raise ValueError(f"{call} was given the column {most!r} twice: name it once.")
     return names
 
 

@@ -138,14 +138,17 @@ def tables(paths: Sequence[str], layout: CsvLayout, store: Store | None) -> list
     files = in_threads(partial(CsvFile, layout=layout), opened)
     for file in files[1:]:
         _refuse_others(file, files[0])
-    names = files[0].wanted
-    found = _kept_tables(files, dict.fromkeys(names, UNKNOWN))
+    return _of_joint_types(_kept_tables(files, dict.fromkeys(files[0].wanted, UNKNOWN)))
+
+
+def _of_joint_types(found: list[CsvTable]) -> list[CsvTable]:
+    """The tables, of which those whose types have not all values are decoded again."""
+    names = found[0].file.wanted
     kinds = {name: joint_kind(table.found.kinds[name] for table in found) for name in names}
     types = {name: TEXT if kind == UNKNOWN else kind for name, kind in kinds.items()}
-    narrow = [at for at, table in enumerate(found) if table.schema != table.file.schema(types)]
-    for at, table in zip(narrow, _kept_tables([files[at] for at in narrow], types), strict=True):
-        found[at] = table
-    return found
+    narrow = [table.file for table in found if table.schema != table.file.schema(types)]
+    again = iter(_kept_tables(narrow, types))
+    return [next(again) if table.file in narrow else table for table in found]
 
 
 def _refuse_others(file: CsvFile, first: CsvFile) -> None:

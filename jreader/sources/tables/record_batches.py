@@ -37,24 +37,29 @@ class ArrowFile(TableFile):
 
     def __init__(self, path: str) -> None:
         """Maps the file; only heads of messages are read."""
-        self.path, pa = path, pyarrow()
+        self.path, ipc = path, pyarrow().ipc
         with _reading_ipc(path, "its schema"):
             self._mapped = _mapped_file(path)
-            whole = memoryview(self._mapped)
-            self._is_listed = bytes(whole[: len(_MAGIC)]) == _MAGIC
-            if self._is_listed and bytes(whole[-len(_MAGIC) :]) != _MAGIC:
-                raise damaged(path, _EXPECTED, f"it does not end with {_MAGIC.decode()}")
-            messages = list(_messages(pa.BufferReader(self._mapped), path, 8 * self._is_listed))
-            batches = [(place, each) for place, each in messages if each.type == _BATCH]
-            heads = [_head(each.metadata) for _, each in batches]
-            self._places, self.rows = [place for place, _ in batches], [rows for rows, _ in heads]
-            opened = (pa.ipc.open_file if self._is_listed else pa.ipc.open_stream)(self._mapped)
-            compressed = any(packed for _, packed in heads)
+            self._is_listed = self._has_magic()
+            source = pyarrow().BufferReader(self._mapped)
+            messages = list(_messages(source, path, 8 * self._is_listed))
+            heads = [(at, *_head(each.metadata)) for at, each in messages if each.type == _BATCH]
+            self._places, self.rows = [at for at, _, _ in heads], [rows for _, rows, _ in heads]
+            opened = (ipc.open_file if self._is_listed else ipc.open_stream)(self._mapped)
+            compressed = any(packed for _, _, packed in heads)
             if compressed and not self._is_listed:
                 self._refuse_dictionaries(each.type for _, each in messages)
             self.schema = checked_schema(opened.schema)
             self.schema.empty_table()  # or a type is one that no column has
             self.table = None if compressed else opened.read_all()
+
+    def _has_magic(self) -> bool:
+        """Whether it is of the file format, which lists its record batches at its end."""
+        whole = memoryview(self._mapped)
+        begins, ends = (bytes(part) == _MAGIC for part in (whole[:6], whole[-6:]))
+        if begins and not ends:
+            raise damaged(self.path, _EXPECTED, f"it does not end with {_MAGIC.decode()}")
+        return begins
 
     def _refuse_dictionaries(self, types: Iterable[str]) -> None:
         if "dictionary" in types:
