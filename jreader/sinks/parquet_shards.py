@@ -97,9 +97,8 @@ def _check_columns(tree: Any, before: str) -> None:
             f"field {before!r} is a {type(tree).__name__}. Make it an array, as in "
             "np.asarray(...), or a dict; for texts of any number, json.dumps(...).",
         )
-    wrong = [key for key in parts if not isinstance(key, str)]
-    if wrong or not parts:
-        seen = f"the name {wrong[0]!r}" if wrong else "no field"
+    wrong = (f"the name {key!r}" for key in parts if not isinstance(key, str))
+    if seen := next(wrong, "" if parts else "no field"):
         raise _cannot_write(
             0, f"{before or 'it'} has {seen}, and columns need names that are texts."
         )
@@ -110,10 +109,8 @@ def _check_columns(tree: Any, before: str) -> None:
 def _type(fields: SampleFields, field: Field) -> Any:
     """Arrow's type for a field, one that the reader takes for the same."""
     pa, kind = pyarrow(), field.kind
-    if kind.how == "text":
-        return pa.string()
-    if kind.how == "bytes":
-        return pa.binary()
+    if plain := {"text": pa.string, "bytes": pa.binary}.get(kind.how):
+        return plain()
     if kind.how == "object":
         raise fields.refused(
             field,

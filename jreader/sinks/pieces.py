@@ -64,6 +64,17 @@ class Cuts:
         for number in range(self.shards):
             yield (number + 1) * self.total // self.shards - number * self.total // self.shards
 
+    def check_total(self, seen: int, left: Iterator[Any]) -> None:
+        """Raises ReaderError if there are more samples, or fewer, than shards were cut by."""
+        if self.shards is None or (seen == self.total and not any(True for _ in left)):
+            return
+        gave = f"{seen:,}" if seen != self.total else "more"
+        raise ReaderError(
+            f"the reader said that it has {self.total:,} samples, and shards={self.shards} were "
+            f"planned for that, but it gave {gave}: type samples_per_shard=n instead, which needs "
+            "no length."
+        )
+
 
 def cuts_for(looked: list[Any], shards: int | None, each: int | None, total: int | None) -> Cuts:
     """Cuts by what the first samples weigh, where the user does not say how many to take."""
@@ -122,15 +133,7 @@ def streamed_pieces(
             del some
         if ended:
             break
-    if cuts.shards is None:
-        return
-    if first != cuts.total or any(True for _ in left):
-        seen = f"{first:,}" if first != cuts.total else "more"
-        raise ReaderError(
-            f"the reader said that it has {cuts.total:,} samples, and shards={cuts.shards} were "
-            f"planned for that, but it gave {seen}: type samples_per_shard=n instead, which needs "
-            "no length."
-        )
+    cuts.check_total(first, left)
 
 
 def _at_most(left: Iterator[Any], many: int, most: float) -> tuple[list[Any], bool]:

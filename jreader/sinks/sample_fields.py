@@ -83,13 +83,7 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
                 f"ragged={list(ragged)!r} names {unknown[0]!r}, and the samples have the fields "
                 f"{', '.join(map(repr, names))}."
             )
-        for sample in samples[1:]:
-            if not same_structure(tree, sample):
-                break  # which is said when it is written
-            both = map(common, kinds, map(field_kind, _ordered_leaves(tree, sample)))
-            kinds = [
-                new if new.how == "ragged" else old for old, new in zip(kinds, both, strict=True)
-            ]
+        kinds = _kinds_with_ragged(tree, kinds, samples)
         fields = [made.as_ragged(Field(*each), ragged) for each in zip(names, kinds, strict=True)]
         return cls(form, tree, tuple(fields))
 
@@ -153,7 +147,7 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
 
     def _checked(self, values: list[list[Any]], first: int) -> list[Any]:
         kinds = [field.kind for field in self.fields]
-        columns = [*map(_stacked, values, kinds)]
+        columns = [*map(_as_column, values, kinds)]
         unsure = [place for place, column in enumerate(columns) if column is None]
         wrong = [
             (number, place)
@@ -200,6 +194,16 @@ def cannot_write(form: str, number: int, why: str) -> FeedMismatch:
     return FeedMismatch(f"sample {number:,} cannot be written as {form!r}: {why}")
 
 
+def _kinds_with_ragged(tree: Any, kinds: list[Kind], samples: Sequence[Any]) -> list[Kind]:
+    """The kinds of the leaves of a tree, ragged where the samples' arrays are."""
+    for sample in samples:
+        if not same_structure(tree, sample):
+            break  # which is said when it is written
+        both = map(common, kinds, map(field_kind, _ordered_leaves(tree, sample)))
+        kinds = [new if new.how == "ragged" else old for old, new in zip(kinds, both, strict=True)]
+    return kinds
+
+
 def field_kind(leaf: Any) -> Kind:
     """What a leaf is written as: an array without axes as the number in it.
 
@@ -214,7 +218,7 @@ def _is_of_kind(found: Kind, kind: Kind) -> bool:
     return found == kind or (kind.how == "ragged" and common(kind, found) == kind)
 
 
-def _stacked(values: list[Any], kind: Kind) -> Any:
+def _as_column(values: list[Any], kind: Kind) -> Any:
     """Values as a column, if a glance tells that all are of the kind; else None."""
     types, dtype, shape = {*map(type, values)}, kind.dtype, kind.shape
     if kind.how != "array":
@@ -224,12 +228,15 @@ def _stacked(values: list[Any], kind: Kind) -> Any:
             value.dtype == dtype and value.shape == shape for value in values
         )
         return np.stack(values, dtype=dtype) if same else None
-    if len(types) != 1 or dtype.kind not in "biuf":
+    return _as_numbers(values, dtype, *types) if len(types) == 1 else None
+
+
+def _as_numbers(values: list[Any], dtype: np.dtype[Any], one: type) -> Any:
+    """Values of one type as an array of numbers, if it is the one of this dtype; else None."""
+    if dtype.kind not in "biuf" or not (one is dtype.type or NUMBERS.get(one) == dtype):
         return None
-    (one,) = types
     try:
-        known = one is dtype.type or NUMBERS.get(one) == dtype
-        return np.array(values, dtype) if known else None
+        return np.array(values, dtype)
     except OverflowError:  # an int that is too large for it
         return None
 

@@ -23,6 +23,8 @@ from jreader.sources.tar_files import split_name
 _BLOCK, _END = 512, 10240
 _FAST = 100  # characters of a name that a header has room for
 _KEY = "__key__"
+_HELD = "fields are bytes, texts, numbers, or JSON ('meta.json'): encode it in a .map(fn) before"
+_FOR_ARRAYS = "arrays have extensions that end in npy: call it {!r}"
 _cannot_write = partial(cannot_write, "tar")
 
 
@@ -109,26 +111,24 @@ def _encodes(name: str) -> bool:
 def _field_bytes(name: Any, value: Any, number: int) -> bytes:
     """The bytes of a field: by its type, and where that does not say, by its extension."""
     _check_extension(name, number)
+    if isinstance(value, bytes):
+        return value
     kind = name.rpartition(".")[2]
     try:
         if isinstance(value, str):
             return value.encode()
-        if kind == "json" and not isinstance(value, bytes):
+        if kind == "json":
             return json.dumps(value).encode()
     except (TypeError, ValueError) as error:
         raise _refused(name, value, number, f"that cannot be encoded ({error})") from error
-    if isinstance(value, bytes):
-        return value
     if kind == "npy":
         return _npy_bytes(name, value, number)
     if isinstance(value, (float, np.floating)):
         return repr(float(value)).encode()
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return str(int(value)).encode()
-    why = "fields are bytes, texts, numbers, or JSON ('meta.json'): encode it in a .map(fn) before"
-    if isinstance(value, (np.ndarray, np.generic)):
-        why = f"arrays have extensions that end in npy: call it {name + '.npy'!r}"
-    raise _refused(name, value, number, why)
+    arrays = isinstance(value, (np.ndarray, np.generic))
+    raise _refused(name, value, number, _FOR_ARRAYS.format(f"{name}.npy") if arrays else _HELD)
 
 
 def _check_extension(name: Any, number: int) -> None:

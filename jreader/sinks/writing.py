@@ -14,13 +14,14 @@ from jreader.batches import gives_batches
 from jreader.cores import usable_cores
 from jreader.errors import place_of_caller
 from jreader.progress import Bar
-from jreader.readers import Node, Pass, Reader, described, epochs, length, start
+from jreader.readers import Node, Pass, Plane, Reader, described, epochs, length, start
 from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.nodes import plane_of
 from jreader.readers.seeds import Draws, resolved, waits
 from jreader.sinks.npy_shards import npy_shards
 from jreader.sinks.parquet_shards import parquet_shards
 from jreader.sinks.pieces import (
+    Cuts,
     ShardPiece,
     cuts_for,
     first_samples,
@@ -130,10 +131,7 @@ def write(
     overwrite = errors.check_flag(f"overwrite of {_CALL}", overwrite)
     progress = errors.check_flag(f"progress of {_CALL}", progress)
     _check_ragged(ragged, format)
-    many = min(usable_cores(), 8)
-    if threads is not None:
-        many = errors.check_number(f"threads of {_CALL}", threads, 1)
-        errors.warn_of_many(many, "threads", each=64)
+    many = _checked_threads(threads)
     _EXTRAS.get(format, tuple)()  # raises if the extra is not installed
     check_free(folder, overwrite=overwrite)
     _check_writable(reader)
@@ -157,12 +155,7 @@ def write(
         options = {"ragged": ragged} if ragged else {}
         shards_of = _FORMATS[format](first, folder.name, **options)
         cuts = cuts_for(looked, shards, samples_per_shard, total)
-        pieces: Iterator[ShardPiece]
-        if plane is not None:
-            pieces = indexed_pieces(cuts, plane.length)
-            up.close()
-        else:
-            pieces = streamed_pieces(cuts, _all_samples(looked, up.items))
+        pieces = _pieces(cuts, plane, looked, up)
         del looked, first
         with new_folder(folder, partial(check_free, folder, overwrite=overwrite)) as hidden:
             with Bar(f"writing {folder.name}", total, show=progress) as bar:
@@ -188,6 +181,16 @@ def _looked_ahead(reader: Reader[Any], looked: list[Any]) -> Pass[Any]:
         up.close()
         raise
     return up
+
+
+def _pieces(
+    cuts: Cuts, plane: Plane | None, looked: list[Any], up: Pass[Any]
+) -> Iterator[ShardPiece]:
+    """Pieces of all samples: of those that a pass gives, unless they are found by their indices."""
+    if plane is None:
+        return streamed_pieces(cuts, _all_samples(looked, up.items))
+    up.close()
+    return indexed_pieces(cuts, plane.length)
 
 
 def _all_samples(looked: list[Any], left: Iterator[Any]) -> Iterator[Any]:
@@ -233,6 +236,14 @@ def _checked_sizes(shards: Any, each: Any) -> tuple[int | None, int | None]:
     if each is not None:
         each = errors.check_number(f"samples_per_shard of {_CALL}", each, 1)
     return shards, each
+
+
+def _checked_threads(threads: Any) -> int:
+    if threads is None:
+        return min(usable_cores(), 8)
+    many = errors.check_number(f"threads of {_CALL}", threads, 1)
+    errors.warn_of_many(many, "threads", each=64)
+    return many
 
 
 def _check_shards(reader: Reader[Any], shards: int | None, total: int | None) -> None:

@@ -123,7 +123,7 @@ class StoredColumn:
         """An empty one, in new files."""
         values, offsets = GrowingArray.created(folder / f"{name}.npy", kind.dtype, kind.shape), None
         if kind.how != "array":
-            offsets = _offsets(folder, name, np.zeros(1, _OFFSET))
+            offsets = _new_offsets(folder, name, np.zeros(1, _OFFSET))
         return cls(name, kind, values, offsets)
 
     @classmethod
@@ -163,7 +163,7 @@ class StoredColumn:
         """The column of arrays as one of a ragged kind: only offsets are missing."""
         each, rows = self.kind.shape[0], self.values.rows
         values = replace(self.values, shape=kind.shape, rows=each * rows)
-        offsets = _offsets(
+        offsets = _new_offsets(
             self.values.path.parent, self.name, each * np.arange(rows + 1, dtype=_OFFSET)
         )
         return replace(self, kind=kind, values=values, offsets=offsets)
@@ -179,7 +179,7 @@ class StoredColumn:
         return EncodedRows(self.kind, values, offsets, self.values.path)
 
 
-def _offsets(folder: Path, name: str, offsets: Array) -> GrowingArray:
+def _new_offsets(folder: Path, name: str, offsets: Array) -> GrowingArray:
     return GrowingArray.created(folder / f"{name}.offsets.npy", _OFFSET).appended(offsets)
 
 

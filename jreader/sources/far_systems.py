@@ -136,24 +136,30 @@ def far_matches(path: str, suffixes: tuple[str, ...]) -> list[str] | None:
     Raises:
         OSError: It cannot be reached.
     """
-    system, name = system_of(path)
+    infos = _listed(path, *system_of(path))
+    if infos is None:
+        return None
+    if "*" not in path:
+        infos = [info for info in infos if info["name"].endswith(suffixes)]
+    names = [info["name"] for info in infos if not _is_dir(info)]
+    if "::" in path:
+        begin = path[: path.index("://")]
+        return [f"{begin}://{name}" for name in names]
+    unstrip = system_of(path)[0].unstrip_protocol
+    return [unstrip(name) for name in names]
+
+
+def _listed(path: str, system: Any, name: str) -> list[dict[str, Any]] | None:
+    """What a file system knows of what is in a folder, or fits a pattern; None of a file."""
     web = path.startswith("http")  # where a question mark begins what a server is asked
     what = f"the list of files of {masked(path)}"
     system.invalidate_cache()
     if any(mark in path for mark in ("*" if web else "*?[")):
-        infos = one_of(partial(asked, system, "glob", what, name, detail=True)).values()
-    elif path.endswith("/") or (not web and _is_dir(one_of(partial(_info, path, system, name)))):
-        infos = one_of(partial(asked, system, "ls", what, name, detail=True))
-    else:
-        return None
-    if "*" not in path:
-        infos = [info for info in infos if info["name"].endswith(suffixes)]
-    begin = path[: path.index("://")] if "::" in path else ""
-    return [
-        f"{begin}://{info['name']}" if begin else system.unstrip_protocol(info["name"])
-        for info in infos
-        if not _is_dir(info)
-    ]
+        return [*one_of(partial(asked, system, "glob", what, name, detail=True)).values()]
+    info = partial(_info, path, system, name)
+    if path.endswith("/") or (not web and _is_dir(one_of(info))):
+        return list(one_of(partial(asked, system, "ls", what, name, detail=True)))
+    return None
 
 
 async def range_of(path: str, offset: int, size: int, state: FarState) -> bytes:
@@ -216,8 +222,7 @@ async def _look(path: str, system: Any, name: str) -> FarState | None:
             f"{masked(path)}: the server does not say how many bytes it has, so no range of it can "
             f"be read. Copy the file to this machine."
         )
-    known = [info.get(key) for key in (*_STATES, *_TIMES)]
-    facts = [str(each) for each in known if each is not None]
+    facts = [str(info[key]) for key in (*_STATES, *_TIMES) if info.get(key) is not None]
     if not facts and info.get("created"):  # of memory://, say
         facts = [str(info["created"])]
     text = "\n".join([str(size), *facts])

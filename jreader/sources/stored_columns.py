@@ -127,7 +127,7 @@ class Stored:
                 path.unlink(missing_ok=True)
 
 
-def stored(folder: str) -> Stored:
+def read_table(folder: str) -> Stored:
     """What a folder holds; nothing if there is no table in it.
 
     Raises:

@@ -11,7 +11,7 @@ from jreader.readers import Node, Pass, Plane, Position, Reader, argument, check
 from jreader.readers.growing import writes
 from jreader.readers.nodes import children
 from jreader.readers.seeds import Draws, seeded, waits
-from jreader.sources.stored_columns import stored
+from jreader.sources.stored_columns import read_table
 from jreader.transforms.disk_caches import DiskCache, check_folder
 from jreader.transforms.memory_caches import MemoryCache
 
@@ -95,7 +95,7 @@ class cache(Node[T]):
                 "new numbers in each pass: give its ops a seed, as in shuffle(seed=0), or cache "
                 "before them."
             )
-        held = stored(str(self.path))
+        held = read_table(str(self.path))
         return {"whole": held.whole and held.rows > 0}
 
     @property

@@ -32,7 +32,7 @@ from jreader.readers.passes import checked_position
 from jreader.sources.appending import Appending
 from jreader.sources.columns import straight
 from jreader.sources.file_checks import changed, check_map
-from jreader.sources.stored_columns import TABLE, Stored, stored
+from jreader.sources.stored_columns import TABLE, Stored, read_table
 from jreader.sources.stored_rows import as_found
 from jreader.sources.transactions import locked
 
@@ -286,7 +286,7 @@ class DiskCache(Generic[T]):
         """Looks at the folder anew; compares its files with their checksums if it is to be used."""
         for turn in range(_TURNS):
             try:
-                held = stored(self.folder)
+                held = read_table(self.folder)
                 if check:
                     held.check_values()
                 break

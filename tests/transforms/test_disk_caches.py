@@ -20,7 +20,7 @@ import jreader
 from jreader import Pipeline, arrays, batch, cache, chain, map_readers, ragged, shuffle
 from jreader.errors import DamagedData, NotResumable
 from jreader.readers import indexed, start
-from jreader.sources.stored_columns import stored
+from jreader.sources.stored_columns import read_table
 from jreader.sources.stored_rows import as_found
 
 
@@ -217,7 +217,7 @@ def test_a_cache_over_other_values_or_lengths_is_refused(tmp_path, one, other, l
     assert list(map(canonical, one().cache(folder))) == kept
     with pytest.raises(ValueError, match=f"of another plan, whose line . of its {line}"):
         next(iter(other().cache(folder)))
-    held = stored(folder)
+    held = read_table(folder)
     for name in ("layouts", "values"):  # as folders of earlier versions lack them
         del held.said["plan"][name]
     held.saved()

@@ -6,8 +6,9 @@ import os
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -151,8 +152,7 @@ class Store:
             OSError: They cannot be had.
         """
         self._check_process()
-        given, mine, theirs = self._claimed(file, numbers)
-        try:
+        with self._claimed(file, numbers) as (given, mine, theirs):
             for number in self._kept_since(file, mine):
                 if (data := self.piece(file, number, 0, file.size_of(number))) is not None:
                     given[number] = data
@@ -165,21 +165,16 @@ class Store:
                     self.fetched += len(data)
                 keeping(partial(self._keep, file.name_of(number), data))
                 mine[number].set_result(data)
-        except BaseException as error:
-            for future in mine.values():
-                if not future.done():
-                    future.set_exception(error)
-            raise
-        finally:
-            with self._lock:
-                for number in mine:
-                    self._under_way.pop(file.name_of(number), None)
         return given | {number: future.result() for number, future in theirs.items()}
 
+    @contextmanager
     def _claimed(
         self, file: StoredFile, numbers: Sequence[int]
-    ) -> tuple[dict[int, bytes], dict[int, Future[bytes]], dict[int, Future[bytes]]]:
-        """The blocks in memory, those to fetch now, and those that other threads fetch."""
+    ) -> Iterator[tuple[dict[int, bytes], dict[int, Future[bytes]], dict[int, Future[bytes]]]]:
+        """The blocks in memory, those to fetch in this block, and those that other threads fetch.
+
+        Whoever waits for the second ones gets an error of the block.
+        """
         given, mine, theirs = {}, dict[int, Future[bytes]](), dict[int, Future[bytes]]()
         with self._lock:
             for number in numbers:
@@ -191,7 +186,17 @@ class Store:
                     theirs[number] = self._under_way[name]
                 else:
                     mine[number] = self._under_way[name] = Future()
-        return given, mine, theirs
+        try:
+            yield given, mine, theirs
+        except BaseException as error:
+            for future in mine.values():
+                if not future.done():
+                    future.set_exception(error)
+            raise
+        finally:
+            with self._lock:
+                for number in mine:
+                    self._under_way.pop(file.name_of(number), None)
 
     def _kept_since(self, file: StoredFile, numbers: Iterable[int]) -> list[int]:
         """The blocks that other threads have kept since they were looked for."""

@@ -106,20 +106,22 @@ def matching(call: str, path: str, suffixes: tuple[str, ...]) -> list[str] | Non
         FileNotFoundError: There are none.
         OSError: They are elsewhere, and cannot be reached.
     """
-    if is_far(path):
-        found = far_matches(path, suffixes)
-        if found is None:
-            return None
-    elif suffixes and is_folder(path):
-        found = [each.path for each in os.scandir(path) if each.name.endswith(suffixes)]
-    elif is_file(path) or not glob.has_magic(path):
+    found = (far_matches if is_far(path) else _matches_here)(path, suffixes)
+    if found is None:
         return None
-    else:
-        every = glob.glob(path, recursive=True)  # noqa: PTH207  # of any root
-        found = [each for each in every if not is_folder(each)]
     if not found:
         raise _none_found(call, path, suffixes)
     return sorted(found)
+
+
+def _matches_here(path: str, suffixes: tuple[str, ...]) -> list[str] | None:
+    """The files of a folder or a pattern of this machine; None if the path is neither."""
+    if suffixes and is_folder(path):
+        return [each.path for each in os.scandir(path) if each.name.endswith(suffixes)]
+    if is_file(path) or not glob.has_magic(path):
+        return None
+    every = glob.glob(path, recursive=True)  # noqa: PTH207  # of any root
+    return [each for each in every if not is_folder(each)]
 
 
 def _none_found(call: str, path: str, suffixes: tuple[str, ...]) -> FileNotFoundError:

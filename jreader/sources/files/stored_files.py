@@ -19,7 +19,7 @@ _THREADS = 4  # that fetch and keep blocks for one that reads: some write while 
 _REQUEST = 1 << 22  # bytes of small blocks that one request asks for
 
 
-class Piece(NamedTuple):
+class BlockPiece(NamedTuple):
     """A part of a block: the number of the block, and where the part begins and ends in it."""
 
     number: int
@@ -63,12 +63,12 @@ class StoredFile(ByteFile):
         """Takes note that these ranges come next, so that what comes soon stays in the store."""
         self.store.coming(self, ranges)
 
-    def pieces(self, offset: int, size: int) -> list[Piece]:
+    def pieces(self, offset: int, size: int) -> list[BlockPiece]:
         """The pieces that make a range."""
         each, end = self.store.block, offset + size
         numbers = range(offset // each, -(-end // each)) if size else ()
         return [
-            Piece(number, max(offset - number * each, 0), min(end - number * each, each))
+            BlockPiece(number, max(offset - number * each, 0), min(end - number * each, each))
             for number in numbers
         ]
 
@@ -99,7 +99,7 @@ class StoredFile(ByteFile):
                 low = at * self.store.block
                 yield number, data[low : low + self.size_of(number)]
 
-    def _in_turn(self, pieces: Sequence[Piece]) -> Iterator[bytes]:
+    def _in_turn(self, pieces: Sequence[BlockPiece]) -> Iterator[bytes]:
         """The bytes of pieces; of many, the next ones are read on threads."""
         batches = list(self._batches(pieces))
         if len(batches) < 2:
@@ -121,7 +121,7 @@ class StoredFile(ByteFile):
             for keeping, _ in ahead:
                 keeping.stop()
 
-    def _batches(self, pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
+    def _batches(self, pieces: Sequence[BlockPiece]) -> Iterator[Sequence[BlockPiece]]:
         """Pieces that follow one another, of not too many blocks."""
         most, low, wanted = max(_AT_ONCE // self.store.block, 1), 0, set[int]()
         for high, piece in enumerate(pieces):
@@ -131,7 +131,7 @@ class StoredFile(ByteFile):
             wanted.add(piece.number)
         yield pieces[low:]
 
-    def _read(self, pieces: Sequence[Piece], keeping: Keeping) -> list[bytes]:
+    def _read(self, pieces: Sequence[BlockPiece], keeping: Keeping) -> list[bytes]:
         kept = [self.store.piece(self, *piece) for piece in pieces]
         lacking = {
             piece.number: None for piece, data in zip(pieces, kept, strict=True) if data is None
