@@ -19,7 +19,7 @@ from jreader.linting.plan_parts import of_batches, prefixes
 from jreader.pipelines import Pipeline
 from jreader.pipelines.wrapped import Wrapped
 from jreader.readers import Reader, described, leaves, start
-from jreader.readers.nodes import lines_of
+from jreader.readers.plan_lines import lines_of
 
 
 def bench(subject: Any, seconds: float = 1.0) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jreader.commands.named_pipelines import is_loader
-from jreader.readers.nodes import lines_of
+from jreader.readers.plan_lines import lines_of
 from jreader.readers.plan_tables import table
 
 _PAGE = """<!doctype html>

@@ -29,7 +29,7 @@ from jreader.readers.declarations import (
 from jreader.readers.messages import described
 from jreader.readers.overrides import stands_for
 from jreader.readers.passes import Pass, Position
-from jreader.readers.plan_tables import Line, shortened, table, under
+from jreader.readers.plan_tables import table
 
 if TYPE_CHECKING:
     from jreader.readers.planes import Plane
@@ -212,13 +212,13 @@ class Node(Generic[T]):
 
     def _repr_html_(self) -> str:
         """The plan as a notebook shows it; nothing is read for it."""
+        from jreader.readers.plan_lines import lines_of  # noqa: PLC0415  # it asks what is defined here
+
         return table(lines_of(self))
 
-    def drawn(self) -> Line:
-        """The op as a line of a table of the plan."""
-        ups = self.input_readers
-        call = f"{type(self).__name__}({', '.join(self.written(*ups))})" if ups else repr(self)
-        return Line(shortened(call), _known(self))
+    def notes(self) -> tuple[str, ...]:
+        """What a table of the plan says of the op, besides how many samples it has."""
+        return ()
 
     def written(self, *but: object) -> Iterator[str]:
         """The arguments but for some, as in a call: functions without names, others with them."""
@@ -390,55 +390,6 @@ def bare(reader: Reader[T]) -> Reader[T]:
 def readers_below(reader: Reader[Any]) -> Sequence[Reader[Any]]:
     """The readers that a reader reads: none, where it is a plain function."""
     return reader.input_readers if isinstance(reader, Node) else ()
-
-
-def lines_of(reader: Reader[Any]) -> list[Line]:
-    """The lines of a table of a plan: an op each, in the order that samples pass through."""
-    return unrolled(_table_lines, reader)
-
-
-def _table_lines(
-    reader: Reader[Any],
-) -> Generator[Sequence[Reader[Any]], list[list[Line]], list[Line]]:
-    while isinstance(reader, Node) and (inner := reader.within()) is not None:
-        reader = inner
-    branches = yield readers_below(reader)
-    if not isinstance(reader, Node):
-        return [Line(described(reader), _known(reader))]
-    return under(branches, reader.drawn())
-
-
-def _known(reader: Reader[Any]) -> tuple[str, str]:
-    """How many samples there are, and how they are found; nothing is read for it.
-
-    "mapped" samples are found by their index, and made by a function.
-
-    >>> from jreader import arrays, filter, map_readers, shuffle
-    >>> rows = shuffle(arrays([1, 2, 3]))
-    >>> _known(rows), _known(filter(bool, rows)), _known(map_readers(abs, rows))
-    (('3 samples', 'indexed'), ('length unknown', 'streamed'), ('3 samples', 'mapped'))
-    """
-    from jreader.readers.mapped_rows import lookup_of  # noqa: PLC0415  # it asks what is defined here
-    from jreader.readers.seeds import seeded  # noqa: PLC0415  # likewise
-
-    if unread(reader):
-        return "length unknown", "not read yet"
-    number = length(reader)
-    drawn = seeded(reader, 0)  # as each pass has it, whatever it draws
-    found = "streamed"
-    if lookup_of(drawn) is not None:
-        found = "mapped" if _is_mapped(drawn) else "indexed"
-    return "length unknown" if number is None else f"{number:,} {unit_of(reader)}", found
-
-
-def _is_mapped(reader: Reader[Any]) -> bool:
-    """Whether functions make the samples of a reader, or those that its batches are made of."""
-    if not isinstance(reader, Node) or plane_of(reader) is not None:
-        return False
-    batched = unit_of(reader) == "batches"
-    if not batched and reader.in_cursor == "never":
-        return True
-    return any(map(_is_mapped, reader.input_readers))
 
 
 def unread(reader: Reader[Any]) -> bool:

@@ -12,7 +12,8 @@ from jreader.loaders.assembling import FeedShape
 from jreader.loaders.loading import Loading
 from jreader.readers import described
 from jreader.readers.growing import only_looking
-from jreader.readers.nodes import lines_of, unread
+from jreader.readers.nodes import unread
+from jreader.readers.plan_lines import lines_of
 from jreader.readers.plan_tables import Line, under
 
 

@@ -27,7 +27,6 @@ from jreader.readers.growing import written_first
 from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.memos import Memo, memo
 from jreader.readers.nodes import unread
-from jreader.readers.plan_tables import Line
 from jreader.readers.planes import Plane
 from jreader.readers.ragged import lengths_hash
 from jreader.readers.seeds import seeded_below
@@ -170,11 +169,10 @@ class pack(Node[dict[str, Any]]):
         found = None if self.seed is None else self._whole()
         return self._plane(found, 0) if found and found.dealt.rows else None
 
-    def drawn(self) -> Line:
-        """The op as a line of a table, with the fill where it is known."""
-        line = super().drawn()
+    def notes(self) -> tuple[str, ...]:
+        """The fill, where it is known."""
         fill = None if unread(self) else self.fill
-        return line if fill is None else Line(line.text, (*line.notes, f"fill {fill:.4f}"))
+        return () if fill is None else (f"fill {fill:.4f}",)
 
     def _whole(self) -> _Dealt | None:
         """All documents, dealt to rows; None if lengths are not known, or differ in each epoch."""
