@@ -76,7 +76,7 @@ class Placement:
 
         The pmap layout keeps its devices in front: [D, k, n, ...].
         """
-        if self.parts or self.target is None or self.target == "host":
+        if self.parts or not self._targets():
             return self
         shardings = iter([_behind(sharding) for sharding in leaves(self.target)])
         return replace(
@@ -148,7 +148,7 @@ class Placement:
     @property
     def hosts(self) -> bool:
         """Whether feeds stay on the host, or some of their fields."""
-        return self.target is not None and "host" in leaves(self.target)
+        return "host" in leaves(self.target)
 
     def on_host(self, feed: Any) -> list[bool]:
         """Whether each leaf of a feed stays on the host.
@@ -244,8 +244,6 @@ class Placement:
         return all(rows % _split(sharding) == 0 for sharding in self._targets())
 
     def _targets(self) -> list[Sharding]:
-        if self.target is None or self.target == "host":
-            return []
         return [leaf for leaf in leaves(self.target) if isinstance(leaf, Sharding)]
 
     def with_mask(self) -> Placement:
@@ -301,7 +299,7 @@ def _shardings(target: Any, feed: Any) -> Iterator[Any]:
     elif isinstance(target, dict) and isinstance(feed, dict) and target.keys() == feed.keys():
         for name, part in feed.items():
             yield from _shardings(target[name], part)
-    elif isinstance(target, tuple) and _is_row(feed) and len(target) == len(feed):
+    elif isinstance(target, tuple) and isinstance(feed, (tuple, list)) and len(target) == len(feed):
         for sharding, part in zip(target, feed, strict=True):
             yield from _shardings(sharding, part)
     else:
@@ -309,10 +307,6 @@ def _shardings(target: Any, feed: Any) -> Iterator[Any]:
             f"the tree of shardings does not fit the feeds: it is {described(target)}, a feed is "
             f"{described(feed)}. Give one sharding for all, or one for each field."
         )
-
-
-def _is_row(feed: Any) -> bool:
-    return isinstance(feed, (tuple, list))
 
 
 def _split(sharding: Sharding) -> int:

@@ -30,13 +30,13 @@ def target_of(sharding: Any, call: str) -> Any:
         return alone
     if isinstance(sharding, dict) and sharding:
         return {name: target_of(part, f"{call}[{name!r}]") for name, part in sharding.items()}
-    if isinstance(sharding, list) and sharding and all(map(_is_device, sharding)):
-        raise TypeError(
-            f"{call} is a list of {len(sharding)} devices, which does not say how a batch is split "
-            f'over them: give Mesh(np.array(devices), ("data",)) for one array along them, or '
-            f"pmap=devices for feeds of [devices, n / devices, ...]."
-        )
     if isinstance(sharding, (tuple, list)) and sharding:
+        if isinstance(sharding, list) and all(map(_is_device, sharding)):
+            raise TypeError(
+                f"{call} is a list of {len(sharding)} devices, which does not say how a batch is "
+                f'split over them: give Mesh(np.array(devices), ("data",)) for one array along '
+                f"them, or pmap=devices for feeds of [devices, n / devices, ...]."
+            )
         parts = [target_of(part, f"{call}[{place}]") for place, part in enumerate(sharding)]
         return tuple(parts)
     raise TypeError(
