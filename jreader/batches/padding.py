@@ -251,10 +251,9 @@ def field_getters(first: Any) -> dict[Any, Callable[[Any], Any]]:
         }
     if isinstance(first, tuple) and not hasattr(first, "_fields"):
         return {place: itemgetter(place) for place in range(len(first))}
-    names = getattr(first, "_fields", None) or branches(first)
-    if names is None or isinstance(first, list):
+    if isinstance(first, list) or (parts := branches(first)) is None:
         return {BARE: itself}
-    return {name: attrgetter(name) for name in names}
+    return {name: attrgetter(name) for name in getattr(first, "_fields", parts)}
 
 
 def by_name(given: Any, name: Any, otherwise: Any) -> Any:

@@ -66,7 +66,7 @@ def _of_samples(samples: Sequence[Any], column: Callable[..., Any], made: str) -
     if len(samples) == 0:  # an array has no truth of its own
         raise errors.FeedMismatch(f"an empty batch cannot be {made}: give at least one sample")
     try:
-        tree = _stacked(list(samples), "a sample", column)
+        tree = _stacked_tree(list(samples), "a sample", column)
     except errors.FeedMismatch:
         refuse_none(samples)
         raise
@@ -81,7 +81,7 @@ def stack_field(values: Sequence[Any], name: Any) -> Any:
     Raises:
         FeedMismatch: The values differ in structure or shape, or some are None.
     """
-    return _stacked(values, f"a sample[{name!r}]", _column)
+    return _stacked_tree(values, f"a sample[{name!r}]", _column)
 
 
 def refuse_none(samples: Sequence[Any]) -> None:
@@ -151,7 +151,9 @@ def _shape_of_value(value: Any) -> str:
         return "no shape"
 
 
-def _stacked(values: Sequence[Any], name: str, column: Callable[[Sequence[Any], str], Any]) -> Any:
+def _stacked_tree(
+    values: Sequence[Any], name: str, column: Callable[[Sequence[Any], str], Any]
+) -> Any:
     """Stacks column by column: Python calls for each sample would cost more than the stacking."""
     first = values[0]
     parts = branches(first)
@@ -168,7 +170,7 @@ def _stacked(values: Sequence[Any], name: str, column: Callable[[Sequence[Any], 
     return joined(
         first,
         {
-            key: _stacked(list(map(itemgetter(key), rows)), f"{name}[{key!r}]", column)
+            key: _stacked_tree(list(map(itemgetter(key), rows)), f"{name}[{key!r}]", column)
             for key in parts
         },
     )
@@ -191,7 +193,7 @@ def _mixed(values: Sequence[Any], name: str, odd: int) -> errors.FeedMismatch:
 def _column(values: Sequence[Any], name: str) -> Any:
     """One array for the values of one leaf; of batches, as of the lists that they stand for."""
     if isinstance(values[0], Columns):
-        return _stacked(list(map(list, values)), name, _column)
+        return _stacked_tree(list(map(list, values)), name, _column)
     there = stacked_in_shared_memory(values)
     if there is not None:
         return there
@@ -256,7 +258,7 @@ def texts_or_column(values: Sequence[Any], name: str) -> Any:
         rows = list(map(list, values))
         if (odd := first_other(list(map(len, rows)))) is not None:
             raise _mixed(values, name, odd)
-        return _stacked(rows, name, texts_or_column)
+        return _stacked_tree(rows, name, texts_or_column)
     if _all_texts(values, kinds, name, str) or _all_texts(values, kinds, name, bytes):
         return list(values)
     if any(map(_is_foreign, kinds)):

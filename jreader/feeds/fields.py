@@ -1,4 +1,4 @@
-"""Fields of a feed: `data` declares one, and `Field` casts and checks the values of a batch."""
+"""Fields of a feed: `data` declares one, and `FeedField` casts and checks the values of a batch."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ Canonical: TypeAlias = Callable[[DType], DType]
 
 
 @dataclass(frozen=True)
-class Field:
+class FeedField:
     """One field of the feeds: its name, the part of a sample that it is taken from, its type.
 
     Attributes:

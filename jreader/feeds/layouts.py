@@ -14,7 +14,7 @@ from jreader.batches import stack
 from jreader.batches.stacked import refuse_none
 from jreader.errors import FeedMismatch, check_number
 from jreader.feeds.casts import Array, DType, cast
-from jreader.feeds.fields import Canonical, Field, data, known
+from jreader.feeds.fields import Canonical, FeedField, data, known
 from jreader.readers import Columns, described, first_column, leaves, map_tree, rebuilt, set_fields
 from jreader.readers.trees import restores
 
@@ -96,7 +96,7 @@ class Feeds:
     canonical: Canonical = lambda dtype: dtype
     on_host: Callable[[Any], list[bool]] = lambda feed: [False] * len(leaves(feed))
     names: tuple[str, ...] | None = field(init=False, repr=False)
-    _fields: tuple[Field, ...] = field(init=False, repr=False)
+    _fields: tuple[FeedField, ...] = field(init=False, repr=False)
     _known: dict[Hashable, list[_Recipe]] = field(init=False, repr=False)  # []: the tree as it is
     _nothing: dict[str, list[bool]] = field(init=False, repr=False)  # which leaves are None
 
@@ -206,7 +206,7 @@ class Feeds:
         every = leaves(batch)
         there = [leaf is not None for leaf in every]
         homes = zip(_branch_names(batch), self._canonicals(batch), strict=True)
-        fields = [Field(name, canonical=home) for name, home in compress(homes, there)]
+        fields = [FeedField(name, canonical=home) for name, home in compress(homes, there)]
         left = iter(_made(fields, compress(every, there)))
         return rebuilt(batch, (next(left) if full else None for full in there))
 
@@ -316,7 +316,7 @@ class Feeds:
         )
 
 
-def _made(fields: Sequence[Field], values: Iterable[Any]) -> list[Array]:
+def _made(fields: Sequence[FeedField], values: Iterable[Any]) -> list[Array]:
     """The arrays of fields, as long as one another."""
     made = [each.feed(value) for each, value in zip(fields, values, strict=True)]
     if len(set(map(len, made))) != 1:
@@ -371,11 +371,11 @@ def _pairs(feed_list: Any) -> list[tuple[Any, int | str | None]]:
     )
 
 
-def _declared(each: Any, key: int | str | None) -> Field:
+def _declared(each: Any, key: int | str | None) -> FeedField:
     if isinstance(each, data):
-        return Field(each.name, key, each.shape, each.dtype)
+        return FeedField(each.name, key, each.shape, each.dtype)
     if isinstance(each, str) and each:
-        return Field(each, key)
+        return FeedField(each, key)
     raise TypeError(
         f'feed_list needs names of fields, as in ["image", "label"], each with its place, '
         f'as in {{"image": 0}}, or declared, as in [data("image", [None, 784])], not '
@@ -383,7 +383,7 @@ def _declared(each: Any, key: int | str | None) -> Field:
     )
 
 
-def _placed(declared: Field, canonical: Canonical | None) -> Field:
+def _placed(declared: FeedField, canonical: Canonical | None) -> FeedField:
     dtype = declared.dtype and canonical(declared.dtype) if canonical else declared.dtype
     return replace(declared, dtype=dtype, canonical=canonical)
 

@@ -308,16 +308,15 @@ class Assembler:
 
     def _fix(self, samples: list[int], rows: list[int]) -> None:
         """Sets the rows of a full batch by the first batch, or by a larger one where sizes vary."""
+        shape, any_size = self.shape, self.shape.remainder.any_size
         if self.rows is None:
             few, made = samples[0], rows[0]
-            self.rows = -(-made * self.shape.size // few) if self.shape.size and few else made
-            if not self.shape.batch_per_place and not self.shape.remainder.any_size:
-                self.shape.placement.check(self.rows)
+            self.rows = -(-made * shape.size // few) if shape.size and few else made
+            if not shape.batch_per_place and not any_size:
+                shape.placement.check(self.rows)
             rows = [*rows, self.rows]
-        if self.shape.remainder.any_size and (
-            max(rows) > self.rows or not self.shape.takes(self.rows)
-        ):
-            self.rows = next(filter(self.shape.takes, count(max(rows))))
+        if any_size and (max(rows) > self.rows or not shape.takes(self.rows)):
+            self.rows = next(filter(shape.takes, count(max(rows))))
 
     def _check(self, samples: list[int], rows: list[int]) -> None:
         """Checks that batches have one size, except for a short one at the end of a reader.

@@ -16,7 +16,7 @@ from jreader.loaders.checkpoints.positions import EVERY, SKIPPED, Place, Tally, 
 from jreader.loaders.ends import EpochEnd
 from jreader.loaders.multihost.lane_places import Filler
 from jreader.loaders.run import Run
-from jreader.loaders.source import Source, begun
+from jreader.loaders.source import Source, batches_from
 from jreader.profiling import profiler
 from jreader.readers import Cursor, Pass, itself, leaves
 
@@ -138,7 +138,7 @@ class _Epoch:
         self.source, self.shape, self.shared, self.counters = source, shape, shared, counters
         place, self.epoch, self.size = Place.of(cursor), cursor["epoch"], source.size
         with counting(counters):
-            self.up, drawn = begun(source, shape, cursor, shared.stream.taken(place.batches))
+            self.up, drawn = batches_from(source, shape, cursor, shared.stream.taken(place.batches))
         known = self.size is None and shape.size is None
         self.assembler = Assembler(shape, place.rows if known else None)
         self.tally = Tally(cursor, drawn, wanted)

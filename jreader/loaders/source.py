@@ -75,7 +75,7 @@ class Source:
         return self.batching.counted.batch_size if self.batching.counted else None
 
 
-def begun(
+def batches_from(
     source: Source, shape: FeedShape, cursor: Cursor, kept: Pass[Any] | None
 ) -> tuple[Pass[Any], int | None]:
     """Begins a pass over the batches of an epoch at a cursor, or goes on with an open one.
