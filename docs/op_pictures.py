@@ -41,7 +41,7 @@ ROWS: dict[str, list[str]] = {
     "shuffle": ["ten", "ten.shuffle(seed=0)", "ten.shuffle(5, seed=0)"],
     "skip": ["ten", "ten.skip(4)"],
     "unbatch": ["ten.batch(4)", "ten.batch(4).unbatch()"],
-    "window": ["ten", "ten.window(3, stride=2, drop_last=True)"],
+    "sliding_window": ["ten", "ten.sliding_window(3, stride=2, drop_last=True)"],
     "windows": ["documents", "documents.windows(4, stride=3)"],
     "xmap_readers": ["ten", "ten.xmap(lambda n: 9 - n, 2, 4, order=True)"],
 }

@@ -19,7 +19,9 @@ from typing import Any as _Any
 __version__ = "0.2.0"
 
 _ROOMS = {
-    "batches": "batch bucket group_by map_batches padded_batch rebatch stack unbatch window",
+    "batches": (
+        "batch bucket group_by map_batches padded_batch rebatch sliding_window stack unbatch window"
+    ),
     "datasets": "Dataset IterableDataset datasets",
     "errors": (
         "BatchNotDivisible ComposeNotAligned DamagedData EOFException FeedMismatch LintWarning "

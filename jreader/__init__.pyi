@@ -6,6 +6,7 @@ from jreader.batches import group_by as group_by
 from jreader.batches import map_batches as map_batches
 from jreader.batches import padded_batch as padded_batch
 from jreader.batches import rebatch as rebatch
+from jreader.batches import sliding_window as sliding_window
 from jreader.batches import stack as stack
 from jreader.batches import unbatch as unbatch
 from jreader.batches import window as window

@@ -55,7 +55,7 @@ VALID = {
     "shuffle": (ten, 3),
     "skip": (ten, 2),
     "unbatch": (ten,),
-    "window": (ten, 4, 2),
+    "sliding_window": (ten, 4, 2),
     "windows": (ten, 4),
     "xmap_readers": (half, ten, 2, 3),
 }
@@ -86,7 +86,7 @@ WRITTEN = {
     "shuffle": "shuffle(ten, buf_size=3)",
     "skip": "skip(ten, n=2)",
     "unbatch": "unbatch(ten)",
-    "window": "window(ten, size=4, stride=2)",
+    "sliding_window": "sliding_window(ten, size=4, stride=2)",
     "windows": "windows(ten, size=4)",
     "xmap_readers": "xmap_readers(half, ten, process_num=2, buffer_size=3)",
 }
@@ -106,8 +106,8 @@ SIZED = [
     ("pack", 0, lambda seed: jreader.pack(ten, 8, seed=seed)),
     ("rebatch", 1, lambda size: jreader.rebatch(ten, size)),
     ("skip", 0, lambda size: jreader.skip(ten, size)),
-    ("window", 1, lambda size: jreader.window(ten, size)),
-    ("window", 1, lambda stride: jreader.window(ten, 2, stride)),
+    ("sliding_window", 1, lambda size: jreader.sliding_window(ten, size)),
+    ("sliding_window", 1, lambda stride: jreader.sliding_window(ten, 2, stride)),
     ("xmap_readers", 1, lambda size: jreader.xmap_readers(half, ten, size, 3)),
     ("xmap_readers", 1, lambda size: jreader.xmap_readers(half, ten, 2, size)),
     ("map_samples", 0, lambda size: jreader.map_samples(half, ten, threads=size)),

@@ -216,7 +216,7 @@ CALLED = [
         "pack",
     ),
     *("padded_batch", "peek", "pipe", "prefetch", "read", "reader", "rebatch", "shard", "shuffle"),
-    *("skip", "split", "unbatch", "window", "windows", "write", "xmap"),
+    *("skip", "sliding_window", "split", "unbatch", "windows", "write", "xmap"),
 ]
 
 
@@ -358,6 +358,12 @@ class TestOlderNames:
         with pytest.warns(DeprecationWarning, match=r"over\(.*\) is now Pipeline\(batches\)\.load"):
             loader = DataLoader.over(batches, capacity=1)
         assert [feed.tolist() for feed in loader] == [[*range(5)], [*range(5, 10)]]
+
+    def test_windows_of_samples_slide(self):
+        for older in (Pipeline(ten).window, lambda *given: jreader.window(ten, *given)):
+            with pytest.warns(DeprecationWarning, match=r"window\(.*\) is now sliding_window\("):
+                plan = older(4, 2)
+            assert [each.tolist() for each in plan()][1] == [2, 3, 4, 5]
 
 
 class TestElementSpec:

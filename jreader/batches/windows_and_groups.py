@@ -1,4 +1,4 @@
-"""Consecutive samples as one: so many (`window`), or all of one key (`group_by`)."""
+"""Consecutive samples as one: so many (`sliding_window`), or all of one key (`group_by`)."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ from jreader.readers.stacked_rows import RowRuns, StackedRows
 
 
 @op
-class window(Node[Any]):
+class sliding_window(Node[Any]):
     """`size` consecutive samples as one sample, stacked along a new first axis.
 
-    >>> list(window(lambda: [1, 2, 3, 4], 2)())
+    >>> list(sliding_window(lambda: [1, 2, 3, 4], 2)())
     [array([1, 2]), array([3, 4])]
-    >>> list(window(lambda: [(1, 0.5), (2, 1.5), (3, 2.5)], 2, stride=1)())
+    >>> list(sliding_window(lambda: [(1, 0.5), (2, 1.5), (3, 2.5)], 2, stride=1)())
     [(array([1, 2]), array([0.5, 1.5])), (array([2, 3]), array([1.5, 2.5]))]
 
     Over an indexed reader it is indexed as well: any window is one gather of its samples, so
     windows can be shuffled as a whole, and no sample is stored twice.
 
     >>> from jreader import arrays, batch, shuffle
-    >>> every = window(arrays(np.arange(1000)), 4, stride=1)
+    >>> every = sliding_window(arrays(np.arange(1000)), 4, stride=1)
     >>> next(batch(shuffle(every, seed=0), 2)()).columns.tolist()
     [[262, 263, 264, 265], [223, 224, 225, 226]]
 
@@ -83,8 +83,8 @@ class window(Node[Any]):
         """Checks that the reader gives samples."""
         _check_samples(
             self.reader,
-            "window(reader, size, stride, drop_last)",
-            "type .window(n) before .batch(...), or .unbatch() before .window(n); for several "
+            "sliding_window(reader, size, stride, drop_last)",
+            "type .sliding_window(n) before .batch(...), or .unbatch() before it; for several "
             "steps in one feed there is .load().chunk(n).",
         )
         return {}
@@ -199,6 +199,14 @@ class window(Node[Any]):
         else:
             routed = up.route(places)
         return [namespace.moveaxis(rows, 0, indices.ndim) for rows in routed]
+
+
+def window(
+    reader: Reader[Any], size: int, stride: int | None = None, drop_last: bool | None = None
+) -> sliding_window:
+    """`sliding_window` by an older name, which warns."""
+    errors.warn("window(reader, size) is now sliding_window(reader, size)", kind=DeprecationWarning)
+    return sliding_window(reader, size, stride, drop_last)
 
 
 def _leave_out(items: Iterator[Any], n: int) -> None:

@@ -172,6 +172,7 @@ class Pipeline(Wrapped[T]):
     bucket = method(batches.bucket)
     padded_batch = method(batches.padded_batch)
     unbatch = method(batches.unbatch)
+    sliding_window = method(batches.sliding_window)
     window = method(batches.window)
     write = result(sinks.write)
     split = result(splits.split)

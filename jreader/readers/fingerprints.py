@@ -21,7 +21,7 @@ from jreader.readers.credentials import lasting, name_in_cursor
 from jreader.readers.declarations import in_cursor
 from jreader.readers.excerpts import SAMPLED, some_bytes, spread
 from jreader.readers.growing import unwritten
-from jreader.readers.hashing import files_hash, hashed, identity, text_hash
+from jreader.readers.hashing import files_hash, hashed, identity, name_in_cursors, text_hash
 from jreader.readers.nodes import (
     Node,
     Reader,
@@ -226,7 +226,7 @@ class _Fact:
         for name, value in arguments(reader):
             does = in_cursor(reader, name, value)
             if does == "values":
-                self.values.append(f"{type(reader).__name__}({name}={_ordering(value)})")
+                self.values.append(f"{name_in_cursors(type(reader))}({name}={_ordering(value)})")
             elif does == "ordering" and not (
                 name in ("reader", "readers") or isinstance(value, Node)
             ):
@@ -342,7 +342,7 @@ def _line(
         parts.append(more)
     if epoch := getattr(node, "epoch", 0):  # at_epoch was written into the plan
         parts.append(f"epoch={epoch}")
-    return f"{type(node).__name__}({', '.join(parts)})"
+    return f"{name_in_cursors(type(node))}({', '.join(parts)})"
 
 
 def _member_lines(every: list[_Fact], facts: _Facts) -> Iterator[str]:
@@ -389,14 +389,14 @@ def _layout_lines(every: list[_Fact]) -> Iterator[str]:
         if not isinstance(node, Node):
             continue
         if layout := node.layout():
-            yield f"{type(node).__name__}: {layout}"
+            yield f"{name_in_cursors(type(node))}: {layout}"
         if far := node.far_sizes():
             yield f"files elsewhere: {_in_few_words(far, far)}"
 
 
 def _data_lines(fact: _Fact, node: Node[Any]) -> Iterator[str]:
     """The lines of a source: functions, and values that do not order samples."""
-    kind = type(node).__name__
+    kind = name_in_cursors(type(node))
     for name, value, parts in fact.arguments:
         if fact.holds_rows and name in ("path", "paths"):
             yield f"{kind} of {files_hash(_as_tuple(value))}"

@@ -71,6 +71,7 @@ _NAMED = {  # modules that have another name since cursors of this format were f
     "jreader.workers.parallel_map": "jreader.workers.maps",
     "jreader.workers.processes.reader_processes": "jreader.workers.processes.reading",
 }
+_RENAMED_OPS = {"jreader.batches.windows_and_groups.sliding_window": "window"}  # likewise
 _UNKEPT = {"__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__firstlineno__"}
 
 
@@ -134,7 +135,7 @@ class _Walk:
         if id(value) in self.seen:
             return ["again", self.seen[id(value)][0]]
         self.seen[id(value)] = len(self.seen), value
-        kind = _name_in_cursors(type(value))
+        kind = _path_in_cursors(type(value))
         if len(self.seen) > self.left or self.depth >= _DEEP:
             return ["more", kind]
         with suppress(Exception):  # an attribute of the user's raised
@@ -233,7 +234,7 @@ class _Walk:
 
     def _taken(self, value: Any, name: str, code: CodeType) -> Any:
         """A value that a function reads; of options, which another run has others of, its own."""
-        names = attributes_read(code, name) if _name_in_cursors(type(value)) in _OPTIONS else None
+        names = attributes_read(code, name) if _path_in_cursors(type(value)) in _OPTIONS else None
         if names is None:
             return self.of(value)
         return [[each, self.of(getattr(value, each, None))] for each in sorted(names)]
@@ -247,7 +248,7 @@ class _Walk:
             yield [[name, self.of(vars(module)[name])] for name in names]
 
     def of_class(self, kind: type) -> Iterator[Any]:
-        yield _name_in_cursors(kind)
+        yield _path_in_cursors(kind)
         if _of_library(_file(kind)):
             return
         yield [self.of(base) for base in kind.__bases__]
@@ -297,8 +298,14 @@ def _scalar(value: Any) -> Any:
     return written if len(written) <= SAMPLED else blake2b(written.encode()).hexdigest()
 
 
-def _name_in_cursors(kind: type) -> str:
-    return f"{_module_in_cursors(kind)}.{kind.__qualname__}"
+def name_in_cursors(kind: type) -> str:
+    """The name of a class, as cursors know it."""
+    return _RENAMED_OPS.get(f"{kind.__module__}.{kind.__qualname__}", kind.__name__)
+
+
+def _path_in_cursors(kind: type) -> str:
+    name = name_in_cursors(kind) if kind.__qualname__ == kind.__name__ else kind.__qualname__
+    return f"{_module_in_cursors(kind)}.{name}"
 
 
 def _module_in_cursors(named: type | FunctionType) -> str:

@@ -27,8 +27,8 @@ from jreader import (
     ragged,
     shuffle,
     skip,
+    sliding_window,
     source,
-    window,
 )
 from jreader.readers import indexed, length
 from jreader.readers.joined_columns import ENDLESS
@@ -57,7 +57,7 @@ class TestWindows:
     def test_they_are_consecutive_samples_of_streams_and_of_rows(self, n, size, stride, drop_last):
         expected = by_hand(n, size, stride, drop_last)
         for reader in (streamed(n), arrays(np.arange(n)), source(range(n))):
-            plan = window(reader, size, stride, drop_last)
+            plan = sliding_window(reader, size, stride, drop_last)
             assert [each.tolist() for each in plan()] == expected
             assert [each.tolist() for each in plan.start(None).items] == expected
             assert length(plan) in (None, len(expected))
@@ -65,7 +65,7 @@ class TestWindows:
     @given(st.integers(0, 20), sizes, strides, st.booleans())
     def test_a_pass_resumes_at_each(self, n, size, stride, drop_last):
         def plan():
-            return window(shuffle(streamed(n), 4, seed=1), size, stride, drop_last)
+            return sliding_window(shuffle(streamed(n), 4, seed=1), size, stride, drop_last)
 
         whole = see(plan())
         for done, position in enumerate(whole.positions):
@@ -74,13 +74,13 @@ class TestWindows:
 
     def test_no_sample_is_drawn_before_its_window(self):
         drawn = []
-        items = window(lambda: (drawn.append(n) or n for n in range(9)), 3, stride=2)()
+        items = sliding_window(lambda: (drawn.append(n) or n for n in range(9)), 3, stride=2)()
         for last in (2, 4, 6):
             next(items)
             assert drawn == [*range(last + 1)]
 
     def test_samples_between_windows_that_lie_apart_are_left_out_as_declared(self):
-        assert [each.tolist() for each in window(streamed(8), 2, stride=3)()] == [
+        assert [each.tolist() for each in sliding_window(streamed(8), 2, stride=3)()] == [
             [0, 1],
             [3, 4],
             [6, 7],
@@ -88,13 +88,13 @@ class TestWindows:
 
     def test_each_field_is_stacked(self):
         rows = arrays(x=np.arange(4), image=np.zeros((4, 2, 3), np.uint8))
-        for plan in (window(rows, 2), window(lambda: iter(list(rows())), 2)):
+        for plan in (sliding_window(rows, 2), sliding_window(lambda: iter(list(rows())), 2)):
             first, second = plan()
             assert (first["x"].tolist(), second["x"].tolist()) == ([0, 1], [2, 3])
             assert (first["image"].shape, first["image"].dtype) == ((2, 2, 3), np.uint8)
 
     def test_windows_of_windows_have_two_axes(self):
-        plan = window(window(arrays(np.arange(12)), 3), 2, stride=1)
+        plan = sliding_window(sliding_window(arrays(np.arange(12)), 3), 2, stride=1)
         assert indexed(plan).length == 3
         expected = np.lib.stride_tricks.sliding_window_view(np.arange(12).reshape(4, 3), 2, axis=0)
         for made, same in zip(plan(), expected.transpose(0, 2, 1), strict=True):
@@ -102,36 +102,42 @@ class TestWindows:
 
     @pytest.mark.parametrize("sample", [None, {"a": {1}}, object()])
     def test_samples_that_no_array_holds_are_refused_with_the_line(self, sample):
-        plan = window(lambda: [sample] * 2, 2)
+        plan = sliding_window(lambda: [sample] * 2, 2)
         with pytest.raises(FeedMismatch, match=r"Map it to numbers first|lack a return") as caught:
             list(plan())
         assert caught.value.__notes__ == [f"in a window of 2 samples, made at {plan.made_at}"]
 
     def test_samples_of_other_shapes_are_refused(self):
         rows = ragged(np.arange(6), [0, 3, 4, 6])
-        for plan in (window(rows, 3), window(lambda: list(rows()), 3)):
+        for plan in (sliding_window(rows, 3), sliding_window(lambda: list(rows()), 3)):
             with pytest.raises(FeedMismatch, match="is ragged"):
                 list(plan())
-        (even,) = window(ragged(np.arange(6), [0, 3, 6]), 2)()
+        (even,) = sliding_window(ragged(np.arange(6), [0, 3, 6]), 2)()
         assert even.tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 ROWS = Rows(40, 0, "tree")
 
 PLANS = {
-    "rows": lambda rows: window(rows, 4, 3),
-    "shuffled": lambda rows: shuffle(window(rows, 4, stride=1), seed=1),
-    "of shuffled rows": lambda rows: window(shuffle(rows, seed=1), 5),
-    "of a part": lambda rows: window(skip(rows, 7), 4, stride=2, drop_last=True),
-    "of several readers": lambda rows: window(chain(rows, skip(rows, 3)), 7, drop_last=True),
-    "of several in turn": lambda rows: window(interleave(rows, skip(rows, 31)), 7),
-    "several": lambda rows: chain(window(rows, 4), window(skip(rows, 2), 4, 2)),
-    "several in turn": lambda rows: interleave(window(rows, 4), window(skip(rows, 20), 4, 2)),
-    "beside one another": lambda rows: compose(window(rows, 4), window(shuffle(rows, seed=0), 4)),
-    "in epochs": lambda rows: epochs(shuffle(window(rows, 4, 3), seed=2), 3),
-    "of epochs": lambda rows: window(epochs(shuffle(rows, seed=2), 3), 8),
+    "rows": lambda rows: sliding_window(rows, 4, 3),
+    "shuffled": lambda rows: shuffle(sliding_window(rows, 4, stride=1), seed=1),
+    "of shuffled rows": lambda rows: sliding_window(shuffle(rows, seed=1), 5),
+    "of a part": lambda rows: sliding_window(skip(rows, 7), 4, stride=2, drop_last=True),
+    "of several readers": lambda rows: sliding_window(
+        chain(rows, skip(rows, 3)), 7, drop_last=True
+    ),
+    "of several in turn": lambda rows: sliding_window(interleave(rows, skip(rows, 31)), 7),
+    "several": lambda rows: chain(sliding_window(rows, 4), sliding_window(skip(rows, 2), 4, 2)),
+    "several in turn": lambda rows: interleave(
+        sliding_window(rows, 4), sliding_window(skip(rows, 20), 4, 2)
+    ),
+    "beside one another": lambda rows: compose(
+        sliding_window(rows, 4), sliding_window(shuffle(rows, seed=0), 4)
+    ),
+    "in epochs": lambda rows: epochs(shuffle(sliding_window(rows, 4, 3), seed=2), 3),
+    "of epochs": lambda rows: sliding_window(epochs(shuffle(rows, seed=2), 3), 8),
     "of windows in epochs": lambda rows: epochs(
-        shuffle(window(window(shuffle(rows, 9, seed=2), 4), 2), seed=1), 2
+        shuffle(sliding_window(sliding_window(shuffle(rows, 9, seed=2), 4), 2), seed=1), 2
     ),
 }
 FEW = ("rows", "shuffled", "of several in turn", "in epochs")  # and in CI of all
@@ -173,11 +179,13 @@ class TestPlaces:
                 jax.tree.map(np.testing.assert_array_equal, batch_at(data, epoch, step), feed)
 
     def test_a_device_holds_each_sample_once(self):
-        data, _ = as_function(Pipeline(arrays(np.arange(1000))).window(100, stride=1).batch(10))
+        data, _ = as_function(
+            Pipeline(arrays(np.arange(1000))).sliding_window(100, stride=1).batch(10)
+        )
         assert sum(leaf.size for leaf in jax.tree.leaves(data)) == 1000
 
     def test_of_readers_without_end_there_is_no_last_one(self):
-        plane = indexed(window(epochs(arrays(np.arange(10))), 4))
+        plane = indexed(sliding_window(epochs(arrays(np.arange(10))), 4))
         assert plane.length == ENDLESS
         assert plane.nth(10**9).tolist() == [0, 1, 2, 3]
 
@@ -192,12 +200,12 @@ class TestPlaces:
                 asked.append(len(rows))
                 return rows**2
 
-        plan = Pipeline(source(Squares(), batched=True)).window(5).shuffle(seed=0).batch(4)
+        plan = Pipeline(source(Squares(), batched=True)).sliding_window(5).shuffle(seed=0).batch(4)
         assert plan.peek().columns.shape == (4, 5)
         assert asked == [20]
 
     def test_samples_of_a_list_are_stacked_window_by_window(self):
-        plan = Pipeline(source([(n, float(n)) for n in range(9)])).window(3).batch(2)
+        plan = Pipeline(source([(n, float(n)) for n in range(9)])).sliding_window(3).batch(2)
         first, last = plan
         assert [(a.tolist(), b.tolist()) for a, b in first] == [
             ([0, 1, 2], [0.0, 1.0, 2.0]),
@@ -207,17 +215,17 @@ class TestPlaces:
 
     def test_windows_of_mapped_rows_are_found_by_their_index(self):
         mapped = Pipeline(arrays(np.arange(10))).map(lambda n: int(n) ** 2)
-        assert mapped.window(4, drop_last=False)[1].tolist() == [16, 25, 36, 49]
-        assert mapped.window(4, drop_last=False)[-1].tolist() == [64, 81]
-        assert indexed(mapped.window(4, drop_last=False)) is None
+        assert mapped.sliding_window(4, drop_last=False)[1].tolist() == [16, 25, 36, 49]
+        assert mapped.sliding_window(4, drop_last=False)[-1].tolist() == [64, 81]
+        assert indexed(mapped.sliding_window(4, drop_last=False)) is None
 
     def test_what_makes_its_rows_when_asked_does_not_go_to_a_device(self):
-        plan = Pipeline(source(list(range(8)))).window(2).batch(2)
+        plan = Pipeline(source(list(range(8)))).sliding_window(2).batch(2)
         with pytest.raises(ValueError, match=r"makes its rows when they are asked for.*\.load"):
             as_function(plan)
 
     def test_a_loader_tells_the_rows_of_each_window(self):
-        loader = Pipeline(arrays(np.arange(13))).window(3, stride=2).batch(2).load()
+        loader = Pipeline(arrays(np.arange(13))).sliding_window(3, stride=2).batch(2).load()
         assert loader.samples(1).rows.tolist() == [[4, 5, 6], [6, 7, 8]]
 
 
@@ -226,7 +234,7 @@ class TestLeftOut:
 
     @pytest.mark.parametrize("reader", [streamed(10), arrays(np.arange(10))])
     def test_they_are_told_with_both_ways_out(self, reader):
-        plan = window(reader, 4)
+        plan = sliding_window(reader, 4)
         with pytest.warns(UserWarning, match="leaves out 2 of its last samples") as told:
             assert [each.tolist() for each in plan()] == [[0, 1, 2, 3], [4, 5, 6, 7]]
         assert "drop_last=True" in str(told[0].message)
@@ -247,33 +255,35 @@ class TestLeftOut:
     def test_nothing_is_told_where_it_was_asked_for_or_none_is_left(self, size, stride, drop_last):
         for reader in (streamed(10), arrays(np.arange(10))):
             with warnings.catch_warnings(action="error"):
-                list(window(reader, size, stride, drop_last)())
+                list(sliding_window(reader, size, stride, drop_last)())
 
     def test_a_last_window_of_fewer_samples_is_read(self):
-        plan = window(arrays(np.arange(10)), 4, drop_last=False)
+        plan = sliding_window(arrays(np.arange(10)), 4, drop_last=False)
         assert (indexed(plan), length(plan)) == (None, 3)
         assert [each.tolist() for each in plan()][-1] == [8, 9]
-        assert indexed(window(arrays(np.arange(8)), 4, drop_last=False)).length == 2
+        assert indexed(sliding_window(arrays(np.arange(8)), 4, drop_last=False)).length == 2
 
     def test_readers_with_fewer_samples_than_a_window_have_none(self):
         for reader in (streamed(3), arrays(np.arange(3)), list, arrays([])):
-            assert list(window(reader, 4, drop_last=True)()) == []
-        assert [each.tolist() for each in window(streamed(3), 4, drop_last=False)()] == [[0, 1, 2]]
+            assert list(sliding_window(reader, 4, drop_last=True)()) == []
+        assert [each.tolist() for each in sliding_window(streamed(3), 4, drop_last=False)()] == [
+            [0, 1, 2]
+        ]
 
 
 class TestMistakes:
     def test_batches_are_no_samples(self):
         rows = Pipeline(arrays(np.arange(10)))
-        with pytest.raises(TypeError, match=r"type \.window\(n\) before \.batch.*chunk\(n\)"):
-            rows.batch(2).window(3)
-        assert len(rows.batch(2).unbatch().window(5)) == 2
+        with pytest.raises(TypeError, match=r"type \.sliding_window\(n\) before \.batch.*chunk\(n\)"):
+            rows.batch(2).sliding_window(3)
+        assert len(rows.batch(2).unbatch().sliding_window(5)) == 2
 
     @pytest.mark.parametrize(
         ("keyword", "instead"), [("shift", "stride=shift"), ("drop_remainder", "drop_last=True")]
     )
     def test_the_words_of_tf_data_are_translated(self, keyword, instead):
         with pytest.raises(TypeError, match=f"takes no {keyword}=: type {instead}"):
-            Pipeline(list).window(2, **{keyword: 1})
+            Pipeline(list).sliding_window(2, **{keyword: 1})
 
     def test_a_generator_that_reuses_one_array_is_told(self):
         def refilled():
@@ -283,8 +293,8 @@ class TestMistakes:
                 yield row
 
         with pytest.warns(UserWarning, match="holds several samples at once"):
-            list(window(refilled, 2)())
+            list(sliding_window(refilled, 2)())
 
     def test_drop_last_is_a_flag(self):
         with pytest.raises(TypeError, match=r"^drop_last of window\(.* needs True or False, not 2"):
-            window(list, 2, 1, 2)
+            sliding_window(list, 2, 1, 2)

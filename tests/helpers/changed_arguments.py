@@ -551,8 +551,8 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
         lambda reader=4: jreader.unbatch(jreader.batch(rows(), reader)),
         {"reader": (REFUSED, (4, 8))},
     ),
-    "window": (
-        lambda reader=rows, size=4, drop_last=True, **options: jreader.window(
+    "sliding_window": (
+        lambda reader=rows, size=4, drop_last=True, **options: jreader.sliding_window(
             reader(), size, drop_last=drop_last, **options
         ),
         {

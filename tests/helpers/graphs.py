@@ -235,7 +235,7 @@ class Recipe:
         given |= fitting_lanes(op, given, readers)
         if op is fetch_batches:
             given["process_num"] = 0  # in processes it has tests of its own
-        if op in (jreader.window, jreader.group_by) and gives_batches(readers[0]):
+        if op in (jreader.sliding_window, jreader.group_by) and gives_batches(readers[0]):
             readers[0] = jreader.unbatch(readers[0])
         if op in (jreader.mix, select, fixed_order):
             known = length(self.below[0].build())

@@ -105,7 +105,7 @@ WRONG = {
     "pack": lambda: told(np.arange(3), np.arange(9)).pack(4),
     "pack of texts": lambda: told("a", "b").pack(4),
     "windows": lambda: Pipeline(numbers).windows(4),
-    "window": lambda: Pipeline(of_two_shapes).window(3),
+    "window": lambda: Pipeline(of_two_shapes).sliding_window(3),
     "a mixture": lambda: Pipeline(numbers).mix(lambda: iter([]), seed=0, stop="all"),
     "no iterable": lambda: Pipeline(lambda: 5),
     "a step that is short": lambda: Pipeline(arrays(np.arange(5))).batch(3).load(last="error"),

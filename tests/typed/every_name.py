@@ -70,7 +70,8 @@ others: list[jreader.Reader[Any]] = [
     jreader.rebatch(batches, 3),
     jreader.unbatch(batches),
     jreader.group_by(str, reader),
-    jreader.window(reader, 3, drop_last=True),
+    jreader.sliding_window(reader, 3, drop_last=True),
+    jreader.window(reader, 3),
     jreader.windows(documents, 2),
 ]
 

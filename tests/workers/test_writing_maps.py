@@ -91,7 +91,7 @@ SOURCES = {
     ),
     "ragged": (lambda: np.arange(9.0), lambda held: ragged(held, [0, 2, 2, 5, 6, 8, 9])),
     "chained": (_numbers, lambda held: chain(arrays(held), arrays(held[:2]))),
-    "windows": (_numbers, lambda held: Pipeline(arrays(held)).window(2, stride=1)),
+    "windows": (_numbers, lambda held: Pipeline(arrays(held)).sliding_window(2, stride=1)),
     "an array as a data set": (_numbers, source),
     "a list of dicts": (_objects, source),
     "a list of arrays": (lambda: list(_numbers()), source),
