@@ -296,5 +296,5 @@ class TestMistakes:
             list(sliding_window(refilled, 2)())
 
     def test_drop_last_is_a_flag(self):
-        with pytest.raises(TypeError, match=r"^drop_last of window\(.* needs True or False, not 2"):
+        with pytest.raises(TypeError, match=r"^drop_last of sliding_window\(.* needs True or False, not 2"):
             sliding_window(list, 2, 1, 2)
