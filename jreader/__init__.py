@@ -20,7 +20,7 @@ __version__ = "0.2.0"
 
 _ROOMS = {
     "batches": (
-        "batch bucket group_by map_batches padded_batch rebatch sliding_window stack unbatch window"
+        "batch bucket group_by map_batches padded_batch rebatch sliding_window stack unbatch"
     ),
     "datasets": "Dataset IterableDataset datasets",
     "errors": (
@@ -70,6 +70,8 @@ __all__ = list(_LATER)
 def __getattr__(name: str) -> _Any:
     """Imports the room of a public name when that is first used (PEP 562)."""
     if name not in _LATER:
+        if newer := _import_module("jreader.errors").newer_name("jreader", name):
+            return __getattr__(newer)
         raise AttributeError(f"module 'jreader' has no attribute {name!r}")
     module = _import_module(_LATER[name])
     value = module if name in ("datasets", "images") else getattr(module, name)

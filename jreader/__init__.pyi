@@ -9,7 +9,6 @@ from jreader.batches import rebatch as rebatch
 from jreader.batches import sliding_window as sliding_window
 from jreader.batches import stack as stack
 from jreader.batches import unbatch as unbatch
-from jreader.batches import window as window
 from jreader.datasets import Dataset as Dataset
 from jreader.datasets import IterableDataset as IterableDataset
 from jreader.errors import BatchNotDivisible as BatchNotDivisible

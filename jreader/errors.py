@@ -131,6 +131,21 @@ def warn(text: str, made_at: str = "", kind: type[Warning] = UserWarning) -> Non
     warnings.warn_explicit(text, kind, place, int(line or 0), registry=seen)
 
 
+_RENAMED = {"window": "sliding_window"}  # for one release (docs/contributing.md)
+
+
+def newer_name(owner: str, name: str) -> str | None:
+    """What an older name is called today, after a warning; None for any other name.
+
+    >>> newer_name("Pipeline", "shuffle") is None
+    True
+    """
+    newer = _RENAMED.get(name)
+    if newer:
+        warn(f"{owner}.{name} is now {owner}.{newer}", kind=DeprecationWarning)
+    return newer
+
+
 _warned: dict[str, dict[Any, Any]] = {}  # what Python asks whether it has shown a text
 
 

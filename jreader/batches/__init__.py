@@ -19,7 +19,7 @@ from jreader.batches.padded_batches import padded_batch
 from jreader.batches.plain_batches import batch, map_batches
 from jreader.batches.rebatching import rebatch, unbatch
 from jreader.batches.stacked import collate, stack
-from jreader.batches.windows_and_groups import group_by, sliding_window, window
+from jreader.batches.windows_and_groups import group_by, sliding_window
 
 __all__ = [
     "Batching",
@@ -37,5 +37,4 @@ __all__ = [
     "sliding_window",
     "stack",
     "unbatch",
-    "window",
 ]

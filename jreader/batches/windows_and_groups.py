@@ -201,14 +201,6 @@ class sliding_window(Node[Any]):
         return [namespace.moveaxis(rows, 0, indices.ndim) for rows in routed]
 
 
-def window(
-    reader: Reader[Any], size: int, stride: int | None = None, drop_last: bool | None = None
-) -> sliding_window:
-    """`sliding_window` by an older name, which warns."""
-    errors.warn("window(reader, size) is now sliding_window(reader, size)", kind=DeprecationWarning)
-    return sliding_window(reader, size, stride, drop_last)
-
-
 def _leave_out(items: Iterator[Any], n: int) -> None:
     deque(islice(items, max(n, 0)), maxlen=0)
 

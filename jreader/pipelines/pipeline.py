@@ -173,7 +173,6 @@ class Pipeline(Wrapped[T]):
     padded_batch = method(batches.padded_batch)
     unbatch = method(batches.unbatch)
     sliding_window = method(batches.sliding_window)
-    window = method(batches.window)
     write = result(sinks.write)
     split = result(splits.split)
     folds = result(splits.folds)

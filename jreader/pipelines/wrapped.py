@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from jreader import hints
+from jreader.errors import newer_name
 from jreader.pipelines.methods import Room, methods_of
 from jreader.readers import (
     Node,
@@ -155,10 +156,12 @@ class Wrapped(Node[T]):
 
     if not TYPE_CHECKING:  # or every name would be one
 
-        def __getattr__(self, name: str) -> NoReturn:
-            """Says what to type instead of what other libraries call a method."""
+        def __getattr__(self, name: str) -> Any:
+            """Finds a method by its older name, or says what to type for other libraries' words."""
             if hasattr(type(self), name):  # a property, whose own error this is
                 object.__getattribute__(self, name)
+            if newer := newer_name(type(self).__name__, name):
+                return getattr(self, newer)
             raise AttributeError(hints.missing_method(type(self), name), name=name, obj=self)
 
 

@@ -274,7 +274,9 @@ class TestLeftOut:
 class TestMistakes:
     def test_batches_are_no_samples(self):
         rows = Pipeline(arrays(np.arange(10)))
-        with pytest.raises(TypeError, match=r"type \.sliding_window\(n\) before \.batch.*chunk\(n\)"):
+        with pytest.raises(
+            TypeError, match=r"type \.sliding_window\(n\) before \.batch.*chunk\(n\)"
+        ):
             rows.batch(2).sliding_window(3)
         assert len(rows.batch(2).unbatch().sliding_window(5)) == 2
 
@@ -296,5 +298,7 @@ class TestMistakes:
             list(sliding_window(refilled, 2)())
 
     def test_drop_last_is_a_flag(self):
-        with pytest.raises(TypeError, match=r"^drop_last of sliding_window\(.* needs True or False, not 2"):
+        with pytest.raises(
+            TypeError, match=r"^drop_last of sliding_window\(.* needs True or False, not 2"
+        ):
             sliding_window(list, 2, 1, 2)

@@ -71,7 +71,6 @@ others: list[jreader.Reader[Any]] = [
     jreader.unbatch(batches),
     jreader.group_by(str, reader),
     jreader.sliding_window(reader, 3, drop_last=True),
-    jreader.window(reader, 3),
     jreader.windows(documents, 2),
 ]
 
