@@ -8,7 +8,8 @@ import io
 import random
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -68,25 +69,13 @@ def _title(value: object) -> str:
     return described(value) if hasattr(value, "__qualname__") else type(value).__name__
 
 
-def _references(value: Any) -> Iterator[tuple[str, Any]]:
+def _references(value: Any) -> Iterable[tuple[str, Any]]:
     """What a value refers to, each with its name."""
-    if isinstance(value, FunctionType):
-        yield from _captured(value)
-    elif isinstance(value, MethodType):
-        yield "self", value.__self__
-        yield from _captured(value.__func__)
-    elif isinstance(value, functools.partial):
-        yield "func", value.func
-        yield from ((f"args[{index}]", part) for index, part in enumerate(value.args))
-        yield from value.keywords.items()
-    elif isinstance(value, dict):
-        yield from ((f"[{key!r}]", part) for key, part in value.items())
-    elif isinstance(value, (list, tuple, set, frozenset, deque)):
-        yield from ((f"[{index}]", part) for index, part in enumerate(value))
-    elif not isinstance(value, (type, ModuleType)):
-        if hasattr(value, "__self__"):  # a method of C
-            yield "self", value.__self__
-        yield from list(getattr(value, "__dict__", {}).items())
+    for kinds, references in _REFERENCES:
+        if isinstance(value, kinds):
+            return references(value)
+    of_c = [("self", value.__self__)] if hasattr(value, "__self__") else []  # a method of C
+    return [*of_c, *getattr(value, "__dict__", {}).items()]
 
 
 def _captured(function: Any) -> Iterator[tuple[str, Any]]:
@@ -102,3 +91,24 @@ def _captured(function: Any) -> Iterator[tuple[str, Any]]:
         (f"default {index}", each) for index, each in enumerate(function.__defaults__ or ())
     )
     yield from (function.__kwdefaults__ or {}).items()
+
+
+def _entries(names: Iterable[Any], parts: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    return ((f"[{name!r}]", part) for name, part in zip(names, parts, strict=False))
+
+
+def _of_partial(value: Any) -> Iterator[tuple[str, Any]]:
+    yield "func", value.func
+    yield from ((f"args{name}", part) for name, part in _entries(count(), value.args))
+    yield from value.keywords.items()
+
+
+_REFERENCES: tuple[tuple[Any, Callable[[Any], Iterable[tuple[str, Any]]]], ...] = (
+    (FunctionType, _captured),
+    (MethodType, lambda value: [("self", value.__self__), *_captured(value.__func__)]),
+    (functools.partial, _of_partial),
+    (dict, lambda value: _entries(value, value.values())),
+    ((list, tuple, set, frozenset, deque), lambda value: _entries(count(), value)),
+    ((type, ModuleType), lambda _: ()),
+)
+"""How the parts of values of some kinds are found; of others, they are their attributes."""

@@ -74,16 +74,10 @@ class WorkerPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no typ
         if self.function is not None:
             self.latest = obj
             self._check_still(obj)
-        if type(obj) is np.memmap:  # NumPy would copy it into the pickle
-            return np.asarray, (obj.view(np.ndarray),)
-        if type(obj) is np.ndarray and (found := bytes_below(obj)):
-            stored, offset = found
-            layout = obj.dtype, obj.shape, offset, obj.strides, obj.flags.writeable
-            return _strided, (stored, *layout)
-        if type(obj) is np.ndarray and not (obj.flags.writeable or obj.flags.forc):
-            return read_only, (obj.copy("K"),)  # NumPy pickles it as one that can be written to
-        if type(obj) is np.void and not obj.flags.writeable:
-            return _read_only_row, (np.array(obj),)
+        reduce = _REDUCED.get(type(obj))
+        reduced = reduce(obj) if reduce else None
+        if reduced is not None:
+            return reduced
         if type(obj) is CodeType:  # cloudpickle 3.1.3 leaves out the file, which tracebacks need
             make, parts = self.dispatch_table[CodeType](obj)
             return make, tuple(obj.co_filename if each == _NO_FILE else each for each in parts)
@@ -103,6 +97,34 @@ class WorkerPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no typ
             self.drawing = obj
         elif not isinstance(obj, io.IOBase):
             self.still.add(type(obj))
+
+
+def _reduced_array(array: Array) -> tuple[Any, ...] | None:
+    """What an array is made of again: the bytes below it, or a read-only copy; None: as ever."""
+    if found := bytes_below(array):
+        stored, offset = found
+        layout = array.dtype, array.shape, offset, array.strides, array.flags.writeable
+        return _strided, (stored, *layout)
+    if not (array.flags.writeable or array.flags.forc):
+        return read_only, (array.copy("K"),)  # NumPy pickles it as one that can be written to
+    return None
+
+
+def _reduced_memmap(array: Array) -> tuple[Any, ...]:
+    """Its array as such: NumPy would copy it into the pickle."""
+    return np.asarray, (array.view(np.ndarray),)
+
+
+def _reduced_row(row: Any) -> tuple[Any, ...] | None:
+    return None if row.flags.writeable else (_read_only_row, (np.array(row),))
+
+
+_REDUCED: dict[type, Callable[[Any], tuple[Any, ...] | None]] = {
+    np.memmap: _reduced_memmap,
+    np.ndarray: _reduced_array,
+    np.void: _reduced_row,
+}
+"""What NumPy pickles, and what we pickle otherwise."""
 
 
 def _read_only_row(row: Array) -> Any:

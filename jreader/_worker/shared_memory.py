@@ -181,29 +181,32 @@ class Blocks:
 
     def _buffers_of(self, arrays: list[Array]) -> list[tuple[int, int, int]] | None:
         """Where the arrays lie, copied to a block if they are in none; None if there is no room."""
-        there = [self._block_holding(array) for array in arrays]
-        missing = [aligned(a.nbytes) for a, at in zip(arrays, there, strict=True) if at is None]
-        block = self._block_with_room(sum(missing)) if missing else None
-        if missing and block is None:
+        held = [self._block_holding(array) for array in arrays]
+        missing = [array for array, at in zip(arrays, held, strict=True) if at is None]
+        copied = self._copied(missing) if missing else iter(())
+        if copied is None:
             return None
-        buffers = []
-        for array, at in zip(arrays, there, strict=True):
-            owner, first = at or self._copied_to(block, array)
-            owner.sent, owner.last = True, self.results
-            buffers.append((owner.number, first, array.nbytes))
-        owners = {at[0].number for at in there if at}
-        if block is not None and not self.room:
-            owners.add(block.number)
-        self.full.extend(owners)
+        places = [at or next(copied) for at in held]
+        buffers, full = [], set()
+        for array, (block, first) in zip(arrays, places, strict=True):
+            block.sent, block.last = True, self.results
+            buffers.append((block.number, first, array.nbytes))
+            if block is not self.open:
+                full.add(block.number)
+        self.full.extend(full)
         return buffers
 
-    @staticmethod
-    def _copied_to(block: _Block | None, array: Array) -> tuple[_Block, int]:
-        assert block is not None  # noqa: S101  # for the type checker: it was looked for
-        first = block.used
-        block.whole[first : first + array.nbytes] = array
-        block.used = aligned(first + array.nbytes)
-        return block, first
+    def _copied(self, arrays: list[Array]) -> Iterator[tuple[_Block, int]] | None:
+        """Copies arrays to one block; where each lies then, or None if there is no room."""
+        block = self._block_with_room(sum(aligned(array.nbytes) for array in arrays))
+        if block is None:
+            return None
+        places = []
+        for array in arrays:
+            places.append((block, block.used))
+            block.whole[block.used : block.used + array.nbytes] = array
+            block.used = aligned(block.used + array.nbytes)
+        return iter(places)
 
     def _block_holding(self, array: Array) -> tuple[_Block, int] | None:
         """The block in which the array was made, if any, and its first byte there."""

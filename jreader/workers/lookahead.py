@@ -203,23 +203,29 @@ class _Lookahead(Generic[S, T]):
                 self._call_in(1)
             alone = not self._comes()
             self.counters.depths.append(len(self.drawn) if self._ready() else 0)
-            while not self._ready():
-                if self.drawn and not self.drawn[0].taken:
-                    self._finish(self.drawn[0])
-                elif self._comes():
-                    self.waiting = True
-                    self.ready.wait()
-                    self.waiting = False
-                elif self.over:
-                    return None
-                else:
-                    self._draw()
+            if not self._come():
+                return None
             drawn = self.drawn.popleft()
             took = self.took if self.apart else time.perf_counter() - came if alone else 0.0
             self.learn(came, took)
         if drawn.error:
             self._raise(drawn.error)
         return drawn
+
+    def _come(self) -> bool:
+        """Waits until the next item is finished, or draws and finishes it; false at the end."""
+        while not self._ready():
+            if self.drawn and not self.drawn[0].taken:
+                self._finish(self.drawn[0])
+            elif self._comes():
+                self.waiting = True
+                self.ready.wait()
+                self.waiting = False
+            elif self.over:
+                return False
+            else:
+                self._draw()
+        return True
 
     def _ready(self) -> bool:
         """Whether the next item is finished."""
@@ -305,11 +311,14 @@ class _Lookahead(Generic[S, T]):
             return
         self.took = time.perf_counter() - began
         self.over = self.over or drawn is None or drawn.error is not None
-        if self.closed:
-            if not self.apart:
-                self.up.close()
-        elif drawn:
-            self.drawn.append(drawn)
+        if not self.closed:
+            self.drawn.extend([drawn] if drawn else [])
+        elif not self.apart:
+            self.up.close()
+        self._tell_of_drawn()
+
+    def _tell_of_drawn(self) -> None:
+        """Wakes who waits for an item that was drawn, or for one to draw."""
         if self.over:
             self.ready.notify_all()
             self.turn.notify_all()
@@ -354,34 +363,29 @@ class _Lookahead(Generic[S, T]):
         thread.start()
 
     def _work(self) -> None:
+        """What a thread does, until nothing is drawn any more."""
         with self.lock:
             while not self.over:
-                may_draw = not (self.drawer or self.busy) and len(self.drawn) < self.room
-                unfinished = self._unfinished()
-                if unfinished and not (may_draw and len(self.threads) > 1):
-                    self._finish(unfinished)
-                elif may_draw:
-                    self._draw()
-                else:
-                    self.turn.wait()
+                self._do_next(may_draw=not (self.drawer or self.busy))
 
     def _draw_apart(self) -> None:
         """What the thread of the drawer does, until the pass is closed."""
         with self.lock:
             while not self.closed:
-                may_draw = self.apart and not self.over and len(self.drawn) < self.room
-                unfinished = self._unfinished()
-                if unfinished and not (may_draw and len(self.threads) > 1):
-                    self.placing = True
-                    self._finish(unfinished)
-                    self.placing = False
-                elif may_draw:
-                    self._draw()
-                else:
-                    self.turn.wait()
+                self._do_next(may_draw=self.apart and not self.over, drawers=True)
 
-    def _unfinished(self) -> _Drawn | None:
-        return next((each for each in self.drawn if not each.taken), None)
+    def _do_next(self, *, may_draw: bool, drawers: bool = False) -> None:
+        """Finishes an item, or draws one, or waits until there is something to do."""
+        may_draw = may_draw and len(self.drawn) < self.room
+        unfinished = next((each for each in self.drawn if not each.taken), None)
+        if unfinished and not (may_draw and len(self.threads) > 1):
+            self.placing = self.placing or drawers
+            self._finish(unfinished)
+            self.placing = self.placing and not drawers
+        elif may_draw:
+            self._draw()
+        else:
+            self.turn.wait()
 
     def close(self, drawing: bool = False) -> None:
         """Stops it, and returns once the source is closed, unless somebody is at work with it."""
@@ -397,12 +401,15 @@ class _Lookahead(Generic[S, T]):
             elif self.closed:
                 return
             at_work = self.busy or self.placing
-            self.closed = self.over = True
-            self._remember()
-            self.drawn.clear()
-            if not (self.busy or self.drawer):
-                self.up.close()
-            self.turn.notify_all()
-            self.ready.notify_all()
+            self._end()
         if self.drawer and (self.apart or not at_work):
             self.drawer.close(wait=wait and not at_work)
+
+    def _end(self) -> None:
+        self.closed = self.over = True
+        self._remember()
+        self.drawn.clear()
+        if not (self.busy or self.drawer):
+            self.up.close()
+        self.turn.notify_all()
+        self.ready.notify_all()
