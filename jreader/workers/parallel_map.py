@@ -19,6 +19,8 @@ from jreader.readers import (
     Pass,
     Position,
     Reader,
+    argument,
+    choice,
     described,
     explain,
     foreign,
@@ -28,6 +30,8 @@ from jreader.readers import (
     op,
     set_fields,
     start,
+    truth,
+    whole,
 )
 from jreader.readers.keyed import BesideKey, Keyed
 from jreader.readers.located import located_errors
@@ -104,15 +108,15 @@ class map_samples(Node[T]):
 
     fn: Callable[..., T]
     reader: Reader[Any]
-    threads: int = 0
-    processes: int = 0
+    threads: int = whole(default=0)
+    processes: int = whole(default=0)
     executor: Executor | None = None
-    concurrency: int = 0
-    window: int | None = None
-    timeout: float = 0
-    rng: bool = False
-    on_error: Literal["raise", "skip"] = "raise"
-    max_errors: int = 100
+    concurrency: int = whole(default=0)
+    window: int | None = whole(default=None, least=1)
+    timeout: float = argument(errors.check_seconds, default=0, named=True)
+    rng: bool = truth(default=False)
+    on_error: Literal["raise", "skip"] = choice("raise", "skip", default="raise")
+    max_errors: int = whole(default=100)
     pool: Processes | None = field(default=None, init=False)  # held as long as there is a plan
     in_cursor = "never"
     moves = "samples"
@@ -133,37 +137,26 @@ class map_samples(Node[T]):
         on_error: Literal["raise", "skip"] = "raise",
         max_errors: int = 100,
     ) -> None:
+        set_fields(self, fn=fn, reader=reader, rng=rng, on_error=on_error, max_errors=max_errors)
+        set_fields(self, threads=threads, processes=processes, executor=executor)
+        set_fields(self, concurrency=concurrency, window=window, timeout=timeout)
+        self.__post_init__()
         call = "map_samples(fn, reader)"
-        errors.check_function(call, fn)
-        errors.check_reader(call, reader)
-        if not rng and seed is not None:
+        if self.rng:
+            # The op below has the seed: a map that draws nothing must not count as a seeded op.
+            key = None if seed is None else as_seed(seed, call)
+            set_fields(self, reader=keyed(reader, key))
+        elif seed is not None:
             raise TypeError(
                 f"seed={seed!r} of {call} needs rng=True, for a function of a sample and a "
                 f"generator: fn(sample, rng)."
             )
-        if on_error not in ("raise", "skip"):
-            raise ValueError(f'on_error of {call} is "raise" or "skip", not {on_error!r}.')
-        key = None if seed is None else as_seed(seed, call)
-        # The op below has the seed: a map that draws nothing must not count as a seeded op.
-        given = {
-            "fn": fn,
-            "reader": keyed(reader, key) if rng else reader,
-            "threads": errors.check_number(f"threads of {call}", threads),
-            "processes": errors.check_number(f"processes of {call}", processes),
-            "executor": executor,
-            "concurrency": errors.check_number(f"concurrency of {call}", concurrency),
-            "window": None
-            if window is None
-            else errors.check_number(f"window of {call}", window, 1),
-            "timeout": errors.check_seconds(f"timeout of {call}", timeout),
-            "rng": bool(rng),
-            "on_error": on_error,
-            "max_errors": errors.check_number(f"max_errors of {call}", max_errors),
-        }
-        _check_workers(threads, processes, executor, concurrency)
-        errors.warn_of_many(threads, "threads", each=64)
-        given["pool"] = Processes(processes) if processes else None
-        set_fields(self, **given)
+
+    def check_arguments(self) -> dict[str, Any]:
+        """Checks who does the work, and makes the pool of processes."""
+        _check_workers(self.threads, self.processes, self.executor, self.concurrency)
+        errors.warn_of_many(self.threads, "threads", each=64)
+        return {"pool": Processes(self.processes) if self.processes else None}
 
     def start(self, at: Position) -> Pass[T]:
         """Positions are those of `reader`; with `rng`, of what is `keyed`."""
