@@ -16,7 +16,7 @@ from jreader.readers.folded_epochs import folded_epoch
 from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.nodes import Node, Reader, field_value, length
 from jreader.readers.passes import Pass, Position, checked_position, counted, foreign
-from jreader.readers.plain_functions import begun_in_epoch, in_epoch
+from jreader.readers.plain_functions import in_epoch, note_epoch
 from jreader.readers.planes import Plane, indexed
 from jreader.readers.rewriting import rewritten
 from jreader.readers.starting import start
@@ -61,7 +61,8 @@ def reached(made: Iterable[T], epoch: int) -> Iterable[T]:
     """The iterable that a user's function returned, in an epoch: plans and generators are told."""
     if isinstance(made, Node):
         return at_epoch(made, epoch)()
-    return begun_in_epoch(iter(made), epoch)
+    note_epoch(made, epoch)
+    return made
 
 
 @op

@@ -5,15 +5,16 @@ A function that returns the same iterator twice, say, would seem to be empty the
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from itertools import chain, islice, repeat
-from types import FunctionType, GeneratorType
+from itertools import chain, repeat
+from types import FrameType, FunctionType, GeneratorType
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from jreader.errors import ReaderError
 from jreader.readers.messages import described
@@ -51,8 +52,7 @@ def opened_function(
     if isinstance(source, GeneratorType):
         if begun:
             raise _of_begun(reader, kind)
-        if (epoch := _epoch.get()) is not None:
-            return begun_in_epoch(source, epoch), close, state_of
+        note_epoch(source, _epoch.get() or 0)
     elif isinstance(getattr(kind, "__iter__", None), FunctionType):
         source = map(next, repeat(source))  # to ask for its iterator again may begin it again
     if begun:
@@ -128,28 +128,39 @@ def in_epoch(epoch: int) -> Iterator[None]:
         _epoch.reset(before)
 
 
+def note_epoch(source: object, epoch: int) -> None:
+    """Records the epoch in which a generator is read."""
+    if epoch and isinstance(source, GeneratorType):
+        _epochs[source] = epoch
+
+
 def epoch_of_caller() -> int:
-    """The epoch of the plain function that is called, or begun, at this moment; 0 if none is."""
-    return _epoch.get() or 0
+    """The epoch of the plain function that calls, directly or not; 0 if none does.
 
-
-def begun_in_epoch(source: Iterator[T], epoch: int) -> Iterator[T]:
-    """The iterator, told its epoch while it makes its first sample: a generator begins with that.
-
-    It is not told for later ones, which would cost something for each.
+    A generator is found by its frame: to tell it as a context variable would cost each sample.
     """
-
-    def first() -> Iterator[T]:
-        before = _epoch.set(epoch)
-        try:  # no `with`: contextlib sets attributes of errors, and some can have none
-            samples = [*islice(source, 1)]
-        finally:
-            _epoch.reset(before)
-        yield from samples
-
-    return chain(first(), source)
+    if (epoch := _epoch.get()) or not len(_epochs):
+        return epoch or 0
+    running = {id(each.gi_frame): each for ref in _epochs.keyrefs() if (each := ref())}
+    found = (running[id(frame)] for frame in _frames_of_caller() if id(frame) in running)
+    return next((_epochs[generator] for generator in found), 0)
 
 
+def _frames_of_caller() -> Iterator[FrameType]:
+    """The frames of a user's function that calls, and of its helpers, the innermost first."""
+    frame = inspect.currentframe()
+    while frame and _is_ours(frame):
+        frame = frame.f_back
+    while frame and not _is_ours(frame):
+        yield frame
+        frame = frame.f_back
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "jreader"
+
+
+_epochs: WeakKeyDictionary[GeneratorType[Any, Any, Any], int] = WeakKeyDictionary()
 _begun: WeakValueDictionary[int, Any] = WeakValueDictionary()  # iterators by their ids
 _begun_unseen: deque[tuple[int, type]] = deque(maxlen=64)  # what no weak reference leads to
 
