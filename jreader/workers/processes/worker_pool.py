@@ -26,6 +26,7 @@ from jreader._worker.pickling import pickled_function
 from jreader._worker.remote_errors import unpickled_error
 from jreader._worker.task_worker import READY, Answer
 from jreader._worker.unpickling import unpickled
+from jreader._worker.worker_info import get_worker_info
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
 from jreader.workers.processes.pickled_functions import PickledFunction, PickledFunctions
 from jreader.workers.processes.pool_worker import PoolWorker, SentValue, TaskFuture
@@ -45,6 +46,7 @@ class WorkerPool:
     """
 
     def __init__(self, size: int, init: Callable[[int], object] | None) -> None:
+        _check_no_import()
         self.size, self.init = size, pickled_function(init)
         self.key = init  # kept alive: pools are told apart by the identity of what they begin with
         self.fork_guard = ForkGuard()
@@ -329,6 +331,24 @@ class WorkerPool:
         for each in workers:
             each.end()
         reap(workers)
+
+
+def _check_no_import() -> None:
+    """Checks that no module starts workers while a worker imports it: theirs would do so, too.
+
+    Raises:
+        RuntimeError: A module does.
+    """
+    frame = sys._getframe() if get_worker_info() else None  # noqa: SLF001  # as in tracebacks
+    while frame is not None:
+        module = frame.f_globals.get("__name__")
+        if frame.f_code.co_name == "<module>" and module != "__main__":
+            raise RuntimeError(
+                f"the module {module} starts worker processes when it is imported. A worker that "
+                "imports it, for a function of it, would start others, and so on without end: "
+                'start them in a function, or below `if __name__ == "__main__":`.'
+            )
+        frame = frame.f_back
 
 
 def _unpickled(data: bytes, arrays: Sequence[Any]) -> tuple[Any, Exception | None]:

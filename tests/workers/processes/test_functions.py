@@ -105,3 +105,13 @@ class TestFunctions:
         with pytest.raises(TypeError) as raised:
             two.submit(str, lock)
         assert "arguments of str" in raised.value.__notes__[-1]
+
+    def test_a_module_that_starts_workers_when_it_is_imported_is_named(self, python, tmp_path):
+        Path(tmp_path, "eager.py").write_text(
+            "from jreader import Pipeline\n"
+            "def doubled(n): return 2 * n\n"
+            "every = list(Pipeline(lambda: range(3)).map(doubled, processes=1))\n"
+        )
+        done = python("import eager", cwd=tmp_path, check=False, PYTHONSAFEPATH="")
+        assert "RuntimeError: the module eager starts worker processes" in done.stderr
+        assert "in a function" in done.stderr
