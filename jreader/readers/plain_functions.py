@@ -130,7 +130,7 @@ def in_epoch(epoch: int) -> Iterator[None]:
 
 def note_epoch(source: object, epoch: int) -> None:
     """Records the epoch in which a generator is read."""
-    if epoch and isinstance(source, GeneratorType):
+    if isinstance(source, GeneratorType):
         _epochs[source] = epoch
 
 
