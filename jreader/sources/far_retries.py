@@ -160,23 +160,36 @@ async def once(system: Any, method: str, *args: Any, **options: Any) -> Any:
     coroutine = getattr(system, f"_{method}", None)
     if getattr(system, "async_impl", False) and inspect.iscoroutinefunction(coroutine):
         return await coroutine(*args, **options)
-    done = in_daemon("jreader far", partial(getattr(system, method), *args, **options))
-    return await _asyncio().wrap_future(done)
+    loop = _asyncio().get_running_loop()
+    given, call = loop.create_future(), partial(getattr(system, method), *args, **options)
+    in_daemon("jreader far", call, partial(loop.call_soon_threadsafe, settle, given))
+    return await given
 
 
-def in_daemon(name: str, call: Callable[[], T]) -> Future[T]:
-    """What a thread makes of a call; one that hangs does not keep the program from its end."""
-    done = Future[T]()
-    done.set_running_or_notify_cancel()  # whoever waits may leave; the call goes on
+def in_daemon(
+    name: str, call: Callable[[], T], put: Callable[[T | None, BaseException | None], object]
+) -> None:
+    """Has a thread give what a call returns, or raises, to `put`.
+
+    It is a daemon, unlike those of an executor: a call that hangs does not keep the program from
+    its end.
+    """
 
     def run() -> None:
+        value, failed = None, None
         try:
-            done.set_result(call())
+            value = call()
         except BaseException as error:  # it is raised where the result is wanted
-            done.set_exception(error)
+            failed = error
+        put(value, failed)
 
     threading.Thread(target=run, name=name, daemon=True).start()
-    return done
+
+
+def settle(future: Any, value: Any, error: BaseException | None) -> None:
+    """Gives a future a result, or an error; whoever waited for it may be gone."""
+    if not future.done():
+        future.set_result(value) if error is None else future.set_exception(error)
 
 
 async def asked(system: Any, method: str, what: str, *args: Any, **options: Any) -> Any:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from functools import partial
 from hashlib import blake2b
 from itertools import chain, islice
 from typing import NamedTuple
 
-from jreader.sources.far_retries import in_daemon
+from jreader.sources.far_retries import in_daemon, settle
 from jreader.sources.files.block_store import Keeping, Store
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.far_files import FarFile
@@ -109,9 +110,9 @@ class StoredFile(ByteFile):
         try:
             while True:
                 for batch in islice(left, _THREADS - len(ahead)):
-                    keeping = Keeping()
-                    # a server that does not answer must not keep the program from its end
-                    coming = in_daemon("jreader store", partial(self._read, batch, keeping))
+                    keeping, coming = Keeping(), Future[list[bytes]]()
+                    read = partial(self._read, batch, keeping)
+                    in_daemon("jreader store", read, partial(settle, coming))
                     ahead.append((keeping, coming.result))
                 if not ahead:
                     return
