@@ -321,18 +321,22 @@ def merged(given: Sequence[tuple[Any, Any]], many: int) -> Any:
     if len(given) == 1:
         return given[0][1]
     if given and alike([tree for _, tree in given]):
-        first = given[0][1]
-        columns = [np.empty((many, *leaf.shape[1:]), leaf.dtype) for leaf in leaves(first)]
-        for here, tree in given:
-            for column, leaf in zip(columns, leaves(tree), strict=True):
-                column[here] = leaf
-        return rebuilt(first, iter(columns))
+        return _stacked(given, many)
     samples: list[Any] = [None] * many
     for here, rows in given:
         each = rows if isinstance(rows, list) else zipped(rows, leaves(rows))
         for index, sample in zip(here.tolist(), each, strict=True):
             samples[index] = sample
     return samples
+
+
+def _stacked(given: Sequence[tuple[Any, Any]], many: int) -> Any:
+    first = given[0][1]
+    columns = [np.empty((many, *leaf.shape[1:]), leaf.dtype) for leaf in leaves(first)]
+    for here, tree in given:
+        for column, leaf in zip(columns, leaves(tree), strict=True):
+            column[here] = leaf
+    return rebuilt(first, iter(columns))
 
 
 def alike(trees: Sequence[Any]) -> bool:

@@ -51,14 +51,21 @@ def mapped_columns(columns: Any) -> list[Mapped]:
     for number, leaf in enumerate(leaves(columns)):
         pairs = isinstance(leaf, EndToEnd) and leaf.in_pairs
         for which, column in enumerate(leaf.parts) if pairs else ((None, leaf),):
-            parts = column.arrays if isinstance(column, Column) else (column,)
-            if not parts or not len(column) or not all(map(_has_pages, parts)):
-                continue
-            size = sum([each.nbytes for each in parts])
-            width = size // len(column)
-            if width < _SMALL and size >= _LARGE and _in_file(parts[0]):
-                found.append(Mapped(number, which, width, list(parts), []))
+            if parts := _large_in_files(column):
+                width = sum(each.nbytes for each in parts) // len(column)
+                found.append(Mapped(number, which, width, parts, []))
     return found
+
+
+def _large_in_files(column: Any) -> list[Any]:
+    """What a large column of small rows lies in, if that is files; else nothing."""
+    parts: list[Any] = [column] if isinstance(column, np.ndarray) else []
+    if isinstance(column, Column):
+        parts = list(column.arrays)
+    size = sum([each.nbytes for each in parts])
+    if size < _LARGE or not len(column) or size // len(column) >= _SMALL:
+        return []
+    return parts if all(map(_has_pages, parts)) and _in_file(parts[0]) else []
 
 
 def advise(mapped: list[Mapped], routed: list[Array]) -> None:

@@ -144,28 +144,35 @@ def lengths_of(plane: Plane, by: str | None = None) -> Array | None:
         ValueError: There is no ragged field of that name; or several, of different lengths, and
             `by` is None.
     """
-    every = leaves(plane.columns)
-    found = [number for number, column in enumerate(every) if isinstance(column, Ragged)]
-    if by is not None:
-        parts = branches(plane.columns) or {}
-        names = list(_dotted(parts))
-        found = [each for each in found if names and f"{names[each]}.".startswith(f"{by}.")]
-        if not found:
-            fields = ", ".join(map(repr, parts)) or "no names"
-            raise ValueError(
-                f"by={by!r} names no ragged field of the samples, which have {fields}: name a "
-                f"field that was made by jreader.ragged(values, offsets)."
-            )
-    if not found:
+    every, fields = leaves(plane.columns), _ragged_fields(plane.columns, by)
+    if not fields:
         return None
-    lengths = [_column_lengths(plane, number, every[number]) for number in found]
-    if any(not np.array_equal(lengths[0], other) for other in lengths[1:]):
+    lengths, *others = (_column_lengths(plane, number, every[number]) for number in fields)
+    if not all(np.array_equal(lengths, other) for other in others):
         names = list(branches(plane.columns) or ())
         raise ValueError(
-            f"the samples have {len(found)} ragged fields of different lengths, in {names!r}: say "
+            f"the samples have {len(fields)} ragged fields of different lengths, in {names!r}: say "
             f"which one's lengths are meant, with by=name."
         )
-    return lengths[0]
+    return lengths
+
+
+def _ragged_fields(columns: Any, by: str | None) -> list[int]:
+    """The numbers of the columns that are ragged; of those that `by` names, if it names some."""
+    every = enumerate(leaves(columns))
+    found = [number for number, column in every if isinstance(column, Ragged)]
+    if by is None:
+        return found
+    parts = branches(columns) or {}
+    names = list(_dotted(parts))
+    found = [each for each in found if names and f"{names[each]}.".startswith(f"{by}.")]
+    if not found:
+        fields = ", ".join(map(repr, parts)) or "no names"
+        raise ValueError(
+            f"by={by!r} names no ragged field of the samples, which have {fields}: name a "
+            f"field that was made by jreader.ragged(values, offsets)."
+        )
+    return found
 
 
 def _dotted(parts: Mapping[Any, Any], above: str = "") -> Iterator[str]:
