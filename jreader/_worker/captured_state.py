@@ -93,13 +93,13 @@ def _captured(function: Any) -> Iterator[tuple[str, Any]]:
     yield from (function.__kwdefaults__ or {}).items()
 
 
-def _entries(names: Iterable[Any], parts: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+def _parts_by_name(names: Iterable[Any], parts: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     return ((f"[{name!r}]", part) for name, part in zip(names, parts, strict=False))
 
 
 def _of_partial(value: Any) -> Iterator[tuple[str, Any]]:
     yield "func", value.func
-    yield from ((f"args{name}", part) for name, part in _entries(count(), value.args))
+    yield from ((f"args{name}", part) for name, part in _parts_by_name(count(), value.args))
     yield from value.keywords.items()
 
 
@@ -107,8 +107,8 @@ _REFERENCES: tuple[tuple[Any, Callable[[Any], Iterable[tuple[str, Any]]]], ...] 
     (FunctionType, _captured),
     (MethodType, lambda value: [("self", value.__self__), *_captured(value.__func__)]),
     (functools.partial, _of_partial),
-    (dict, lambda value: _entries(value, value.values())),
-    ((list, tuple, set, frozenset, deque), lambda value: _entries(count(), value)),
+    (dict, lambda value: _parts_by_name(value, value.values())),
+    ((list, tuple, set, frozenset, deque), lambda value: _parts_by_name(count(), value)),
     ((type, ModuleType), lambda _: ()),
 )
 """How the parts of values of some kinds are found; of others, they are their attributes."""

@@ -95,8 +95,7 @@ class multiprocess_reader(Node[T]):
         processes: _ReaderProcesses[T] = _ReaderProcesses(apart, turn, in_turn=self.use_pipe)
         position = processes.position
         if not self.use_pipe:
-            lost = refused(self, "use_pipe=True")
-            position = lambda: lost  # noqa: E731
+            position = partial(refused, self, "use_pipe=True")
         return stoppable_pass(processes.handed_over(), position, processes.close)
 
     def _parts(self, at: Position) -> tuple[int, Sequence[tuple[bool, Position]]]:
@@ -233,18 +232,22 @@ class _ReaderProcesses(Generic[T]):
         self.fork_guard.check("this pass")
         while not (self.closed or all(reader.ended for reader in self.readers)):
             wanted = [self.readers[self.turn]] if self.in_turn else self.readers
-            for reader in wanted:
-                if reader.ready:
-                    self._pass_turn()
-                    return reader
-            for reader in self.readers:
-                if reader.over and not reader.ended and (reader in wanted or reader.died):
-                    reader.end()
-            if all(reader.ended for reader in wanted):
+            found = next((reader for reader in wanted if reader.ready), None)
+            if found is None:
+                self._end_readers(wanted)
+            if found or all(reader.ended for reader in wanted):
                 self._pass_turn()
             else:
                 self.receive()
+            if found:
+                return found
         return None
+
+    def _end_readers(self, wanted: list[_ReadApart[T]]) -> None:
+        """Notes which of the wanted have ended, and raises their errors; a death, of any."""
+        for reader in self.readers:
+            if reader.over and not reader.ended and (reader in wanted or reader.died):
+                reader.end()
 
     def _pass_turn(self) -> None:
         self.turn = (self.turn + 1) % len(self.readers)
