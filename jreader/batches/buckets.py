@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 
@@ -336,9 +336,7 @@ class bucket(Node[Columns[T]]):
     @property
     def _sorted(self) -> BucketOrder:
         """The same, where the caller has seen that lengths are known."""
-        order = self._order()
-        assert order is not None  # noqa: S101  # as the caller has seen
-        return order
+        return cast("BucketOrder", self._order())
 
     def _mixed(self) -> MixedBatches:
         path = self.seed, self.epoch, seeded_below(self)

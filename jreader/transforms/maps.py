@@ -79,26 +79,14 @@ class map_readers(Node[T]):
         rows = zip(*(up.items for up in ups), strict=False)
         return Pass(self._starmapped(rows), lambda: positions(ups), lambda: close(ups))
 
-    def _mapped(self, samples: Iterator[Any]) -> Iterator[T]:
-        func, label = self.func, f"map {described(self.func)}"
-        with located_errors(self):
-            for sample in samples:
-                try:
-                    result = annotated(label, func, sample) if profiler.active else func(sample)
-                except Exception as error:
-                    explain(error, self, func, sample)
-                    raise
-                yield result
-
     @staticmethod
     def _in_a_row(row: list[map_readers[Any]], samples: Iterator[Any]) -> Iterator[Any]:
         """The samples through one map, or through many, none of which calls another."""
         if len(row) == 1:
-            return row[0]._mapped(samples)  # noqa: SLF001  # maps of this class
+            return _mapped(row[0], samples)
         given: list[list[Any]] = [[] for _ in row]
         results = [
-            op._mapped(map(list.pop, repeat(box)))  # noqa: SLF001  # likewise
-            for op, box in zip(row, given, strict=True)
+            _mapped(op, map(list.pop, repeat(box))) for op, box in zip(row, given, strict=True)
         ]
 
         def through_all(result: Any) -> Any:
@@ -146,6 +134,19 @@ class map_readers(Node[T]):
         if len(finds) < len(self.readers):
             return None
         return lambda index: next(self._starmapped(iter([tuple(find(index) for find in finds)])))
+
+
+def _mapped(op: map_readers[T], samples: Iterator[Any]) -> Iterator[T]:
+    """The results of a map of one reader."""
+    func, label = op.func, f"map {described(op.func)}"
+    with located_errors(op):
+        for sample in samples:
+            try:
+                result = annotated(label, func, sample) if profiler.active else func(sample)
+            except Exception as error:
+                explain(error, op, func, sample)
+                raise
+            yield result
 
 
 @op

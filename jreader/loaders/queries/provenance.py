@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -147,8 +147,7 @@ def _of_batches(
     loading: Loading, op: batch[Any], reader: Reader[Any], began: Cursor, step: int
 ) -> Samples:
     """The samples of a step where each has as many batches."""
-    plane = indexed(reader)
-    assert plane is not None  # noqa: S101  # it was, above
+    plane = cast("Plane", indexed(reader))  # as seen above
     size = op.batch_size * loading.per_feed
     before = Place.of(began).size if began["position"] else op.batch_size
     if step < began["step"] and before != op.batch_size:
@@ -165,8 +164,8 @@ def _of_batches(
 def _of_bucket(op: Any, began: Cursor, step: int) -> Samples:
     """The samples of a step where batches come from buckets."""
     index = Place.of(began).steps + step - began["step"]
-    plane, steps, epoch = indexed(op.reader), len(op), began["epoch"]
-    assert plane is not None  # noqa: S101  # its lengths are known
+    plane = cast("Plane", indexed(op.reader))  # its lengths are known
+    steps, epoch = len(op), began["epoch"]
     if not 0 <= index < steps:
         raise ValueError(
             f"{_CALL}: epoch {epoch} has no step {step}; it has {steps:,} steps. For another epoch "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import inspect
 import os
 import selectors
 import socket
@@ -339,7 +340,7 @@ def _check_no_import() -> None:
     Raises:
         RuntimeError: A module does.
     """
-    frame = sys._getframe() if get_worker_info() else None  # noqa: SLF001  # as in tracebacks
+    frame = inspect.currentframe() if get_worker_info() else None
     while frame is not None:
         module = frame.f_globals.get("__name__")
         if frame.f_code.co_name == "<module>" and module != "__main__":
