@@ -104,7 +104,8 @@ def _batching(reader: Reader[Any]) -> Generator[Any, Any, Batching]:
         how, one_for_one = _handed_on(reader)
         if not (how or one_for_one):
             break
-        behind.append((reader, how, one_for_one))
+        if how != "all" or not one_for_one:  # else it changes nothing
+            behind.append((reader, how, one_for_one))
         (reader,) = reader.input_readers
     found = _made_by(reader)
     if type(reader) is chain or type(reader) is interleave:

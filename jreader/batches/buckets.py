@@ -50,7 +50,7 @@ from jreader.readers import (
 from jreader.readers.columns import Array
 from jreader.readers.growing import written_first
 from jreader.readers.joined_columns import ENDLESS
-from jreader.readers.memos import Memo, memo
+from jreader.readers.memos import Memo
 from jreader.readers.nodes import unread
 from jreader.readers.ragged import lengths_hash, lengths_of
 from jreader.readers.seeds import Draws, random_ops, seeded_below
@@ -144,7 +144,7 @@ class bucket(Node[Columns[T]]):
     seed: Any = random_seed()
     multiple_of: int | None = whole(default=None, least=1, cursor="never")  # bounds are told
     epoch: int = field(default=0, init=False)
-    _memo: Memo[BucketOrder] = memo()
+    _memo: Memo[BucketOrder] = field(default_factory=Memo, init=False)
     unit = "batches"
 
     def check_arguments(self) -> dict[str, Any]:

@@ -33,9 +33,10 @@ def target_of(sharding: Any, call: str) -> Any:
     if isinstance(sharding, (tuple, list)) and sharding:
         if isinstance(sharding, list) and all(map(_is_device, sharding)):
             raise TypeError(
-                f"{call} is a list of {len(sharding)} devices, which does not say how a batch is "
-                f'split over them: give Mesh(np.array(devices), ("data",)) for one array along '
-                f"them, or pmap=devices for feeds of [devices, n / devices, ...]."
+                f"{call} is a list of {len(sharding)} devices, "
+                "which does not say how a batch is split over them: "
+                'give Mesh(np.array(devices), ("data",)) for one array along them, '
+                "or pmap=devices for feeds of [devices, n / devices, ...]."
             )
         parts = [target_of(part, f"{call}[{place}]") for place, part in enumerate(sharding)]
         return tuple(parts)

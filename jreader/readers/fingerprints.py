@@ -212,11 +212,13 @@ class _Fact:
         data: Its lines of the data of a plan.
         functions: Its lines of the functions of a plan.
         hidden: What the hashes in these lines leave out.
+        parts: The data sets of jreader in its arguments.
     """
 
     def __init__(self, reader: Reader[Any]) -> None:
         self.reader = reader
         self.arguments: list[_Argument] = []
+        self.parts: list[Any] = []
         self.values: list[str] = []
         self.hidden: list[str] = []
         self.holds_rows = not readers_below(reader) and indexed(reader) is not None
@@ -231,19 +233,18 @@ class _Fact:
                 name in ("reader", "readers") or isinstance(value, Node)
             ):
                 self.arguments.append(_Argument(name, value, list(_data_sets(value))))
+                self.parts += self.arguments[-1].parts
         self.data = [*_data_lines(self, reader)]
         self.functions = [*_function_lines(self, reader)]
 
     @property
-    def parts(self) -> Iterator[Any]:
-        """The data sets of jreader in its arguments."""
-        return (part for argument in self.arguments for part in argument.parts)
-
-    @property
     def subsets(self) -> list[str]:
         """The lines of data sets in its arguments that are some samples of others."""
-        chosen = [part for part in self.parts if hasattr(part, "indices")]
-        return [f"{type(part).__name__}(indices={_ordering(part.indices)})" for part in chosen]
+        return [
+            f"{type(part).__name__}(indices={_ordering(part.indices)})"
+            for part in self.parts
+            if hasattr(part, "indices")
+        ]
 
     @cached_property
     def line(self) -> str:

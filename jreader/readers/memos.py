@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import field
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -34,8 +33,3 @@ class Memo(Generic[T]):
     def __reduce__(self) -> Any:
         """A copy in another process is empty."""
         return Memo, ()
-
-
-def memo() -> Any:
-    """A field of an op that its copies share: a `Memo`, which its user does not give."""
-    return field(default_factory=Memo, init=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import field
 from itertools import pairwise
 from typing import Any
 
@@ -30,7 +31,7 @@ from jreader.readers import (
 from jreader.readers.columns import Array
 from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.located import located_errors
-from jreader.readers.memos import Memo, memo
+from jreader.readers.memos import Memo
 from jreader.readers.planes import Plane
 from jreader.readers.ragged import Ragged, lengths_hash
 from jreader.readers.seeds import random_ops
@@ -96,7 +97,7 @@ class windows(Node[Any]):
     size: int = whole(least=1)
     stride: int | None = whole(default=None, least=1)
     across: bool = flag(default=True)
-    _columns: Memo[Any] = memo()
+    _columns: Memo[Any] = field(default_factory=Memo, init=False)
 
     def start(self, at: Position) -> Pass[Any]:
         """Begins a pass; its position is (that before a document, where in it a window begins)."""

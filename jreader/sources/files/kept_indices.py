@@ -41,6 +41,7 @@ _SMALL = 128  # of that, one file that is here: it is read as quickly as its ind
 _UNUSED = 90 * 24 * 3600  # seconds since an index was last read, after which it is removed
 _SUM = 4  # bytes of the checksum
 _NAME = "jreader indices"  # of threads
+_ONE_AT_A_TIME = Lock()  # ast, which reads their headers, counts for all threads in Python 3.11
 
 
 def kept(
@@ -193,7 +194,8 @@ def _load(path: Path, *, mapped: bool) -> Array | None:
         written = np.memmap(path, np.uint8, "r") if mapped else np.fromfile(path, np.uint8)
         if len(written) < _SUM or crc32(written[:-_SUM].data) != int.from_bytes(written[-_SUM:]):
             return None
-        index = np.asarray(np.load(path, mmap_mode="r" if mapped else None))
+        with _ONE_AT_A_TIME:
+            index = np.asarray(np.load(path, mmap_mode="r" if mapped else None))
     except (OSError, ValueError, EOFError):
         return None
     return index if index.dtype == np.int64 and index.ndim else None

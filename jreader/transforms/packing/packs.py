@@ -25,7 +25,7 @@ from jreader.readers import (
 from jreader.readers.columns import Indices
 from jreader.readers.growing import written_first
 from jreader.readers.joined_columns import ENDLESS
-from jreader.readers.memos import Memo, memo
+from jreader.readers.memos import Memo
 from jreader.readers.nodes import unread
 from jreader.readers.planes import Plane
 from jreader.readers.ragged import lengths_hash
@@ -112,7 +112,7 @@ class pack(Node[dict[str, Any]]):
     window: int | None = whole(default=None, least=1)
     seed: Any = random_seed()
     epoch: int = field(default=0, init=False)
-    _known: Memo[_Dealt] = memo()
+    _known: Memo[_Dealt] = field(default_factory=Memo, init=False)
     unit = "rows"
 
     def check_arguments(self) -> dict[str, Any]:
