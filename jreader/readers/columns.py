@@ -139,7 +139,7 @@ class Column:
         """The same column, which keeps so many blocks open, if it is read in blocks."""
         return self
 
-    def reading(self, *, in_batches: bool = True) -> Column:  # noqa: ARG002
+    def reading(self, *, in_batches: bool = True) -> Column:  # noqa: ARG002  # blocks ask
         """The same rows for one pass, which tells it what comes, and closes it at its end."""
         return self
 
