@@ -7,6 +7,7 @@ as they are read: their reader may reuse the memory.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import deque
@@ -86,6 +87,8 @@ class _Outbox:
     def __init__(self, worker: TaskWorker, most: int) -> None:
         self.worker, self.most, self.bytes = worker, most, 0
         self.sizes: deque[int] = deque()  # of samples that are not handed over yet
+        self.unsent = 0
+        self.sent: SimpleQueue[int] = SimpleQueue()  # how many samples each frame had
         self.look_at = 0.0
         self.waiting: SimpleQueue[_Sample | None] = SimpleQueue()
         self.sender = threading.Thread(target=self._send_all, daemon=True)
@@ -105,6 +108,7 @@ class _Outbox:
         size = len(shared.data) + sum(size for _, _, size in shared.buffers)
         self.sizes.append(size)
         self.bytes += size
+        self.unsent += 1
         self.waiting.put(_Sample(shared, position, *blocks.updates()))
 
     def has_room(self) -> bool:
@@ -114,6 +118,9 @@ class _Outbox:
             full = len(self.sizes) >= self.most or self.bytes >= MAX_BYTES_AHEAD
             if not (full or time.monotonic() >= self.look_at):
                 return True
+            # a reader that ends its process, once it reads on, loses none of those before
+            while not self.sent.empty() or (full and self.unsent > 0):
+                self.unsent -= self.sent.get()
             receiver.receive(wait=full)
             if not receiver.open:
                 return False
@@ -123,12 +130,19 @@ class _Outbox:
             self.look_at = time.monotonic() + _LOOK
 
     def _send_all(self) -> None:
+        try:
+            self._send_frames()
+        finally:
+            self.sent.put(sys.maxsize)  # nobody waits for more
+
+    def _send_frames(self) -> None:
         for samples in self._frames():
             values, positions, updates, descriptors = zip(*samples, strict=True)
             made, full, gone = map(chain.from_iterable, zip(*updates, strict=True))
             changes = BlockUpdates(tuple(made), tuple(full), tuple(gone))
             answer = Answer(self.worker.task, [*values], positions, changes, ends=False)
             self.worker.send(answer, [*chain.from_iterable(descriptors)])
+            self.sent.put(len(samples))
 
     def _frames(self) -> Iterator[list[_Sample]]:
         """The samples that are ready at once, as long as they are worth one frame."""

@@ -140,6 +140,7 @@ def routed_by_member(
 ) -> list[Array]:
     """For each column, the rows of samples `local` of members `which`, routed by each member."""
     given = [(here, member(number, local[here])) for number, here in parted(which)]
+    given = given or [(slice(None), member(0, local))]  # no rows, of the form that rows have
     same = all(rows is routed[0] for _, routed in given for rows in routed)
     out: list[Array] = []
     for here, routed in given:
@@ -147,7 +148,7 @@ def routed_by_member(
         out = out or [np.empty((len(local), *rows.shape[1:]), local.dtype) for rows in distinct]
         for rows, some in zip(out, distinct, strict=True):
             rows[here] = some
-    return out * (columns if same else 1) or [np.empty_like(local)] * columns
+    return out * (columns if same else 1)
 
 
 def _alike(column: Any, other: Any) -> bool:

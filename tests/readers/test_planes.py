@@ -368,3 +368,9 @@ def test_readers_without_an_end_have_none_behind_skip_and_shard_either():
 def test_a_place_before_the_beginning_is_none(reader, place):
     with pytest.raises(NotResumable, match="cannot go on after"):
         start(reader, place)
+
+
+def test_no_samples_are_taken_of_epochs_over_a_mixture_of_objects():
+    members = [jreader.source(list("abc")), jreader.source(list("de"))]
+    plan = epochs(jreader.mix(members, seed=0), 2)
+    assert list(indexed(plan).take(np.arange(0))) == []
