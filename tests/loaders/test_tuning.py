@@ -149,11 +149,11 @@ def test_threads_come_and_leave_as_they_are_told():
         if sample < 7:
             seven.wait(PATIENCE)  # for six others
             first.add(threading.get_ident())
-        if sample >= 19_000:  # what was taken before the threads left is done by then
+        if sample >= 199_000:  # what was taken before the threads left is done by then
             last.add(threading.get_ident())
         return sample
 
-    loader = Pipeline(numbers(20_000)).map(met, threads=2).batch(4).load(tune=True)
+    loader = Pipeline(numbers(200_000)).map(met, threads=2).batch(4).load(tune=True)
     feeds, drawn = iter(loader), []
     consumer = threading.Thread(target=lambda: drawn.append(next(feeds).tolist()))
     consumer.start()
@@ -162,7 +162,7 @@ def test_threads_come_and_leave_as_they_are_told():
     threads.tune(7)
     consumer.join(PATIENCE)
     threads.tune(1)
-    assert drawn + lists(feeds) == np.arange(20_000).reshape(-1, 4).tolist()
+    assert drawn + lists(feeds) == np.arange(200_000).reshape(-1, 4).tolist()
     assert (len(first), len(last)) == (7, 1)
 
 
