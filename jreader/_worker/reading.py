@@ -118,9 +118,7 @@ class _Outbox:
             full = len(self.sizes) >= self.most or self.bytes >= MAX_BYTES_AHEAD
             if not (full or time.monotonic() >= self.look_at):
                 return True
-            # a reader that ends its process, once it reads on, loses none of those before
-            while not self.sent.empty() or (full and self.unsent > 0):
-                self.unsent -= self.sent.get()
+            self._count_sent(all_of_them=full)
             receiver.receive(wait=full)
             if not receiver.open:
                 return False
@@ -128,6 +126,11 @@ class _Outbox:
                 self.bytes -= sum(self.sizes.popleft() for _ in range(taken))
                 self.worker.blocks.returned.extend(returned)
             self.look_at = time.monotonic() + _LOOK
+
+    def _count_sent(self, *, all_of_them: bool) -> None:
+        """Counts samples as sent; may wait for all: a reader that ends its process loses none."""
+        while not self.sent.empty() or (all_of_them and self.unsent > 0):
+            self.unsent -= self.sent.get()
 
     def _send_all(self) -> None:
         try:
