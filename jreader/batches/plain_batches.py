@@ -42,7 +42,7 @@ from jreader.workers import Processes
 from jreader.workers.ahead import made_ahead
 from jreader.workers.executor_map import ExecutorCrew
 from jreader.workers.limits import Limits
-from jreader.workers.map_tasks import MapTaskSentOnce
+from jreader.workers.map_tasks import MapTask
 from jreader.workers.threads import map_on_threads
 
 T = TypeVar("T")
@@ -239,7 +239,7 @@ class map_batches(Node[Sequence[Any]]):
         sent = self.changed({"reader": _stays_here, "pool": None})  # what fails there says so there
         name, limits = described(self.fn), _limits(self.processes)
         work = working("map_batches", name, self.made_at, "processes", self.processes)
-        task = MapTaskSentOnce(sent.mapped)
+        task = MapTask(sent.mapped)
 
         def annotate(error: Exception, samples: Any) -> None:
             if "map_batches, made at" not in "".join(getattr(error, "__notes__", ())):

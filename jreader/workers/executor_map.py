@@ -29,6 +29,7 @@ from jreader.workers.clusters import Watch
 from jreader.workers.limits import Limits
 from jreader.workers.map_tasks import UNKNOWN, Failure, MapTask, Pickled, TaskInput, TaskResult
 from jreader.workers.memory_estimates import raised_average
+from jreader.workers.processes import Processes
 
 S = TypeVar("S")
 
@@ -74,6 +75,7 @@ class ExecutorCrew(Crew[S]):
         work = work or working(op, "", node.made_at, "processes", limits.workers)
         super().__init__(op, node.made_at, up, limits, work)
         self.task, self.executor, self.explain, self.size = task, executor, explain, size
+        task.sent_once = isinstance(executor, Processes)
         self.watch = Watch(executor)
         self.look = _LOOK if self.watch.known else inf
         self.input_bytes = self.result_bytes = 0.0  # bytes of a sample, and of what is made of it

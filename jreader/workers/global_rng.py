@@ -11,26 +11,21 @@ import json
 import os
 import random
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from functools import cached_property
+from contextlib import contextmanager, suppress
+from functools import cache
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jreader.readers import Pass, described
 
 
-class SeededItem:
+class SeededItem(NamedTuple):
     """An item, and the seed of the global generators for it."""
 
-    __slots__ = ("item", "seed")
-
-    def __init__(self, item: Any, seed: bytes) -> None:
-        self.item, self.seed = item, seed
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return SeededItem, (self.item, self.seed)
+    item: Any
+    seed: bytes
 
     def __repr__(self) -> str:
         """What an error calls the item."""
@@ -93,42 +88,22 @@ def draws_anew(fn: Callable[[Any], object], sample: Any) -> bool:
     return states[0] != states[1]
 
 
-class SeededFunction:
-    """A function of items that seeds the global generators for each of them.
+@cache
+def _generator() -> np.random.MT19937:
+    """What NumPy's global functions draw of in `seeded_generators`."""
+    return np.random.MT19937()
 
-    Attributes:
-        dataset: That of the function.
-        left_alone: Whether it does not, because the user's `worker_init_fn` seeded them.
-    """
 
-    def __init__(self, fn: Callable[[Any], Any]) -> None:
-        self.fn = fn
-        self.dataset = getattr(fn, "dataset", None)
-        self.left_alone = False
-
-    def __call__(self, seeded: SeededItem) -> Any:
-        """Calls the function for an item, under the item's seed."""
-        if self.left_alone:
-            return self.fn(seeded.item)
-        # not np.random.get_state, which takes ten times as long
-        swap: Any = np.random  # its stubs lack both functions
-        numpys, pythons = swap.get_bit_generator(), random.getstate()
-        swap.set_bit_generator(self.generator)
-        seed_global_generators(seeded.seed)
-        try:
-            return self.fn(seeded.item)
-        finally:
-            swap.set_bit_generator(numpys)
-            random.setstate(pythons)
-
-    @cached_property
-    def generator(self) -> np.random.MT19937:
-        """What NumPy's global functions draw of meanwhile."""
-        return np.random.MT19937()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return SeededFunction, (self.fn,)
-
-    def __repr__(self) -> str:
-        """What an error calls it."""
-        return described(self.fn)
+@contextmanager
+def seeded_generators(by: bytes) -> Iterator[None]:
+    """Seeds the global generators for a block, which leaves them as they were."""
+    # not np.random.get_state, which takes ten times as long
+    swap: Any = np.random  # its stubs lack both functions
+    numpys, pythons = swap.get_bit_generator(), random.getstate()
+    swap.set_bit_generator(_generator())
+    seed_global_generators(by)
+    try:
+        yield
+    finally:
+        swap.set_bit_generator(numpys)
+        random.setstate(pythons)

@@ -20,7 +20,6 @@ from jreader.readers import (
     explain,
     explained,
     itself,
-    leaves,
     length,
     op,
     set_fields,
@@ -31,14 +30,14 @@ from jreader.readers.plain_functions import in_epoch
 from jreader.workers.ahead import made_ahead
 from jreader.workers.executor_map import ExecutorCrew
 from jreader.workers.global_rng import (
-    SeededFunction,
     changes_generators,
     seed_bytes,
     seed_global_generators,
+    seeded_generators,
     seeded_items,
 )
 from jreader.workers.limits import Limits
-from jreader.workers.map_tasks import Failure, MapTask, TaskResult
+from jreader.workers.map_tasks import Failure, MapTask
 from jreader.workers.processes import Processes, multiprocess_reader
 from jreader.workers.threads import map_on_threads
 
@@ -47,7 +46,6 @@ T = TypeVar("T")
 _PREFETCH = 2  # items per process that are asked for ahead
 _MAX_PREFETCH = 32  # and if they cost next to nothing
 _loader_numbers = count()
-_BYTES_PER_SECOND = 2e9  # bytes of an item that count like a second of work
 
 
 @op
@@ -88,7 +86,7 @@ class fetch_batches(Node[T]):
     global_seed: int | None = None
     epoch: int = field(default=0, init=False)
     pool: Processes | None = field(default=None, init=False)
-    task: _FetchTask | None = field(default=None, init=False)
+    sent: list[MapTask] = field(default_factory=list, init=False)  # the latest task alone
     unit = "batches"
     from_reader = "each"
     in_cursor = "never"
@@ -97,24 +95,26 @@ class fetch_batches(Node[T]):
         """Makes the pool and its task; the processes start when there is something to do."""
         if not self.process_num or self.read_in_worker:
             return {}
-        mapper = self.mapper if self.global_seed is None else SeededFunction(self.mapper)
-        task = _FetchTask(mapper, self.worker_init_fn, next(_loader_numbers), self.global_seed)
-        return {"pool": Processes(self.process_num), "task": task}
+        return {"pool": Processes(self.process_num), "sent": [self._task(next(_loader_numbers))]}
+
+    def _task(self, number: int) -> MapTask:
+        """A task that is sent with the function as it is now; `number` is that of the loader."""
+        function = _WorkerFunction(self.mapper, self.worker_init_fn, number, self.global_seed)
+        return MapTask(function, number=number)
 
     def start(self, at: Position) -> Pass[T]:
         """The position of `reader`."""
         if self.process_num and self.read_in_worker:
             return self._timed(lambda: self._read_in_worker(at), 1)
-        if self.pool is not None and self.task is not None:
+        if self.pool is not None:
             ahead_of = (self.prefetch or _PREFETCH) * self.process_num
-            task = self.task.latest_sent() if self.persistent else self.task.to_send_anew()
 
             def begin() -> Pass[Any]:
                 up = start(self.reader, at)
                 seed = self.global_seed
                 return up if seed is None else seeded_items(up, seed, self.epoch)
 
-            return self._submitted(self.pool, task, self._timed(begin, ahead_of))
+            return self._submitted(self.pool, self._timed(begin, ahead_of))
         mapper = explained(self, self.mapper)
         if self.timeout:
             limits = Limits(1, _PREFETCH, timeout=self.timeout)
@@ -127,8 +127,10 @@ class fetch_batches(Node[T]):
             return begin()
         return map_on_threads(self, begin, itself, Limits(1, window, timeout=self.timeout))
 
-    def _submitted(self, pool: Processes, task: MapTask, up: Pass[Any]) -> Pass[T]:
-        many, timeout = self.process_num, self.timeout
+    def _submitted(self, pool: Processes, up: Pass[Any]) -> Pass[T]:
+        many, timeout, sent = self.process_num, self.timeout, self.sent[0]
+        if not self.persistent or sent.fn.length != _dataset_length(self.mapper):
+            self.sent[0] = sent = self._task(sent.fn.number)
         if self.prefetch:
             limits = Limits(many, many * self.prefetch, timeout=timeout)
         else:
@@ -137,15 +139,14 @@ class fetch_batches(Node[T]):
         def annotate(error: Exception, item: Any) -> None:
             explain(error, self, self.mapper, item)
 
-        return made_ahead(ExecutorCrew(self, up, task, pool, limits, annotate))
+        return made_ahead(ExecutorCrew(self, up, sent, pool, limits, annotate))
 
     def _read_in_worker(self, at: Position) -> Pass[T]:
         """A pass in a process of its own; its positions are those of one without."""
         here = fetch_batches(self.mapper, self.reader)
         set_fields(here, made_at=self.made_at)  # for its errors
-        begun = _with_worker_init(
-            here, self.mapper, self.worker_init_fn, self.global_seed, self.epoch
-        )
+        function = _WorkerFunction(self.mapper, self.worker_init_fn, 0, self.global_seed)
+        begun = _with_worker_init(here, function, self.epoch)
         one = multiprocess_reader((begun,), queue_size=self.prefetch or _PREFETCH)
         up = one.start(None if at is None else (0, ((False, at),)))
         return Pass(up.items, lambda: up.position()[1][0][1], up.close)
@@ -156,63 +157,72 @@ class fetch_batches(Node[T]):
 
     def written(self, *but: object) -> Iterator[str]:
         """Without the task, which repeats the arguments."""
-        return super().written(*but, self.task)
+        return super().written(*but, self.sent)
 
 
-class _FetchTask(MapTask):
-    """A task that calls `worker_init_fn` first, once in each process."""
+class _WorkerFunction:
+    """`mapper` as a worker of a loader calls it: its `worker_init_fn` first, once in each process.
+
+    Attributes:
+        dataset: That of the mapper.
+        number: That of the loader: what another one sends is another function, though equal.
+        global_seed: Makes items `SeededItem`s; None for items as they are.
+        begun: Whether `worker_init_fn` was called here.
+        left_alone: Whether the generators are not seeded, since `worker_init_fn` did that.
+    """
+
+    begun = left_alone = False
 
     def __init__(
         self,
-        fn: Callable[[Any], Any],
+        mapper: Callable[[Any], Any],
         init: Callable[[int], object] | None,
         number: int,
         global_seed: int | None,
     ) -> None:
-        super().__init__(fn)
-        self.global_seed = global_seed
-        self.init: Callable[[int], object] | None = init
-        self.number = number  # of the loader: what another one sends is another task, though equal
-        self.begun = False
-        self.dataset_length = _dataset_length(fn)
-        self.latest: _FetchTask | None = None  # that of the latest length
+        self.mapper, self.init, self.number, self.global_seed = mapper, init, number, global_seed
+        self.dataset, self.length = getattr(mapper, "dataset", None), _dataset_length(mapper)
 
-    def latest_sent(self) -> _FetchTask:
-        """The task that was sent last, or a new one if the data set has another length by now."""
-        sent = self.latest or self
-        if sent.dataset_length != _dataset_length(self.fn):
-            self.latest = sent = self.to_send_anew()
-        return sent
-
-    def to_send_anew(self) -> _FetchTask:
-        """An equal task, which is sent with the function as it is now."""
-        return _FetchTask(self.fn, self.init, self.number, self.global_seed)
-
-    def __call__(self, samples: Any) -> TaskResult:
+    def __call__(self, item: Any) -> Any:
+        """The mapped item; or a `Failure` of what comes before."""
         try:
-            _set_info(self.fn, self.global_seed)
-            if (
-                self.init
-                and not self.begun
-                and _call_worker_init(self.init)
-                and self.global_seed is not None
-            ):
-                self.fn.left_alone = True
+            self.begin()
         except Exception as error:
-            return TaskResult([Failure(error, None)], 0.0)
+            return Failure(error, None)
+        if self.global_seed is None:
+            return self.mapper(item)
+        if self.left_alone:
+            return self.mapper(item.item)
+        with seeded_generators(item.seed):
+            return self.mapper(item.item)
+
+    def begin(self) -> None:
+        """Has `get_worker_info` tell of this loader's data set and seed: loaders share processes.
+
+        Calls `worker_init_fn`, unless it was called.
+        """
+        info, seed = _info_at_start(), self.global_seed
+        if info is not None:
+            seed = info.seed if seed is None else seed + info.id
+            set_worker_info(replace(info, dataset=self.dataset, seed=seed))
+            if self.init is not None and not self.begun:
+                self._call_init(self.init, info.id)
         self.begun = True
-        outcome = super().__call__(samples)
-        # so that few large items make a task, if not one alone: they all are in memory at once
-        size = sum(getattr(leaf, "nbytes", 0) for leaf in leaves(outcome.results))
-        return outcome._replace(seconds=outcome.seconds + size / _BYTES_PER_SECOND)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """As it is: `Processes` sends it once, its arrays through shared memory."""
-        return _FetchTask, (self.fn, self.init, self.number, self.global_seed)
+    def _call_init(self, init: Callable[[int], object], worker: int) -> None:
+        try:
+            self.left_alone = changes_generators(partial(init, worker))
+        except Exception as error:
+            noted(error, f"raised by {described(init)}({worker}), the worker_init_fn")
+            raise
+
+    def __repr__(self) -> str:
+        """What an error calls it."""
+        return described(self.mapper)
 
 
-def _dataset_length(fn: Callable[[Any], Any]) -> int | None:
-    return length(getattr(fn, "dataset", None))  # type: ignore[arg-type]  # it need not be a reader
+def _dataset_length(mapper: Callable[[Any], Any]) -> int | None:
+    return length(getattr(mapper, "dataset", None))  # type: ignore[arg-type]  # it need not be a reader
 
 
 @cache
@@ -221,42 +231,18 @@ def _info_at_start() -> WorkerInfo | None:
     return get_worker_info()
 
 
-def _set_info(fn: Callable[[Any], Any], global_seed: int | None) -> None:
-    """Has `get_worker_info` tell of this loader's data set and seed: loaders share processes."""
-    info = _info_at_start()
-    if info is not None:
-        seed = info.seed if global_seed is None else global_seed + info.id
-        set_worker_info(replace(info, dataset=getattr(fn, "dataset", None), seed=seed))
-
-
-def _call_worker_init(init: Callable[[int], object]) -> bool:
-    """Calls `worker_init_fn` in a worker; tells whether it seeded the global generators."""
-    info = get_worker_info()
-    if info is None:
-        return False
-    try:
-        return changes_generators(partial(init, info.id))
-    except Exception as error:
-        noted(error, f"raised by {described(init)}({info.id}), the worker_init_fn")
-        raise
-
-
 @op
 class _with_worker_init(Node[T]):
     """A reader that calls `worker_init_fn` when a pass over it begins."""
 
     reader: Reader[T]
-    mapper: Callable[[Any], Any]
-    init: Callable[[int], object] | None
-    global_seed: int | None
+    function: _WorkerFunction
     epoch: int
 
     def start(self, at: Position) -> Pass[T]:
         """That of the reader."""
-        _set_info(self.mapper, self.global_seed)
-        if self.global_seed is not None:
-            seed_global_generators(seed_bytes(self.global_seed, self.epoch))
-        if self.init is not None:
-            _call_worker_init(self.init)
+        if self.function.global_seed is not None:
+            seed_global_generators(seed_bytes(self.function.global_seed, self.epoch))
+        self.function.begin()
         with in_epoch(self.epoch):
             return start(self.reader, at)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import pickle
 import time
 import uuid
-from collections.abc import Callable
 from functools import lru_cache
 from math import inf
 from typing import Any, NamedTuple
@@ -163,12 +162,19 @@ class MapTask:
     Args:
         fn: A function of a sample.
         keep_going: Whether to go on after an error.
+        number: That of the loader, whose latest task `Processes` keep, and which says how its
+            workers draw; None for no loader.
+
+    Attributes:
+        sent_once: Whether `Processes` do it, which send a task once, its arrays in shared memory.
+        is_elsewhere: Whether it was sent to another process.
     """
 
-    def __init__(self, fn: Callable[[Any], Any] | None, *, keep_going: bool = False) -> None:
-        self.fn: Any = fn
-        self.keep_going, self.function_pickle = keep_going, b""
-        self.is_elsewhere = False  # whether it was sent to another process
+    sent_once = is_elsewhere = False
+
+    def __init__(self, fn: Any, *, keep_going: bool = False, number: int | None = None) -> None:
+        self.fn, self.keep_going, self.number = fn, keep_going, number
+        self.function_pickle = b""
 
     def __call__(self, samples: TaskInput | Pickled) -> TaskResult:
         """Gives the results; an error of the function is the last one."""
@@ -219,7 +225,7 @@ class MapTask:
 
     def _generators(self, fn: Any) -> tuple[Any, ...] | None:
         """The global generators before a task in a worker; None before most: they take 65 us."""
-        if not self.is_elsewhere:
+        if not self.is_elsewhere or self.number is not None:
             return None
         done = _DONE[id(fn)] = _DONE.get(id(fn), 0) + 1
         return None if done & (done - 1) else generator_states()
@@ -229,8 +235,10 @@ class MapTask:
         self.function_pickle = self.function_pickle or pickled_function(self.fn)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self.sent_once:
+            return _unpickled_task, (self.fn, b"", self.keep_going, self.number)
         self.pack()
-        return _unpickled_task, (self.function_pickle, self.keep_going)
+        return _unpickled_task, (None, self.function_pickle, self.keep_going, self.number)
 
     def __repr__(self) -> str:
         """What an error calls it."""
@@ -240,9 +248,11 @@ class MapTask:
         return uuid.uuid4().hex
 
 
-def _unpickled_task(function_pickle: bytes, keep_going: bool) -> MapTask:
+def _unpickled_task(
+    fn: Any, function_pickle: bytes, keep_going: bool, number: int | None
+) -> MapTask:
     """A task that unpickles its function when it is called: an error of that is a result."""
-    task = MapTask(None, keep_going=keep_going)
+    task = MapTask(fn, keep_going=keep_going, number=number)
     task.function_pickle, task.is_elsewhere = function_pickle, True
     return task
 
@@ -254,17 +264,3 @@ _DONE: dict[int, int] = {}  # the tasks of each function, by its id: 1, 2, 4, 8,
 def _unpickled_function(function_pickle: bytes) -> Any:
     """One object for equal bytes: what a function keeps (an open file) lasts from task to task."""
     return unpickled(function_pickle)
-
-
-class MapTaskSentOnce(MapTask):
-    """A task for `Processes`, which send it once, with its arrays in shared memory."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """As it is."""
-        return _unpickled_once_sent, (self.fn, self.keep_going)
-
-
-def _unpickled_once_sent(fn: Callable[[Any], Any], keep_going: bool) -> MapTaskSentOnce:
-    task = MapTaskSentOnce(fn, keep_going=keep_going)
-    task.is_elsewhere = True
-    return task

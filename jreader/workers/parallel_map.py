@@ -41,7 +41,7 @@ from jreader.transforms.sample_rng import generator, keyed
 from jreader.workers.ahead import made_ahead
 from jreader.workers.executor_map import ExecutorCrew
 from jreader.workers.limits import Limits
-from jreader.workers.map_tasks import Failure, MapTask, MapTaskSentOnce, ShownAs
+from jreader.workers.map_tasks import Failure, MapTask, ShownAs
 from jreader.workers.processes.executors import Processes
 from jreader.workers.threads import map_on_threads
 from jreader.workers.worker_batches import (
@@ -226,8 +226,7 @@ class map_samples(Node[T]):
 
     def _on_executor(self, up: Pass[Any], fn: Callable[[Any], Any], size: int) -> Pass[Any]:
         executor: Any = self._executor
-        kind = MapTaskSentOnce if isinstance(executor, Processes) else MapTask
-        task = kind(fn, keep_going=self.on_error == "skip")
+        task = MapTask(fn, keep_going=self.on_error == "skip")
         limits = self._limits(self.concurrency or _workers_of(executor), size)
         by = "processes" if self.executor is None else "executor"
         work = working(type(self).__name__, described(self.fn), self.made_at, by, limits.workers)

@@ -121,7 +121,8 @@ class PickledFunctions:
         if alike is function:
             function.prepare(fn)
             weakref.finalize(function, self.forgotten.append, function.number)
-        self._keep(getattr(fn, "number", function.digest), alike)
+        number = getattr(fn, "number", None)
+        self._keep(function.digest if number is None else number, alike)
         key, entries = id(fn), self._known
         with contextlib.suppress(TypeError):  # it cannot be waited for: found by content next time
             entries[key] = weakref.ref(fn, lambda _: entries.pop(key, None)), alike
