@@ -6,8 +6,7 @@ from typing import Any, overload
 
 from jreader.pipelines.pipeline import Pipeline
 from jreader.sources import file_lists
-from jreader.sources.files.file_parts import FilePart
-from jreader.sources.files.named_files import Paths
+from jreader.sources.files.file_readers import FilePart, Paths
 
 
 @overload

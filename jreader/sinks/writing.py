@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from jreader import errors
@@ -15,26 +17,28 @@ from jreader.cores import usable_cores
 from jreader.errors import place_of_caller
 from jreader.progress import Bar
 from jreader.readers import Node, Pass, Plane, Reader, described, epochs, length, start
+from jreader.readers.credentials import masked
 from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.nodes import plane_of
 from jreader.readers.seeds import Draws, resolved, waits
 from jreader.sinks.npy_shards import npy_shards
 from jreader.sinks.parquet_shards import parquet_shards
-from jreader.sinks.pieces import (
+from jreader.sinks.record_shards import record_shards
+from jreader.sinks.shard_writers import (
     Cuts,
+    Format,
     ShardPiece,
+    ShardWriters,
     cuts_for,
     first_samples,
     indexed_pieces,
     streamed_pieces,
 )
-from jreader.sinks.record_shards import record_shards
-from jreader.sinks.shard_folders import check_free, checked_folder
-from jreader.sinks.shard_writers import Format, ShardWriters
 from jreader.sinks.tar_shards import tar_shards
 from jreader.sources.array_record_files import array_record
+from jreader.sources.far_systems import is_far
 from jreader.sources.tables.arrow_columns import pyarrow
-from jreader.sources.transactions import new_folder
+from jreader.sources.transactions import entries, new_folder
 from jreader.transforms import firstn
 from jreader.workers.ahead import made_ahead
 from jreader.workers.limits import Limits
@@ -43,7 +47,6 @@ from jreader.workers.threads.thread_map import ThreadCrew
 
 FormatName: TypeAlias = Literal["arrayrecord", "npy", "parquet", "tar"]
 
-_CALL = "write(reader, path, format)"
 _FORMATS: dict[str, Callable[..., Format]] = {
     "arrayrecord": record_shards,
     "npy": npy_shards,
@@ -53,6 +56,8 @@ _FORMATS: dict[str, Callable[..., Format]] = {
 _EXTRAS: dict[str, Callable[[], Any]] = {"arrayrecord": array_record, "parquet": pyarrow}
 _LOOKED_AT = 128  # samples, of which the first tell how large shards are, and what fields hold
 _PATIENCE = 5.0  # seconds that threads have to end, where something was wrong
+_CALL = "write(reader, path, format)"
+_SHARD = re.compile(r".*-\d{5,}-of-\d{5,}\.\w+")
 
 
 def write(
@@ -299,3 +304,50 @@ def _on_threads(
         for thread in crew.threads:
             thread.join(max(late - time.monotonic(), 0))
         writers.close()
+
+
+def checked_folder(path: Any, suffixes: tuple[str, ...]) -> Path:
+    """The folder that a path names, absolute and without links.
+
+    Raises:
+        TypeError: It is no path.
+        ValueError: It is elsewhere, or is named like a file.
+    """
+    name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"path of {_CALL} needs the name of a folder, not {path!r}.")
+    if is_far(name):
+        raise ValueError(
+            f"{_CALL} writes to this machine, and {masked(name)!r} is elsewhere: write to a "
+            f"folder here, and copy that."
+        )
+    folder = Path(os.path.realpath(name))
+    if folder.suffix in suffixes:
+        raise ValueError(
+            f"path of {_CALL} needs a folder, for several files, and {name!r} is named like one "
+            f"file: type {str(Path(name).with_suffix(''))!r}, with shards=1 for a single file."
+        )
+    if not folder.name:
+        raise ValueError(f"path of {_CALL} needs a folder with a name, not {name!r}.")
+    return folder
+
+
+def check_free(folder: Path, *, overwrite: bool) -> None:
+    """Raises FileExistsError if there is something in a folder that would be lost.
+
+    With `overwrite`, shards that were written before are no such thing; other files are.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(f"path of {_CALL} needs a folder, and {str(folder)!r} is a file.")
+    names = entries(folder)
+    others = [name for name in names if not _SHARD.fullmatch(name)]
+    if overwrite and others:
+        raise FileExistsError(
+            f"{str(folder)!r} has other files than shards in it, such as {min(others)!r}, which "
+            f"overwrite=True would delete: give a folder of its own."
+        )
+    if names and not overwrite:
+        raise FileExistsError(
+            f"{str(folder)!r} has files in it already, such as {min(names)!r}: give another "
+            f"folder, or overwrite=True to replace them once all samples are written."
+        )

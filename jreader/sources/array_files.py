@@ -38,11 +38,12 @@ from jreader.sources.file_checks import (
     called,
     check_path,
     check_paths,
+    check_unpacked,
     damaged,
+    most_unpacked,
     reading,
 )
-from jreader.sources.files.named_files import files_named, written
-from jreader.sources.unpacked_sizes import check_unpacked, most_unpacked
+from jreader.sources.files.file_readers import files_named, written
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

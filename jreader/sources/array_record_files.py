@@ -16,12 +16,11 @@ from jreader.readers.columns import Array, Column
 from jreader.readers.joined_columns import found
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import changed, damaged
-from jreader.sources.files.file_readers import FileReader
+from jreader.sources.files.file_readers import FileReader, Paths
 from jreader.sources.files.kept_indices import in_threads
 from jreader.sources.files.magic_numbers import first_bytes
-from jreader.sources.files.named_files import Paths
-from jreader.sources.files.opening import open_file
 from jreader.sources.files.records import sorted_first
+from jreader.sources.files.stored_files import open_file
 
 _EXPECTED = "an ArrayRecord file"
 _OPTIONS = (

@@ -23,7 +23,6 @@ from weakref import WeakSet
 
 from jreader.extras import extra
 from jreader.readers.credentials import masked
-from jreader.sources.far_answers import NoRanges, OtherFile
 
 T = TypeVar("T")
 
@@ -33,6 +32,20 @@ _PAUSE, _LONGEST = 0.3, 8.0  # seconds before the second try, which doubles, and
 _BUSY = {408, 425, 429, 500, 502, 503, 504, 509, 520, 521, 522, 523, 524}
 _NAMES_OF_STATUS = ("status", "status_code", "code")
 _OF_NETWORKS = ("aiohttp", "botocore", "urllib3", "requests", "httpx", "httpcore", "http", "ssl")
+
+
+class OtherFile(OSError):
+    """An answer is of another file than the one that was found."""
+
+
+class ShortAnswer(OSError):
+    """A server sent fewer bytes than were asked for, or others."""
+
+
+class NoRanges(OSError):
+    """A server does not give ranges; to ask again does not help."""
+
+
 _FOR_GOOD = (
     *(FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError),
     *(OtherFile, NoRanges),

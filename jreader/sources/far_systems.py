@@ -1,6 +1,8 @@
 """Files that lie elsewhere (S3, GCS, HTTP), through fsspec: their state, ranges, and names.
 
-What asks for them is in `far_retries.py`.
+What asks for them is in `far_retries.py`. fsspec hands over the bytes of an answer alone. What says
+which file and which bytes they are stands in its head: a web server may not know `If-Match`, may
+give another range, or the file may have been replaced since it was found.
 """
 
 from __future__ import annotations
@@ -17,12 +19,21 @@ from typing import Any
 
 from jreader.extras import extra
 from jreader.readers.credentials import masked
-from jreader.sources.far_answers import NoRanges, exact_bytes, web_range
-from jreader.sources.far_retries import all_of, asked, once, one_of, tried
+from jreader.sources.far_retries import (
+    NoRanges,
+    OtherFile,
+    ShortAnswer,
+    all_of,
+    asked,
+    once,
+    one_of,
+    tried,
+)
 
 _FRESH = 30.0  # seconds for which a file is not looked at again: a pass begins with a look at all
 _AT_ONCE = 32  # looks at files that are on their way at the same time
 
+_SPAN = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _FAR = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*(::[^:/]+)*://")
 _STATES = ("ETag", "etag", "generation", "md5Hash", "content_md5", "blob_id", "sha256", "checksum")
 _TIMES = ("mtime", "LastModified", "last_modified", "Last-Modified", "updated", "modified")
@@ -191,6 +202,77 @@ async def range_of(path: str, offset: int, size: int, state: FarState) -> bytes:
             f"{masked(path)} is served without ranges: {error}. Copy the file to this machine, or "
             f"to a server that gives ranges."
         ) from None
+
+
+async def web_range(system: Any, url: str, offset: int, size: int, state: FarState) -> bytes:
+    """Those bytes of a file of a web server, which is asked once.
+
+    Raises:
+        OtherFile: It has another size, ETag or date than when it was found.
+        ShortAnswer: Other bytes came, or too few.
+        NoRanges: The server does not give ranges.
+        FileNotFoundError: There is no such file (any more).
+    """
+    options = dict(system.kwargs)
+    headers = {
+        **options.pop("headers", {}),
+        "Accept-Encoding": "identity",
+        "Range": f"bytes={offset}-{offset + size - 1}",
+    }
+    if state.etag.startswith('"'):  # a strong one
+        headers["If-Match"] = state.etag
+    session = await system.set_session()
+    async with session.get(system.encode_url(url), headers=headers, **options) as answer:
+        if answer.status == 404:
+            raise FileNotFoundError(url)
+        answer.raise_for_status()
+        _check_state(answer.headers, state)
+        _check_span(answer, offset, size, state)
+        parts, left = [], size
+        while left >= 0 and (part := await answer.content.readany()):
+            parts.append(part)
+            left -= len(part)
+    return exact_bytes(b"".join(parts), size)
+
+
+def exact_bytes(data: bytes, size: int) -> bytes:
+    """The bytes, if there are so many.
+
+    Raises:
+        ShortAnswer: There are fewer.
+        NoRanges: There are more.
+    """
+    if len(data) < size:
+        raise ShortAnswer(f"{len(data):,} of {size:,} bytes came")
+    if len(data) > size:
+        raise NoRanges(f"{size:,} bytes were asked for, and more came")
+    return data
+
+
+def _check_state(headers: Any, state: FarState) -> None:
+    """An ETag tells states apart; without one, the date does, to the second."""
+    etag, date = headers.get("ETag", ""), headers.get("Last-Modified", "")
+    if etag and state.etag:
+        same = etag.removeprefix("W/") == state.etag.removeprefix("W/")
+    else:
+        same = not date or not state.date or date == state.date
+    if not same:
+        raise OtherFile("the server has another file now")
+
+
+def _check_span(answer: Any, offset: int, size: int, state: FarState) -> None:
+    if answer.status != 206:
+        if offset or size != state.st_size or answer.content_length not in (None, size):
+            raise NoRanges(f"{size:,} bytes were asked for, and the whole file came")
+        return
+    said = answer.headers.get("Content-Range", "nothing")
+    span = _SPAN.fullmatch(said.strip())
+    if span is None or (int(span[1]), int(span[2])) != (offset, offset + size - 1):
+        raise ShortAnswer(
+            f"bytes {offset}-{offset + size - 1} were asked for, and the answer says: {said}"
+        )
+    if span[3] not in ("*", str(state.st_size)):
+        raise OtherFile(f"the file had {state.st_size:,} bytes, and has {int(span[3]):,} now")
 
 
 def is_web(path: str) -> bool:

@@ -29,6 +29,10 @@ from jreader.readers.credentials import masked, name_in_cursor
 from jreader.sources.far_systems import FarState, far_states, forget, is_far
 
 T = TypeVar("T")
+UNPACKED_LIMIT = "JREADER_UNPACKED_LIMIT"
+"""The environment variable that says how many bytes a packed file may unpack to."""
+
+_LEAST_UNPACKED, _TIMES = 1 << 28, 100
 _ONE_SLASH = re.compile(r"[a-z0-9]+:/[^/]")
 State: TypeAlias = "os.stat_result | FarState | None"
 """What a file is now; None if it is not there."""
@@ -227,6 +231,30 @@ def changed(path: str, how: str) -> DamagedData:
         "run as they are, and write new files beside them; a new reader reads this file as it is "
         "now."
     )
+
+
+def most_unpacked(packed: int) -> int:
+    """How many bytes may be unpacked from so many: a few kilobytes can hold gigabytes of blanks.
+
+    What has to lie in memory as a whole (an array, a block, a line) is refused where it is more
+    than 256 MB and more than a hundred times what is packed. Real data hardly ever shrink so much.
+
+    >>> most_unpacked(1000), most_unpacked(10**9)
+    (268435456, 100000000000)
+    """
+    given = os.environ.get(UNPACKED_LIMIT, "")
+    return int(given) if given.isdecimal() else max(_LEAST_UNPACKED, _TIMES * packed)
+
+
+def check_unpacked(path: str, size: int, packed: int) -> None:
+    """Raises DamagedData if so many bytes must not be unpacked from so many."""
+    if size > (most := most_unpacked(packed)):
+        raise DamagedData(
+            f"{masked(path)} would unpack to more than {most:,} bytes in one piece, of {packed:,}: "
+            f"a file that was made to fill the memory does so. If it is meant to, set the "
+            f"environment variable {UNPACKED_LIMIT} to the bytes that it may have, such as "
+            f"{4 * most}."
+        )
 
 
 def check_map(column: Any) -> None:

@@ -17,7 +17,7 @@ from jreader.readers.columns import Array, Column, Where
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import damaged, is_folder, state_of
 from jreader.sources.files.file_readers import check_given
-from jreader.sources.files.opening import open_file
+from jreader.sources.files.stored_files import open_file
 
 _CALL = "image_folder(path, skip, with_paths)"
 _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")

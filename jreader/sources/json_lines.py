@@ -21,9 +21,8 @@ from jreader.sources.far_systems import is_far
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.byte_ranges import ByteFile
-from jreader.sources.files.file_parts import Which
+from jreader.sources.files.file_readers import Paths, Which
 from jreader.sources.files.kept_indices import in_threads
-from jreader.sources.files.named_files import Paths
 from jreader.sources.files.records import Parse, RecordFiles
 from jreader.sources.text_files import LineFiles, without_a_byte
 

@@ -7,6 +7,7 @@ as bytes, and each line is decoded by itself.
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 from collections.abc import Iterator
@@ -15,11 +16,8 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from jreader.errors import DamagedData, NotResumable
 from jreader.readers import Pass, Position, argument, checked_position, foreign, op
-from jreader.sources.file_checks import changed, damaged, reading
-from jreader.sources.files.file_parts import FilePart, Which
-from jreader.sources.files.file_readers import FileReader
-from jreader.sources.files.named_files import Paths
-from jreader.sources.unpacked_sizes import BoundedLines
+from jreader.sources.file_checks import changed, check_unpacked, damaged, most_unpacked, reading
+from jreader.sources.files.file_readers import FilePart, FileReader, Paths, Which
 
 T = TypeVar("T")
 
@@ -162,7 +160,26 @@ def _opened(path: str) -> io.BufferedReader:
     if not path.endswith(".gz"):
         return Path(path).open("rb")
     # a BufferedReader splits lines in C; closing it closes the gzip file and the file below
-    return io.BufferedReader(cast("io.RawIOBase", BoundedLines(path)))
+    return io.BufferedReader(cast("io.RawIOBase", _BoundedLines(path)))
+
+
+class _BoundedLines(gzip.GzipFile):
+    """A gzip file that is unpacked a bit at a time, of which no line may be too long."""
+
+    def __init__(self, path: str) -> None:
+        """Opens it."""
+        super().__init__(path, "rb")
+        self._path, self._packed = path, Path(path).stat().st_size
+        self._line, self._most = 0, most_unpacked(self._packed)
+
+    def readinto(self, buffer: Any, /) -> int:
+        """The next bytes, after a look for an end of line."""
+        size = super().readinto(buffer)
+        newline = bytes(buffer[:size]).rfind(b"\n")
+        self._line = self._line + size if newline < 0 else size - newline - 1
+        if self._line > self._most:
+            check_unpacked(self._path, self._line, self._packed)
+        return size
 
 
 def _go_to_part(part: FilePart, file: io.BufferedReader) -> bool:

@@ -11,8 +11,8 @@ Four layouts are told apart by what a file begins with, and by the `.idx` beside
 - Anything else is tokens from the first byte to the last, as nanoGPT writes them.
 
 Only the beginnings of files are read before a document is asked for (an `.idx` as a whole), so that
-1,000 files and 10^10 tokens begin in milliseconds. The maps are in `lazy_maps.py`, and the ends of
-documents that are found by a token in `document_index.py`.
+1,000 files and 10^10 tokens begin in milliseconds. Documents that end with a token are found on
+several threads, and kept in the cache folder. The maps are in `lazy_maps.py`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import io
 import os
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,12 @@ from jreader.readers.columns import Array
 from jreader.readers.joined_columns import Joined
 from jreader.readers.ragged import Ragged
 from jreader.sources.columns import Table
-from jreader.sources.document_index import Tokens, document_offsets
-from jreader.sources.file_checks import damaged, is_file, reading, state_of
-from jreader.sources.files.file_readers import FileReader
+from jreader.sources.file_checks import changed, damaged, is_file, reading, state_of
+from jreader.sources.files.byte_ranges import ByteFile
+from jreader.sources.files.file_readers import FileReader, braces_expanded
+from jreader.sources.files.kept_indices import in_threads, kept
 from jreader.sources.files.magic_numbers import foreign_format
-from jreader.sources.files.named_files import braces_expanded
+from jreader.sources.files.stored_files import open_file
 from jreader.sources.lazy_maps import LazyMap, ResidentBytes
 
 _LLMC = {20240520: (1, "uint16"), 20240801: (7, "uint32")}  # magic number: version, dtype
@@ -46,6 +48,7 @@ _IDX_MAGIC = b"MMIDIDX\0\0"
 _IDX = "the .idx of a .bin file, as Megatron writes it"
 _IDX_HEAD = 26  # bytes: magic, version (8), dtype (1), number of sequences (8)
 _IDX_DTYPES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 8: "uint16"}
+_AT_ONCE = 1 << 24  # bytes that a thread looks through in one go
 
 
 def _checked_dtype(call: str, dtype: Any) -> str:
@@ -305,3 +308,71 @@ def _other_dtype(path: str, kind: np.dtype[Any], said: str) -> ValueError:
         f"{path} says that its tokens are {said}, and {tokens.call} was told {kind}: type "
         f"tokens(..., dtype={said!r})."
     )
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The tokens of a file, and how its documents are told apart.
+
+    Attributes:
+        path: The file.
+        first: The byte at which its tokens begin.
+        count: How many tokens it has.
+        dtype: The dtype of the tokens.
+        leads: Whether `eos` begins each document, as in files of llm.c, instead of ending it.
+    """
+
+    path: str
+    first: int
+    count: int
+    dtype: np.dtype[np.generic]
+    leads: bool = False
+
+
+def document_offsets(files: Sequence[Tokens], eos: int | None) -> list[Array]:
+    """For each file, the tokens at which its documents begin, and how many tokens it has.
+
+    Without an `eos`, a file is one document.
+
+    Raises:
+        DamagedData: A file became shorter while it was read.
+    """
+    if eos is None:
+        return [np.array([0, file.count]) for file in files]
+    every = {file.path: file for file in files}
+
+    def find(opened: ByteFile) -> Array:
+        file = every[opened.path]
+        ends = in_threads(lambda part: _ends(file, part, eos), _token_ranges(file))
+        last = [] if _ended(ends, file) else [file.count]
+        return np.concatenate([[0], *ends, last]).astype(np.int64)
+
+    def fits(opened: ByteFile, index: Array) -> bool:
+        whole = index.ndim == 1 and len(index) > 1
+        return bool(whole and index[0] == 0 and index[-1] == every[opened.path].count)
+
+    asked = f"{files[0].dtype.str} {eos}" if files else ""
+    return kept("documents", [open_file(file.path) for file in files], find, fits, asked=asked)
+
+
+def _token_ranges(file: Tokens) -> list[range]:
+    step = _AT_ONCE // file.dtype.itemsize
+    return [range(low, min(low + step, file.count)) for low in range(0, file.count, step)]
+
+
+def _ends(file: Tokens, part: range, eos: int) -> Array:
+    """The tokens of a part at which documents end and others may begin."""
+    tokens = np.fromfile(
+        file.path, file.dtype, len(part), offset=file.first + part.start * file.dtype.itemsize
+    )
+    if len(tokens) < len(part):
+        raise changed(file.path, f"ended at token {part.start + len(tokens):,}")
+    at = np.flatnonzero(tokens == eos) + part.start
+    if not file.leads:
+        return at + 1
+    return at[1:] if len(at) and at[0] == 0 else at
+
+
+def _ended(ends: Sequence[Array], file: Tokens) -> bool:
+    """Whether the last document ends with the file."""
+    return next((each[-1] == file.count for each in reversed(ends) if len(each)), False)

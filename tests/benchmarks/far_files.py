@@ -63,7 +63,7 @@ def serve(path: str, throttle: float) -> None:
         def do_GET(self) -> None:
             asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
             low, high = (int(asked[1]), min(int(asked[2]) + 1, size)) if asked else (0, size)
-            self.head(206 if asked else 200, high - low)
+            self.head(206 if asked else 200, high - low, f"bytes {low}-{high - 1}/{size}")
             self.wfile.flush()
             while low < high:
                 many = min(PIECE, high - low) if throttle else high - low
@@ -71,8 +71,10 @@ def serve(path: str, throttle: float) -> None:
                     wait(many)
                 low += os.sendfile(self.connection.fileno(), file, low, many)
 
-        def head(self, status: int, many: int) -> None:
+        def head(self, status: int, many: int, span: str = "") -> None:
             self.send_response(status)
+            if status == 206:
+                self.send_header("Content-Range", span)
             self.send_header("Content-Length", str(many))
             self.send_header("Accept-Ranges", "bytes")
             self.send_header("ETag", '"one"')

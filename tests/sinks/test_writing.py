@@ -14,7 +14,7 @@ from thread_bound import ThreadBound, told
 
 import jreader
 from jreader import FeedMismatch, Pipeline, ReaderError, arrays, npy, ragged, tar, write
-from jreader.sinks.pieces import Cuts, first_samples, streamed_pieces
+from jreader.sinks.shard_writers import Cuts, first_samples, streamed_pieces
 
 FORMATS = ["npy", "tar", "parquet", "arrayrecord"]
 EXTRAS = {"parquet": "pyarrow", "arrayrecord": "array_record"}
@@ -111,7 +111,7 @@ class TestShards:
         ]
 
     def test_no_more_than_a_piece_is_looked_at_before_the_first_is_written(self, monkeypatch):
-        monkeypatch.setattr("jreader.sinks.pieces.PIECE", 1 << 13)
+        monkeypatch.setattr("jreader.sinks.shard_writers.PIECE", 1 << 13)
         assert len(first_samples(iter([np.zeros(1 << 10, np.uint8)] * 50), 40)) == 9
         assert first_samples(iter(range(50)), 40) == list(range(40))
 

@@ -19,7 +19,7 @@ from widths import examples
 import jreader
 from jreader import DamagedData, Pipeline, csv, jsonl, parquet, tar, text, tfrecord
 from jreader.readers import fingerprint
-from jreader.sources.files.file_parts import FilePart
+from jreader.sources.files.file_readers import FilePart
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="needs /proc")
 

@@ -17,7 +17,8 @@ import pytest
 
 import jreader
 from jreader.errors import DamagedData
-from jreader.sources.unpacked_sizes import LIMIT, most_unpacked
+from jreader.sources.file_checks import UNPACKED_LIMIT as LIMIT
+from jreader.sources.file_checks import most_unpacked
 
 BOMB = 1 << 26  # bytes, of which gzip makes 64 kB
 LEAST = 1 << 20
@@ -25,7 +26,7 @@ LEAST = 1 << 20
 
 @pytest.fixture(autouse=True)
 def limit(monkeypatch):
-    monkeypatch.setattr("jreader.sources.unpacked_sizes._LEAST", LEAST)
+    monkeypatch.setattr("jreader.sources.file_checks._LEAST_UNPACKED", LEAST)
 
 
 @pytest.fixture

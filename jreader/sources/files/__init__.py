@@ -8,6 +8,6 @@ an error that names it.
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.kept_indices import kept
-from jreader.sources.files.opening import open_file, read_many
+from jreader.sources.files.stored_files import open_file, read_many
 
 __all__ = ["ByteFile", "Store", "kept", "open_file", "read_many"]

@@ -17,8 +17,7 @@ from itertools import chain
 
 from jreader.errors import DamagedData
 from jreader.readers.credentials import masked
-from jreader.sources.far_answers import OtherFile
-from jreader.sources.far_retries import beginner
+from jreader.sources.far_retries import OtherFile, beginner
 from jreader.sources.far_systems import FarState, far_state, far_states, forget, is_web, range_of
 from jreader.sources.file_checks import changed, check_state
 from jreader.sources.files.byte_ranges import ByteFile

@@ -28,20 +28,28 @@ import numpy as np
 from jreader.cores import usable_cores
 from jreader.progress import Bar
 from jreader.readers.columns import Array
-from jreader.sources.cache_folders import cache_folder
 from jreader.sources.far_systems import is_far
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.transactions import new_file
 
 S = TypeVar("S")
 T = TypeVar("T")
-
 _WORTH = 1 << 24  # bytes of all files: less are looked through in 10 ms
 _SMALL = 128  # of that, one file that is here: it is read as quickly as its index
 _UNUSED = 90 * 24 * 3600  # seconds since an index was last read, after which it is removed
 _SUM = 4  # bytes of the checksum
 _NAME = "jreader indices"  # of threads
 _ONE_AT_A_TIME = Lock()  # ast, which reads their headers, counts for all threads in Python 3.11
+
+
+def cache_folder() -> Path:
+    """The folder `jreader` in `$XDG_CACHE_HOME`, or in `~/.cache`; it need not exist.
+
+    >>> cache_folder().name
+    'jreader'
+    """
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "jreader"
 
 
 def kept(

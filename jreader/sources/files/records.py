@@ -20,10 +20,9 @@ from jreader.readers.joined_columns import found
 from jreader.sources.columns import Table
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile
-from jreader.sources.files.file_parts import FilePart
-from jreader.sources.files.file_readers import FileReader
+from jreader.sources.files.file_readers import FilePart, FileReader
 from jreader.sources.files.kept_indices import kept
-from jreader.sources.files.opening import open_file, read_many
+from jreader.sources.files.stored_files import open_file, read_many
 
 T = TypeVar("T")
 

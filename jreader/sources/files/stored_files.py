@@ -1,4 +1,7 @@
-"""Far files of which a store keeps blocks: what is kept is read here, and the rest is fetched."""
+"""The file of a path, wherever it is; of a far one, a store may keep blocks.
+
+What is kept is read here, and the rest is fetched.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
 from hashlib import blake2b
-from itertools import chain, islice
+from itertools import chain, groupby, islice
+from operator import itemgetter
 from typing import NamedTuple
 
 from jreader.sources.far_retries import in_daemon, settle
+from jreader.sources.far_systems import is_far
 from jreader.sources.files.block_store import Keeping, Store
-from jreader.sources.files.byte_ranges import ByteFile
+from jreader.sources.files.byte_ranges import ByteFile, LocalFile
 from jreader.sources.files.far_files import FarFile
 
 _AT_ONCE = 1 << 24  # bytes of blocks that one thread asks for
@@ -142,3 +147,47 @@ class StoredFile(ByteFile):
             fetched[number][begin:end] if data is None else data
             for (number, begin, end), data in zip(pieces, kept, strict=True)
         ]
+
+
+def open_file(path: str, store: Store | None = None) -> ByteFile:
+    """The file of that path, to be read by ranges; it is opened when it is first read.
+
+    A path that begins with a protocol (`s3://`, `https://`) is that of a file elsewhere, which is
+    read through fsspec; a `store` keeps what was fetched of it.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "letters").write_bytes(b"abcdef")
+    ...     file = open_file(f"{folder}/letters")
+    ...     file.size, file.read(2, 3)
+    (6, b'cde')
+
+    Raises:
+        DamagedData: There is no such file (any more).
+        OSError: A file elsewhere cannot be reached.
+        ModuleNotFoundError: fsspec is not installed: `python -m pip install 'jreader[far]'`.
+    """
+    if not is_far(path):
+        return LocalFile(path)
+    return FarFile(path) if store is None else StoredFile(FarFile(path), store)
+
+
+def read_many(requests: Sequence[tuple[ByteFile, int, int]]) -> Iterator[bytes]:
+    """The bytes of many ranges (a file, an offset, a size), in that order.
+
+    Those of files elsewhere are asked for several at a time.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "letters").write_bytes(b"abcdef")
+    ...     file = open_file(f"{folder}/letters")
+    ...     list(read_many([(file, 4, 2), (file, 0, 1)]))
+    [b'ef', b'a']
+
+    Raises:
+        DamagedData: A file has changed since it was found, or is gone.
+    """
+    for file, some in groupby(requests, itemgetter(0)):
+        yield from file.read_many([(offset, size) for _, offset, size in some])

@@ -1,19 +1,225 @@
-"""`csv`: files of comma-separated values, found by number, decoded in blocks of whole records."""
+"""`csv`: files of comma-separated values, found by number in tables that are decoded once and kept.
+
+The types of the columns are known only when all records were decoded. So what was decoded is kept:
+in memory, or, of 16 MB or more, as an Arrow file in the cache folder. That file is compressed, for
+small numbers take many bytes in Arrow, and opened for each block, for what is mapped counts as
+memory.
+
+A file is decoded with the types of its first records. If others need wider types, it is decoded
+again with those, as it is if another file of the table needs them: numbers cannot become text
+later, since 007 is 7 by then.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from jreader.errors import DamagedData, warn
 from jreader.readers import argument, op
 from jreader.sources.files.block_store import Store, checked_store
-from jreader.sources.files.named_files import Paths
+from jreader.sources.files.byte_ranges import ByteFile
+from jreader.sources.files.file_readers import Paths
+from jreader.sources.files.kept_indices import in_threads, kept_files, name_of
+from jreader.sources.files.stored_files import open_file
 from jreader.sources.tables.arrow_columns import pyarrow
 from jreader.sources.tables.column_names import checked_names, checked_nulls
-from jreader.sources.tables.csv_decoding import CsvLayout
-from jreader.sources.tables.csv_tables import CsvTable, tables
-from jreader.sources.tables.csv_types import checked_types
+from jreader.sources.tables.csv_decoding import CsvFile, CsvLayout, Part
+from jreader.sources.tables.csv_types import TEXT, UNKNOWN, checked_types, joint_kind, of_types
 from jreader.sources.tables.table_files import TableBlocks, TableFile, TableReader
+from jreader.sources.transactions import new_file
+
+_ROOM = "csv"  # in the cache folder
+
+
+class TableSummary(NamedTuple):
+    """What is known of a table once its file was decoded.
+
+    Attributes:
+        rows: How many records each block has.
+        kinds: The kind of each column.
+        nulls: The first block in which a column has a null, for those that have some.
+        wrong: Of a last block that is a record that cannot be read: whether the file is damaged,
+            and what the error says.
+    """
+
+    rows: list[int]
+    kinds: dict[str, str]
+    nulls: dict[str, int]
+    wrong: tuple[bool, str] | None
+
+    def widen(self, parts: Sequence[Part]) -> None:
+        """Takes note of the kinds in parts that were decoded."""
+        for part in parts:
+            for name, kind in part.kinds.items():
+                self.kinds[name] = joint_kind([self.kinds[name], kind])
+
+    def add(self, table: Any, out: Any) -> None:
+        """Writes one more table, and takes note of its blocks."""
+        for batch in table.combine_chunks().to_batches():
+            for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                if column.null_count:
+                    self.nulls.setdefault(name, len(self.rows))
+            out.write_batch(batch)
+            self.rows.append(batch.num_rows)
+
+
+class CsvTable(TableFile):
+    """The table of a CSV file, in blocks.
+
+    Args:
+        file: The file.
+        found: What is known of its table.
+        data: The Arrow file that has it: its path, or its bytes.
+    """
+
+    def __init__(self, file: CsvFile, found: TableSummary, data: Any) -> None:
+        self.file, self.found, self.data = file, found, data
+        self.path, self.rows = file.file.path, found.rows
+        self.schema = file.schema(found.kinds)
+
+    @classmethod
+    def made(
+        cls, file: CsvFile, bytes_of: ByteFile, known: Mapping[str, str], path: Path | None
+    ) -> CsvTable:
+        """Decodes a file whose columns have kinds that are known; kept there, or in memory."""
+        if path is None:
+            found, out = _decoded_to(file, bytes_of, known, pyarrow().BufferOutputStream)
+            return cls(file, found, out.getvalue())
+        with new_file(path, durable=True) as aside:
+            found, _ = _decoded_to(file, bytes_of, known, partial(str, aside))
+        return cls(file, found, path)
+
+    @classmethod
+    def kept(cls, file: CsvFile, path: Path) -> CsvTable | None:
+        """The one that was kept; None if there is none, or its file was damaged."""
+        pa = pyarrow()
+        with suppress(OSError, ValueError, pa.ArrowException), pa.memory_map(str(path)) as data:
+            opened = pa.ipc.open_file(data)
+            last = opened.get_batch_with_custom_metadata(opened.num_record_batches - 1)
+            found = TableSummary(*json.loads(last.custom_metadata[b"found"]))
+            return None if found.wrong else cls(file, found, path)
+        return None
+
+    def nulls_in(self, number: int) -> list[str]:
+        """Columns of which the block is the first that has nulls."""
+        return [name for name, block in self.found.nulls.items() if block == number]
+
+    def decoded(self, number: int) -> Any:
+        """The table of a block.
+
+        Raises:
+            DamagedData: It is a record that cannot be read.
+            ValueError: It has a value that is not of the type that was said.
+        """
+        pa, wrong, data = pyarrow(), self.found.wrong, self.data
+        if wrong and number == len(self.rows) - 1:
+            is_damaged, said = wrong
+            raise DamagedData(said) if is_damaged else ValueError(said)
+        if isinstance(data, Path):
+            try:
+                data = pa.memory_map(str(data))
+            except FileNotFoundError:  # somebody has cleared the cache folder
+                again = CsvTable.made(self.file, self.file.file, self.found.kinds, None)
+                data = self.data = again.data
+        return pa.Table.from_batches([pa.ipc.open_file(data).get_batch(number)])
+
+
+def tables(paths: Sequence[str], layout: CsvLayout, store: Store | None) -> list[CsvTable]:
+    """The tables of files, all with columns of the same types.
+
+    Raises:
+        DamagedData: A file is of another format, or has no header.
+        ValueError: A file has other columns.
+    """
+    opened = [open_file(path, store) for path in paths]
+    files = in_threads(partial(CsvFile, layout=layout), opened)
+    for file in files[1:]:
+        _refuse_others(file, files[0])
+    return _of_joint_types(_kept_tables(files, dict.fromkeys(files[0].wanted, UNKNOWN)))
+
+
+def _of_joint_types(found: list[CsvTable]) -> list[CsvTable]:
+    """The tables, of which those whose types have not all values are decoded again."""
+    names = found[0].file.wanted
+    kinds = {name: joint_kind(table.found.kinds[name] for table in found) for name in names}
+    types = {name: TEXT if kind == UNKNOWN else kind for name, kind in kinds.items()}
+    narrow = [table.file for table in found if table.schema != table.file.schema(types)]
+    again = iter(_kept_tables(narrow, types))
+    return [next(again) if table.file in narrow else table for table in found]
+
+
+def _refuse_others(file: CsvFile, first: CsvFile) -> None:
+    """Raises ValueError if two files do not have the same columns."""
+    if odd := {*file.wanted} ^ {*first.wanted}:
+        name = min(odd)
+        has = file if name in file.wanted else first
+        raise ValueError(
+            f"{file.file.path} has other columns than {first.file.path}: {name!r}, which only "
+            f"{has.file.path} has. Name those that all files have, with columns=[...]."
+        )
+
+
+def _kept_tables(files: Sequence[CsvFile], known: Mapping[str, str]) -> list[CsvTable]:
+    """The tables of files whose columns have kinds that are known: those kept, or made anew."""
+    of = {file.file.path: file for file in files}
+
+    def name(opened: ByteFile) -> str:
+        return f"{name_of(opened, of[opened.path].layout.asked(known))}.arrow"
+
+    def load(opened: ByteFile, path: Path) -> CsvTable | None:
+        return CsvTable.kept(of[opened.path], path)
+
+    def make(opened: ByteFile, path: Path | None) -> CsvTable:
+        try:
+            return CsvTable.made(of[opened.path], opened, known, path)
+        except OSError as error:
+            if path is None or error.errno is None:  # it is the file that cannot be read
+                raise
+            warn(
+                f"what was decoded of {opened.path} cannot be kept in {str(path.parent)!r} "
+                f"({error}), and stays in memory: free some room, or set XDG_CACHE_HOME to a "
+                f"folder that has more."
+            )
+            return make(opened, None)
+
+    return kept_files(_ROOM, [file.file for file in files], name, load, make)
+
+
+def _decoded_to(
+    file: CsvFile, bytes_of: ByteFile, known: Mapping[str, str], sink: Callable[[], Any]
+) -> tuple[TableSummary, Any]:
+    """What is known of a table that was written to a sink, and that sink.
+
+    It is written for as long as blocks have the types of the first ones; if others have not, all
+    are decoded again.
+    """
+    pa, out, parts = pyarrow(), sink(), file.parts(bytes_of, known)
+    found, first, fits = TableSummary([], {**known}, {}, None), next(parts, ([], None)), True
+    found.widen(first[0])
+    schema = file.schema(found.kinds)
+    packed = "lz4" if isinstance(out, str) and pa.Codec.is_available("lz4") else None
+    options = pa.ipc.IpcWriteOptions(compression=packed)
+    with pa.ipc.new_file(out, schema, options=options) as opened:
+        for some, bad in chain([first], parts):
+            found.widen(some)
+            fits = fits and file.schema(found.kinds) == schema
+            for part in some:
+                table = of_types(part.table, schema) if fits else None
+                fits = table is not None
+                if fits:
+                    found.add(table, opened)
+            if bad is not None:
+                found = found._replace(wrong=file.wrong(bad, sum(found.rows), found.kinds))
+                found.rows.append(1)
+        blank = pa.RecordBatch.from_pylist([], schema)
+        opened.write_batch(blank, custom_metadata={"found": json.dumps(found)})
+    return (found, out) if fits else _decoded_to(file, bytes_of, found.kinds, sink)
 
 
 def _checked_delimiter(call: str, given: Any) -> str:

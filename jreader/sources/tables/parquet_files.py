@@ -7,19 +7,201 @@ without reading any. A row group is the least that can be decoded: it is a block
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import Any
 
 from jreader.readers import argument, op
+from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store, checked_store
-from jreader.sources.files.file_parts import FilePart, Which
+from jreader.sources.files.byte_ranges import ByteFile, FetchedRanges, FileObject
+from jreader.sources.files.file_readers import FilePart, Paths, Which
 from jreader.sources.files.kept_indices import in_threads
-from jreader.sources.files.named_files import Paths
-from jreader.sources.files.opening import open_file
-from jreader.sources.tables.arrow_columns import pyarrow
-from jreader.sources.tables.column_names import checked_names, checked_nulls
-from jreader.sources.tables.row_groups import IdleReaders, ParquetFile, RowGroups
-from jreader.sources.tables.table_files import TableFile, TableReader
+from jreader.sources.files.stored_files import StoredFile, open_file
+from jreader.sources.tables.arrow_columns import checked_schema, pyarrow
+from jreader.sources.tables.column_names import checked_names, checked_nulls, top_of
+from jreader.sources.tables.table_files import TableBlocks, TableFile, TableReader
+
+_EXPECTED = "a Parquet file"
+_READERS = 8  # of pyarrow that are kept: as many as threads decode at the same time, as a rule
+
+
+class ParquetFile(TableFile):
+    """A Parquet file, and what its footer tells; each row group is a block.
+
+    Args:
+        file: The file.
+        names: The names of the columns that are wanted; None for all.
+        idle: Readers that may be used again.
+        part: The part of the file whose row groups are read; None for all.
+
+    Raises:
+        DamagedData: It is no Parquet file, or has another size than that of the part.
+        ValueError: It has no such column.
+    """
+
+    as_stored = False
+
+    def __init__(
+        self,
+        file: ByteFile,
+        names: tuple[str, ...] | str | None,
+        idle: IdleReaders,
+        part: FilePart | None,
+    ) -> None:
+        """Reads the footer."""
+        self.file, self.path, self.wanted = file, file.path, None
+        self._idle, self._part = idle, part
+        if part is not None:
+            part.check_size(file.size)
+        with _Reader(file).reading("its footer") as opened:
+            self.metadata, self.schema = opened.metadata, checked_schema(opened.schema_arrow)
+            if names is not None:
+                self.wanted = [names] if isinstance(names, str) else list(names)
+                tops = dict.fromkeys(top_of(name, self.schema, self.path) for name in self.wanted)
+                chosen = opened.read_row_groups([], columns=self.wanted)
+                self.schema = chosen.select(list(tops)).schema
+        every = range(self.metadata.num_row_groups)
+        self.rows = [self.metadata.row_group(group).num_rows for group in every]
+
+    def wants(self, number: int) -> bool:
+        """Whether a row group begins in the part of the file that is read."""
+        return self._part is None or self._part.has(self._first_byte(number))
+
+    def decoded(self, number: int) -> Any:
+        """The table of a row group.
+
+        Raises:
+            DamagedData: It cannot be decoded.
+        """
+        far = self.file.elsewhere  # or pyarrow would ask for one column after another
+        if far:
+            reader = _Reader(FetchedRanges(self.file, self.ranges(number)), self.metadata)
+        else:
+            reader = self._idle.taken(self.file) or _Reader(self.file, self.metadata)
+        what = f"row group {number}, which begins at byte {self._first_byte(number):,}"
+        with reader.reading(what) as opened:
+            table = opened.read_row_group(number, columns=self.wanted, use_threads=False)
+            table = table.select(self.schema.names).combine_chunks()
+        if not far:
+            self._idle.readers.append(reader)
+        return table
+
+    def nulls_in(self, number: int) -> list[str]:
+        """Columns that have nulls in a row group, as far as the footer tells.
+
+        Raises:
+            DamagedData: It says another type there than in its schema: pyarrow would end the
+                program (SIGABRT) where it reads the numbers as of the other one.
+        """
+        chunks, names = self.metadata.row_group(number), list[str]()
+        for chunk, whole in ((chunks.column(at), whole) for at, whole in self._flat):
+            name, here = chunk.path_in_schema, chunk.physical_type
+            if here != whole:
+                said = f"its footer says {whole} of {name!r}, and {here} in row group {number}"
+                raise damaged(self.path, _EXPECTED, said)
+            statistics = chunk.statistics
+            if statistics and statistics.has_null_count and statistics.null_count:
+                names.append(name)
+        return names
+
+    def ranges(self, number: int) -> list[tuple[int, int]]:
+        """Where the columns of a row group lie that are wanted: offsets and sizes."""
+        chunks = self.metadata.row_group(number)
+        ranges = list[tuple[int, int]]()
+        for chunk in map(chunks.column, range(chunks.num_columns)):
+            path = f"{chunk.path_in_schema}."
+            if self.wanted is None or any(path.startswith(f"{name}.") for name in self.wanted):
+                begin = chunk.data_page_offset
+                if chunk.has_dictionary_page and chunk.dictionary_page_offset:
+                    begin = min(begin, chunk.dictionary_page_offset)
+                if ranges and ranges[-1][0] + ranges[-1][1] == begin:
+                    begin, size = ranges.pop()
+                    ranges.append((begin, size + chunk.total_compressed_size))
+                else:
+                    ranges.append((begin, chunk.total_compressed_size))
+        return ranges
+
+    @cached_property
+    def _flat(self) -> list[tuple[int, str]]:
+        """Columns that are no part of others, and their types: lists may have nulls inside."""
+        schema, wanted = self.metadata.schema, {*self.schema.names}
+        every = ((at, schema.column(at)) for at in range(len(schema)))
+        return [(at, each.physical_type) for at, each in every if each.path in wanted]
+
+    def _first_byte(self, group: int) -> int:
+        """The byte at which a row group begins."""
+        first = self.metadata.row_group(group).column(0)
+        return int(
+            first.dictionary_page_offset if first.has_dictionary_page else first.data_page_offset
+        )
+
+
+class RowGroups(TableBlocks):
+    """The row groups of files of one table, which are decoded by their number."""
+
+    def coming(self, blocks: Sequence[int], *, first: bool) -> None:
+        """Has the store of far files know which row groups come next, in that order."""
+        stored = [file.file for file in self.files if isinstance(file.file, StoredFile)]
+        if not stored or not self.blocks:
+            return
+        if first:
+            stored[0].store.forget(stored)
+        for file, group, _ in (self.blocks[block] for block in blocks):
+            if isinstance(file.file, StoredFile):
+                file.file.coming(file.ranges(group))
+
+
+class _Reader:
+    """A reader of pyarrow, which is made at the first use; each thread needs one of its own."""
+
+    def __init__(self, file: ByteFile, metadata: Any = None) -> None:
+        self.file, self._metadata, self._source = file, metadata, FileObject(file)
+        self._opened: Any = None
+
+    @contextmanager
+    def reading(self, what: str) -> Iterator[Any]:
+        """The reader; what it raises becomes DamagedData."""
+        pa = pyarrow("parquet")
+        try:
+            if self._opened is None:
+                self._opened = pa.parquet.ParquetFile(
+                    self._source,
+                    metadata=self._metadata,
+                    pre_buffer=False,
+                    page_checksum_verification=True,
+                )
+            yield self._opened
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            if self._source.error is not None:  # the file has changed, or cannot be reached
+                raise self._source.error from None
+            raise damaged(self.file.path, _EXPECTED, f"{what}: {error}") from error
+
+
+class IdleReaders:
+    """Readers of files here that have not failed: to make one costs a tenth of a row group.
+
+    Attributes:
+        readers: Those that nobody uses; of too many, the oldest is dropped.
+    """
+
+    def __init__(self) -> None:
+        self.readers = deque[_Reader](maxlen=_READERS)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Without those that are open."""
+        return IdleReaders, ()
+
+    def taken(self, file: ByteFile) -> _Reader | None:
+        """One of this file, for the thread that asks."""
+        for reader in tuple(self.readers):
+            if reader.file is file:
+                with suppress(ValueError):  # another thread took it
+                    self.readers.remove(reader)
+                    return reader
+        return None
 
 
 @op

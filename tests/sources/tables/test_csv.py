@@ -20,7 +20,7 @@ from widths import examples
 
 from jreader import DamagedData, Pipeline, Store, batch, csv
 from jreader.readers import fingerprint, indexed, start
-from jreader.sources.tables import csv_records
+from jreader.sources.tables import csv_decoding
 
 ANY_TEXT = st.text(
     st.one_of(st.sampled_from(',;"\n\r é0.'), st.characters(exclude_categories=["Cs"])), max_size=6
@@ -37,8 +37,8 @@ TYPES = {"whole": int, "real": float, "text": str, "flag": bool}
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Blocks of a few records, from files that are read a few bytes at a time."""
-    monkeypatch.setattr(csv_records, "_BLOCK", 20)
-    monkeypatch.setattr(csv_records, "_AT_ONCE", 50)
+    monkeypatch.setattr(csv_decoding, "_BLOCK", 20)
+    monkeypatch.setattr(csv_decoding, "_AT_ONCE", 50)
 
 
 def content_of(names, rows, **dialect):
@@ -84,8 +84,8 @@ class TestRoundTrips:
             name = f"{number}.csv{data.draw(st.sampled_from(['', '.gz']))}"
             write(folder / name, content[: len(content) - end])
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(csv_records, "_BLOCK", data.draw(st.integers(1, 40)))
-            patch.setattr(csv_records, "_AT_ONCE", data.draw(st.integers(1, 90)))
+            patch.setattr(csv_decoding, "_BLOCK", data.draw(st.integers(1, 40)))
+            patch.setattr(csv_decoding, "_AT_ONCE", data.draw(st.integers(1, 90)))
             types = {name: TYPES[name.split()[0]] for name in names}
             reader = csv(folder, types=types, delimiter=delimiter)
             expected = [dict(zip(names, row, strict=True)) for row in rows]
@@ -106,8 +106,8 @@ class TestRoundTrips:
         path = tmp_path_factory.mktemp("quotes") / "a.csv"
         path.write_bytes(content.encode())
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(csv_records, "_BLOCK", 3)
-            patch.setattr(csv_records, "_AT_ONCE", 7)
+            patch.setattr(csv_decoding, "_BLOCK", 3)
+            patch.setattr(csv_decoding, "_AT_ONCE", 7)
             samples, error = ends(csv(path, header=["x", "y"], types={"x": str, "y": str})())
         got = [list(sample.values()) for sample in samples]
         assert got == rows[: len(got)]
@@ -432,7 +432,7 @@ class TestFaults:
     def test_a_quote_that_is_open_for_longer_than_any_record_is_told(
         self, tmp_path, small_blocks, monkeypatch
     ):
-        monkeypatch.setattr(csv_records, "_LONGEST", 200)
+        monkeypatch.setattr(csv_decoding, "_LONGEST", 200)
         path = write(tmp_path / "a.csv", b'n,t\n1,x\n2,"y\n' + b"3,z\n" * 5000)
         samples, error = said(path)
         assert samples == [(1, "x")]

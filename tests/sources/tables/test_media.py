@@ -8,7 +8,7 @@ from arrow_tables import pa
 
 from jreader import DamagedData
 from jreader.sources.tables.arrow_columns import Nulls, column_of
-from jreader.sources.tables.media import with_media
+from jreader.sources.tables.huggingface_data import with_media
 
 
 class Image:

@@ -311,7 +311,7 @@ class TestPlans:
 
 @pytest.mark.parametrize("kept", [0, 1, 8])
 def test_threads_that_decode_at_the_same_time_share_what_was_opened(tmp_path, monkeypatch, kept):
-    monkeypatch.setattr("jreader.sources.tables.row_groups._READERS", kept)
+    monkeypatch.setattr("jreader.sources.tables.parquet_files._READERS", kept)
     groups = parquet(written(tmp_path, 30, 30)).columns
     order = np.random.default_rng(0).integers(0, 20, 300).tolist()
     with ThreadPoolExecutor(6) as executor:
