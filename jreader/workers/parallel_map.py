@@ -23,6 +23,7 @@ from jreader.readers import (
     choice,
     described,
     explain,
+    explained,
     foreign,
     indexed,
     length,
@@ -48,7 +49,6 @@ from jreader.workers.worker_batches import (
     BatchMap,
     SampleMap,
     SampleRun,
-    calls_users_class,
     found_by_workers,
     runs_of,
 )
@@ -161,14 +161,7 @@ class map_samples(Node[T]):
     def start(self, at: Position) -> Pass[T]:
         """Positions are those of `reader`; with `rng`, of what is `keyed`."""
         if self._executor is not None:
-            up: Pass[Any]
-            plane, fn = indexed(self._source) if self.pool else None, self._function()
-            found = self._found(plane) if plane and calls_users_class(plane) else None
-            if plane is None or found is None:
-                up = start(self.reader, at).watched(self, self.window or _WINDOW)
-            else:
-                up, fn = self._runs(plane, found, at, 1), SampleMap(fn, found)
-            return self._without_failures(self._on_executor(up, fn, 1))
+            return self._without_failures(self._on_executor(at))
         mapped = self._mapping()
         if threads := max(self.threads, self.timeout > 0):
             limits = self._limits(threads)
@@ -190,24 +183,12 @@ class map_samples(Node[T]):
             return None
         if self.window is not None and self.window < 2 * size:
             return None  # a run waits whole
-        plane, fn = indexed(self._source), self._function()
-        found = plane and self._found(plane)
-        up: Pass[Any]
-        if plane is None or found is None:
-            up, mapped = start(self.reader, at).watched(self, size).in_runs(size), BatchMap(fn)
-        else:
-            up, mapped = self._runs(plane, found, at, size), BatchMap(fn, found)
-        return self._on_executor(up, mapped, size)
+        return self._on_executor(at, size)
 
     @property
     def _source(self) -> Reader[Any]:
         """The reader of the samples, below their keys."""
         return self.reader.reader if isinstance(self.reader, keyed) and self.rng else self.reader
-
-    def _found(self, plane: Plane) -> Reader[Any] | Plane | None:
-        """What workers are sent to find the samples; None if they are sent the samples."""
-        sent_once = isinstance(self._executor, Processes)
-        return found_by_workers(self._source, plane, sent_once=sent_once)
 
     def _runs(
         self, plane: Plane, found: Reader[Any] | Plane, at: Position, size: int
@@ -224,13 +205,26 @@ class map_samples(Node[T]):
     def _executor(self) -> Executor | None:
         return self.pool if self.executor is None else self.executor
 
-    def _on_executor(self, up: Pass[Any], fn: Callable[[Any], Any], size: int) -> Pass[Any]:
+    def _on_executor(self, at: Position, size: int = 0) -> Pass[Any]:
+        """The results of tasks, or batches of `size`; workers find the samples where they can."""
         executor: Any = self._executor
+        source, fn = self._source, self._function()
+        sent_once = isinstance(executor, Processes)
+        plane = indexed(source) if size or sent_once else None
+        found = plane and found_by_workers(source, plane, sent_once=sent_once, single=not size)
+        up: Pass[Any]
+        if plane is not None and found is not None:
+            up = self._runs(plane, found, at, size or 1)
+            fn = (BatchMap if size else SampleMap)(fn, found)
+        else:
+            up = start(self.reader, at).watched(self, size or self.window or _WINDOW)
+            up, fn = (up.in_runs(size), BatchMap(fn)) if size else (up, fn)
         task = MapTask(fn, keep_going=self.on_error == "skip")
-        limits = self._limits(self.concurrency or _workers_of(executor), size)
+        limits = self._limits(self.concurrency or _workers_of(executor), size or 1)
         by = "processes" if self.executor is None else "executor"
         work = working(type(self).__name__, described(self.fn), self.made_at, by, limits.workers)
-        return made_ahead(ExecutorCrew(self, up, task, executor, limits, self._explain, work, size))
+        crew = ExecutorCrew(self, up, task, executor, limits, self._explain, work, size or 1)
+        return made_ahead(crew)
 
     def _numbered(self) -> Callable[[Any, int], Keyed] | None:
         """A function that gives a sample and its number the key that `keyed` does."""
@@ -250,17 +244,15 @@ class map_samples(Node[T]):
 
     def _mapping(self) -> Callable[[Any], Any]:
         """The function of a sample as it is called here; an error is explained, or a `Failure`."""
+        if self.on_error == "raise":
+            return explained(self, self._function())
         fn, label = self._function(), f"map {described(self.fn)}"
-        skips = self.on_error == "skip"
 
         def mapped(sample: Any) -> T | Failure:
             try:
                 return annotated(label, fn, sample) if profiler.active else fn(sample)
             except Exception as error:
-                if skips:
-                    return Failure(error, sample)
-                self._explain(error, sample)
-                raise
+                return Failure(error, sample)
 
         return mapped
 
@@ -348,6 +340,10 @@ class _WithGenerator:
 
     def __call__(self, pair: Keyed) -> Any:
         return self.fn(pair.sample, generator(pair.seed, pair.path))
+
+    def __repr__(self) -> str:
+        """What an error calls it."""
+        return described(self.fn)
 
 
 def _with_key(seed: int, epoch: int, op: int, sample: Any, number: int) -> Keyed:

@@ -193,7 +193,7 @@ def runs_of(
 
 
 def found_by_workers(
-    reader: Reader[Any], plane: Plane, *, sent_once: bool
+    reader: Reader[Any], plane: Plane, *, sent_once: bool, single: bool
 ) -> Reader[Any] | Plane | None:
     """What workers are sent to find the samples of an indexed reader; None if samples are sent.
 
@@ -201,17 +201,20 @@ def found_by_workers(
         reader: The reader.
         plane: Its plane.
         sent_once: Whether a worker is sent it once, so that it may be large.
+        single: Whether each task has one sample, which only a user's class is worth.
     """
-    if sent_once and calls_users_class(plane):
+    if sent_once and _calls_users_class(plane):
         found = Plane(plane.columns, plane.length, itself)
         return found if _travels(found, inf) else None
+    if single:
+        return None
     for column in leaves(plane.columns):
         if type(column) is np.ndarray and not column.flags.forc and column.nbytes > _SMALL:
             return None  # to pickle it would copy it
     return reader if _travels(reader, _SMALL) else None
 
 
-def calls_users_class(plane: Plane) -> bool:
+def _calls_users_class(plane: Plane) -> bool:
     """Whether each of its samples is made by the `__getitem__` of a user's class."""
     columns = leaves(plane.columns)
     return bool(columns) and all(column_of(column).asks_users_class for column in columns)
