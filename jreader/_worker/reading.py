@@ -59,7 +59,7 @@ class Reading:
         worker.blocks.room = _BLOCK
         up = start(self.reader, self.at)
         try:
-            worker.send(Answer(worker.task, [], [up.position()], ends=False), [])
+            worker.send(Answer(positions=[up.position()], ends=False), [])
             with _Outbox(worker, self.most) as outbox:
                 for sample in up.items:
                     outbox.put(sample, up.position())
@@ -71,7 +71,8 @@ class Reading:
 
 
 class _Sample(NamedTuple):
-    value: SharedPickle
+    value: bytes | SharedPickle
+    size: int
     position: Position
     updates: BlockUpdates
     descriptors: list[int]
@@ -109,7 +110,8 @@ class _Outbox:
         self.sizes.append(size)
         self.bytes += size
         self.unsent += 1
-        self.waiting.put(_Sample(shared, position, *blocks.updates()))
+        value = shared if shared.buffers else shared.data
+        self.waiting.put(_Sample(value, len(shared.data), position, *blocks.updates()))
 
     def has_room(self) -> bool:
         """Waits until one more sample may be sent; false if nobody asks for it any more."""
@@ -140,10 +142,10 @@ class _Outbox:
 
     def _send_frames(self) -> None:
         for samples in self._frames():
-            values, positions, updates, descriptors = zip(*samples, strict=True)
+            values, _, positions, updates, descriptors = zip(*samples, strict=True)
             made, full, gone = map(chain.from_iterable, zip(*updates, strict=True))
             changes = BlockUpdates(tuple(made), tuple(full), tuple(gone))
-            answer = Answer(self.worker.task, [*values], positions, changes, ends=False)
+            answer = Answer(values, positions, changes, ends=False)
             self.worker.send(answer, [*chain.from_iterable(descriptors)])
             self.sent.put(len(samples))
 
@@ -153,7 +155,7 @@ class _Outbox:
         size = descriptors = 0
         while sample := self.waiting.get():
             samples.append(sample)
-            size += len(sample.value.data)
+            size += sample.size
             descriptors += len(sample.descriptors)
             if (
                 size > _MOST_BYTES

@@ -31,29 +31,25 @@ from jreader.staging import Memory
 FunctionMessage: TypeAlias = tuple[Literal["function"], int, SharedPickle, int]
 """Its number, itself, and the bytes of shared memory sent along (0: none)."""
 
-TaskMessage: TypeAlias = tuple[Literal["task"], int, int, bytes, tuple[int, ...], tuple[int, ...]]
-"""Number, that of the function, arguments; blocks given back; functions to forget."""
+TaskMessage: TypeAlias = tuple[Literal["task"], int, bytes, tuple[int, ...], tuple[int, ...]]
+"""The number of the function, arguments; blocks given back; functions to forget."""
 
 TakenMessage: TypeAlias = tuple[Literal["taken"], int, tuple[int, ...]]
 """How many more samples of a task that reads were handed over; blocks given back."""
 
-READY = -1  # the number of what is sent before the first task
-
 
 class Answer(NamedTuple):
-    """What a worker sends of a task.
+    """What a worker sends of a task; the first one says that it is ready.
 
     Attributes:
-        task: The number of the task.
-        values: Its result; of a task that reads, samples.
+        values: Its result; of a task that reads, samples; those without shared memory are bytes.
         positions: After each of them; of no sample, that of the beginning.
         updates: What changed of the blocks that hold their arrays.
         error: What it raised, pickled.
         ends: Whether the task has ended.
     """
 
-    task: int
-    values: list[SharedPickle]
+    values: Sequence[bytes | SharedPickle] = ()
     positions: Sequence[Position] = ()
     updates: BlockUpdates = BlockUpdates()
     error: bytes | None = None
@@ -68,13 +64,12 @@ class TaskWorker:
         connection: To the parent.
         receiver: What comes from there.
         blocks: The memory that it shares with the parent.
-        task: The number of the task that runs.
     """
 
     current: ClassVar[TaskWorker | None] = None
 
     def __init__(self, connection: socket.socket, receiver: FrameReceiver, processes: int) -> None:
-        self.connection, self.receiver, self.task = connection, receiver, READY
+        self.connection, self.receiver = connection, receiver
         self.blocks = stacking.blocks = Blocks(most=blocks_for_each(processes))
         self.functions: dict[int, _ReceivedFunction] = {}
 
@@ -93,13 +88,11 @@ class TaskWorker:
 
     def _run(
         self,
-        number: int,
         function: int,
         arguments: bytes,
         returned: tuple[int, ...],
         forgotten: tuple[int, ...],
     ) -> None:
-        self.task = number
         self.blocks.returned.extend(returned)
         error: bytes | None = None
         values: list[SharedPickle] = []
@@ -108,7 +101,7 @@ class TaskWorker:
         except BaseException as raised:
             error = pickled_error(raised)
         updates, descriptors = self.blocks.updates()
-        self.send(Answer(self.task, values, (), updates, error), descriptors)
+        self.send(Answer(values, (), updates, error), descriptors)
         for key in forgotten:
             self.functions.pop(key, None)
 
@@ -136,7 +129,7 @@ def run_tasks(
             first(info.id)
     except BaseException as raised:
         error = pickled_error(raised)
-    worker.send(Answer(READY, [], error=error), [])
+    worker.send(Answer(error=error), [])
     if error is None:
         worker.run()
 

@@ -12,7 +12,8 @@ from jreader import errors
 from jreader._worker.pickling import pickled_for_worker
 from jreader.readers import described
 from jreader.workers.processes.pickled_functions import PickledFunction
-from jreader.workers.processes.worker_pool import WorkerPool, join_pool
+from jreader.workers.processes.worker_pool import WorkerPool, join_pool, leave_pool
+from jreader.workers.processes.worker_process import TaskFuture
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -55,7 +56,6 @@ class Processes(Executor):
         self.init = init
         self._pool: WorkerPool | None = None
         self._latest: PickledFunction | None = None  # kept: the next pass may send the same again
-        self._release: Callable[[], object] | None = None
         self._tasks: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
         self._shut = False
 
@@ -76,21 +76,16 @@ class Processes(Executor):
                 error, f"the arguments of {described(fn)} cannot be sent to a worker process"
             )
             raise
-        task = pool.submit(function, arguments)
-        while task is None:  # its `init` failed meanwhile, say
-            pool = self._current_pool()
+        while not pool.submit(task := TaskFuture(pool.wake, function, arguments)):
+            pool = self._current_pool()  # its `init` failed meanwhile, say
             function = pool.functions.of(fn)
-            task = pool.submit(function, arguments)
         self._latest = function
         self._tasks.add(task)
         return task
 
     def _current_pool(self) -> WorkerPool:
         if self._pool is None or self._pool.over or self._pool.fork_guard.forked:
-            if self._release is not None:
-                self._release()
-            self._pool = join_pool(self.workers, self.init)
-            self._release = weakref.finalize(self, self._pool.leave)
+            self._pool = join_pool(self, self.workers, self.init)
         return self._pool
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -102,8 +97,8 @@ class Processes(Executor):
                 task.cancel()
         if wait:
             _waited_for(tasks)
-        if self._release is not None:
-            self._release()
+        if self._pool is not None:
+            leave_pool(self, self._pool)
         self._pool = self._latest = None
 
     def __reduce__(self) -> tuple[Any, ...]:

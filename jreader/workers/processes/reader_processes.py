@@ -7,13 +7,13 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from jreader import errors
-from jreader._worker.pickling import pickled_for_worker
+from jreader._worker.pickling import LARGE, pickled_for_worker
 from jreader._worker.reading import Reading
 from jreader._worker.unpickling import unpickled
 from jreader.readers import (
@@ -33,10 +33,13 @@ from jreader.readers import (
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
 from jreader.workers.closing import stoppable_pass
 from jreader.workers.processes.pickled_functions import PickledFunction
-from jreader.workers.processes.pool_worker import SentValue, TaskFuture
 from jreader.workers.processes.worker_pool import WorkerPool
+from jreader.workers.processes.worker_process import SentValue, TaskFuture
 
 T = TypeVar("T")
+
+_TOLD = 64  # samples handed over that a process is told of together, or earlier if some are large
+_NO_ARGUMENTS = pickled_for_worker(((), {}))
 
 
 def _checked_list(call: str, readers: Any) -> tuple[Reader[Any], ...]:
@@ -114,6 +117,10 @@ class multiprocess_reader(Node[T]):
         return None if None in known else sum(n for n in known if n is not None)
 
 
+_Arrival: TypeAlias = "tuple[_ReadApart[Any], list[SentValue] | None, Sequence[Position]]"
+"""What comes of a reader: samples, and the position after each; None for samples: it is over."""
+
+
 class _ReadApart(Generic[T]):
     """A reader that a process reads: what came of it, and the position after what was handed over.
 
@@ -121,32 +128,42 @@ class _ReadApart(Generic[T]):
         position: Where it is; None at first, until the process has said where it begins.
         ready: The samples that came, and the position after each.
         task: That of the process; once it is `over`, nothing more comes.
+        untold: How many samples were handed over of which the process was not told.
+        tell_at: How many are told; fewer, once one of them is large.
     """
+
+    task: TaskFuture
+    tell_taken: Callable[[int], object]
+    over = has_large = False
+    untold = 0
 
     def __init__(
         self, node: multiprocess_reader[T], index: int, ended: bool, position: Position
     ) -> None:
-        self.name = f"reader {index} ({node.readers[index]!r}) of multiprocess_reader"
-        self.name += f", made at {node.made_at}"
-        self.reading = Reading(
-            node.readers[index], position, index, len(node.readers), node.queue_size
-        )
+        reader, of, most = node.readers[index], len(node.readers), node.queue_size
+        self.name = f"reader {index} ({reader!r}) of multiprocess_reader, made at {node.made_at}"
+        self.reading = Reading(reader, position, index, of, most)
         self.ended, self.position = ended, position
         self.has_position = ended or position is not None
         self.ready: deque[tuple[SentValue, Position]] = deque()
-        self.untold = 0  # samples handed over of which the process was not told
-        self.task: TaskFuture | None = None
-        self.over = False
+        self.tell_at = min(_TOLD, -(-most // 4))
 
-    def pickled(self) -> PickledFunction:
-        """The task that reads it, ready to be sent."""
+    def task_for(self, pool: WorkerPool, arrivals: SimpleQueue[_Arrival | None]) -> TaskFuture:
+        """The task that reads it, in a pool; what comes of it is put into a queue."""
         function = PickledFunction(
             self.reading,
             f"{self.name}, cannot be sent to a process: open files, locks and connections inside "
             "the reader, when it is called",
         )
         function.prepare(self.reading)
-        return function
+
+        def take(samples: list[SentValue] | None, positions: Sequence[Position]) -> None:
+            arrivals.put((self, samples, positions))
+
+        self.task = task = TaskFuture(pool.wake, function, _NO_ARGUMENTS, take, self.name)
+        self.tell_taken = partial(pool.tell_taken, task)
+        task.add_done_callback(lambda _: take(None, ()))
+        return task
 
     def take(self, samples: list[SentValue] | None, positions: Sequence[Position]) -> None:
         """Takes samples that came, the position where it begins, or None: it is over."""
@@ -162,9 +179,11 @@ class _ReadApart(Generic[T]):
         """The next sample; `position` is then the one after it."""
         (data, arrays), self.position = self.ready.popleft()
         self.untold += 1
-        if self.task and not self.ready:
-            self.task.tell_taken(self.untold)
-            self.untold = 0
+        if arrays or len(data) >= LARGE:
+            self.has_large = True
+        if not self.ready and (self.has_large or self.untold >= self.tell_at):
+            self.tell_taken(self.untold)
+            self.untold, self.has_large = 0, False
         try:
             sample: T = unpickled(data, arrays)
         except Exception as error:
@@ -176,37 +195,15 @@ class _ReadApart(Generic[T]):
             raise
         return sample
 
-    @property
-    def died(self) -> bool:
-        """Whether the process ended before the reader, which all are told at once."""
-        return self.task is not None and self.task.died
-
-    def end(self) -> None:
+    def end(self, *, dead_only: bool) -> None:
         """Notes that the reader has ended, and raises the error that it ended with."""
+        if self.ended or not self.over or (dead_only and not self.task.died):
+            return
         self.ended = True
-        if self.task and (error := self.task.exception()):
-            if not self.died:
+        if error := self.task.exception():
+            if not self.task.died:
                 errors.noted(error, f"raised by {self.name}")
             raise error
-
-
-class _ReadingFuture(TaskFuture):
-    """The future of a task that reads, which puts all that comes of it into a queue."""
-
-    most_tries = 1
-
-    def __init__(self, arrivals: SimpleQueue[Any], index: int, name: str, *given: Any) -> None:
-        super().__init__(*given)
-        self.arrivals, self.index, self.name = arrivals, index, name
-        self.add_done_callback(lambda _: arrivals.put((index, None, ())))
-
-    def take(self, samples: list[SentValue], positions: Sequence[Position]) -> None:
-        """Takes samples, or the position where the pass begins."""
-        self.arrivals.put((self.index, samples, positions))
-
-    def death_error(self, how: str) -> errors.WorkerDied:
-        """The error of a process that ended before its reader did."""
-        return errors.WorkerDied(f"the process of {self.name}, {how} before its reader did.")
 
 
 class _ReaderProcesses(Generic[T]):
@@ -214,8 +211,7 @@ class _ReaderProcesses(Generic[T]):
 
     def __init__(self, readers: list[_ReadApart[T]], turn: int, *, in_turn: bool) -> None:
         self.readers, self.turn, self.in_turn = readers, turn, in_turn
-        self.arrivals: SimpleQueue[tuple[int, list[SentValue] | None, Sequence[Position]] | None]
-        self.arrivals = SimpleQueue()  # None where the pass is closed
+        self.arrivals: SimpleQueue[_Arrival | None] = SimpleQueue()  # None where it is closed
         self.pool: WorkerPool | None = None
         self.closed = False
         self.threads: list[threading.Thread] = []  # those of others may wait here
@@ -229,25 +225,22 @@ class _ReaderProcesses(Generic[T]):
 
     def next_reader(self) -> _ReadApart[T] | None:
         """The reader whose sample is next, once it is there; None once all have ended."""
-        self.fork_guard.check("this pass")
-        while not (self.closed or all(reader.ended for reader in self.readers)):
-            wanted = [self.readers[self.turn]] if self.in_turn else self.readers
-            found = next((reader for reader in wanted if reader.ready), None)
-            if found is None:
-                self._end_readers(wanted)
-            if found or all(reader.ended for reader in wanted):
+        while not self.closed:
+            self.fork_guard.check("this pass")
+            wanted = (self.readers[self.turn],) if self.in_turn else self.readers
+            for reader in wanted:
+                if reader.ready:
+                    self._pass_turn()
+                    return reader
+            for reader in self.readers:  # a death of any is told at once
+                reader.end(dead_only=reader not in wanted)
+            if all(reader.ended for reader in self.readers):
+                return None
+            if all(reader.ended for reader in wanted):
                 self._pass_turn()
             else:
                 self.receive()
-            if found:
-                return found
         return None
-
-    def _end_readers(self, wanted: list[_ReadApart[T]]) -> None:
-        """Notes which of the wanted have ended, and raises their errors; a death, of any."""
-        for reader in self.readers:
-            if reader.over and not reader.ended and (reader in wanted or reader.died):
-                reader.end()
 
     def _pass_turn(self) -> None:
         self.turn = (self.turn + 1) % len(self.readers)
@@ -257,8 +250,8 @@ class _ReaderProcesses(Generic[T]):
         for reader in self.readers:
             while not (reader.has_position or reader.over or self.closed):
                 self.receive()
-            if reader.over and not reader.has_position:
-                reader.end()
+            if not reader.has_position:
+                reader.end(dead_only=False)
         return self.turn, tuple((reader.ended, reader.position) for reader in self.readers)
 
     def receive(self) -> None:
@@ -267,24 +260,20 @@ class _ReaderProcesses(Generic[T]):
             self._begin()
         arrived = self.arrivals.get()
         while arrived is not None:
-            index, samples, positions = arrived
-            self.readers[index].take(samples, positions)
+            reader, samples, positions = arrived
+            reader.take(samples, positions)
             arrived = None if self.arrivals.empty() else self.arrivals.get()
 
     def _begin(self) -> None:
         """Begins the processes, each of which has the task to read."""
-        begun = [
-            (partial(_ReadingFuture, self.arrivals, index, reader.name), reader, reader.pickled())
-            for index, reader in enumerate(self.readers)
-            if not reader.ended
-        ]
+        begun = [reader for reader in self.readers if not reader.ended]
         self.pool = pool = WorkerPool(len(begun), None)
         weakref.finalize(self, pool.stop)
         stop_at_exit(self)
-        arguments = pickled_for_worker(((), {}))
+        tasks = [reader.task_for(pool, self.arrivals) for reader in begun]
         with pool.lock:  # a process whose reader ends at once is given no other
-            for future, reader, function in begun:
-                reader.task = pool.submit(function, arguments, future)
+            for task in tasks:
+                pool.submit(task)
         if self.closed:
             pool.stop()
 

@@ -16,6 +16,7 @@ import socket
 import sys
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -25,13 +26,12 @@ from jreader import errors
 from jreader._worker.connection import to_frame
 from jreader._worker.pickling import pickled_function
 from jreader._worker.remote_errors import unpickled_error
-from jreader._worker.task_worker import READY, Answer
+from jreader._worker.task_worker import Answer
 from jreader._worker.unpickling import unpickled
 from jreader._worker.worker_info import get_worker_info
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
-from jreader.workers.processes.pickled_functions import PickledFunction, PickledFunctions
-from jreader.workers.processes.pool_worker import PoolWorker, SentValue, TaskFuture
-from jreader.workers.processes.worker_process import reap
+from jreader.workers.processes.pickled_functions import PickledFunctions
+from jreader.workers.processes.worker_process import SentValue, TaskFuture, Worker, reap
 
 _STARTS = 3  # of workers in a row that died before they began
 _STAY = 2.0  # seconds that workers stay though nobody uses them: the next loader may
@@ -53,16 +53,13 @@ class WorkerPool:
         self.fork_guard = ForkGuard()
         self.lock = threading.RLock()  # reentrant: gc may run what a user wrote anywhere
         self.queue: deque[TaskFuture] = deque()
-        self.workers: list[PoolWorker] = []
+        self.failed: deque[tuple[TaskFuture, BaseException]] = deque()  # not told yet
+        self.workers: list[Worker] = []
         self.functions = PickledFunctions()
-        self.numbers = count()
         self.failed_starts = 0  # workers in a row that died before they began
         self.over = False
-        self.users = 0
+        self.users: weakref.WeakSet[Any] = weakref.WeakSet()
         self.idle_until: float | None = None  # when the workers end, if nobody uses them until then
-        self.departed: deque[None] = (
-            deque()
-        )  # users that are no more; by finalizers, without a lock
         self.events = selectors.DefaultSelector()
         self.waker, self.woken = socket.socketpair()
         self.waker.settimeout(0)
@@ -71,27 +68,20 @@ class WorkerPool:
         stop_at_exit(self)
         self.threads[0].start()
 
-    def submit(
-        self,
-        function: PickledFunction,
-        arguments: bytes,
-        future: Callable[..., TaskFuture] = TaskFuture,
-    ) -> TaskFuture | None:
-        """Queues a task for the worker that is free first; None if the pool has ended."""
-        failed: list[tuple[TaskFuture, BaseException]] = []
+    def submit(self, task: TaskFuture) -> bool:
+        """Queues a task for the worker that is free first; False if the pool has ended."""
         with self.lock:
             if self.over:
-                return None
-            task = future(self, next(self.numbers), function, arguments)
+                return False
             try:
                 self.queue.append(task)
-                self._dispatch(failed)
+                self._dispatch()
             except BaseException:  # an interrupt: nobody will ask for the result
                 with contextlib.suppress(ValueError):
                     self.queue.remove(task)
                 raise
-        _fail(failed)
-        return task
+        self._tell_failed()
+        return True
 
     def tell_taken(self, task: TaskFuture, number: int) -> None:
         """Tells the worker of a task that reads that so many more samples were handed over."""
@@ -113,24 +103,27 @@ class WorkerPool:
         with contextlib.suppress(OSError):  # it is awake, or gone
             self.waker.send(b"!")
 
-    def leave(self) -> None:
-        """Counts one user less; finalizers call it."""
-        self.departed.append(None)
-        self.wake()
-
     def stop(self) -> None:
         """Ends the workers; tasks that are not done fail."""
         self.over = True
         self.wake()
 
-    def _dispatch(self, failed: list[tuple[TaskFuture, BaseException]]) -> None:
+    def _tell_failed(self) -> None:
+        """Fails tasks, whose callbacks are called here: never with the lock."""
+        with contextlib.suppress(IndexError):  # other threads may be at it, too
+            while True:
+                task, error = self.failed.popleft()
+                if not task.done() and (task.running() or task.set_running_or_notify_cancel()):
+                    task.set_exception(error)
+
+    def _dispatch(self) -> None:
         """Sends queued tasks to free workers."""
         while self.queue:
             try:
                 worker = self._free_worker()
             except OSError as error:
                 errors.noted(error, _advice(error))
-                failed += [(task, error) for task in self.queue if not task.done()]
+                self.failed.extend((task, error) for task in self.queue)
                 self.queue.clear()
                 return
             if worker is None:
@@ -151,14 +144,14 @@ class WorkerPool:
                     each.known_functions.remove(number)
                     each.forgotten.append(number)
 
-    def _free_worker(self) -> PoolWorker | None:
+    def _free_worker(self) -> Worker | None:
         """A worker without a task, started if there may be one more; else None."""
         free = next((each for each in self.workers if each.task is None), None)
         if free is not None or len(self.workers) >= self.size:
             return free
         taken = {each.number for each in self.workers}
         number = next(number for number in count() if number not in taken)
-        worker = PoolWorker(number, self.size)
+        worker = Worker(number, self.size)
         try:
             self.workers.append(worker)
             worker.begin(self.init)
@@ -172,13 +165,13 @@ class WorkerPool:
             raise
         return worker
 
-    def _ignore(self, worker: PoolWorker) -> None:
+    def _ignore(self, worker: Worker) -> None:
         """Stops listening to a worker."""
-        for end in [worker.connection, *([worker.sentinel] if worker.started else [])]:
-            with contextlib.suppress(KeyError, ValueError):  # not heard, and closed, if not started
+        for end in (worker.connection, worker.sentinel):
+            with contextlib.suppress(KeyError, ValueError):  # not heard, or closed, or not begun
                 self.events.unregister(end)
 
-    def _watch_for_writing(self, worker: PoolWorker) -> None:
+    def _watch_for_writing(self, worker: Worker) -> None:
         wanted = _READ | _WRITE if worker.outgoing else _READ
         key = self.events.get_map().get(worker.connection)
         if key is not None and key.events != wanted:
@@ -192,7 +185,7 @@ class WorkerPool:
                         self.woken.recv(1 << 12)
                     else:
                         self._handle(key, what)
-                self._kill_overdue()
+                self._tell_failed()
         except BaseException as error:
             self._give_up(error)
             raise
@@ -201,7 +194,7 @@ class WorkerPool:
 
     def _handle(self, key: selectors.SelectorKey, what: int) -> None:
         """Receives from a worker, and sends what it can take; of a dead one, all that is left."""
-        worker: PoolWorker = key.data
+        worker: Worker = key.data
         if worker not in self.workers:
             return  # it died, as an event before this one said
         dead = key.fileobj is worker.sentinel
@@ -220,16 +213,16 @@ class WorkerPool:
             with contextlib.suppress(KeyError):  # its death says the rest
                 self.events.unregister(worker.connection)
 
-    def _take(self, worker: PoolWorker, answer: Answer) -> None:
+    def _take(self, worker: Worker, answer: Answer) -> None:
         """Takes what a worker has sent of its task: some samples of it, or its end."""
         error = unpickled_error(answer.error) if answer.error else None
-        if answer.task == READY:
+        if not worker.ready:
             self._worker_began(worker, error)
             return
         values: list[SentValue] = []
         try:
             worker.memory.update(answer.updates, worker.receiver)
-            values = [(each.data, worker.memory.arrays(each)) for each in answer.values]
+            values = [worker.memory.value(each) for each in answer.values]
         except OSError as reason:  # no descriptor is left: what it has there is not to be had here
             worker.kill()
             error = reason
@@ -237,28 +230,27 @@ class WorkerPool:
             worker.memory.release(answer.updates)
         if answer.ends or error:
             self._finish_task(worker, values, error)
-        elif worker.task is not None:  # else it was given up
+        elif worker.task is not None and worker.task.take:  # else it was given up
             worker.task.take(values, answer.positions)
 
     def _finish_task(
-        self, worker: PoolWorker, values: list[SentValue], error: Exception | None
+        self, worker: Worker, values: list[SentValue], error: Exception | None
     ) -> None:
         value: Any = None
         if error is None:
             value, error = _unpickled(*values[0])
-        failed: list[tuple[TaskFuture, BaseException]] = []
         with self.lock:
             task, worker.task = worker.task, None
-            self._dispatch(failed)
-        if task is not None:  # else it was given up
-            del task.function, task.arguments  # the future may be kept for long
-            if error is None:
-                task.set_result(value)
-            else:
-                failed.append((task, error))
-        _fail(failed)
+            self._dispatch()
+        if task is None:  # it was given up
+            return
+        del task.function, task.arguments  # the future may be kept for long
+        if error is None:
+            task.set_result(value)
+        else:
+            self.failed.append((task, error))
 
-    def _worker_began(self, worker: PoolWorker, error: BaseException | None) -> None:
+    def _worker_began(self, worker: Worker, error: BaseException | None) -> None:
         """Notes that a worker is ready; if its `init` raised, the pool ends."""
         worker.ready = True
         self.failed_starts = 0
@@ -273,11 +265,11 @@ class WorkerPool:
             self.queue.clear()
             for each in self.workers:
                 each.task = None
-        _fail([(task, error) for task in tasks])
+        self.failed.extend((task, error) for task in tasks)
+        self._tell_failed()
 
-    def _worker_died(self, worker: PoolWorker) -> None:
+    def _worker_died(self, worker: Worker) -> None:
         """Queues a dead worker's task again; what several workers died of is an error."""
-        failed: list[tuple[TaskFuture, BaseException]] = []
         self._ignore(worker)
         how = worker.how_it_ended()
         with self.lock:
@@ -286,16 +278,15 @@ class WorkerPool:
             self.failed_starts += not worker.ready
             if task is not None:
                 task.tries += worker.ready
-                if task.tries < task.most_tries and task.kill_at is None:
-                    self.queue.appendleft(task)
+                task.died = task.tries >= task.most_tries or task.kill_at is not None
+                if task.died:
+                    self.failed.append((task, task.death_error(how)))
                 else:
-                    task.died = True
-                    failed.append((task, task.death_error(how)))
+                    self.queue.appendleft(task)
             if self.failed_starts < _STARTS:
-                self._dispatch(failed)
+                self._dispatch()
         worker.end()
         worker.sentinel.close()
-        _fail(failed)
         if self.failed_starts >= _STARTS:
             self._give_up(
                 errors.WorkerDied(
@@ -305,25 +296,25 @@ class WorkerPool:
             )
 
     def _time_left(self) -> float | None:
-        """The seconds until a worker is killed or the pool ends, if nothing is heard before."""
-        with self.lock:
-            ends = [each.task.kill_at for each in self.workers if each.task]
-        known_functions = [end for end in (*ends, self.idle_until) if end is not None]
-        return max(0.0, min(known_functions) - time.monotonic()) if known_functions else None
+        """Kills workers whose cancelled task goes on for too long.
 
-    def _kill_overdue(self) -> None:
-        """Kills workers whose cancelled task goes on for too long."""
+        Returns:
+            The seconds until the next one is killed, or the pool ends, if nothing is heard before.
+        """
+        now, until = time.monotonic(), [self.idle_until]
         with self.lock:
             for each in self.workers:
                 kill_at = each.task.kill_at if each.task else None
-                if kill_at is not None and kill_at <= time.monotonic():
+                if kill_at is not None and kill_at <= now:
                     each.kill()
+                else:
+                    until.append(kill_at)
+        return min((max(0.0, end - now) for end in until if end is not None), default=None)
 
     def _end(self) -> None:
         self._give_up(RuntimeError("the worker processes were shut down"))
         with _pools.lock:
-            for key in [key for key, pool in _pools.known.items() if pool is self]:
-                del _pools.known[key]
+            _pools.known = {key: pool for key, pool in _pools.known.items() if pool is not self}
         with self.lock:
             workers, self.workers = self.workers, []
         self.events.close()
@@ -361,12 +352,6 @@ def _unpickled(data: bytes, arrays: Sequence[Any]) -> tuple[Any, Exception | Non
         return None, error
 
 
-def _fail(failed: list[tuple[TaskFuture, BaseException]]) -> None:
-    for task, error in failed:
-        if not task.done() and (task.running() or task.set_running_or_notify_cancel()):
-            task.set_exception(error)
-
-
 def _advice(error: OSError) -> str:
     few = " (see `ulimit -n`)" if error.errno == errno.EMFILE else ""
     return f"raised when a worker process was to be started{few}"
@@ -389,24 +374,29 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pools.forget)
 
 
-def join_pool(size: int, init: Callable[[int], object] | None) -> WorkerPool:
-    """The pool of that size, `init` and `sys.path`, with one user more."""
+def join_pool(user: object, size: int, init: Callable[[int], object] | None) -> WorkerPool:
+    """The pool of that size, `init` and `sys.path`, which lives as long as a user of it."""
     begins_with = size, id(init), tuple(sys.path)
     with _pools.lock:
         pool = _pools.known.get(begins_with)
         if pool is None or pool.over or pool.fork_guard.forked:
             pool = _pools.known[begins_with] = WorkerPool(size, init)
-        pool.users += 1
+        pool.users.add(user)
+        weakref.finalize(user, pool.wake)
         return pool
+
+
+def leave_pool(user: object, pool: WorkerPool) -> None:
+    """Has a user use a pool no longer."""
+    with _pools.lock:
+        pool.users.discard(user)
+    pool.wake()
 
 
 def end_if_idle(pool: WorkerPool) -> bool:
     """Whether a pool ends, as nobody has used it for some time; nobody can from now on."""
     with _pools.lock:
-        while pool.departed:
-            pool.departed.popleft()
-            pool.users -= 1
-        if pool.users or pool.busy():
+        if pool.busy() or any(True for _ in pool.users):
             pool.idle_until = None
         elif pool.idle_until is None:
             pool.idle_until = time.monotonic() + _STAY

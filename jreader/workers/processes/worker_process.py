@@ -1,4 +1,4 @@
-"""One worker process: how it is started and ended, and how its death is noticed.
+"""One worker of a pool: its process, how its death is noticed, what it is sent, and its task.
 
 Its death is noticed through the process itself (a pidfd), not only through the end of its
 connection, which a process that it started may hold open. The parent never waits for bytes: half a
@@ -19,29 +19,100 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from jreader._worker.connection import FrameReceiver, to_frame
+from jreader._worker.connection import FrameReceiver, ancillary, to_frame
 from jreader._worker.shared_memory import BlockUpdates, SharedPickle, map_memory
+from jreader._worker.unpickling import unpickled
+from jreader.errors import WorkerDied
 from jreader.progress import VARIABLE
+from jreader.readers import Position, described
 from jreader.staging import Array, Memory, leased
+from jreader.workers.processes.pickled_functions import PickledFunction
+
+SentValue: TypeAlias = tuple[bytes, Sequence[Array]]
+"""A pickled value that a worker has sent, and the memory of its arrays."""
 
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from jreader._worker import main; main(int(sys.argv[2]), int(sys.argv[3]))"
 )
 _GRACE = 1.5  # seconds to end by itself once its connection is closed
+_KILL_AFTER = 2.0  # seconds that a task goes on for nobody, before its worker is killed
 _RUN = secrets.randbits(48)
 _BYTES = np.dtype(np.uint8)
 
 
-class WorkerProcess:
-    """A worker process: its connection, its end, and the memory that it shares.
+class TaskFuture(Future[Any]):
+    """The future of a call that a worker makes.
 
-    Whoever will end it takes note of it before it is started: so an interrupt leaves none behind.
+    Args:
+        wake: Has the pool look for what was cancelled.
+        function: What is called.
+        arguments: Pickled ones.
+        take: Takes samples, and the position after each, of a task that reads, before it ends.
+        reads: What a task reads, whose worker is not replaced; "" for any other task.
+
+    Attributes:
+        tries: How many workers have died of it.
+        died: Whether that is its error.
+        kill_at: When its worker is killed, as nobody waits for it.
+    """
+
+    tries = 0
+    died = False
+    kill_at: float | None = None
+
+    def __init__(
+        self,
+        wake: Callable[[], object],
+        function: PickledFunction,
+        arguments: bytes,
+        take: Callable[[list[SentValue], Sequence[Position]], object] | None = None,
+        reads: str = "",
+    ) -> None:
+        super().__init__()
+        self.wake, self.function, self.arguments = wake, function, arguments
+        self.take, self.reads = take, reads
+        self.most_tries = 1 if reads else 3
+
+    def cancel(self) -> bool:
+        """As of any future; a call that was begun goes on for two seconds at most."""
+        if super().cancel():
+            return True
+        if self.running():
+            self.kill_at = time.monotonic() + _KILL_AFTER
+            self.wake()
+        return False
+
+    def death_error(self, how: str) -> WorkerDied:
+        """Its error if its last worker died, in that way."""
+        if self.reads:
+            return WorkerDied(f"the process of {self.reads}, {how} before its reader did.")
+        if self.kill_at is not None:
+            return WorkerDied(f"a worker process was ended: nobody waited for {self} any more.")
+        return WorkerDied(
+            f"{self.tries} worker processes died one after another while they worked on {self}; "
+            f"the last one {how}."
+        )
+
+    def __str__(self) -> str:
+        try:
+            arguments, options = unpickled(self.arguments)
+        except Exception:  # what a user wrote; it is only to be told
+            return f"{self.function.name}(...)"
+        given = [*map(described, arguments), *(f"{k}={described(v)}" for k, v in options.items())]
+        return f"{self.function.name}({', '.join(given)})"
+
+
+class Worker:
+    """A worker process, which has one task at a time.
+
+    Whoever will end it takes note of it before it begins: so an interrupt leaves none behind.
 
     Args:
         number: Its own, from 0.
@@ -49,46 +120,81 @@ class WorkerProcess:
 
     Attributes:
         connection: A socket to it.
-        process: The process, once it is started.
-        sentinel: Becomes readable when the process ends, once it is started.
-        started: Whether it is.
+        process: The process, once it has begun.
+        sentinel: Becomes readable when the process ends; None before it has begun.
         receiver: The frames that it sends.
         memory: The blocks that it shares.
+        ready: Whether it has called its `init`.
+        task: What it works on.
     """
 
     process: subprocess.Popen[bytes]
-    sentinel: Any
+    sentinel: Any = None
+    ready = False
+    task: TaskFuture | None = None
 
     def __init__(self, number: int, of: int) -> None:
-        self._beginning = number, of, _RUN + number
+        self.number, self.of = number, of
         self.connection, self._theirs = socket.socketpair()
         self.receiver = FrameReceiver(self.connection)
         self.memory = _WorkerMemory()
-        self.started = False
+        self.known_functions: set[int] = set()
+        self.forgotten: list[int] = []
+        self.outgoing: deque[tuple[memoryview, list[int]]] = deque()
 
-    def start(self) -> None:
-        """Starts the process; where that fails, it sees that its connection ends."""
+    def begin(self, init: bytes) -> None:
+        """Starts the process; it first calls `init`, a pickled function of its number, or None."""
+        # until it ignores Ctrl-C, which a terminal sends to all, it is held back from it
+        with self._theirs, _blocked(signal.SIGINT):
+            self.process = subprocess.Popen(  # noqa: S603  # our own interpreter
+                [
+                    *(sys.executable, "-P", "-c", _BOOT),
+                    *(json.dumps(sys.path), str(self._theirs.fileno()), str(os.getpid())),
+                ],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[self._theirs.fileno()],
+                env={**os.environ, "JAX_PLATFORMS": "cpu", VARIABLE: "0"},
+            )
+        self.sentinel = _sentinel_of(self.process)
+        self.send(to_frame((self.number, self.of, _RUN + self.number, init)))
+
+    def assign(self, task: TaskFuture) -> None:
+        """Sends a task, and its function if the worker does not have it yet."""
+        self.task = task
+        function = task.function
         try:
-            # until it ignores Ctrl-C, which a terminal sends to all, it is held back from it
-            with self._theirs, _blocked(signal.SIGINT):
-                self.process = subprocess.Popen(  # noqa: S603  # our own interpreter
-                    [
-                        *(sys.executable, "-P", "-c", _BOOT),
-                        *(json.dumps(sys.path), str(self._theirs.fileno()), str(os.getpid())),
-                    ],
-                    stdin=subprocess.DEVNULL,
-                    pass_fds=[self._theirs.fileno()],
-                    env={**os.environ, "JAX_PLATFORMS": "cpu", VARIABLE: "0"},
-                )
-            self.sentinel = _sentinel_of(self.process)
-        except BaseException:
-            self.end()
+            if function.number not in self.known_functions:
+                self.known_functions.add(function.number)
+                self.send(*function.frame())
+            forgotten, self.forgotten = tuple(self.forgotten), []
+            returned = self.memory.take_returned()
+            self.send(to_frame(("task", function.number, task.arguments, returned, forgotten)))
+        except BaseException:  # an interrupt: what was sent might be sent again, and answered twice
+            self.kill()
             raise
-        self.started = True
 
-    def first_frame(self, init: bytes) -> bytes:
-        """The first message to it: what it is, and what it calls first, a pickled function."""
-        return to_frame((*self._beginning, init))
+    def send(self, frame: bytes, descriptors: Sequence[int] = ()) -> None:
+        """Sends a frame, as much of it as the connection takes now; the rest waits."""
+        self.outgoing.append((memoryview(frame), [*descriptors]))
+        self.flush()
+
+    def flush(self) -> None:
+        """Sends what waits to be sent, as much as the connection takes now."""
+        while self.outgoing:
+            frame, descriptors = self.outgoing[0]
+            try:
+                # not `socket.send_fds`, which forgets its flags
+                sent = self.connection.sendmsg([frame], ancillary(descriptors), socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            except OSError:  # it died, or has to: what it waits for cannot be sent
+                self.outgoing.clear()
+                self.kill()
+                return
+            if sent == len(frame):
+                self.outgoing.popleft()
+            else:
+                self.outgoing[0] = frame[sent:], []
 
     def end(self) -> None:
         """Closes the connection: the process sees that, and ends."""
@@ -97,8 +203,8 @@ class WorkerProcess:
         self.receiver.close()
 
     def kill(self) -> None:
-        """Ends the process at once, if it was started."""
-        if self.started:
+        """Ends the process at once, if it has begun."""
+        if self.sentinel:
             self.process.kill()
 
     def how_it_ended(self) -> str:
@@ -146,9 +252,12 @@ class _WorkerMemory:
         for number in updates.gone:
             del self.blocks[number]
 
-    def arrays(self, shared: SharedPickle) -> list[Array]:
-        """The memory of a value's arrays, which goes back to the worker when nothing uses it."""
-        return [self._whole(number)[first : first + size] for number, first, size in shared.buffers]
+    def value(self, sent: bytes | SharedPickle) -> SentValue:
+        """A value; the memory of its arrays goes back to the worker when nothing uses it."""
+        if isinstance(sent, bytes):
+            return sent, ()
+        arrays = [self._whole(block)[first : first + size] for block, first, size in sent.buffers]
+        return sent.data, arrays
 
     def release(self, updates: BlockUpdates) -> None:
         """Lets full blocks go back to the worker as soon as no array uses them."""
@@ -167,10 +276,10 @@ class _WorkerMemory:
         return tuple(self.returned.popleft() for _ in range(len(self.returned)))
 
 
-def reap(workers: Sequence[WorkerProcess]) -> None:
+def reap(workers: Sequence[Worker]) -> None:
     """Waits for processes whose connections are closed, and kills those that do not end."""
     limit = time.monotonic() + _GRACE
-    for worker in [each for each in workers if each.started]:
+    for worker in [each for each in workers if each.sentinel]:
         try:
             worker.process.wait(timeout=max(0, limit - time.monotonic()))
         except subprocess.TimeoutExpired:

@@ -45,9 +45,7 @@ class TestFaults:
 
     @pytest.mark.parametrize(
         "place",
-        few(
-            ["PoolWorker.__init__", "WorkerProcess.start", "PoolWorker.begin"], ["PoolWorker.begin"]
-        ),
+        few(["Worker.__init__", "Popen.__init__", "Worker.begin"], ["Worker.begin"]),
     )
     def test_an_interrupt_while_a_worker_is_started_leaves_none_and_the_next_task_is_done(
         self, place

@@ -30,9 +30,7 @@ class TestLeaving:
             assert watch.all_gone()
         assert (code, errors.count("KeyboardInterrupt")) == (-signal.SIGINT, 1)
 
-    @pytest.mark.parametrize(
-        "place", ["WorkerProcess.__init__", "Popen.__init__", "PoolWorker.begin"]
-    )
+    @pytest.mark.parametrize("place", ["Worker.__init__", "Popen.__init__", "Worker.begin"])
     def test_an_interrupt_while_processes_are_started_leaves_none(self, place):
         assert said(f"""
             held = jreader.start(jreader.multiprocess_reader([lambda: iter(range(3))] * 2))
