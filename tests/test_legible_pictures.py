@@ -17,7 +17,6 @@ import jreader
 from jreader import Pipeline, arrays, chain, compose, mix
 from jreader.commands import show
 from jreader.measuring.bars import StageBar, bars
-from jreader.pipelines.wrapped import Wrapped
 from jreader.readers.plan_tables import shortened
 
 
@@ -103,7 +102,7 @@ def pictures():
 
 def ops_of(plan):
     """The names of all ops of a plan and of the functions that it reads, found in the plan."""
-    if isinstance(plan, Wrapped):
+    if isinstance(plan, Pipeline):
         return ops_of(*plan.input_readers)
     below = (
         sum(map(ops_of, plan.input_readers), Counter()) if isinstance(plan, jreader.Node) else []

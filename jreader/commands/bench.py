@@ -17,7 +17,6 @@ from jreader.commands.named_pipelines import CommandFailed, in_one_line, is_load
 from jreader.commands.show import aligned_rows
 from jreader.linting.plan_parts import of_batches, prefixes
 from jreader.pipelines import Pipeline
-from jreader.pipelines.wrapped import Wrapped
 from jreader.readers import Reader, described, leaves, start
 from jreader.readers.plan_lines import lines_of
 
@@ -38,7 +37,7 @@ def bench(subject: Any, seconds: float = 1.0) -> Iterator[str]:
     Raises:
         CommandFailed: There is nothing to read.
     """
-    stages = [each for each in prefixes(reader_of(subject)) if not isinstance(each, Wrapped)]
+    stages = [each for each in prefixes(reader_of(subject)) if not isinstance(each, Pipeline)]
     rows: list[tuple[str, ...]] = [("", "samples/s", "batches/s", "us/sample", "of which here")]
     before, size = 0.0, batching(reader_of(subject)).size
     for stage in reversed(stages):

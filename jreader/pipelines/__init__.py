@@ -1,6 +1,6 @@
 """The fluent spelling: a reader with every op as a method.
 
-pipeline: `Pipeline`, over `wrapped`, a reader to look at; `methods` makes methods of ops.
+pipeline: `Pipeline`, a reader to look at, with every op as a method; `methods` makes these.
 indexing: `pipeline[index]`; splits: `.split` and `.folds`; specs: `.element_spec`.
 of_files: `files`, a pipeline that begins with the names of files.
 """

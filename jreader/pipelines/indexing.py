@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, SupportsIndex, TypeVar
 
 from jreader.batches import batch, map_batches
-from jreader.pipelines.wrapped import Wrapped
+from jreader.pipelines.pipeline import Pipeline
 from jreader.readers import Node, Reader, described, epochs, indexed, itself, length, lookup_of
 from jreader.readers.nodes import ops_of, unit_of, with_reader
 from jreader.readers.seeds import waits
@@ -145,10 +145,10 @@ def _is_one_for_one(op: Node[Any]) -> bool:
     """Whether an op makes one item of each of its reader, and has to be asked for each."""
     if type(op) is map_readers:
         return len(op.readers) == 1
-    maps = isinstance(op, Wrapped) or type(op) in {map_batches, map_samples, buffered}
+    maps = isinstance(op, Pipeline) or type(op) in {map_batches, map_samples, buffered}
     return maps and indexed(op) is None
 
 
 def _spelling(reader: Reader[Any]) -> Callable[[Reader[Any]], Reader[Any]]:
     """What makes a pipeline of an op, where the reader is one."""
-    return type(reader) if isinstance(reader, Wrapped) else itself
+    return type(reader) if isinstance(reader, Pipeline) else itself

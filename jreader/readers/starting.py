@@ -16,6 +16,7 @@ from jreader.readers.messages import Refusal
 from jreader.readers.nodes import (
     Node,
     Reader,
+    bare,
     declares,
     field_value,
     own_pass,
@@ -88,9 +89,9 @@ def _located(reader: Node[T], items: Iterator[T]) -> Iterator[T]:
 
 def in_batches(reader: Reader[T], size: int, at: Position) -> Pass[Sequence[T]] | None:
     """A pass over runs of `size` samples, if that is cheaper than one by one; else None."""
+    reader = bare(as_it_was(reader, at))
     if not isinstance(reader, Node):
         return None
-    reader = as_it_was(reader, at)
     kind = type(reader) if declares(reader, "batches") else Node
     up = kind.batches(reader, size, at)
     return None if up is None else _watched(reader, up)
