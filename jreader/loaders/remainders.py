@@ -24,9 +24,10 @@ from jreader import errors
 from jreader.batches import Batching, batch, batching, bucket
 from jreader.readers import Node, Reader, described, length
 from jreader.readers.joined_columns import ENDLESS
+from jreader.readers.nodes import may_not_end
 from jreader.readers.rewriting import rewritten
 from jreader.transforms import exactly
-from jreader.transforms.lengths import Short, may_not_end
+from jreader.transforms.slices import Short
 
 _SHORT: dict[str, Short] = {"wrap": "wrap", "pad": "pad", "keep": "pad"}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -114,6 +114,10 @@ class epochs(Node[T]):
             lambda: (epoch, count(), up.position() if up else None),
             lambda: up and up.close(),
         )
+
+    def endless(self) -> bool | Callable[[list[bool]], bool]:
+        """It has no end without `n`."""
+        return super().endless() if self.n is not None else True
 
     def plane(self) -> Plane | None:
         """Sample i is sample i % length of epoch i // length."""

@@ -123,6 +123,10 @@ class Node(Generic[T]):
         """The number of samples of a pass; None if it is not known or has no end."""
         return None
 
+    def endless(self) -> bool | Callable[[list[bool]], bool]:
+        """Whether a pass may never end; or a function that tells it, if told it of its readers."""
+        return any
+
     def plane(self) -> Plane | None:
         """The index plane, for an op that only reorders or selects samples; else None."""
         return None
@@ -438,3 +442,20 @@ def length(reader: Reader[Any]) -> int | None:
         return len(reader)  # type: ignore[arg-type]  # or it raises
     except (TypeError, NotImplementedError, RuntimeError, StopIteration):  # it has none
         return None
+
+
+def may_not_end(reader: Reader[Any]) -> bool:
+    """Whether a pass may never end: no reader below has a length, and no op cuts it off.
+
+    >>> from jreader import firstn
+    >>> may_not_end(lambda: "abc"), may_not_end(firstn(lambda: "abc", 2)), may_not_end(range(3))
+    (True, False, False)
+    """
+    return unrolled(_may_not_end, reader)
+
+
+def _may_not_end(reader: Reader[Any]) -> Generator[Sequence[Reader[Any]], list[bool], bool]:
+    if not isinstance(reader, Node) or not reader.input_readers:
+        return length(reader) is None
+    rule = reader.endless()
+    return rule if isinstance(rule, bool) else rule((yield reader.input_readers))

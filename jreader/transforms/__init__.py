@@ -6,14 +6,13 @@ a `StopIteration` of a function cannot end a pass silently, as with the built-in
 
 from jreader.transforms.caches import cache
 from jreader.transforms.joins import chain, compose, interleave
-from jreader.transforms.lengths import exactly
 from jreader.transforms.maps import filter, flat_map, map_readers  # noqa: A004  # the field's word
 from jreader.transforms.mixtures import mix
 from jreader.transforms.packing import pack
 from jreader.transforms.reading import read
 from jreader.transforms.selections import fixed_order, select
 from jreader.transforms.shuffles import shuffle
-from jreader.transforms.slices import firstn, shard, skip
+from jreader.transforms.slices import exactly, firstn, shard, skip
 from jreader.transforms.windows import windows
 
 __all__ = [

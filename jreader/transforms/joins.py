@@ -104,6 +104,10 @@ class compose(Node[tuple[Any, ...]]):
         """The length of the shortest reader."""
         return shortest(self.readers)
 
+    def endless(self) -> Callable[[list[bool]], bool]:
+        """It ends with the first reader that does."""
+        return all
+
     def plane(self) -> Plane | None:
         """The planes side by side; None if they are not aligned, which is an error at the end."""
         planes = _planes(self.readers)

@@ -38,8 +38,8 @@ from jreader import (
 from jreader.errors import ReaderError
 from jreader.readers import at_epoch, op
 from jreader.readers.passes import checked_position
-from jreader.transforms.lengths import exactly
 from jreader.transforms.sample_rng import keyed
+from jreader.transforms.slices import exactly
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.* left none of the samples"),

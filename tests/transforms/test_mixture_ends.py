@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from widths import examples
 
 from jreader import NotResumable, Pipeline, arrays, at_epoch, mix, start
-from jreader.transforms.lengths import may_not_end
+from jreader.readers.nodes import may_not_end
 
 sizes = st.lists(st.integers(1, 40), min_size=1, max_size=4)
 kinds = st.sampled_from(["arrays", "streams", "both"])
