@@ -11,12 +11,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from functools import partial
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from jreader.batches.bucket_bounds import chosen_bounds
-from jreader.batches.bucket_order import BucketOrder, MixedBatches
+from jreader.batches.bucket_order import BucketOrder, KnownBatches
 from jreader.batches.padding import (
     Padding,
     checked_fields,
@@ -39,6 +39,7 @@ from jreader.readers import (
     branches,
     checked_position,
     choice,
+    counted,
     described,
     indexed,
     op,
@@ -59,7 +60,6 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 _CALL = "bucket(reader, bounds)"
-_AT_ONCE = 16384  # samples whose order is computed in one go, at least
 
 
 @op
@@ -166,7 +166,7 @@ class bucket(Node[Columns[T]]):
                 f"{list(self.fields)}: name it there too."
             )
         if not unread(self.reader) and not random_ops(self.reader):
-            self._order()  # raises the errors of lengths here, where they can be mended
+            self.known()  # raises the errors of lengths here, where they can be mended
         return {}
 
     def _checked_bounds(self) -> tuple[int, ...]:
@@ -240,9 +240,7 @@ class bucket(Node[Columns[T]]):
         """Begins a pass; its position says which batch comes next, or what waits of a stream."""
         plane, padding = self._plane(), self.padding
         if plane is not None:
-            return self.dealt(
-                at, lambda number, samples: self.made(padding, list(plane.each(samples)), number)
-            )
+            return self.dealt(at, self._found(plane))
         first = checked_position(at, (None, 0, (0,) * len(self.bounds)))
         up = start(self.reader, first[0]).watched(self, max(self.rows))
         number_of, made = self._number_of(padding), partial(self.made, padding)
@@ -251,7 +249,8 @@ class bucket(Node[Columns[T]]):
 
     def length(self) -> int | None:
         """The number of batches, if the lengths are known."""
-        return None if self._order() is None else len(self._mixed())
+        known = self.known()
+        return None if known is None else len(known)
 
     def layout(self) -> str:
         """A hash of the lengths of all samples, as far as they are known before they are read."""
@@ -259,44 +258,16 @@ class bucket(Node[Columns[T]]):
 
     def lookup(self) -> Callable[[int], Columns[T]] | None:
         """Finds a batch by the indices of its samples, if the lengths are known."""
-        plane = self._plane()
-        if plane is None or self.seed is None:
+        plane, known = self._plane(), self.known()
+        if plane is None or known is None or self.seed is None:
             return None
-        padding, mixed = self.padding, self._mixed()
+        found = self._found(plane)
+        return lambda index: found(*known.at(index))
 
-        def nth(index: int) -> Columns[T]:
-            ((number, samples),) = mixed.found(np.array([index]))
-            return self.made(padding, list(plane.each(samples)), number)
-
-        return nth
-
-    def shapes(self) -> list[int] | None:
-        """The numbers of the buckets that have a batch in an epoch; None if they are not known."""
-        if self._order() is None:
-            return None
-        return np.flatnonzero(np.diff(self._mixed().begins)).tolist()
-
-    def never(self) -> list[int]:
-        """The numbers of the buckets whose samples fill no batch, as far as lengths are known."""
-        order = self._order()
-        if order is None:
-            return []
-        return np.flatnonzero((order.counts > 0) & (order.counts < order.rows)).tolist()
-
-    def short(self) -> list[tuple[int, int]]:
-        """The buckets with a short batch, and its samples, as far as lengths are known."""
-        order = None if self.drop_last else self._order()
-        rests = [] if order is None else (order.counts % order.rows).tolist()
-        return [(number, rest) for number, rest in enumerate(rests) if rest]
-
-    def samples_of(self, index: int) -> Array:
-        """The indices of the samples of a batch, where lengths are known."""
-        ((_, samples),) = self._mixed().found(np.array([index]))
-        return samples
-
-    def cursor_at(self, index: int) -> tuple[Position, int]:
-        """The position before a batch, and the samples before it, where lengths are known."""
-        return (index, self._sorted.check), self._mixed().before(index)
+    def _found(self, plane: Plane) -> Callable[[int, Array], Columns[T]]:
+        """A function that makes a batch of the number of its bucket and the indices of samples."""
+        padding = self.padding
+        return lambda number, samples: self.made(padding, list(plane.each(samples)), number)
 
     def made(self, padding: Padding, samples: Sequence[Any], number: int) -> Columns[T]:
         """The batch of some samples of a bucket."""
@@ -323,24 +294,19 @@ class bucket(Node[Columns[T]]):
             )
         return None
 
-    def _order(self) -> BucketOrder | None:
-        """The samples sorted by bucket; None if their lengths are not known."""
-        return self._memo.of(self.reader, self._order_of_lengths)
+    def known(self) -> KnownBatches | None:
+        """The batches in their order; None if the lengths are not known."""
+        order = self._memo.of(self.reader, self._sorted)
+        if order is None:
+            return None
+        path = self.seed, self.epoch, seeded_below(self)
+        return KnownBatches(order, path, short=not self.drop_last)
 
-    def _order_of_lengths(self) -> BucketOrder | None:
+    def _sorted(self) -> BucketOrder | None:
         plane = self._plane()
         if plane is None:
             return None
         return BucketOrder.of(self._numbers(self._lengths(plane)), np.array(self.rows))
-
-    @property
-    def _sorted(self) -> BucketOrder:
-        """The same, where the caller has seen that lengths are known."""
-        return cast("BucketOrder", self._order())
-
-    def _mixed(self) -> MixedBatches:
-        path = self.seed, self.epoch, seeded_below(self)
-        return MixedBatches(self._sorted, path, short=not self.drop_last)
 
     def _lengths(self, plane: Plane) -> Array:
         names = ragged_fields(self.reader, self.fields) or ()
@@ -409,22 +375,14 @@ class bucket(Node[Columns[T]]):
         Raises:
             NotResumable: The position is of samples with other lengths.
         """
-        known, mixed = self._sorted.check, self._mixed()
-        done, check = checked_position(at, (0, known))
-        if check != known or done > len(mixed):
+        known: Any = self.known()
+        check = known.order.check
+        done, seen = checked_position(at, (0, check))
+        if seen != check or done > len(known):
             raise NotResumable(
                 f"this position is of a bucket(...) of {described(self.reader)} with other "
                 "lengths, and so other batches: resume with the data that it had, or start at the "
                 "beginning (at=None)."
             )
-        many = max(_AT_ONCE // max(self.rows), 1)
-
-        def deal() -> Iterator[U]:
-            nonlocal done
-            while done < len(mixed):
-                for number, samples in mixed.found(np.arange(done, min(done + many, len(mixed)))):
-                    held = [made(number, samples)]
-                    done += 1
-                    yield held.pop()
-
-        return Pass(deal(), lambda: (done, known), lambda: None)
+        items, count = counted((made(*each) for each in known.from_batch(done)), done)
+        return Pass(items, lambda: (count(), check), lambda: None)

@@ -241,10 +241,13 @@ class Loading:
         Raises:
             ShortEpoch: One is short, and that is an error.
         """
+        known = op.known()
+        if known is None:
+            return
         if self.shape.strict:
-            for number, rest in op.short():
+            for number, rest in known.rests():
                 raise self.shape.short(rest, op.rows[number])
-        if self.remainder.warns_if_same and (never := op.never()):
+        if self.remainder.warns_if_same and (never := known.never()):
             bounds = ", ".join(str(op.bounds[number]) for number in never)
             rows = ", ".join(str(op.rows[number]) for number in never)
             warn(

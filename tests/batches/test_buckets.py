@@ -215,7 +215,8 @@ class TestPlaces:
 
     def test_it_sorts_once_for_all_epochs(self):
         plan = bucket(numbered([1, 4] * 20), BOUNDS, 4, seed=0)
-        assert {id(at_epoch(plan, epoch)._order()) for epoch in range(4)} == {id(plan._order())}
+        orders = {id(at_epoch(plan, epoch).known().order) for epoch in range(4)}
+        assert orders == {id(plan.known().order)}
 
 
 class TestSpecs:

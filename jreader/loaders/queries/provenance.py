@@ -171,7 +171,7 @@ def _of_bucket(op: Any, began: Cursor, step: int) -> Samples:
             f"{_CALL}: epoch {epoch} has no step {step}; it has {steps:,} steps. For another epoch "
             f"type loader.samples(step, epoch=...), where steps count from 0 in each."
         )
-    samples = _routed(plane, op.samples_of(index), epoch, step)
+    samples = _routed(plane, op.known().at(index)[1], epoch, step)
     return replace(samples, sources=sources_of(op.reader, samples.places))
 
 

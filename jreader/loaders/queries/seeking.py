@@ -109,7 +109,7 @@ def _steps_of_buckets(op: bucket[Any]) -> DoneAfter:
 
     def done_after(epoch: int, steps: int) -> tuple[Any, ...]:
         there: Any = at_epoch(op, epoch)
-        batches, samples = there.cursor_at(steps)
+        batches, samples = there.known().cursor_at(steps)
         return samples, None, None, batches
 
     return done_after

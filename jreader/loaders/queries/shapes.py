@@ -82,14 +82,14 @@ def _of_one_shape(loading: Loading, found: Batching, cursor: Cursor) -> Iterator
 
 def _of_buckets(op: bucket[Any], *, read: bool, keeps: bool) -> Iterator[Any]:
     """A full batch of each bucket that has one, and a short one where these are handed on."""
-    numbers = op.shapes()
+    known = op.known()
     padding, sample = op.padding, _sample(op, read=read)
     if sample is None:
         return
-    every = range(len(op.bounds)) if numbers is None else numbers
+    every = range(len(op.bounds)) if known is None else known.buckets()
     wanted = [(number, op.rows[number]) for number in every]
-    if keeps:
-        wanted = [each for each in wanted if each[0] not in op.never()] + op.short()
+    if keeps and known is not None:
+        wanted = [each for each in wanted if each[0] not in known.never()] + known.rests()
     for number, rows in wanted:
         fitting = example(sample, dict.fromkeys(padding.chosen(sample), (op.bounds[number],)))
         yield op.made(padding, [fitting] * rows, number)
