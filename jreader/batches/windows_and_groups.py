@@ -34,7 +34,7 @@ from jreader.readers import (
 )
 from jreader.readers.columns import Indices
 from jreader.readers.joined_columns import ENDLESS, Joined
-from jreader.readers.stacked_rows import RowRuns, StackedRows
+from jreader.readers.stacked_rows import StackedRows
 
 
 @op
@@ -180,11 +180,11 @@ class sliding_window(Node[Any]):
             return None
         self._tell(behind)
         arrays = all(isinstance(column, (np.ndarray, Joined)) for column in leaves(up.columns))
+        stacked = partial(StackedRows, size=self.size, stack=self._stacked)
         if arrays and (up.straight or up.runs):
-            columns = map_tree(lambda each: RowRuns(each, self.size, self._stacked), up.columns)
+            columns = map_tree(partial(stacked, runs=True), up.columns)
             return Plane(columns, full, lambda indices: up.route(indices * self._stride))
-        columns = map_tree(lambda each: StackedRows(each, self.size, self._stacked), up.columns)
-        return Plane(columns, full, partial(self._route, up))
+        return Plane(map_tree(stacked, up.columns), full, partial(self._route, up))
 
     def _route(self, up: Plane, indices: Indices) -> list[Indices]:
         namespace = indices.__array_namespace__()

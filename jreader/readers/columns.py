@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from jreader.readers.messages import described
+from jreader.readers.overlaps import overlapping
 from jreader.readers.protected import protected
 from jreader.readers.trees import Columns, branches, joined, map_tree
 from jreader.staging import Staging
@@ -135,6 +136,11 @@ class Column:
             f"that fit on it as a whole: use .load(...)."
         )
 
+    @staticmethod
+    def end_to_end(_columns: Sequence[Any]) -> Any:
+        """Several columns that say so alike as one such column; None if only rows tell."""
+        return None
+
     def keeping(self, _blocks: int) -> Column:
         """The same column, which keeps so many blocks open, if it is read in blocks."""
         return self
@@ -182,6 +188,13 @@ class ArrayColumn(Column):
         given: Array = take(rows) if staged is None else take(rows, 0, staged(len(rows)), "clip")
         return given
 
+    def slices(self, begins: Array, size: int, out: Array | None = None) -> Array:
+        """`size` rows from each of these on, as an array of [slices, size, ...]."""
+        taken = np.empty((len(begins), size, *self.shape[1:]), self.dtype) if out is None else out
+        for row, begin in zip(taken, begins.tolist(), strict=True):
+            row[...] = self[begin : begin + size]
+        return taken
+
 
 class Dense(ArrayColumn):
     """The rows of an array, or of what is indexed as arrays are.
@@ -222,6 +235,14 @@ class Dense(ArrayColumn):
             return lambda rows: take(rows, out=staged(len(rows))).transpose(back), None
         return (stored.take, staged) if staged.leases else (take, None)
 
+    def slices(self, begins: Array, size: int, out: Array | None = None) -> Array:
+        """As rows of a view in which they overlap: a third of a loop, a tenth of `np.stack`."""
+        taken = np.asarray(overlapping(self.array, size)[begins])
+        if out is None:
+            return taken
+        out[...] = taken
+        return out
+
     def where(self, rows: Array) -> list[Where] | None:
         """Where those rows lie in the file that is mapped."""
         mapped = self.array
@@ -248,30 +269,60 @@ class Dense(ArrayColumn):
 
 
 class Objects(Column):
-    """A list of objects, one a row: a leaf, where a list in a tree would be a branch.
+    """Rows of any form, which a function makes when they are asked for.
 
-    >>> Objects(["a", "b"]).gather(np.array([1]))
-    ['b']
+    >>> squares = Objects(9, lambda rows: (row**2 for row in rows.tolist()))
+    >>> squares, squares[-1], squares.gather(np.array([3, 0]))
+    (samples[9], 64, [9, 0])
+
+    Args:
+        length: The number of rows.
+        make: Makes the rows of some numbers, one after another.
+        where: Says where those rows lie in files.
+        name: What errors call the rows.
     """
 
     stacks = False
 
-    def __init__(self, rows: list[Any]) -> None:
-        self.rows = rows
+    def __init__(
+        self,
+        length: int,
+        make: Callable[[Array], Iterator[Any]],
+        where: Callable[[Array], list[Where]] | None = None,
+        name: str = "samples",
+    ) -> None:
+        self._length, self._make, self._where, self._name = length, make, where, name
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return self._length
+
+    def __repr__(self) -> str:
+        return f"{self._name}[{self._length}]"
 
     def each(self, rows: Array) -> Iterator[Any]:
-        """Those objects, which may be changed."""
-        return map(protected, map(self.rows.__getitem__, rows.tolist()))
+        """Those rows one by one, made when they are asked for."""
+        return self._make(rows)
+
+    def where(self, rows: Array) -> list[Where] | None:
+        """Where those rows lie in files, if they lie in some."""
+        return self._where and self._where(rows)
 
 
 def column_of(leaf: Any) -> Column:
     """A leaf of a tree of columns as a `Column`: an array, a list of objects, or what is one."""
     if isinstance(leaf, Column):
         return leaf
-    return Objects(leaf) if isinstance(leaf, list) else Dense(leaf)
+    return Objects(len(leaf), partial(_kept, leaf)) if isinstance(leaf, list) else Dense(leaf)
+
+
+def array_column(array: Any) -> ArrayColumn:
+    """An array, or a column whose rows stand in one, as a column."""
+    return array if isinstance(array, ArrayColumn) else Dense(array)
+
+
+def _kept(objects: list[Any], rows: Array) -> Iterator[Any]:
+    """Those objects, which may be changed."""
+    return map(protected, map(objects.__getitem__, rows.tolist()))
 
 
 def each_column(fn: Callable[[Any], Any], tree: Any) -> Any:

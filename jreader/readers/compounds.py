@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from jreader.readers.columns import Array, Column, Indices, column_of
-from jreader.readers.joined_columns import ENDLESS, EndToEnd, Joined, begins, parted, share_starts
+from jreader.readers.joined_columns import ENDLESS, begins, laid_end_to_end, parted, share_starts
 from jreader.readers.planes import Plane, SideBySide, flattened
-from jreader.readers.ragged import Ragged, ragged_end_to_end
 from jreader.readers.stacked_rows import StackedRows
 from jreader.readers.trees import leaves, rebuilt, same_structure
 
@@ -177,14 +176,7 @@ def _end_to_end(columns: Sequence[Any]) -> tuple[Any, list[int]]:
     first = columns[0]
     if isinstance(first, StackedRows):
         together, shift = _end_to_end([each.column for each in columns])
-        return first.over(together), shift
+        return first.of_column(together), shift
     if _one(columns):
         return first, [0] * len(columns)
-    shift = begins([len(part) for part in columns])
-    every = list(map(column_of, columns))
-    if all(part.block_starts is not None for part in every):
-        return first.end_to_end(columns), shift
-    if any(part.kind is None for part in every):
-        return EndToEnd(columns), shift
-    together = ragged_end_to_end if isinstance(first, Ragged) else Joined
-    return together(columns), shift
+    return laid_end_to_end(columns), begins(list(map(len, columns)))

@@ -25,6 +25,7 @@ from jreader.readers.columns import (
     Indices,
     Take,
     Where,
+    array_column,
     axes_as_stored,
     column_of,
     rows_on_device,
@@ -94,7 +95,9 @@ class EndToEnd(Column):
     def __init__(self, parts: Sequence[Any]) -> None:
         self.parts = [each for part in parts for each in _parts_of(part)]
         self.starts: Array = np.array(begins([len(part) for part in self.parts]))
-        self.asks_users_class = all(column_of(part).asks_users_class for part in self.parts)
+        every = list(map(column_of, self.parts))
+        self.stacks = all(column.stacks for column in every)
+        self.asks_users_class = all(column.asks_users_class for column in every)
 
     def __len__(self) -> int:
         return int(min(self.starts[-1] + len(self.parts[-1]), ENDLESS))
@@ -252,6 +255,19 @@ class Joined(ArrayColumn, EndToEnd):
                 turned[here] = self.parts[part][local[here]]
         return out
 
+    def slices(self, begins: Array, size: int, out: Array | None = None) -> Array:
+        """Of few parts, those of each part in one call, if they end in it."""
+        if len(self.parts) * 4 > len(begins):
+            return super().slices(begins, size, out)
+        taken = np.empty((len(begins), size, *self.shape[1:]), self.dtype) if out is None else out
+        which, local = self.found(begins)
+        for number, here in parted(which):
+            part = array_column(self.parts[number])
+            whole = local[here].max() + size <= len(part)
+            slices, from_ = (part.slices, local) if whole else (super().slices, begins)
+            taken[here] = slices(from_[here], size)
+        return taken
+
     def placed(self) -> tuple[Any, Callable[[Any, Indices], Any]]:
         """All of them as one array."""
         return np.asarray(self), rows_on_device
@@ -260,6 +276,19 @@ class Joined(ArrayColumn, EndToEnd):
 def _parts_of(column: Any) -> Sequence[Any]:
     """The columns that one is laid end to end of; of any other, itself."""
     return column.parts if isinstance(column, EndToEnd) and not column.in_pairs else [column]
+
+
+def laid_end_to_end(columns: Sequence[Any]) -> Any:
+    """Columns as one: of arrays an array, of those of one class as that class says; or `EndToEnd`.
+
+    >>> laid_end_to_end([np.arange(2), np.arange(3)])
+    int64[5]
+    """
+    every = list(map(column_of, columns))
+    way = every[0].end_to_end
+    if all(column.end_to_end is way for column in every) and (made := way(columns)) is not None:
+        return made
+    return EndToEnd(columns) if any(column.kind is None for column in every) else Joined(columns)
 
 
 def share_starts(columns: Sequence[Any]) -> None:

@@ -24,3 +24,14 @@ def bytes_below(array: Array) -> tuple[Array, int] | None:
     first = array[tuple(slice(at, at + 1 or None) for at in lowest)].view(np.uint8).reshape(-1)
     stored = as_strided(first, (high - low,), (1,), writeable=False)
     return stored, array.__array_interface__["data"][0] - low
+
+
+def overlapping(array: Array, size: int) -> Array:
+    """The array whose row i is `array[i : i + size]`, as a view.
+
+    >>> overlapping(np.arange(5), 3).tolist()
+    [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
+    """
+    shape = (max(len(array) - size + 1, 0), size, *array.shape[1:])
+    strides = (array.strides[0], *array.strides)
+    return as_strided(array, shape, strides, writeable=False)

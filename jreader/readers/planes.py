@@ -241,8 +241,8 @@ class Gathering:
         every = list(map(column_of, leaves(columns)))
         self.ways = [column.gatherer(size) for column in every]
         self.arrays = all(isinstance(column, (Dense, Joined)) for column in every)
-        self.stacks = all(column.stacks for column in every)
         self.flat = _flat_kind(columns, leaves(columns))
+        self.stacks = self.flat is np.ndarray or all(column.stacks for column in every)
         self.joined = [
             (number, column)
             for number, column in enumerate(every)

@@ -83,20 +83,20 @@ class Ragged(Column):
         inside = "".join(f", {size}" for size in self.shape[2:])
         return f"{self.dtype}[{len(self)}, ...{inside}]"
 
+    @staticmethod
+    def end_to_end(columns: Sequence[Ragged]) -> Ragged:
+        """The rows of several columns of one dtype as one column.
 
-def ragged_end_to_end(columns: Sequence[Ragged]) -> Ragged:
-    """The rows of several columns of one dtype as one column.
-
-    >>> both = ragged_end_to_end([Ragged(np.arange(4), np.array([1, 3, 4]))] * 2)
-    >>> both.gather(np.array([0, 3]))
-    [array([1, 2]), array([3])]
-    """
-    values = [_between(column.values, *column.offsets[[0, -1]].tolist()) for column in columns]
-    begins, offsets = 0, []
-    for column in columns:
-        offsets.append(column.offsets[:-1] - column.offsets[0] + begins)
-        begins += int(column.offsets[-1] - column.offsets[0])
-    return Ragged(Joined(values), np.concatenate([*offsets, [begins]]))
+        >>> both = Ragged.end_to_end([Ragged(np.arange(4), np.array([1, 3, 4]))] * 2)
+        >>> both.gather(np.array([0, 3]))
+        [array([1, 2]), array([3])]
+        """
+        values = [_between(column.values, *column.offsets[[0, -1]].tolist()) for column in columns]
+        begins, offsets = 0, []
+        for column in columns:
+            offsets.append(column.offsets[:-1] - column.offsets[0] + begins)
+            begins += int(column.offsets[-1] - column.offsets[0])
+        return Ragged(Joined(values), np.concatenate([*offsets, [begins]]))
 
 
 def _between(values: Any, first: int, last: int) -> Any:

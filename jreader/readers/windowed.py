@@ -1,8 +1,6 @@
 """A column whose rows are slices of one size of the values of all documents, end to end.
 
-Window `i` begins where arithmetic, or a table of documents, says: nothing is stored for it. NumPy
-takes many slices of an array in one call, as rows of a view in which they overlap; that costs a
-third of a loop over slices, and a tenth of `np.stack`.
+Window `i` begins where arithmetic, or a table of documents, says: nothing is stored for it.
 """
 
 from __future__ import annotations
@@ -13,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from jreader.readers.columns import Array, ArrayColumn, Indices, Take, Where, column_of
-from jreader.readers.joined_columns import Joined, found, parted
+from jreader.readers.columns import Array, ArrayColumn, Indices, Take, Where, array_column
+from jreader.readers.joined_columns import found
 from jreader.readers.ragged import Ragged
-from jreader.readers.stacked_rows import overlapping
 from jreader.staging import Staging
 
 _LONGEST = 1 << 31  # values that 32 bits tell apart, on a device
@@ -90,7 +87,8 @@ class Windowed(ArrayColumn):
         self.values, self.first, self.total, self.cut = values, first, total, cut
         self.dtype = values.dtype
         self.shape = (cut.count, cut.size, *values.shape[1:])
-        self.arrays, self.tables = column_of(values).arrays, cut.table
+        self._column = array_column(values)
+        self.arrays, self.tables = self._column.arrays, cut.table
 
     def begins(self, rows: Array) -> Array:
         """The indices of the values at which these rows begin."""
@@ -99,7 +97,7 @@ class Windowed(ArrayColumn):
 
     def where(self, rows: Array) -> list[Where] | None:
         """Where the first values of those rows lie."""
-        return column_of(self.values).where(self.begins(rows))
+        return self._column.where(self.begins(rows))
 
     def each(self, rows: Array) -> Iterator[Array]:
         """The rows one by one, as views where the values of a window lie in one array."""
@@ -107,13 +105,12 @@ class Windowed(ArrayColumn):
         return (values[begin : begin + size] for begin in self.begins(rows).tolist())
 
     def gatherer(self, size: int) -> tuple[Take, Staging | None]:
-        """Copies windows into staged memory."""
-        staged = Staging(size, self.shape[1:], self.dtype)
+        """Copies windows into staged memory, where that pays."""
+        staged, slices = Staging(size, self.shape[1:], self.dtype), self._column.slices
 
         def gather(rows: Array) -> Array:
-            out = staged(len(rows))
-            _fill(out, self.values, self.begins(rows))
-            return out
+            out = staged(len(rows)) if staged.leases else None
+            return slices(self.begins(rows), self.cut.size, out)
 
         return gather, None
 
@@ -156,6 +153,7 @@ class Strung(ArrayColumn):
         lengths = column.lengths(rows)
         rows, lengths = rows[lengths > 0], lengths[lengths > 0]
         self.values, self.dtype = column.values, column.dtype
+        self._column = array_column(column.values)
         self.begins, self.ends = column.offsets[rows], np.cumsum(lengths)
         self.starts = self.ends - lengths
         self.shape = (int(self.ends[-1]) if len(rows) else 0, *column.shape[2:])
@@ -167,7 +165,16 @@ class Strung(ArrayColumn):
 
     def where(self, positions: Array) -> list[Where] | None:
         """Where those values lie."""
-        return column_of(self.values).where(self.found(positions)[1])
+        return self._column.where(self.found(positions)[1])
+
+    def slices(self, begins: Array, size: int, out: Array | None = None) -> Array:
+        """Those that do not reach into the next row are slices of the values."""
+        which, below = self.found(begins)
+        whole = begins + size <= self.ends[which]
+        taken = np.empty((len(begins), size, *self.shape[1:]), self.dtype) if out is None else out
+        taken[whole] = self._column.slices(below[whole], size)
+        taken[~whole] = super().slices(begins[~whole], size)
+        return taken
 
     def __getitem__(self, part: slice) -> Array:
         """Consecutive values: a view where they are of one row."""
@@ -180,41 +187,3 @@ class Strung(ArrayColumn):
             first, which = first + many, which + 1
             begin = self.begins[which] if which < len(self.begins) else 0
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-
-
-def _fill(out: Array, values: Any, begins: Array) -> None:
-    """Writes the slices of the values that begin there into the rows of `out`."""
-    size = out.shape[1]
-    if isinstance(values, Joined):
-        which, local = values.found(begins)
-        few = len(values.parts) * 4 <= len(begins)
-        for number, here in parted(which) if few else ():
-            if local[here].max() + size <= len(values.parts[number]):
-                out[here] = _slices(values.parts[number], local[here], size)
-            else:
-                _fill_one_by_one(out, values, begins, np.arange(len(begins))[here])
-        if not few:
-            _fill_one_by_one(out, values, begins, np.arange(len(begins)))
-    elif isinstance(values, Strung):
-        which, below = values.found(begins)
-        whole = begins + size <= values.ends[which]  # those that do not reach into the next row
-        inside = np.empty((int(whole.sum()), *out.shape[1:]), out.dtype)
-        _fill(inside, values.values, below[whole])
-        out[whole] = inside
-        _fill_one_by_one(out, values, begins, np.flatnonzero(~whole))
-    elif (taken := _slices(values, begins, size, out)) is not out:
-        out[...] = taken
-
-
-def _slices(values: Any, begins: Array, size: int, out: Array | None = None) -> Array:
-    """The slices as one array; a `LazyMap` may read them into `out`."""
-    if hasattr(values, "slices"):
-        taken: Array = values.slices(begins, size, out)
-        return taken
-    return np.asarray(overlapping(values, size)[begins])
-
-
-def _fill_one_by_one(out: Array, values: Any, begins: Array, these: Array) -> None:
-    size = out.shape[1]
-    for number, begin in zip(these.tolist(), begins[these].tolist(), strict=True):
-        out[number] = values[begin : begin + size]

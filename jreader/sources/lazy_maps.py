@@ -19,7 +19,7 @@ import numpy as np
 
 from jreader.errors import DamagedData
 from jreader.readers.columns import Array, ArrayColumn, Where
-from jreader.readers.stacked_rows import overlapping
+from jreader.readers.overlaps import overlapping
 from jreader.sources.file_checks import State, changed
 from jreader.sources.files.byte_ranges import Descriptor
 

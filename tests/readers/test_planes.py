@@ -374,3 +374,17 @@ def test_no_samples_are_taken_of_epochs_over_a_mixture_of_objects():
     members = [jreader.source(list("abc")), jreader.source(list("de"))]
     plan = epochs(jreader.mix(members, seed=0), 2)
     assert list(indexed(plan).take(np.arange(0))) == []
+
+
+def test_columns_of_texts_end_to_end_beside_arrays_make_batches_of_samples(tmp_path):
+    plans = []
+    for name in "ab":
+        rows = [{"id": at, "text": name * at} for at in range(3)]
+        plans.append(jreader.cache(lambda rows=rows: rows, str(tmp_path / name)))
+        assert len(list(plans[-1]())) == 3
+    both = chain(*(jreader.cache(plan.reader, plan.path) for plan in plans))
+    assert indexed(both) is not None
+    batches = list(batch(shuffle(both, seed=0), 4)())
+    assert list(map(len, batches)) == [4, 2]
+    samples = [(sample["text"], int(sample["id"])) for each in batches for sample in each]
+    assert sorted(samples) == [("", 0), ("", 0), ("a", 1), ("aa", 2), ("b", 1), ("bb", 2)]

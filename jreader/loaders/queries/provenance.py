@@ -197,7 +197,7 @@ def _routed(plane: Plane, places: Array, epoch: int, step: int) -> Samples:
 def _unstacked(column: Any, rows: Array) -> tuple[Any, Array]:
     """The column that rows lie in, and which: of windows, those of all their samples."""
     while isinstance(column, StackedRows):
-        column, rows = column.below(rows)
+        column, rows = column.column, column.inner_rows(rows)
     return column, rows
 
 

@@ -25,8 +25,8 @@ import numpy as np
 from jreader.errors import DamagedData
 from jreader.extras import extra
 from jreader.readers.columns import Array, Column
-from jreader.readers.joined_columns import Joined, found, share_starts
-from jreader.readers.ragged import Ragged, ragged_end_to_end
+from jreader.readers.joined_columns import found, laid_end_to_end, share_starts
+from jreader.readers.ragged import Ragged
 from jreader.readers.trees import leaves
 from jreader.sources.file_checks import damaged
 
@@ -230,9 +230,7 @@ def columns_end_to_end(trees: Sequence[Any]) -> Any:
         return first
     if isinstance(first, dict):
         return {name: columns_end_to_end([tree[name] for tree in trees]) for name in first}
-    if isinstance(first, ArrowObjects):
-        return ArrowObjects([chunk for tree in trees for chunk in tree.chunks])
-    return ragged_end_to_end(trees) if isinstance(first, Ragged) else Joined(trees)
+    return laid_end_to_end(trees)
 
 
 class ArrowObjects(Column):
@@ -255,6 +253,11 @@ class ArrowObjects(Column):
 
     def __repr__(self) -> str:
         return f"{self.chunks[0].array.type}[{len(self)}]"
+
+    @staticmethod
+    def end_to_end(columns: Sequence[ArrowObjects]) -> ArrowObjects:
+        """The values of several columns as those of one."""
+        return ArrowObjects([chunk for column in columns for chunk in column.chunks])
 
     def gather(self, rows: Array) -> list[Any]:
         """These rows as a list.
