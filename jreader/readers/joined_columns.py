@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from math import prod
 from operator import getitem
 from typing import Any
@@ -30,6 +30,7 @@ from jreader.readers.columns import (
     column_of,
     rows_on_device,
 )
+from jreader.readers.messages import described
 from jreader.readers.protected import read_only
 from jreader.readers.trees import leaves, map_tree, rebuilt, same_structure, zipped
 from jreader.staging import Staging
@@ -87,24 +88,49 @@ class _ByteItems:
 class EndToEnd(Column):
     """Columns end to end, as one column whose rows are made by the column that they belong to.
 
+    Columns may be so long that several of them are beyond 32 bits, and samples that are made as a
+    whole cannot be given a field more: then a row is a pair, its number in a column and the number
+    of the column, and their order may go from one to another.
+
+    >>> from jreader.readers.columns import Objects
+    >>> squares = Objects(9, lambda rows: ({"n": row**2} for row in rows.tolist()))
+    >>> both = EndToEnd([squares, squares], lambda sample, part: {**sample, "of": int(part)})
+    >>> both.gather(np.array([[2, 0], [3, 1]]))
+    [{'n': 4, 'of': 0}, {'n': 9, 'of': 1}]
+
+    Args:
+        parts: The columns.
+        label: For rows that are pairs, makes samples of those of a column, or a tree of columns of
+            them, and of its number.
+
     Attributes:
         parts: The columns.
         starts: Where each of them begins.
     """
 
-    def __init__(self, parts: Sequence[Any]) -> None:
-        self.parts = [each for part in parts for each in _parts_of(part)]
-        self.starts: Array = np.array(begins([len(part) for part in self.parts]))
+    def __init__(
+        self, parts: Sequence[Any], label: Callable[[Any, Any], Any] | None = None
+    ) -> None:
+        self.in_pairs, self.label = label is not None, label
+        self.parts = list(parts if label else chain.from_iterable(map(_parts_of, parts)))
+        lengths = list(map(len, self.parts))
+        self.starts: Array = np.array(begins(lengths))
+        self._length = max(len(parts), *lengths) if label else min(sum(lengths), ENDLESS)
+        self.form = self if label else None  # its pairs are of no other column
         every = list(map(column_of, self.parts))
         self.stacks = all(column.stacks for column in every)
-        self.asks_users_class = all(column.asks_users_class for column in every)
+        self.asks_users_class = not label and all(column.asks_users_class for column in every)
 
     def __len__(self) -> int:
-        return int(min(self.starts[-1] + len(self.parts[-1]), ENDLESS))
+        """How many rows; of pairs, what their numbers are checked against."""
+        return self._length
 
-    def found(self, rows: Array) -> tuple[Array, Array]:
+    def __repr__(self) -> str:
+        return " or ".join(map(described, self.parts)) if self.in_pairs else super().__repr__()
+
+    def found(self, rows: Any) -> tuple[Any, Any]:
         """Which part each row is of, and which row of it."""
-        return found(self.starts, rows)
+        return (rows[:, 1], rows[:, 0]) if self.in_pairs else found(self.starts, rows)
 
     def each(self, rows: Array) -> Iterator[Any]:
         """The rows in order; each column is asked once, for all of its own."""
@@ -113,7 +139,8 @@ class EndToEnd(Column):
             number: column_of(self.parts[number]).each(local[here])
             for number, here in parted(which)
         }
-        return (next(streams[number]) for number in which.tolist())
+        samples = (next(streams[number]) for number in which.tolist())
+        return samples if self.label is None else map(self.label, samples, which.astype(np.int32))
 
     def gather(self, rows: Array) -> Any:
         """The rows stacked, if those of all columns are alike; otherwise as a list of samples."""
@@ -122,7 +149,14 @@ class EndToEnd(Column):
             (here, column_of(self.parts[number]).gather(local[here]))
             for number, here in parted(which)
         ]
-        return merged(given, len(rows))
+        return self._labelled(merged(given, len(rows)), which)
+
+    def _labelled(self, samples: Any, which: Indices) -> Any:
+        if self.label is None:
+            return samples
+        numbers = which.astype(np.int32)
+        each = isinstance(samples, list)
+        return list(map(self.label, samples, numbers)) if each else self.label(samples, numbers)
 
     def where(self, rows: Array) -> list[Where] | None:
         """Where those rows lie in the files of their columns, if all lie in some."""
@@ -146,11 +180,13 @@ class EndToEnd(Column):
                 mine = which == number
                 given = way(tree, namespace.where(mine, local, 0))
                 chosen = given if chosen is None else map_tree(partial(_where, mine), given, chosen)
-            return chosen
+            return self._labelled(chosen, which)
 
         return trees, rows_of
 
     def _found_in_trace(self, rows: Indices) -> tuple[Indices, Indices]:
+        if self.in_pairs:
+            return self.found(rows)
         namespace = rows.__array_namespace__()
         starts = namespace.asarray(self.starts)
         which = namespace.searchsorted(starts, rows, side="right") - 1

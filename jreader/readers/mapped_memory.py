@@ -28,7 +28,7 @@ class Mapped(NamedTuple):
 
     Attributes:
         number: Its number among the columns.
-        which: Its number in a column whose rows are pairs (`Chosen`); else None.
+        which: Its number in a column whose rows are pairs (`EndToEnd`); else None.
         width: The bytes of a row.
         parts: What is advised: arrays in mapped files, or columns that take advice themselves.
         given: The advice that was given last, if any.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from typing import Any, TypeVar, get_args
 
 import numpy as np
@@ -37,13 +38,12 @@ from jreader.readers import (
     set_fields,
     start,
 )
-from jreader.readers.chosen_rows import Chosen, with_field
 from jreader.readers.columns import Array, Indices
 from jreader.readers.compounds import Members, makes_samples
 from jreader.readers.declarations import check_choice
 from jreader.readers.fingerprints import Adjustable
 from jreader.readers.growing import written_first
-from jreader.readers.joined_columns import ENDLESS
+from jreader.readers.joined_columns import ENDLESS, EndToEnd
 from jreader.readers.nodes import others
 from jreader.readers.plain_functions import epoch_of_caller, in_epoch
 from jreader.readers.planes import Plane
@@ -200,7 +200,7 @@ class mix(Adjustable[T]):
                         self._check_given(each, which)
                 turn += 1
                 if self.source is not None:
-                    sample = with_field(sample, self.source, np.int32(which))
+                    sample = _with_field(self.source, sample, np.int32(which))
                 yield sample
 
         return Pass(
@@ -321,7 +321,7 @@ class mix(Adjustable[T]):
                 (rows,) = several.rows(which, sample)
                 return [rows.__array_namespace__().stack([rows, which.astype(rows.dtype)], 1)]
 
-            return Chosen(columns, self.source), chosen
+            return EndToEnd(columns, partial(_with_field, self.source)), chosen
         members = Members.of(planes)
         if members is None:
             return None
@@ -402,6 +402,28 @@ class _Mixture(Plane):
     def extent(self) -> str:
         """The same for all weights."""
         return "as many as its readers have in proportion"
+
+
+def _with_field(name: str | None, sample: Any, number: Any) -> Any:
+    """A sample, or columns of samples, with one more field; as they are without a name for it.
+
+    Raises:
+        TypeError: It has no named fields.
+        ValueError: It has one of that name.
+    """
+    if name is None:
+        return sample
+    if not isinstance(sample, Mapping):
+        raise TypeError(
+            f"source={name!r} of mix adds a field to samples that are dicts, not "
+            f"{described(sample)}: name their fields, as arrays(x=...) does, or leave source out."
+        )
+    if name in sample:
+        raise ValueError(
+            f"source={name!r} of mix adds a field, and samples have one of that name: give another "
+            f"name."
+        )
+    return {**sample, name: number}
 
 
 class _Source:
