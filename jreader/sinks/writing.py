@@ -37,6 +37,7 @@ from jreader.sinks.shard_writers import (
 from jreader.sinks.tar_shards import tar_shards
 from jreader.sources.array_record_files import array_record
 from jreader.sources.far_systems import is_far
+from jreader.sources.file_checks import path_text
 from jreader.sources.tables.arrow_columns import pyarrow
 from jreader.sources.transactions import entries, new_folder
 from jreader.transforms import firstn
@@ -313,8 +314,8 @@ def checked_folder(path: Any, suffixes: tuple[str, ...]) -> Path:
         TypeError: It is no path.
         ValueError: It is elsewhere, or is named like a file.
     """
-    name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
-    if not isinstance(name, str) or not name:
+    name = path_text(path)
+    if not name:
         raise TypeError(f"path of {_CALL} needs the name of a folder, not {path!r}.")
     if is_far(name):
         raise ValueError(

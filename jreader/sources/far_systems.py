@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -84,25 +83,22 @@ def system_of(path: str) -> tuple[Any, str]:
     """
     core = extra("fsspec", "far", f"{masked(path)!r} needs fsspec").core
     where = path if "::" in path else "/".join(path.split("/", 3)[:3])
-    with _SYSTEMS.lock:
-        system = _SYSTEMS.known.get(where)
-        if system is None:
-            try:
-                system, name = core.url_to_fs(path)
-            except ImportError as error:
-                said = f"{masked(path)!r} needs one more package for fsspec: see the line above"
-                error.add_note(said)
-                raise
-            except ValueError as error:
-                if "rotocol" not in str(error):
-                    raise
-                raise ValueError(
-                    f"{masked(path)!r} begins with a protocol that fsspec does not know ({error}): "
-                    f"it knows http, https, s3, gs, hf, memory and others."
-                ) from None
-            _SYSTEMS.known[where] = system
-            return system, name
-    return system, core.url_to_fs(path)[1] if "::" in path else core.strip_protocol(path)
+    system = _SYSTEMS.get((os.getpid(), where))
+    if system is not None:
+        return system, core.url_to_fs(path)[1] if "::" in path else core.strip_protocol(path)
+    try:
+        system, name = core.url_to_fs(path)
+    except ImportError as error:
+        error.add_note(f"{masked(path)!r} needs one more package for fsspec: see the line above")
+        raise
+    except ValueError as error:
+        if "rotocol" not in str(error):
+            raise
+        raise ValueError(
+            f"{masked(path)!r} begins with a protocol that fsspec does not know ({error}): it "
+            "knows http, https, s3, gs, hf, memory and others."
+        ) from None
+    return _SYSTEMS.setdefault((os.getpid(), where), system), name
 
 
 def far_state(path: str) -> FarState:
@@ -313,20 +309,8 @@ async def _look(path: str, system: Any, name: str) -> FarState | None:
     return FarState(int(size), stamp, etag, date, bool(facts))
 
 
-class _Systems:
-    """The file systems of this process, one for each server; fsspec has one for each thread."""
+_SYSTEMS = dict[tuple[int, str], Any]()
+"""The file systems, one for each process and server; fsspec has one for each thread."""
 
-    def __init__(self) -> None:
-        self.begin()
-
-    def begin(self) -> None:
-        """Begins anew, as in a forked process: connections and locks belong to the other one."""
-        self.lock, self.known = threading.Lock(), dict[str, Any]()
-
-
-_SYSTEMS = _Systems()
 _SEEN: dict[str, tuple[float, FarState | None]] = {}
 _NEVER = (float("-inf"), None)
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_SYSTEMS.begin)

@@ -136,6 +136,16 @@ def called(node: Node[Any], *arguments: object) -> str:
     return masked(f"{type(node).__name__}({', '.join(map(repr, arguments))})")
 
 
+def path_text(given: Any) -> str | None:
+    """A path as a str; None for what is no path, or one of bytes.
+
+    >>> path_text(Path("a", "b")), path_text(b"a"), path_text(3)
+    ('a/b', None, None)
+    """
+    name = os.fspath(given) if isinstance(given, (str, os.PathLike)) else None
+    return name if isinstance(name, str) else None
+
+
 def check_path(call: str, path: Any) -> str:
     """Returns a path as a string, if it names a file: see `check_paths`."""
     (name,) = check_paths(call, (path,))
@@ -159,8 +169,8 @@ def check_paths(call: str, paths: tuple[Any, ...], *, far: bool = False) -> tupl
         raise TypeError(f"{call} needs at least one path.")
     names = []
     for path in paths:
-        name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
-        if not isinstance(name, str):
+        name = path_text(path)
+        if name is None:
             hint = ": unpack it, as in *paths" if isinstance(path, (list, tuple)) else ""
             raise TypeError(f"{call} needs a str or a path, not {path!r}{hint}.")
         if is_far(name):

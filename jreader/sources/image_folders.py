@@ -15,7 +15,7 @@ import numpy as np
 from jreader.readers import argument, op, set_fields
 from jreader.readers.columns import Array, Column, Where
 from jreader.sources.columns import Table
-from jreader.sources.file_checks import damaged, is_folder, state_of
+from jreader.sources.file_checks import damaged, is_folder, path_text, state_of
 from jreader.sources.files.file_readers import check_given
 from jreader.sources.files.stored_files import open_file
 
@@ -24,8 +24,8 @@ _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".ti
 
 
 def _checked_folder(call: str, path: Any) -> str:
-    name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
-    if not isinstance(name, str):
+    name = path_text(path)
+    if name is None:
         raise TypeError(f"{call} needs a str or a path, not {path!r}.")
     if not is_folder(name):
         why = "does not exist" if state_of(name) is None else "is no folder"

@@ -34,7 +34,7 @@ from jreader.readers.columns import Array
 from jreader.readers.joined_columns import Joined
 from jreader.readers.ragged import Ragged
 from jreader.sources.columns import Table
-from jreader.sources.file_checks import changed, damaged, is_file, reading, state_of
+from jreader.sources.file_checks import changed, damaged, is_file, path_text, reading, state_of
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.file_readers import FileReader, braces_expanded
 from jreader.sources.files.kept_indices import in_threads, kept
@@ -65,8 +65,8 @@ def _checked_dtype(call: str, dtype: Any) -> str:
 
 def _with_suffix(given: Any) -> Any:
     """The `.bin` file that its `.idx`, or a path without a suffix, stands for."""
-    path = os.fspath(given) if isinstance(given, (str, os.PathLike)) else None
-    if not isinstance(path, str):
+    path = path_text(given)
+    if path is None:
         return given  # `keep` says what it is
     if path.endswith(".idx"):
         return f"{path.removesuffix('.idx')}.bin"

@@ -31,7 +31,7 @@ from jreader.readers.messages import Refusal
 from jreader.readers.passes import checked_position
 from jreader.sources.appending import Appending
 from jreader.sources.columns import straight
-from jreader.sources.file_checks import changed, check_map
+from jreader.sources.file_checks import changed, check_map, path_text
 from jreader.sources.stored_columns import TABLE, Stored, read_table
 from jreader.sources.stored_rows import as_found
 from jreader.sources.transactions import locked
@@ -56,8 +56,8 @@ def check_folder(call: str, path: Any) -> str:
         TypeError: It is no path.
         ValueError: There is something else.
     """
-    name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
-    if not isinstance(name, str) or not name:
+    name = path_text(path)
+    if not name:
         raise TypeError(f"path of {call} needs the name of a folder, not {path!r}.")
     folder = Path(name).absolute()
     if folder.exists() and not folder.is_dir():

@@ -55,7 +55,7 @@ class BlockFiles:
             end: Where they end.
         """
         try:
-            opened = os.open(self.folder / name, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+            opened = os.open(self.folder / name, os.O_RDONLY)
         except OSError:
             return None
         try:

@@ -8,7 +8,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -152,56 +151,54 @@ class Store:
             OSError: They cannot be had.
         """
         self._check_process()
-        with self._claimed(file, numbers) as (given, mine, theirs):
-            for number in self._kept_since(file, mine):
-                if (data := self.piece(file, number, 0, file.size_of(number))) is not None:
-                    given[number] = data
-                    mine[number].set_result(data)
-            # blocks are written while the next ones are on their way
-            for number, data in file.fetched([each for each in mine if each not in given]):
-                given[number] = data
-                with self._lock:
-                    self.misses += 1
-                    self.fetched += len(data)
-                keeping(partial(self._keep, file.name_of(number), data))
-                mine[number].set_result(data)
-        return given | {number: future.result() for number, future in theirs.items()}
-
-    @contextmanager
-    def _claimed(
-        self, file: StoredFile, numbers: Sequence[int]
-    ) -> Iterator[tuple[dict[int, bytes], dict[int, Future[bytes]], dict[int, Future[bytes]]]]:
-        """The blocks in memory, those to fetch in this block, and those that other threads fetch.
-
-        Whoever waits for the second ones gets an error of the block.
-        """
-        given, mine, theirs = {}, dict[int, Future[bytes]](), dict[int, Future[bytes]]()
-        with self._lock:
-            for number in numbers:
-                name = file.name_of(number)
-                if name in self._recent:
-                    self._recent.move_to_end(name)
-                    given[number] = self._recent[name]
-                elif name in self._under_way:
-                    theirs[number] = self._under_way[name]
-                else:
-                    mine[number] = self._under_way[name] = Future()
+        coming = {number: Future[bytes]() for number in numbers}
+        mine = self._claimed(file, coming)
         try:
-            yield given, mine, theirs
-        except BaseException as error:
-            for future in mine.values():
-                if not future.done():
-                    future.set_exception(error)
+            for number, data in self._obtained(file, mine, keeping):
+                coming[number].set_result(data)
+        except BaseException as error:  # for other threads that wait for the same blocks, too
+            for number in mine:
+                if not coming[number].done():
+                    coming[number].set_exception(error)
             raise
         finally:
             with self._lock:
                 for number in mine:
                     self._under_way.pop(file.name_of(number), None)
+        return {number: future.result() for number, future in coming.items()}
 
-    def _kept_since(self, file: StoredFile, numbers: Iterable[int]) -> list[int]:
-        """The blocks that other threads have kept since they were looked for."""
+    def _claimed(self, file: StoredFile, coming: dict[int, Future[bytes]]) -> list[int]:
+        """The blocks that are neither in memory nor on their way; others' futures are put in."""
+        mine = list[int]()
         with self._lock:
-            return [number for number in numbers if file.name_of(number) in self._sizes]
+            for number, future in coming.items():
+                name = file.name_of(number)
+                if name in self._recent:
+                    self._recent.move_to_end(name)
+                    future.set_result(self._recent[name])
+                elif name in self._under_way:
+                    coming[number] = self._under_way[name]
+                else:
+                    self._under_way[name] = future
+                    mine.append(number)
+        return mine
+
+    def _obtained(
+        self, file: StoredFile, numbers: Sequence[int], keeping: Keeping
+    ) -> Iterator[tuple[int, bytes]]:
+        """Blocks that others have kept since they were looked for, and the rest, fetched."""
+        with self._lock:
+            there = [number for number in numbers if file.name_of(number) in self._sizes]
+        pieces = {number: self.piece(file, number, 0, file.size_of(number)) for number in there}
+        kept = {number: data for number, data in pieces.items() if data is not None}
+        yield from kept.items()
+        # blocks are written while the next ones are on their way
+        for number, data in file.fetched([each for each in numbers if each not in kept]):
+            with self._lock:
+                self.misses += 1
+                self.fetched += len(data)
+            keeping(partial(self._keep, file.name_of(number), data))
+            yield number, data
 
     def _keep(self, name: str, data: bytes) -> None:
         """Keeps a block, if there is room, or one that gives way."""

@@ -75,7 +75,7 @@ class Descriptor:
     def __init__(self, path: str, seen: State) -> None:
         """Opens the file for reading."""
         try:
-            self.number = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+            self.number = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
             raise changed(path, "cannot be found any more") from None
         check_state(path, seen, os.fstat(self.number))

@@ -15,7 +15,15 @@ from jreader.readers.columns import Array
 from jreader.readers.credentials import masked
 from jreader.readers.declarations import declared, declared_names
 from jreader.sources.far_systems import far_matches, is_far
-from jreader.sources.file_checks import FileNode, changed, check_paths, is_file, is_folder, state_of
+from jreader.sources.file_checks import (
+    FileNode,
+    changed,
+    check_paths,
+    is_file,
+    is_folder,
+    path_text,
+    state_of,
+)
 
 Which: TypeAlias = tuple[int, int, int]
 """Which part of a file: its number, of how many, and how many bytes the file had."""
@@ -146,8 +154,8 @@ def _files_of_path(call: str, given: Any, suffixes: tuple[str, ...], far: bool) 
             f"given {given}: give the names of whole files, such as those of files(paths) without "
             f"parts=."
         )
-    path = os.fspath(given) if isinstance(given, (str, os.PathLike)) else None
-    here = isinstance(path, str) and (far or not is_far(path))
+    path = path_text(given)
+    here = path is not None and (far or not is_far(path))
     for each in braces_expanded(given):
         matches = matching(call, os.fspath(each), suffixes) if here else None
         yield from [each] if matches is None else matches  # `check_paths` says what it is
@@ -159,9 +167,9 @@ def braces_expanded(given: Any) -> list[Any]:
     >>> braces_expanded("a-{08..10}.tar"), braces_expanded("{train,test}/x")
     (['a-08.tar', 'a-09.tar', 'a-10.tar'], ['train/x', 'test/x'])
     """
-    path = os.fspath(given) if isinstance(given, (str, os.PathLike)) else None
-    found = _BRACES.search(path) if isinstance(path, str) else None
-    if found is None or not isinstance(path, str) or state_of(path) is not None:
+    path = path_text(given)
+    found = _BRACES.search(path) if path is not None else None
+    if found is None or path is None or state_of(path) is not None:
         return [given]
     first, last, words = found.groups()
     choices = words.split(",") if words else _numbers_between(first, last)
@@ -258,6 +266,11 @@ class FileReader(FileNode[T]):
         given["paths"] = files_named(self.call, paths, self.suffixes, far=self.far)
         set_fields(self, **given)
         check_given(self, self.call)
+
+    @property
+    def file_part(self) -> FilePart | None:
+        """The part of its only file that it reads; None for whole files."""
+        return None if self.part is None else FilePart(self.paths[0], *self.part)
 
     def shown(self) -> dict[str, Any]:
         """The arguments behind the paths, as a user would type them."""

@@ -92,16 +92,18 @@ def foreign_format(path: str, itemsize: int) -> str | None:
     if said := ends.get(Path(path).suffix.lower()):
         return said
     head, last, size = _both_ends(path)
-    for begin, named in _KINDS.items():
-        if head.startswith(begin) and (len(begin) >= _ENOUGH or head.startswith(_GZIP)):
-            return "".join(named)
-    if head[8:10] == b'{"' and struct.unpack_from("<Q", head)[0] <= size - 8:
-        return _TENSORS
-    if last == b"." and _is_pickle(head):
-        return _PICKLE
-    if _is_arrow_stream(head, size):
-        return _ARROW
-    return _TEXT_FILE if itemsize > 1 and _is_text(head) else None
+    seen = [
+        *("".join(said) for begin, said in _KINDS.items() if _begins_with(head, begin)),
+        _TENSORS if _is_safetensors(head, size) else None,
+        _PICKLE if last == b"." and _is_pickle(head) else None,
+        _ARROW if _is_arrow_stream(head, size) else None,
+        _TEXT_FILE if itemsize > 1 and _is_text(head) else None,
+    ]
+    return next(filter(None, seen), None)
+
+
+def _begins_with(head: bytes, magic: bytes) -> bool:
+    return head.startswith(magic) and (len(magic) >= _ENOUGH or head.startswith(_GZIP))
 
 
 def _both_ends(path: str) -> tuple[bytes, bytes, int]:
@@ -111,6 +113,11 @@ def _both_ends(path: str) -> tuple[bytes, bytes, int]:
         size = file.seek(0, io.SEEK_END)
         file.seek(max(size - 1, 0))
         return head, file.read(1), size
+
+
+def _is_safetensors(head: bytes, size: int) -> bool:
+    """Whether the length of a JSON object, and that object, stand at the beginning."""
+    return head[8:10] == b'{"' and bool(struct.unpack_from("<Q", head)[0] <= size - 8)
 
 
 def _is_pickle(head: bytes) -> bool:

@@ -20,7 +20,7 @@ from jreader.readers.joined_columns import found
 from jreader.sources.columns import Table
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile
-from jreader.sources.files.file_readers import FilePart, FileReader
+from jreader.sources.files.file_readers import FileReader
 from jreader.sources.files.kept_indices import kept
 from jreader.sources.files.stored_files import open_file, read_many
 
@@ -180,8 +180,7 @@ class RecordFiles(FileReader[T], Table[T]):
         files = [open_file(path, self.store) for path in self.paths]
         offsets = kept(self.kind, files, self.find, _ends_with_file, asked=self.index_rules)
         self.check_files()  # which may have changed while they were looked through
-        if self.part is not None:
-            part = FilePart(self.paths[0], *self.part)
+        if (part := self.file_part) is not None:
             part.check_size(files[0].size)
             offsets = list(map(part.of_offsets, offsets))
         return Records(files, offsets, self.parser())

@@ -81,16 +81,14 @@ def members(
             continue
         _check_sum(block, at)
         kind, member = block[156:157], _described(block, at, header, pax, long_name)
-        is_file = kind in _FILES
-        if said := _why_unreadable(kind, pax, member.size, size - member.begin):
-            raise DamagedMember(at, said, (member.name, header) if is_file else None)
+        _check_readable(kind, pax, member, size)
         at = member.begin + (member.size + BLOCK - 1) // BLOCK * BLOCK
         if kind == _LONG_NAME:
             long_name = _text(get(member.begin, member.size))
         elif kind == _PAX:
             pax = _pax_records(get(member.begin, member.size), member.begin)
         elif kind not in (_LONG_LINK, _PAX_FOR_ALL):
-            if is_file and not member.name.endswith("/"):
+            if kind in _FILES and not member.name.endswith("/"):
                 yield member
             header, long_name, pax = at, "", {}
     if at >= size and not ended:
@@ -121,12 +119,16 @@ def _described(block: bytes, at: int, header: int, pax: dict[str, str], long_nam
     return Member(name, header, at + BLOCK, many)
 
 
-def _why_unreadable(kind: bytes, pax: dict[str, str], many: int, most: int) -> str:
-    if not 0 <= many <= most:
-        return f"a member has {many:,} bytes, and {most:,} follow"
-    if kind == _SPARSE or any(name.startswith("GNU.sparse") for name in pax):
-        return "a member is a sparse file, which cannot be read"
-    return ""
+def _check_readable(kind: bytes, pax: dict[str, str], member: Member, size: int) -> None:
+    """Raises DamagedMember if an archive of that size ends before the data, or they are sparse."""
+    most, said = size - member.begin, ""
+    if not 0 <= member.size <= most:
+        said = f"a member has {member.size:,} bytes, and {most:,} follow"
+    elif kind == _SPARSE or any(name.startswith("GNU.sparse") for name in pax):
+        said = "a member is a sparse file, which cannot be read"
+    if said:
+        where = (member.name, member.header) if kind in _FILES else None
+        raise DamagedMember(member.begin - BLOCK, said, where)
 
 
 def _check_sum(block: bytes, at: int) -> None:

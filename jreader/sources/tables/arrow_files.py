@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -46,14 +46,8 @@ class ArrowFile(TableFile):
         with _reading_ipc(path, "its schema"):
             self._mapped = _mapped_file(path)
             self._is_listed = self._has_magic()
-            source = pyarrow().BufferReader(self._mapped)
-            messages = list(_messages(source, path, 8 * self._is_listed))
-            heads = [(at, *_head(each.metadata)) for at, each in messages if each.type == _BATCH]
-            self._places, self.rows = [at for at, _, _ in heads], [rows for _, rows, _ in heads]
+            compressed = self._find_batches()
             opened = (ipc.open_file if self._is_listed else ipc.open_stream)(self._mapped)
-            compressed = any(packed for _, _, packed in heads)
-            if compressed and not self._is_listed:
-                self._refuse_dictionaries(each.type for _, each in messages)
             self.schema = checked_schema(opened.schema)
             self.schema.empty_table()  # or a type is one that no column has
             self.table = None if compressed else opened.read_all()
@@ -66,13 +60,21 @@ class ArrowFile(TableFile):
             raise damaged(self.path, _EXPECTED, f"it does not end with {_MAGIC.decode()}")
         return begins
 
-    def _refuse_dictionaries(self, types: Iterable[str]) -> None:
-        if "dictionary" in types:
+    def _find_batches(self) -> bool:
+        """Finds where record batches begin, and their rows; whether one is compressed."""
+        source = pyarrow().BufferReader(self._mapped)
+        messages = list(_messages(source, self.path, 8 * self._is_listed))
+        heads = [(at, *_head(each.metadata)) for at, each in messages if each.type == _BATCH]
+        self._places, self.rows = [at for at, _, _ in heads], [rows for _, rows, _ in heads]
+        compressed = any(packed for _, _, packed in heads)
+        types = {each.type for _, each in messages}
+        if compressed and not self._is_listed and "dictionary" in types:
             raise ValueError(
                 f"{self.path} is a compressed stream with dictionaries, of which no batch can be "
                 f"found by number: write it in the file format (pyarrow.ipc.new_file), or "
                 f"without compression."
             )
+        return compressed
 
     def decoded(self, number: int) -> Any:
         """The table of one batch.

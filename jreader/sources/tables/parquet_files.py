@@ -272,8 +272,7 @@ class parquet(TableReader):
 
     def tables(self) -> list[ParquetFile]:
         """The files, whose footers are read on several threads."""
-        part = None if self.part is None else FilePart(self.paths[0], *self.part)
-        idle, store, names = IdleReaders(), self.store, self.names
+        idle, part, store, names = IdleReaders(), self.file_part, self.store, self.names
         return in_threads(
             lambda path: ParquetFile(open_file(path, store), names, idle, part), self.paths
         )

@@ -35,7 +35,7 @@ def bucket(monkeypatch):
     with suppress(FileExistsError):  # of the test before: moto holds its buckets in this process
         system.mkdir("data")
     yield system
-    far_systems._SYSTEMS.begin()
+    far_systems._SYSTEMS.clear()
     server.stop()
 
 
