@@ -74,6 +74,8 @@ class Node(Generic[T]):
     """How it may change places with others (`mapped_rows.py`): "rows", if it reorders or selects
     samples by their index alone; "samples", if it makes one of each alone, or hands it on; "keys",
     if it puts a key beside each."""
+    call: ClassVar[str] = ""
+    """The call as errors name it, where its fields do not say it."""
     made_at: str
 
     # An editor shows the docstring of `__new__` or `__init__` for a call, if there is one, instead

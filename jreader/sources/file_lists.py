@@ -13,7 +13,14 @@ from jreader.readers import argument, op, set_fields
 from jreader.readers.columns import Array, Column
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import FileNode, State, check_state, state_of
-from jreader.sources.files.file_readers import FilePart, Paths, files_named, written
+from jreader.sources.files.file_readers import (
+    FilePart,
+    Paths,
+    files_named,
+    typed_arguments,
+    typed_call,
+    written,
+)
 
 _PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".zip")
 
@@ -73,8 +80,7 @@ class files(FileNode[Any], Table[Any]):
 
     def __repr__(self) -> str:
         """The call that makes this reader; of many files, the first and the last."""
-        parts = "" if self.parts is None else f", parts={self.parts}"
-        return f"files({written(self.paths)}{parts})"
+        return typed_call(self, written(self.paths), typed_arguments(self))
 
 
 class _Names(Column):

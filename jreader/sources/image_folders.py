@@ -14,12 +14,12 @@ import numpy as np
 
 from jreader.readers import argument, op, set_fields
 from jreader.readers.columns import Array, Column, Where
+from jreader.readers.declarations import convert_fields
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import damaged, is_folder, path_text, state_of
-from jreader.sources.files.file_readers import check_given
+from jreader.sources.files.file_readers import typed_arguments, typed_call
 from jreader.sources.files.stored_files import open_file
 
-_CALL = "image_folder(path, skip, with_paths)"
 _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 
@@ -87,6 +87,7 @@ class image_folder(Table[dict[str, Any]]):
         DamagedData: Raised during a pass, where a file is empty, or gone.
     """
 
+    call = "image_folder(path, skip, with_paths)"
     path: str = argument(_checked_folder)
     skip: tuple[str, ...] = argument(_checked_suffixes, default=())
     with_paths: bool | None = argument(default=None, cursor="if given")  # None for False
@@ -99,13 +100,13 @@ class image_folder(Table[dict[str, Any]]):
         with_paths: bool = False,
     ) -> None:
         if not isinstance(with_paths, bool):
-            raise TypeError(f"{_CALL} needs True or False for with_paths, not {with_paths!r}.")
+            raise TypeError(f"{self.call} needs True or False for with_paths, not {with_paths!r}.")
         set_fields(self, path=path, skip=skip, with_paths=with_paths or None)
-        check_given(self, _CALL)
+        convert_fields(self)
         if not self.classes:
             raise FileNotFoundError(
-                f"{_CALL} finds no folder in {self.path!r}: give the folder that has a folder of "
-                f"images for each class, such as train/cat and train/dog."
+                f"{self.call} finds no folder in {self.path!r}: give the folder that has a folder "
+                "of images for each class, such as train/cat and train/dog."
             )
 
     @cached_property
@@ -149,9 +150,8 @@ class image_folder(Table[dict[str, Any]]):
 
     def __repr__(self) -> str:
         """The call that makes this reader."""
-        skip = f", skip={self.skip!r}" if self.skip else ""
-        with_paths = ", with_paths=True" if self.with_paths else ""
-        return f"image_folder({self.path!r}{skip}{with_paths})"
+        skip = {"skip": self.skip} if self.skip else {}
+        return typed_call(self, repr(self.path), typed_arguments(self) | skip)
 
 
 class _Images(Column):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias, TypeVar
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 from jreader.readers import Node, set_fields
 from jreader.readers.columns import Array
 from jreader.readers.credentials import masked
-from jreader.readers.declarations import declared, declared_names
+from jreader.readers.declarations import convert_fields, declared, declared_names
 from jreader.sources.far_systems import far_matches, is_far
 from jreader.sources.file_checks import (
     FileNode,
@@ -265,7 +265,7 @@ class FileReader(FileNode[T]):
             paths, given["part"] = part_in(paths)
         given["paths"] = files_named(self.call, paths, self.suffixes, far=self.far)
         set_fields(self, **given)
-        check_given(self, self.call)
+        convert_fields(self)
 
     @property
     def file_part(self) -> FilePart | None:
@@ -278,16 +278,13 @@ class FileReader(FileNode[T]):
 
     def __repr__(self) -> str:
         """The call that makes this reader; of many files, the first and the last."""
-        more = [f"{name}={value!r}" for name, value in self.shown().items()]
-        return f"{type(self).__name__}({', '.join([written(self.paths, self.part), *more])})"
+        return typed_call(self, written(self.paths, self.part), self.shown())
 
 
-def check_given(node: Node[Any], call: str) -> None:
-    """Has fields that were given checked by the functions they were declared with."""
-    for field in declared(node):
-        convert, value = field.metadata.get("convert"), getattr(node, field.name)
-        if convert is not None and value is not None:
-            set_fields(node, **{field.name: convert(call, value)})
+def typed_call(node: Node[Any], data: str, arguments: Mapping[str, Any]) -> str:
+    """The call that makes a reader of some data, as a user would type it."""
+    more = [f"{name}={value!r}" for name, value in arguments.items()]
+    return f"{type(node).__name__}({', '.join([data, *more])})"
 
 
 def typed_arguments(node: Node[Any]) -> dict[str, Any]:
@@ -297,7 +294,7 @@ def typed_arguments(node: Node[Any]) -> dict[str, Any]:
         value, unsaid = getattr(node, field.name), field.metadata.get("cursor") == "never"
         if value in (None, field.default, {}):
             continue
-        if not unsaid and field.name not in ("paths", "part", "dataset"):
+        if not unsaid and field.name not in ("path", "paths", "part", "dataset"):
             name = "columns" if field.name == "names" else field.name
             found[name] = list(value) if isinstance(value, tuple) else value
     return found

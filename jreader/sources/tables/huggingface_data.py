@@ -15,12 +15,13 @@ import numpy as np
 from jreader.errors import DamagedData
 from jreader.readers import Plane, argument, op, set_fields
 from jreader.readers.columns import Array
+from jreader.readers.declarations import convert_fields
 from jreader.readers.excerpts import spread
 from jreader.readers.hashing import text_hash
 from jreader.readers.messages import described
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import changed
-from jreader.sources.files.file_readers import check_given, typed_arguments
+from jreader.sources.files.file_readers import typed_arguments, typed_call
 from jreader.sources.files.stored_files import open_file
 from jreader.sources.tables.arrow_columns import Nulls, over_fields, over_values, pyarrow
 from jreader.sources.tables.column_names import check_fills, checked_names, checked_nulls
@@ -273,6 +274,7 @@ class huggingface(Table[Any]):
             a pass begins, there is no such column, or it has nulls.
     """
 
+    call = "huggingface(dataset, columns, nulls)"
     dataset: Any = argument(_checked_dataset)
     names: tuple[str, ...] | str | None = argument(checked_names, default=None)
     nulls: Mapping[str, Any] | None = argument(checked_nulls, default=None)
@@ -285,7 +287,7 @@ class huggingface(Table[Any]):
     ) -> None:
         pyarrow()
         set_fields(self, dataset=dataset, names=columns, nulls=nulls)
-        check_given(self, "huggingface(dataset, columns, nulls)")
+        convert_fields(self)
 
     @cached_property
     def columns(self) -> Any:
@@ -309,5 +311,4 @@ class huggingface(Table[Any]):
 
     def __repr__(self) -> str:
         """The call that makes this reader."""
-        named = [f"{name}={value!r}" for name, value in typed_arguments(self).items()]
-        return f"huggingface({', '.join([f'Dataset[{len(self.dataset)}]', *named])})"
+        return typed_call(self, f"Dataset[{len(self.dataset)}]", typed_arguments(self))
