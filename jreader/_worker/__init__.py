@@ -21,16 +21,14 @@ import socket
 import sys
 import threading
 
-from jreader._worker.connection import FrameReceiver
-from jreader._worker.task_worker import run_tasks
-from jreader._worker.worker_info import WorkerInfo, set_worker_info
+from jreader._worker.task_worker import TaskWorker
 
 _GRACE = 1.0  # seconds to clean up once nobody listens
 _GONE = getattr(select, "POLLRDHUP", 0)  # POLLHUP is told without being asked for
 
 
 def main(descriptor: int, parent: int) -> None:
-    """Receives what this worker is, and runs its tasks until the connection ends.
+    """Runs the tasks of a worker until its connection ends.
 
     Args:
         descriptor: The file descriptor of the socket to the parent.
@@ -40,13 +38,7 @@ def main(descriptor: int, parent: int) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # held back until here
     connection = socket.socket(fileno=descriptor)
     threading.Thread(target=_exit_with_parent, args=(connection, parent), daemon=True).start()
-    receiver = FrameReceiver(connection)
-    beginning = receiver.next_frame()
-    if beginning is not None:  # else it was closed before it began
-        *numbers, init = beginning
-        info = WorkerInfo(*numbers)
-        set_worker_info(info)
-        run_tasks(connection, receiver, info, init)
+    TaskWorker(connection).run()
 
 
 def _exit_with_parent(connection: socket.socket, parent: int) -> None:

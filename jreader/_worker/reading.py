@@ -59,7 +59,7 @@ class Reading:
         worker.blocks.room = _BLOCK
         up = start(self.reader, self.at)
         try:
-            worker.send(Answer(positions=[up.position()], ends=False), [])
+            worker.send(Answer(positions=[up.position()], ends=False))
             with _Outbox(worker, self.most) as outbox:
                 for sample in up.items:
                     outbox.put(sample, up.position())

@@ -23,13 +23,15 @@ from jreader._worker.shared_memory import (
     map_memory,
 )
 from jreader._worker.unpickling import unpickled
-from jreader._worker.worker_info import WorkerInfo
+from jreader._worker.worker_info import WorkerInfo, set_worker_info
 from jreader.errors import noted
 from jreader.readers import Position
-from jreader.staging import Memory
 
-FunctionMessage: TypeAlias = tuple[Literal["function"], int, SharedPickle, int]
-"""Its number, itself, and the bytes of shared memory sent along (0: none)."""
+FunctionMessage: TypeAlias = tuple[Literal["function"], int, list[Any], int]
+"""Its number, its pickle and arrays, and the bytes of shared memory sent along (0: none).
+
+Pickle and arrays are a `bytearray` each, or where they lie in that memory: (first, bytes).
+"""
 
 TaskMessage: TypeAlias = tuple[Literal["task"], int, bytes, tuple[int, ...], tuple[int, ...]]
 """The number of the function, arguments; blocks given back; functions to forget."""
@@ -67,15 +69,17 @@ class TaskWorker:
     """
 
     current: ClassVar[TaskWorker | None] = None
+    blocks: Blocks
 
-    def __init__(self, connection: socket.socket, receiver: FrameReceiver, processes: int) -> None:
-        self.connection, self.receiver = connection, receiver
-        self.blocks = stacking.blocks = Blocks(most=blocks_for_each(processes))
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection, self.receiver = connection, FrameReceiver(connection)
         self.functions: dict[int, _ReceivedFunction] = {}
 
     def run(self) -> None:
-        """Runs tasks until the connection ends."""
-        while message := self.receiver.next_frame():
+        """Receives what this worker is, and runs tasks until the connection ends."""
+        beginning = self.receiver.next_frame()
+        error = self._begin(*beginning) if beginning else b""  # it was closed before it began
+        while error is None and (message := self.receiver.next_frame()):
             kind, *rest = message
             if kind == "function":
                 number, shared, size = rest
@@ -85,6 +89,21 @@ class TaskWorker:
             else:  # of the last samples of a task that has ended
                 _, returned = rest
                 self.blocks.returned.extend(returned)
+
+    def _begin(self, number: int, of: int, seed: int, init: bytes) -> bytes | None:
+        """Calls `init`, a pickled function of the number or None; gives what it raises, pickled."""
+        set_worker_info(WorkerInfo(number, of, seed))
+        TaskWorker.current = self
+        self.blocks = stacking.blocks = Blocks(most=blocks_for_each(of))
+        error: bytes | None = None
+        try:
+            first = unpickled(init)
+            if first is not None:
+                first(number)
+        except BaseException as raised:
+            error = pickled_error(raised)
+        self.send(Answer(error=error))
+        return error
 
     def _run(
         self,
@@ -105,61 +124,31 @@ class TaskWorker:
         for key in forgotten:
             self.functions.pop(key, None)
 
-    def send(self, answer: Answer, descriptors: list[int]) -> None:
+    def send(self, answer: Answer, descriptors: Sequence[int] = ()) -> None:
         """Sends what there is of the task, and the descriptors of new blocks."""
-        send(self.connection, answer, descriptors)
-
-
-def run_tasks(
-    connection: socket.socket, receiver: FrameReceiver, info: WorkerInfo, init: bytes
-) -> None:
-    """Runs tasks until the connection ends.
-
-    Args:
-        connection: To the parent.
-        receiver: What comes from there.
-        info: What this worker is.
-        init: A pickled function of the worker's number to call first, or None.
-    """
-    TaskWorker.current = worker = TaskWorker(connection, receiver, info.num_workers)
-    error: bytes | None = None
-    try:
-        first = unpickled(init)
-        if first is not None:
-            first(info.id)
-    except BaseException as raised:
-        error = pickled_error(raised)
-    worker.send(Answer(error=error), [])
-    if error is None:
-        worker.run()
+        send(self.connection, answer, [*descriptors])
 
 
 class _ReceivedFunction:
     """A function that was sent; it is unpickled at its first call, which is told of any error."""
 
-    def __init__(self, sent: SharedPickle, size: int, receiver: FrameReceiver) -> None:
-        self.sent: SharedPickle | None = sent
+    def __init__(self, parts: list[Any], size: int, receiver: FrameReceiver) -> None:
+        self.parts = parts
         self.function: Any = None
-        self.memory: Memory | None = None
         if size:
             descriptor = receiver.descriptors.popleft()
-            self.memory = map_memory(descriptor, size, private=True)
+            room = np.frombuffer(map_memory(descriptor, size, private=True).owner, np.uint8)
+            self.parts = [room[first : first + size].data for first, size in parts]
             os.close(descriptor)
 
     def called(self, given: tuple[tuple[Any, ...], dict[str, Any]], blocks: Blocks) -> SharedPickle:
         """Calls the function, and pickles the result, which nothing here holds any longer."""
-        if self.sent is not None:
-            self.function, self.sent = self._unpickled(self.sent), None
-            self.memory = None  # the arrays that lie there hold it
+        if self.parts:
+            self.function, self.parts = self._unpickled(*self.parts), []
         arguments, options = given
         return blocks.pickled(self.function(*arguments, **options), "result")
 
-    def _unpickled(self, sent: SharedPickle) -> Any:
-        data: Any = sent.data
-        buffers = []
-        if self.memory is not None:
-            room = np.frombuffer(self.memory.owner, np.uint8)
-            data, *buffers = [room[first : first + size].data for _, first, size in sent.buffers]
+    def _unpickled(self, data: Any, *buffers: Any) -> Any:
         try:
             return unpickled(data, buffers)
         except (ImportError, AttributeError) as error:

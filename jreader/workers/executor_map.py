@@ -27,7 +27,7 @@ from jreader.readers import Node, Pass
 from jreader.workers.ahead import Crew, DrawnChunk
 from jreader.workers.clusters import Watch
 from jreader.workers.limits import Limits
-from jreader.workers.map_tasks import UNKNOWN, Failure, MapTask, Pickled, TaskInput, TaskResult
+from jreader.workers.map_tasks import UNKNOWN, Failure, MapTask, TaskInput, TaskResult
 from jreader.workers.memory_estimates import raised_average
 from jreader.workers.processes import Processes
 
@@ -185,12 +185,14 @@ class ExecutorCrew(Crew[S]):
         if why := self.watch.gone():
             self._raise_refused(self.in_work[turn], RuntimeError(why))
 
-    def _unpickled(self, result: TaskResult | Pickled, chunk: DrawnChunk[S]) -> TaskResult:
+    def _unpickled(
+        self, result: TaskResult | Callable[[], Any], chunk: DrawnChunk[S]
+    ) -> TaskResult:
         """A result, unpickled if it was sent."""
         if isinstance(result, TaskResult):
             return result
         try:
-            unpickled = TaskResult(*result.unpickled())
+            unpickled = TaskResult(*result())
         except Exception as error:
             errors.noted(
                 error,

@@ -10,7 +10,8 @@ from __future__ import annotations
 import pickle
 import time
 import uuid
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from math import inf
 from typing import Any, NamedTuple
 
@@ -63,52 +64,37 @@ def _failure(data: bytes, sample: Any, fatal: bool) -> Failure:
     return failure
 
 
-class Pickled:
-    """A pickled value, with the memory of its large arrays beside the pickle.
-
-    Args:
-        data: What pickle made of it.
-        buffers: The memory of its arrays, which executors carry without a copy if they can.
-        most: As of `TaskInput`.
-    """
-
-    def __init__(self, data: bytes, buffers: list[Any], most: float = inf) -> None:
-        self.data, self.buffers, self.most = data, buffers, most
-
-    def unpickled(self) -> Any:
-        """The value."""
-        return unpickled(self.data, self.buffers)
-
-    def __repr__(self) -> str:
-        """What an error says that a worker died of."""
-        try:
-            return repr(TaskInput(self.unpickled()))
-        except Exception:  # what users wrote; it is only to be told
-            return "samples that cannot be read here"
-
-
 class TaskInput:
     """The samples that a task is given; executors do not look into it.
 
     Args:
-        items: The samples.
+        items: The samples; what unpickles them, where they were sent.
         most: The bytes of results after which a task leaves the rest of them to another one.
     """
 
-    def __init__(self, items: list[Any], most: float = inf) -> None:
+    def __init__(self, items: list[Any] | Callable[[], list[Any]], most: float = inf) -> None:
         self.items, self.most = items, most
+
+    def unpickled(self) -> list[Any]:
+        """The samples."""
+        return self.items() if callable(self.items) else self.items
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """Pickles the samples apart, for the task to unpickle."""
+        if callable(self.items):
+            return TaskInput, (self.items, self.most)
         taken: list[pickle.PickleBuffer] = []
-        data = pickled_for_worker(
-            self.items, collect_large(taken) if protocol >= _OUT_OF_BAND else None
-        )
-        return Pickled, (data, taken, self.most)
+        take = collect_large(taken) if protocol >= _OUT_OF_BAND else None
+        data = pickled_for_worker(self.items, take)
+        return TaskInput, (partial(unpickled, data, taken), self.most)
 
     def __repr__(self) -> str:
         """What an error says that a worker died of."""
-        return ", ".join(map(described, self.items[:4])) + ", ..." * (len(self.items) > 4)
+        try:
+            items = self.unpickled()
+            return ", ".join(map(described, items[:4])) + ", ..." * (len(items) > 4)
+        except Exception:  # what users wrote; it is only to be told
+            return "samples that cannot be read here"
 
     def __dask_tokenize__(self) -> str:
         return uuid.uuid4().hex
@@ -132,7 +118,7 @@ class TaskResult(NamedTuple):
     draws: bool = False
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        """Pickles the results apart; one that cannot be pickled becomes a `Failure`."""
+        """Pickles the results apart, as what unpickles them; a `Failure` for one that it cannot."""
         taken: list[pickle.PickleBuffer] = []
         room = taken if protocol >= _OUT_OF_BAND else None
         try:
@@ -142,7 +128,7 @@ class TaskResult(NamedTuple):
             data = pickled_from_worker(
                 (list(map(_sendable, self.results)), *self[1:]), "results", room
             )
-        return Pickled, (data, taken)
+        return partial, (unpickled, data, taken)
 
 
 def _sendable(result: Any) -> Any:
@@ -176,7 +162,7 @@ class MapTask:
         self.fn, self.keep_going, self.number = fn, keep_going, number
         self.function_pickle = b""
 
-    def __call__(self, samples: TaskInput | Pickled) -> TaskResult:
+    def __call__(self, samples: TaskInput) -> TaskResult:
         """Gives the results; an error of the function is the last one."""
         began = time.perf_counter()
         try:
@@ -193,13 +179,13 @@ class MapTask:
         more = size > samples.most and len(results) < len(items)
         return TaskResult(results, time.perf_counter() - began, size, more, draws)
 
-    def _unpickled(self, samples: TaskInput | Pickled) -> tuple[Any, list[Any]]:
+    def _unpickled(self, samples: TaskInput) -> tuple[Any, list[Any]]:
         """The function and its samples."""
         what = "the function: its modules must be there"
         try:
             fn = self.fn or _unpickled_function(self.function_pickle)
             what = "the samples: their classes must be there"
-            return fn, samples.unpickled() if isinstance(samples, Pickled) else samples.items
+            return fn, samples.unpickled()
         except Exception as error:
             noted(error, f"raised while a worker unpickled {what}")
             raise

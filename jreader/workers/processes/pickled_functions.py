@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 
 from jreader._worker.connection import to_frame
-from jreader._worker.pickling import collect_large, pickled_for_worker, pickled_function
-from jreader._worker.shared_memory import SharedPickle, aligned, anonymous_memory, map_memory
+from jreader._worker.pickling import collect_large, pickled_function
+from jreader._worker.shared_memory import aligned, anonymous_memory, map_memory
 from jreader.errors import noted
 from jreader.readers import described
-from jreader.staging import Array
 
 _WORTH = 1 << 20  # bytes; fewer are sent to each worker
 _RECENT = 4  # small functions that are kept: who comes next may send the same again
@@ -54,46 +53,38 @@ class PickledFunction:
                 f"a data set), not before; or use threads",
             )
             raise
-        parts = [np.frombuffer(data, np.uint8)]
-        parts += [np.frombuffer(buffer.raw(), np.uint8) for buffer in taken]
+        self.parts: list[Any] = [data, *(buffer.raw() for buffer in taken)]
         hashed = hashlib.blake2b(digest_size=32)
-        for part in parts:
-            hashed.update(part.data)
+        for part in self.parts:
+            hashed.update(part)
         self.digest = hashed.digest()
-        self.shared, self.size, self.descriptor = SharedPickle(data), 0, -1
-        self._parts: list[Array] = parts
+        self.spans: list[tuple[int, int]] = []  # of each part in shared memory; none are there
+        self.size, self.descriptor = 0, -1
 
-    def prepare(self, fn: Any) -> None:
-        """Makes it ready to be sent, in shared memory if it is large."""
-        parts, self._parts = self._parts, []
-        if sum(part.nbytes for part in parts) >= _WORTH:
-            self._share(parts)
-        if len(parts) > 1 and not self.size:
-            self.shared = SharedPickle(pickled_for_worker(fn))
-
-    def _share(self, parts: list[Array]) -> None:
-        """Puts it into shared memory, if there is enough."""
-        ends = list(accumulate((aligned(part.nbytes) for part in parts), initial=0))
+    def prepare(self) -> None:
+        """Makes it ready to be sent: in shared memory if it is large, and there is enough."""
+        sizes = [memoryview(part).nbytes for part in self.parts]
+        *begins, size = accumulate(map(aligned, sizes), initial=0)
         try:
-            descriptor = anonymous_memory(ends[-1])
+            if sum(sizes) >= _WORTH:
+                self.descriptor = anonymous_memory(size)
         except OSError:
+            pass
+        if self.descriptor < 0:
+            self.parts = [bytearray(part) for part in self.parts]  # what is unpickled is written to
             return
-        weakref.finalize(self, os.close, descriptor)
-        room = np.frombuffer(map_memory(descriptor, ends[-1]).owner, np.uint8)
-        buffers = []
-        for first, part in zip(ends, parts, strict=False):
-            room[first : first + part.nbytes] = part
-            buffers.append((0, first, part.nbytes))
-        self.shared, self.size, self.descriptor = (
-            SharedPickle(b"", tuple(buffers)),
-            ends[-1],
-            descriptor,
-        )
+        weakref.finalize(self, os.close, self.descriptor)
+        room = np.frombuffer(map_memory(self.descriptor, size).owner, np.uint8)
+        self.spans, self.size = [*zip(begins, sizes, strict=True)], size
+        for (begin, many), part in zip(self.spans, self.parts, strict=True):
+            room[begin : begin + many] = np.frombuffer(part, np.uint8)
+        self.parts = []
 
     def frame(self) -> tuple[bytes, list[int]]:
         """The message to a worker, and the descriptors that go along."""
         descriptors = [self.descriptor] if self.size else []
-        return to_frame(("function", self.number, self.shared, self.size)), descriptors
+        message = "function", self.number, self.spans if self.size else self.parts, self.size
+        return to_frame(message), descriptors
 
 
 class PickledFunctions:
@@ -119,7 +110,7 @@ class PickledFunctions:
         function = PickledFunction(fn)
         alike = self._alike.setdefault(function.digest, function)
         if alike is function:
-            function.prepare(fn)
+            function.prepare()
             weakref.finalize(function, self.forgotten.append, function.number)
         number = getattr(fn, "number", None)
         self._keep(function.digest if number is None else number, alike)

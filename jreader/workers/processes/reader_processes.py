@@ -155,7 +155,7 @@ class _ReadApart(Generic[T]):
             f"{self.name}, cannot be sent to a process: open files, locks and connections inside "
             "the reader, when it is called",
         )
-        function.prepare(self.reading)
+        function.prepare()
 
         def take(samples: list[SentValue] | None, positions: Sequence[Position]) -> None:
             arrivals.put((self, samples, positions))
