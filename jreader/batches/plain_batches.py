@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -203,12 +204,8 @@ class map_batches(Node[Sequence[Any]]):
         if self.pool is not None:
             return self._in_processes(self.pool, at)
         if self.threads:
-            limits, name = _limits(self.threads), described(self.fn)
-
-            def begin() -> Pass[Any]:
-                return start(self.reader, at).watched(self, limits.window + 1)
-
-            return map_on_threads(self, begin, self.mapped, limits, function=name)
+            begin, limits = partial(start, self.reader, at), _limits(self.threads)
+            return map_on_threads(self, begin, self.mapped, limits, function=described(self.fn))
         up, mapped = start(self.reader, at), self.mapped
         tasks = working("map_batches", described(self.fn), self.made_at).tasks
         clock, label = time.perf_counter_ns, f"map_batches {described(self.fn)}"

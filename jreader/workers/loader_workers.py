@@ -25,7 +25,6 @@ from jreader.readers import (
     set_fields,
     start,
 )
-from jreader.readers.located import located_errors
 from jreader.readers.plain_functions import in_epoch
 from jreader.workers.ahead import made_ahead
 from jreader.workers.executor_map import ExecutorCrew
@@ -115,11 +114,9 @@ class fetch_batches(Node[T]):
                 return up if seed is None else seeded_items(up, seed, self.epoch)
 
             return self._submitted(self.pool, self._timed(begin, ahead_of))
-        mapper = explained(self, self.mapper)
-        if self.timeout:
-            limits = Limits(1, _PREFETCH, timeout=self.timeout)
-            return map_on_threads(self, lambda: start(self.reader, at), mapper, limits)
-        return start(self.reader, at).mapped(mapper, located_errors(self))
+        begin, mapper = partial(start, self.reader, at), explained(self, self.mapper)
+        limits = Limits(int(self.timeout > 0), _PREFETCH, timeout=self.timeout)
+        return map_on_threads(self, begin, mapper, limits)
 
     def _timed(self, begin: Callable[[], Pass[T]], window: int) -> Pass[T]:
         """The same pass, read on a thread if there is a timeout."""

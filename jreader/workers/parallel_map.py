@@ -35,7 +35,6 @@ from jreader.readers import (
     whole,
 )
 from jreader.readers.keyed import BesideKey, Keyed
-from jreader.readers.located import located_errors
 from jreader.readers.planes import Plane
 from jreader.readers.seeds import seeded_below
 from jreader.transforms.sample_rng import generator, keyed
@@ -162,19 +161,16 @@ class map_samples(Node[T]):
         """Positions are those of `reader`; with `rng`, of what is `keyed`."""
         if self._executor is not None:
             return self._without_failures(self._on_executor(at))
-        mapped = self._mapping()
-        if threads := max(self.threads, self.timeout > 0):
-            limits = self._limits(threads)
-
-            def begin() -> Pass[Any]:
-                return start(self.reader, at).watched(self, limits.window + 1)
-
+        threads = max(self.threads, self.timeout > 0)
+        here = map_on_threads(
+            self,
+            partial(start, self.reader, at),
+            self._mapping(),
+            self._limits(threads),
+            function=described(self.fn),
             # one thread may be meant: a function that bears no other call beside its own
-            tuned = self._limits if threads > 1 else None
-            name = described(self.fn)
-            here = map_on_threads(self, begin, mapped, limits, function=name, limits_of=tuned)
-        else:
-            here = start(self.reader, at).mapped(mapped, located_errors(self))
+            limits_of=self._limits if threads > 1 else None,
+        )
         return self._without_failures(here)
 
     def batches(self, size: int, at: Position) -> Pass[Sequence[T]] | None:
@@ -208,23 +204,26 @@ class map_samples(Node[T]):
     def _on_executor(self, at: Position, size: int = 0) -> Pass[Any]:
         """The results of tasks, or batches of `size`; workers find the samples where they can."""
         executor: Any = self._executor
-        source, fn = self._source, self._function()
-        sent_once = isinstance(executor, Processes)
-        plane = indexed(source) if size or sent_once else None
-        found = plane and found_by_workers(source, plane, sent_once=sent_once, single=not size)
-        up: Pass[Any]
-        if plane is not None and found is not None:
-            up = self._runs(plane, found, at, size or 1)
-            fn = (BatchMap if size else SampleMap)(fn, found)
-        else:
-            up = start(self.reader, at).watched(self, size or self.window or _WINDOW)
-            up, fn = (up.in_runs(size), BatchMap(fn)) if size else (up, fn)
+        up, fn = self._sent(isinstance(executor, Processes), at, size)
         task = MapTask(fn, keep_going=self.on_error == "skip")
         limits = self._limits(self.concurrency or _workers_of(executor), size or 1)
         by = "processes" if self.executor is None else "executor"
         work = working(type(self).__name__, described(self.fn), self.made_at, by, limits.workers)
         crew = ExecutorCrew(self, up, task, executor, limits, self._explain, work, size or 1)
         return made_ahead(crew)
+
+    def _sent(
+        self, sent_once: bool, at: Position, size: int
+    ) -> tuple[Pass[Any], Callable[[Any], Any]]:
+        """What tasks are sent, and what they make of it: of samples, or of where to find them."""
+        source, fn = self._source, self._function()
+        plane = indexed(source) if size or sent_once else None
+        found = plane and found_by_workers(source, plane, sent_once=sent_once, single=not size)
+        if plane is not None and found is not None:
+            kind = BatchMap if size else SampleMap
+            return self._runs(plane, found, at, size or 1), kind(fn, found)
+        up = start(self.reader, at).watched(self, size or self.window or _WINDOW)
+        return (up.in_runs(size), BatchMap(fn)) if size else (up, fn)
 
     def _numbered(self) -> Callable[[Any, int], Keyed] | None:
         """A function that gives a sample and its number the key that `keyed` does."""

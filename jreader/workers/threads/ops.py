@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from jreader import errors
@@ -59,11 +60,8 @@ class buffered(Node[T]):
         """Positions are those of `reader` after the sample handed over, not those read ahead."""
         if self.size == 0:
             return start(self.reader, at)
-
-        def begin() -> Pass[T]:
-            return start(self.reader, at).watched(self, self.size + 1)
-
-        return map_on_threads(self, begin, itself, Limits(workers=1, window=self.size))
+        limits = Limits(workers=1, window=self.size)
+        return map_on_threads(self, partial(start, self.reader, at), itself, limits)
 
     def length(self) -> int | None:
         """That of `reader`."""
@@ -117,12 +115,8 @@ class xmap_readers(Node[T]):
         """Positions are those of `reader`, if the order is kept."""
         if isinstance(at, str) and not self.order:
             raise errors.NotResumable(at)  # which has been through JSON
-        window = self.process_num + self.buffer_size
-
-        def begin() -> Pass[Any]:
-            return start(self.reader, at).watched(self, window)
-
-        limits = Limits(self.process_num, window)
+        limits = Limits(self.process_num, self.process_num + self.buffer_size)
+        begin: Callable[[], Pass[Any]] = partial(start, self.reader, at)
         mapper, name = explained(self, self.mapper), described(self.mapper)
         here = map_on_threads(self, begin, mapper, limits, function=name, ordered=self.order)
         if self.order:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from jreader.counters import counters_of_pass, working
 from jreader.profiling import profiler
 from jreader.readers import Node, Pass
+from jreader.readers.located import located_errors
 from jreader.tunables import Tunable
 from jreader.workers.ahead import Crew, DrawnChunk, made_ahead
 from jreader.workers.limits import Limits
@@ -35,14 +36,15 @@ def map_on_threads(
     ordered: bool = True,
     limits_of: Callable[[int], Limits] | None = None,
 ) -> Pass[T]:
-    """`fn` of the items of a pass, made on threads that begin with the first item asked for.
+    """`fn` of the items of a pass, made on threads that begin with the first one asked for.
 
     Args:
         node: The op, for errors.
         begin: Begins a pass over the reader of the op; one thread draws it, if it runs users' code,
             else one at a time.
         fn: A function of an item; several threads call it at once.
-        limits: How many threads, and how far they may be ahead.
+        limits: How many threads, and how far they may be ahead; none: each item is made here, when
+            it is asked for.
         function: The name of the user's function, for the counters; "" where there is none.
         ordered: Whether the results keep the order of the items; otherwise they come as they get
             ready, and may be waited for without a limit.
@@ -51,7 +53,9 @@ def map_on_threads(
     Raises:
         TimeoutError: A result was waited for longer than `limits.timeout` (while iterating).
     """
-    up, drawer = drawn_apart(node, begin)
+    if not limits.workers:
+        return begin().mapped(fn, located_errors(node))
+    up, drawer = drawn_apart(node, lambda: begin().watched(node, limits.window + 1))
     crew = ThreadCrew(type(node).__name__, node.made_at, up, limits, fn, function, drawer)
     if limits_of:
         crew.tuned(limits_of)
