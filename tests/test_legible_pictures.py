@@ -17,7 +17,7 @@ import jreader
 from jreader import Pipeline, arrays, chain, compose, mix
 from jreader.commands import show
 from jreader.measuring.bars import StageBar, bars
-from jreader.readers.plan_tables import shortened
+from jreader.readers.plan_lines import shortened
 
 
 def ten():

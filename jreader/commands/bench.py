@@ -60,7 +60,7 @@ def _verdict(subject: Any, seconds: float, *, has_batches: int) -> Iterator[str]
     if not (is_loader(subject) or has_batches):
         yield "no verdict: only a pipeline of batches has one; end it with .batch(32), for example"
         return
-    from jreader.measuring.idle_loops import report_of_idle_loop  # noqa: PLC0415  # it imports jax
+    from jreader.measuring.reporting import report_of_idle_loop  # noqa: PLC0415  # it imports jax
 
     try:
         with warnings.catch_warnings():

@@ -1,8 +1,8 @@
-"""`jreader peek`: the first samples, as a person can look at them."""
+"""`jreader peek`: the first samples, as a person can look at them; `check`: what is wrong there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from typing import Any
 
@@ -12,6 +12,7 @@ from jreader.batches import stack
 from jreader.commands.contact_sheets import sheet
 from jreader.commands.named_pipelines import CommandFailed, is_loader
 from jreader.commands.show import aligned_rows
+from jreader.linting import lint
 from jreader.linting.plan_parts import of_batches, peeked
 from jreader.readers import Columns
 from jreader.readers.trees import named_leaves
@@ -59,6 +60,28 @@ def peek(
     yield from aligned_rows(rows)
     if png is not None:
         yield sheet([leaf for item in items for _, leaf in _named_arrays(item)], png, _SHEET)
+
+
+def check(subject: Any, ignore: Collection[str] = (), *, measure: bool = True) -> Iterator[str]:
+    """The findings of a plan or a loader, with functions timed: the line of an op, and the fix.
+
+    >>> from jreader import Pipeline
+    >>> list(check(Pipeline(lambda: range(10)).batch(2)))
+    []
+
+    Args:
+        subject: A reader or a loader.
+        ignore: The names of findings to leave out.
+        measure: Whether to time functions.
+
+    Raises:
+        CommandFailed: The plan gives nothing, so there is nothing to check.
+    """
+    found = lint(subject, measure=measure, ignore=ignore)
+    if not found and not is_loader(subject) and not first_items(subject, 1):
+        raise CommandFailed("yields nothing: there is no first sample to check")
+    for finding in found:
+        yield f"{finding.made_at}: {finding}" if finding.made_at else str(finding)
 
 
 def first_items(subject: Any, many: int) -> list[Any]:

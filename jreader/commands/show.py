@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jreader.commands.named_pipelines import is_loader
-from jreader.readers.plan_lines import lines_of
-from jreader.readers.plan_tables import table
+from jreader.readers.plan_lines import lines_of, table
 
 _PAGE = """<!doctype html>
 <html lang="en">

@@ -23,6 +23,8 @@ from jreader.datasets.combinators import (
     ComposeDataset,
     ConcatDataset,
     StackDataset,
+    Subset,
+    random_split,
 )
 from jreader.datasets.dataset import Dataset, IterableDataset, TensorDataset
 from jreader.datasets.samplers import (
@@ -32,7 +34,6 @@ from jreader.datasets.samplers import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
-from jreader.datasets.subsets import Subset, random_split
 
 __all__ = [
     "BatchSampler",

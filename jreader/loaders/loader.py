@@ -32,7 +32,7 @@ from jreader.loaders.source import Source
 from jreader.loaders.tuning import Tuned, tuning
 from jreader.readers import Cursor, Reader
 from jreader.readers.growing import only_looking
-from jreader.readers.plan_tables import Line, table
+from jreader.readers.plan_lines import Line, table
 
 
 class DataLoader:

@@ -1,7 +1,7 @@
 """Measuring: what limits the epoch of a loader, found by counters and by reading a few feeds again.
 
-idle_loops: The report of a loop that does nothing with its feeds.
-reporting: `report(loader)` and `Report`: the verdict, the advice and the table behind it.
+reporting: `report(loader)` and `Report`: the verdict, the advice and the table behind it; also of a
+    loop that does nothing with its feeds.
 verdicts: Which stage limits the epoch, of times that were counted and measured.
 advice: What to change, and by how much, so that the stage limits no more.
 probing: A few feeds are read in a pass of its own, in which each stage is timed.

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import time
+import warnings
 from dataclasses import dataclass, field
+
+import jax
 
 from jreader.errors import check_number, check_seconds
 from jreader.loaders import DataLoader
@@ -13,6 +17,8 @@ from jreader.measuring.probing import Measured, Name, Probed, probe
 from jreader.measuring.verdicts import counted_step, counted_wait, limit_of, stages_of
 
 _LEAST = 4  # feeds of a loop: the first one is that for which all is made
+_IDLE = 8  # feeds of a loop that does nothing
+_SHORTEST = 0.1  # seconds in which some are read again after it
 
 
 @dataclass(frozen=True)
@@ -209,3 +215,28 @@ def _probed(loader: DataLoader, feeds: int, seconds: float) -> tuple[Probed | No
     if found and loader.tuned:
         found.move_threads({each.made_at: each.threads for each in loader.tuned.maps})
     return found, "" if found else "The plan could not be read again: it gave no feed."
+
+
+def report_of_idle_loop(loader: DataLoader, seconds: float) -> Report:
+    """Loops over the feeds of a loader, does nothing with them, and reports what limits that.
+
+    >>> import numpy as np
+    >>> from jreader import Pipeline, arrays
+    >>> loader = Pipeline(arrays(np.arange(64))).batch(8).load()
+    >>> found = report_of_idle_loop(loader, seconds=0.05)
+    >>> len(found.stats.steps_ns) >= 8
+    True
+
+    Args:
+        loader: Any loader.
+        seconds: How long to loop, but for 9 feeds at least; and how long to read some again.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what is left out of an epoch, say
+        stops = time.perf_counter() + seconds
+        with loader.steps() as feeds:
+            for number, feed in enumerate(feeds):
+                jax.block_until_ready(feed)
+                if number >= _IDLE and time.perf_counter() > stops:
+                    break
+        return report(loader, seconds=max(seconds, _SHORTEST))

@@ -12,13 +12,12 @@ from jreader import errors
 from jreader.readers.columns import Indices
 from jreader.readers.compounds import routed_by_member
 from jreader.readers.declarations import op, whole
-from jreader.readers.folded_epochs import folded_epoch
 from jreader.readers.joined_columns import ENDLESS
-from jreader.readers.nodes import Node, Reader, field_value, length
+from jreader.readers.nodes import Node, Reader, length
 from jreader.readers.passes import Pass, Position, checked_position, counted, foreign
 from jreader.readers.plain_functions import in_epoch, note_epoch
 from jreader.readers.planes import Plane, indexed
-from jreader.readers.rewriting import rewritten
+from jreader.readers.rewriting import in_epoch_of, rewritten
 from jreader.readers.starting import start
 from jreader.readers.trees import leaves
 
@@ -49,12 +48,7 @@ def at_epoch(reader: Reader[T], epoch: Any) -> Reader[T]:
         epoch = errors.check_number("at_epoch(reader, epoch)", epoch)
         if epoch >> 64:
             raise ValueError(f"at_epoch(reader, epoch) needs an epoch below 2**64, not {epoch}.")
-
-    def folded(node: Node[Any]) -> dict[str, Any]:
-        before = field_value(node, "epoch")
-        return {} if before is None else {"epoch": folded_epoch(before, epoch)}
-
-    return rewritten(reader, folded)
+    return rewritten(reader, lambda node: in_epoch_of(node, epoch))
 
 
 def reached(made: Iterable[T], epoch: int) -> Iterable[T]:

@@ -57,7 +57,6 @@ _NAMED = {  # modules that have another name since cursors of this format were f
     "jreader.datasets.batch_samplers": "jreader.datasets.batchsamplers",
     "jreader.datasets.combinators": "jreader.datasets.combined",
     "jreader.datasets.dataset": "jreader.datasets.mapped",
-    "jreader.datasets.subsets": "jreader.datasets.combined",
     "jreader.loaders.device_programs.as_function": "jreader.loaders.functions",
     "jreader.paddle.py_reader": "jreader.loaders.pyreaders",
     "jreader.paddle.training": "jreader.loaders.training",

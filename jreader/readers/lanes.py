@@ -14,9 +14,8 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from jreader.readers.declarations import names_by
-from jreader.readers.folded_epochs import folded_epoch
-from jreader.readers.nodes import Node, Reader, field_value
-from jreader.readers.rewriting import rewritten
+from jreader.readers.nodes import Node, Reader
+from jreader.readers.rewriting import in_epoch_of, rewritten
 
 T = TypeVar("T")
 
@@ -87,10 +86,7 @@ def of_lane(reader: Reader[T], lane: int) -> Reader[T]:
     """
 
     def part(node: Node[Any]) -> Mapping[str, Any] | Node[Any]:
-        if isinstance(node, Lanes):
-            return node.of_lane(lane)
-        before = field_value(node, "epoch")
-        return {} if before is None else {"epoch": folded_epoch(before, lane)}
+        return node.of_lane(lane) if isinstance(node, Lanes) else in_epoch_of(node, lane)
 
     return rewritten(reader, part)
 

@@ -29,7 +29,6 @@ from jreader.readers.declarations import (
 from jreader.readers.messages import described
 from jreader.readers.overrides import stands_for
 from jreader.readers.passes import Pass, Position
-from jreader.readers.plan_tables import table
 
 if TYPE_CHECKING:
     from jreader.readers.planes import Plane
@@ -218,7 +217,7 @@ class Node(Generic[T]):
 
     def _repr_html_(self) -> str:
         """The plan as a notebook shows it; nothing is read for it."""
-        from jreader.readers.plan_lines import lines_of  # noqa: PLC0415  # it asks what is defined here
+        from jreader.readers.plan_lines import lines_of, table  # noqa: PLC0415  # it asks what is defined here
 
         return table(lines_of(self))
 

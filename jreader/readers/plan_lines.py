@@ -1,9 +1,14 @@
-"""The lines of a plan in its table: an op each, with what is known of it before it is read."""
+"""A plan as a table: a line for each op, with what is known of it before it is read.
+
+Lines come in the order that samples pass through. A table has no colours of its own, so it takes
+those of the page, light or dark; it stays legible where a page strips every style, as GitHub does.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Any
+from html import escape
+from typing import Any, NamedTuple
 
 from jreader.readers.mapped_rows import lookup_of
 from jreader.readers.messages import described
@@ -17,8 +22,23 @@ from jreader.readers.nodes import (
     unread,
     unrolled,
 )
-from jreader.readers.plan_tables import Line, shortened, under
 from jreader.readers.seeds import seeded
+
+_RAILS = "┌├│└↓· "
+_LEAST = 12  # characters of an op on one line
+_SHORT = 17  # characters, as in 1,281,167 samples
+
+
+class Line(NamedTuple):
+    """One op of a plan.
+
+    Attributes:
+        text: The op, as it was written.
+        notes: What is known about it before anything is read.
+    """
+
+    text: str
+    notes: tuple[str, ...]
 
 
 def lines_of(reader: Reader[Any]) -> list[Line]:
@@ -67,3 +87,73 @@ def _is_mapped(reader: Reader[Any]) -> bool:
     if not batched and reader.in_cursor == "never":
         return True
     return any(map(_is_mapped, reader.input_readers))
+
+
+def under(branches: Sequence[Sequence[Line]], line: Line) -> list[Line]:
+    """The line of an op under the lines of what it reads; several readers get a rail each.
+
+    >>> one, two = [Line("images", ())], [Line("labels", ()), Line("↓ map", ())]
+    >>> for line in under([one, two], Line("compose", ())):
+    ...     print(line.text)
+    ┌ images
+    ├ labels
+    │ ↓ map
+    └ compose
+    """
+    if len(branches) == 1:
+        return [*branches[0], line._replace(text=f"↓ {line.text}")]
+    lines = []
+    for number, branch in enumerate(branches):
+        for row, each in enumerate(branch):
+            rail = "│" if row else "├" if number else "┌"
+            lines.append(each._replace(text=f"{rail} {each.text}"))
+    return [*lines, line._replace(text=f"└ {line.text}" if branches else line.text)]
+
+
+def shortened(text: str, most: int = 240) -> str:
+    """A text without its middle where it is long: the names of a thousand files, say.
+
+    >>> shortened("npy(" + "'part.npy', " * 100 + ")", most=40)
+    "npy('part.npy', 'part.npy', … rt.npy', )"
+    """
+    if len(text) <= most:
+        return text
+    end = most // 4
+    return f"{text[: most - end - 3]} … {text[-end:]}"
+
+
+def table(lines: Sequence[Line]) -> str:
+    """The lines as an HTML table.
+
+    >>> table([Line("Pipeline(<lambda>)", ("length unknown",))]).count("&lt;lambda&gt;")
+    1
+    """
+    rows = "".join(
+        f"<tr>{_cell(_op(line.text))}"
+        + "".join(_cell(escape(note), f"opacity:0.7{_unbroken(note)}") for note in line.notes)
+        + "</tr>"
+        for line in lines
+    )
+    return f'<table style="color:inherit"><tbody>{rows}</tbody></table>'
+
+
+def _cell(inside: str, style: str = "") -> str:
+    """A cell; pages of notebooks align those to the right, and to the middle."""
+    return f'<td style="text-align:left;vertical-align:top;{style}">{inside}</td>'
+
+
+def _op(text: str) -> str:
+    """An op beside its rails, so that what is wide breaks without them, also inside a word."""
+    op = text.lstrip(_RAILS)
+    rails = text[: len(text) - len(op)]
+    least = f"min-width:{min(len(op), _LEAST)}ch"
+    return (
+        f'<samp style="display:flex"><span style="white-space:pre">{rails}</span>'
+        f'<span style="white-space:pre-wrap;overflow-wrap:anywhere;{least}">{escape(op)}</span>'
+        f"</samp>"
+    )
+
+
+def _unbroken(note: str) -> str:
+    """What keeps a short note on one line; without it, a wide op leaves a word a line."""
+    return ";white-space:nowrap" if len(note) <= _SHORT else ""

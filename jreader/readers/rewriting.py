@@ -1,4 +1,4 @@
-"""Plans changed: a copy with other fields, or other ops, that shares all the rest."""
+"""Plans changed: a copy with other fields, ops or epochs, that shares all the rest."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from functools import partial
 from operator import is_
 from typing import Any, TypeVar
 
-from jreader.readers.nodes import Node, Reader, field_names, unrolled
+import numpy as np
+
+from jreader.readers.nodes import Node, Reader, field_names, field_value, unrolled
 from jreader.readers.passes import itself
 
 T = TypeVar("T")
+
+_FOLD = 0x9E3779B1  # odd, far from small numbers: (outer, inner) epochs do not meet for small ones
 
 
 def rewritten(
@@ -62,3 +66,32 @@ def parts_changed(
             parts = yield map(asked, value)
             new[name] = value if all(map(is_, parts, value)) else tuple(parts)
     return node.changed(new)
+
+
+def in_epoch_of(node: Node[Any], epoch: Any) -> dict[str, Any]:
+    """The fields that change where an op is in another epoch; none, if it has none."""
+    before = field_value(node, "epoch")
+    return {} if before is None else {"epoch": _folded(before, epoch)}
+
+
+def _folded(before: Any, epoch: Any) -> Any:
+    """One number for two epochs, each an int or a jax array, traced or not.
+
+    Epochs stand inside epochs, and lanes inside an epoch.
+    """
+    if isinstance(before, int) and isinstance(epoch, int):
+        # word by word: a trace has one of them, and to it epoch 2**32 would be epoch 0
+        low = (before * _FOLD + epoch) % 2**32
+        return low | ((before >> 32) * _FOLD + (epoch >> 32)) % 2**32 << 32
+    if any(isinstance(number, int) and number >> 32 for number in (before, epoch)):
+        raise ValueError(
+            f"epochs that jax traces have 32 bits, and one of {before!r} and {epoch!r} has more: "
+            f"give ints below 2**32."
+        )
+    outer, inner = (
+        np.array([number], np.uint32) if isinstance(number, int) else number.astype(np.uint32)
+        for number in (before, epoch)
+    )
+    return (outer * np.uint32(_FOLD) + inner).reshape(
+        np.broadcast_shapes(*map(np.shape, (before, epoch)))
+    )

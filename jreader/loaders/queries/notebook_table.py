@@ -13,8 +13,7 @@ from jreader.loaders.loading import Loading
 from jreader.readers import described
 from jreader.readers.growing import only_looking
 from jreader.readers.nodes import unread
-from jreader.readers.plan_lines import lines_of
-from jreader.readers.plan_tables import Line, under
+from jreader.readers.plan_lines import Line, lines_of, under
 
 
 def picture(loading: Loading | None, capacity: int) -> list[Line]:
