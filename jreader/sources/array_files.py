@@ -1,7 +1,7 @@
 """Readers of the rows of array files: `.npy`, `.npz`, IDX, and the MNIST of tutorials in JSON.
 
 A node has only the names of its files as fields, so it is small to send to another process. The
-arrays that it has read are kept in a `cached_property`, which stays in the process.
+arrays that it has read are kept in its `columns`, which stay in the process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import islice
 from lzma import LZMAError
 from pathlib import Path
@@ -32,9 +31,8 @@ from jreader.readers import (
 )
 from jreader.readers.excerpts import is_mapped
 from jreader.readers.joined_columns import Joined
-from jreader.sources.columns import Table, mismatch
+from jreader.sources.columns import FileTable, Table, mismatch
 from jreader.sources.file_checks import (
-    FileNode,
     called,
     check_path,
     check_paths,
@@ -53,7 +51,7 @@ _MODES = ("train", "valid", "eval")
 _PIXELS = 784
 
 
-class _ArrayTable(FileNode[Any], Table[Any]):
+class _ArrayTable(FileTable[Any]):
     """A reader of the rows of arrays in files."""
 
     @property
@@ -84,10 +82,8 @@ class _ArrayFiles(_ArrayTable):
         """Returns the array of one file."""
         raise NotImplementedError(f"{type(self).__name__} must define read(self, path)")
 
-    @cached_property
-    def columns(self) -> Any:
-        """A column for each array, or the only one; read, or mapped, at the first use."""
-        self.check_files()
+    def opened(self) -> Any:
+        """A column for each array, or the only one; read, or mapped."""
         parts = tuple(map(self._joined, self._groups()))
         return fitting(self, parts[0] if len(parts) == 1 else parts)
 
@@ -198,10 +194,8 @@ class npz(_ArrayTable):
                 )
         set_fields(self, path=path, names=names)
 
-    @cached_property
-    def columns(self) -> Any:
-        """The arrays of the samples, read at the first use."""
-        self.check_files()
+    def opened(self) -> Any:
+        """The arrays of the samples."""
         with Path(self.path).open("rb") as file:  # of a path it gives no error but False
             is_zip = zipfile.is_zipfile(file)
         if not is_zip:
@@ -317,10 +311,8 @@ class mnist_json(_ArrayTable):
     path: str = argument(check_path)
     mode: str = choice(*_MODES, default="train")
 
-    @cached_property
-    def columns(self) -> Any:
-        """Images, float32[n, 784], and labels, int64[n], read at the first use."""
-        self.check_files()
+    def opened(self) -> Any:
+        """Images, float32[n, 784], and labels, int64[n]."""
         with reading(self.path, "three pairs [images, labels] in JSON"):
             pairs = json.loads(_file_bytes(self.path).tobytes(), parse_float=_Floats().__getitem__)
             if not isinstance(pairs, list) or len(pairs) != len(_MODES):

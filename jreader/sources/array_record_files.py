@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from jreader.extras import extra
 from jreader.readers import op
 from jreader.readers.columns import Array, Column
 from jreader.readers.joined_columns import found
-from jreader.sources.columns import Table
+from jreader.sources.columns import FileTable
 from jreader.sources.file_checks import changed, damaged
 from jreader.sources.files.file_readers import FileReader, Paths
 from jreader.sources.files.kept_indices import in_threads
@@ -40,7 +39,7 @@ def array_record() -> Any:
 
 
 @op
-class arrayrecord(FileReader[bytes], Table[bytes]):
+class arrayrecord(FileReader[bytes], FileTable[bytes]):
     """A reader of the records of ArrayRecord files, found by number; samples are bytes.
 
     >>> from tempfile import TemporaryDirectory
@@ -80,13 +79,9 @@ class arrayrecord(FileReader[bytes], Table[bytes]):
         array_record()
         self.keep(paths)
 
-    @cached_property
-    def columns(self) -> ArrayRecords:
+    def opened(self) -> ArrayRecords:
         """A single column, whose rows are the records; the indices of files are read here."""
-        self.check_files()
-        counts = in_threads(_count, self.paths)
-        self.check_files()  # which may have changed in the meantime
-        return ArrayRecords(self.paths, counts)
+        return ArrayRecords(self.paths, in_threads(_count, self.paths))
 
 
 class ArrayRecords(Column):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,7 +26,7 @@ from jreader.readers.columns import Array, Column, Indices
 from jreader.readers.protected import read_only, read_only_columns
 from jreader.readers.ragged import Ragged
 from jreader.readers.trees import joined
-from jreader.sources.file_checks import check_map
+from jreader.sources.file_checks import FileNode, check_map
 
 T = TypeVar("T")
 
@@ -74,6 +75,26 @@ class Table(Node[T]):
     def length(self) -> int | None:
         """The number of rows."""
         return len(leaves(self.columns)[0])
+
+
+class FileTable(FileNode[T], Table[T]):
+    """A reader of the rows of columns that lie in files; a format only has to define `opened`."""
+
+    def opened(self) -> Any:
+        """The columns, read or mapped; called once, between two looks at the files.
+
+        Raises:
+            DamagedData: A file is of another format, or not whole.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define opened(self)")
+
+    @cached_property
+    def columns(self) -> Any:
+        """The columns; files are opened at the first use."""
+        self.check_files()
+        columns = self.opened()
+        self.check_files()  # which may have changed while they were looked through
+        return columns
 
 
 def straight(columns: int) -> Callable[[Indices], list[Indices]]:

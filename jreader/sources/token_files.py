@@ -33,7 +33,7 @@ from jreader.readers import argument, op, set_fields
 from jreader.readers.columns import Array
 from jreader.readers.joined_columns import Joined
 from jreader.readers.ragged import Ragged
-from jreader.sources.columns import Table
+from jreader.sources.columns import FileTable
 from jreader.sources.file_checks import changed, damaged, is_file, path_text, reading, state_of
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.file_readers import FileReader, braces_expanded
@@ -74,7 +74,7 @@ def _with_suffix(given: Any) -> Any:
 
 
 @op
-class tokens(FileReader[Array], Table[Array]):
+class tokens(FileReader[Array], FileTable[Array]):
     """A reader of the documents in files of token ids; the files are mapped into memory.
 
     It reads flat files as nanoGPT writes them, those of llm.c (which have a header), the `.bin` and
@@ -141,14 +141,11 @@ class tokens(FileReader[Array], Table[Array]):
                 )
         set_fields(self, eos=eos)
 
-    @cached_property
-    def columns(self) -> Any:
-        """The documents, a `Ragged`; the beginnings of files are read at the first use."""
-        self.check_files()
+    def opened(self) -> Any:
+        """The documents, a `Ragged`; only the beginnings of files are read, and each `.idx`."""
         kind = np.dtype(self.dtype)
         files = [_tokens_of(path, kind) for path in self.paths]
         every = self._offsets_in(files)
-        self.check_files()  # which may have changed while they were looked through
         resident = ResidentBytes(sum(file.count * kind.itemsize for file in files))
         maps = [
             LazyMap(file.path, file.first, file.count, kind, resident, seen)

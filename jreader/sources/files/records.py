@@ -8,7 +8,6 @@ as it has records, sorted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from itertools import chain, pairwise
 from operator import add
 from typing import Any, ClassVar, TypeAlias, TypeVar
@@ -17,7 +16,7 @@ import numpy as np
 
 from jreader.readers.columns import Array, Column, Where
 from jreader.readers.joined_columns import found
-from jreader.sources.columns import Table
+from jreader.sources.columns import FileTable
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.file_readers import FileReader
@@ -146,7 +145,7 @@ def _runs(which: Array, begins: Array, ends: Array, near: Array) -> Iterator[tup
         yield from pairwise([0, *(np.flatnonzero(cuts) + 1).tolist(), len(which)])
 
 
-class RecordFiles(FileReader[T], Table[T]):
+class RecordFiles(FileReader[T], FileTable[T]):
     """A reader of records that lie end to end in files; a subclass says how to find and parse them.
 
     Attributes:
@@ -173,13 +172,10 @@ class RecordFiles(FileReader[T], Table[T]):
         """What makes samples of records; it must not hold this reader, which holds its files."""
         raise NotImplementedError(f"{type(self).__name__} must define parser(self)")
 
-    @cached_property
-    def columns(self) -> Records:
-        """The records; where they begin is found at the first use."""
-        self.check_files()
+    def opened(self) -> Records:
+        """The records; where they begin is found, if it is not kept."""
         files = [open_file(path, self.store) for path in self.paths]
         offsets = kept(self.kind, files, self.find, _ends_with_file, asked=self.index_rules)
-        self.check_files()  # which may have changed while they were looked through
         if (part := self.file_part) is not None:
             part.check_size(files[0].size)
             offsets = list(map(part.of_offsets, offsets))

@@ -6,7 +6,6 @@ A format extends `TableReader`, and gives the files that were opened, each a `Ta
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from jreader.readers import leaves
 from jreader.readers.joined_columns import begins, share_starts
 from jreader.sources.blocks import BlockColumns
-from jreader.sources.columns import Table
+from jreader.sources.columns import FileTable
 from jreader.sources.files.file_readers import FileReader
 from jreader.sources.tables.arrow_columns import (
     ArrowObjects,
@@ -130,7 +129,7 @@ class TableBlocks:
                 self(block)  # which says where the null is
 
 
-class TableReader(FileReader[Any], Table[Any]):
+class TableReader(FileReader[Any], FileTable[Any]):
     """A reader of the rows of files of tables, found by number."""
 
     names: tuple[str, ...] | str | None
@@ -144,14 +143,11 @@ class TableReader(FileReader[Any], Table[Any]):
         """The blocks of the files that have rows."""
         return TableBlocks(files, self.names, self.nulls or {})
 
-    @cached_property
-    def columns(self) -> Any:
+    def opened(self) -> Any:
         """The columns where they lie in memory; else one whose rows are samples, in blocks."""
-        self.check_files()
         files = self.tables()
         blocks = self.blocks([file for file in files if any(file.rows)] or files[:1])
         blocks.check()
-        self.check_files()  # which may have changed while they were opened
         if all(file.table is not None for file in blocks.files):
             return blocks.whole()
         return BlockColumns(blocks.starts, blocks.rows, blocks, name=repr(self))
