@@ -12,7 +12,7 @@ import numpy as np
 
 from jreader.sinks.sample_fields import SampleFields
 from jreader.sinks.shard_writers import Append, Format
-from jreader.sources.column_files import npy_head
+from jreader.sources.stored_columns import npy_head
 
 
 def npy_shards(samples: Sequence[Any], name: str) -> Format:

@@ -17,7 +17,7 @@ from jreader.errors import FeedMismatch
 from jreader.readers import described
 from jreader.sinks.sample_fields import cannot_write
 from jreader.sinks.shard_writers import Append, Format
-from jreader.sources.column_files import npy_head
+from jreader.sources.stored_columns import npy_head
 from jreader.sources.tar_files import split_name
 
 _BLOCK, _END = 512, 10240

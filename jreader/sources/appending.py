@@ -13,8 +13,7 @@ import numpy as np
 from jreader.readers import leaves
 from jreader.readers.columns import column_of
 from jreader.readers.trees import same_structure
-from jreader.sources.column_files import StoredColumn
-from jreader.sources.stored_columns import Stored
+from jreader.sources.stored_columns import Stored, StoredColumn
 from jreader.sources.stored_rows import (
     Kind,
     as_found,
