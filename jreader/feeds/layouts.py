@@ -133,39 +133,41 @@ class Feeds:
         Raises:
             FeedMismatch: The samples do not fit the feed_list, or each other.
         """
-        if isinstance(samples, Columns):
-            arrays, tree = samples.arrays, samples.columns
-            kind: list[Any] = [tuple(tree) if type(tree) is dict else type(tree)]
-            for array in arrays:
-                kind += array.dtype, array.shape
-            ways = self._known.get(tuple(kind))
-            if ways is None:
-                return self._from_columns(samples, tuple(kind), lists=lists)
-            if not ways:
-                return tree
-            made = []  # no comprehension: one is a call, for each batch
-            for source, dtype, name in ways:
-                array = arrays[source]
-                made.append(array if dtype is None else cast(array, dtype, name))
-            names = self.names
-            return dict(zip(names, made, strict=True)) if names else rebuilt(tree, iter(made))
-        return self._from_list(samples, lists=lists)
+        if type(samples) is not Columns and not isinstance(samples, Columns):
+            if odd := self._no_batch(samples, lists=lists):
+                raise FeedMismatch(odd)
+            if self._fields:
+                return self._fed(self._picked([*samples], "sample {} of the batch", lists=lists))
+            samples = Columns(stack(samples))
+        arrays, tree = samples.arrays, samples.columns
+        kind: list[Any] = [tuple(tree) if type(tree) is dict else type(tree)]
+        for array in arrays:
+            kind += array.dtype, array.shape
+        ways = self._known.get(tuple(kind))
+        if ways is None:
+            return self._from_columns(samples, tuple(kind), lists=lists)
+        if not ways:
+            return tree
+        made = []  # no comprehension: one is a call, for each batch
+        for source, dtype, name in ways:
+            array = arrays[source]
+            made.append(array if dtype is None else cast(array, dtype, name))
+        names = self.names
+        return dict(zip(names, made, strict=True)) if names else rebuilt(tree, iter(made))
 
-    def _from_list(self, samples: Sequence[Any], *, lists: bool) -> Any:
-        """The feed of samples that are not stacked."""
-        if not isinstance(samples, Sequence) or (not lists and _is_one(samples)):
-            raise FeedMismatch(
+    def _no_batch(self, samples: Sequence[Any], *, lists: bool) -> str:
+        """Why something is no batch of samples; "" where it is one, as far as this tells."""
+        one = type(samples) is not list and not lists and _is_one(samples)
+        if one or not isinstance(samples, Sequence):
+            return (
                 f"a batch of samples is a list of them, not {described(samples)}: type .batch(n) "
                 f"before .load(), or batch(reader, n) around a reader of samples; for batches that "
                 f"are arrays already, use set_batch_generator."
             )
-        if not self._fields:
-            if not lists and samples and isinstance(samples[0], list):
-                raise FeedMismatch(_LIST.format("sample 0 of the batch", samples[0]))
-            return self.from_samples(Columns(stack(samples)))
         if not samples:
-            raise FeedMismatch("an empty batch cannot be fed: give at least one sample")
-        return self._fed(self._picked(list(samples), "sample {} of the batch", lists=lists))
+            return "an empty batch cannot be fed: give at least one sample" if self._fields else ""
+        listed = not (lists or self._fields) and isinstance(samples[0], list)
+        return _LIST.format("sample 0 of the batch", samples[0]) if listed else ""
 
     def _from_columns(self, samples: Columns[Any], kind: Hashable, *, lists: bool) -> Any:
         """The feed of stacked samples; remembers how it is made, if dtypes are all that changes."""

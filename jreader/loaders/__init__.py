@@ -11,8 +11,9 @@ Which file to open, in the order in which a feed is made:
 loader: `DataLoader`: its arguments and its methods.
 arguments: The arguments that a loader keeps, and those of PyTorch and Paddle without meaning here.
 map_style: `DataLoader(dataset)`: samplers, workers and feeds of collated samples.
-loading: What a loader loads, as one frozen value: source, options, placement.
-source: The batches of an epoch, from any position on.
+source: What a loader is given: its source, and its options.
+loading: What it loads, as one frozen value: source, options, placement, the end of epochs.
+epoch_batches: The batches of an epoch, from any position on.
 remainders: The samples at the end of an epoch that fill no step: dropped, padded or wrapped.
 collated: The arrays of feeds that a user's function has collated.
 assembling: One feed on the host out of one or several batches: stacked, split, padded.
@@ -24,7 +25,6 @@ iterators: `FeedIterator`, which a loop iterates: its step, its cursor, `seek`.
 checkpoints: Cursors, the places that they store, and resuming with new weights.
 queries: What a loader answers without moving: shapes, warm-up, samples of a step, stats.
 device_programs: Functions of feeds that run jitted on the devices, and `as_function`.
-resident: Loaders whose data lie on the devices, where feeds are gathered.
 tuning: `load(tune=True)`: threads and capacity, moved while the loop runs.
 multihost: Several processes that feed one global array.
 interrupts: `graceful_stop`.

@@ -9,7 +9,7 @@ from typing import Any
 from jreader.batches import batching
 from jreader.errors import ShortEpoch, warn
 from jreader.linting import is_shuffled, same_left_out, warn_of
-from jreader.loaders.assembling import FeedShape
+from jreader.loaders.loading import Loading
 from jreader.loaders.run import Run
 from jreader.loaders.source import Source
 from jreader.readers import Cursor, Reader, described, start
@@ -23,11 +23,11 @@ class EpochEnd:
         samples: The number of samples in them.
     """
 
-    def __init__(self, source: Source, shape: FeedShape, cursor: Cursor, shared: Run) -> None:
+    def __init__(self, loading: Loading, source: Source, cursor: Cursor, run: Run) -> None:
         """Nothing is left out yet, of the epoch of a cursor."""
         self._batches, self._lanes = source.batches, source.batching.lanes
-        self._shape, self._cursor, self._shared = shape, cursor, shared
-        self._remainder = remainder = shape.remainder
+        self._loading, self._cursor, self._run = loading, cursor, run
+        self._remainder = remainder = loading.remainder
         # other batches are cut to the steps of an epoch, or raise where they are too few
         self._needed = remainder.steps if remainder.continues or self._lanes else None
         self.left_out = self.samples = 0
@@ -72,7 +72,7 @@ class EpochEnd:
                 self._made_at,
             )
         elif self._remainder.warns_if_same and self.left_out and not resumed:
-            warn_if_same(self._batches, self.samples, self._shared)
+            warn_if_same(self._batches, self.samples, self._run)
 
     @property
     def _made_at(self) -> str:
@@ -97,9 +97,9 @@ class EpochEnd:
 
     def _warn_of_lanes(self, steps: int) -> None:
         """Warns, once per loader, that an epoch has ended with the first lane that did."""
-        if self._shared.warned:
+        if self._run.warned:
             return
-        self._shared.warned = True
+        self._run.warned = True
         when = f"after {steps} steps" if steps else "before its first step: it is empty"
         warn(
             f"epoch {self._cursor['epoch']} ended {when}, since a lane had too few samples for its "
@@ -111,8 +111,8 @@ class EpochEnd:
         )
 
     def _too_short(self, steps: int, samples: int) -> ShortEpoch:
-        shape, epoch, reads = self._shape, self._cursor["epoch"], described(self._batches)
-        size = (shape.size or shape.rows or 0) * shape.per_feed
+        epoch, reads, given = self._cursor["epoch"], described(self._batches), self._loading.source
+        size = (given.batching.size or given.rows or 0) * self._loading.per_feed
         if self._lanes:
             return ShortEpoch(
                 f"epoch {epoch} of {reads} has {samples // size} full steps until the first of its "
@@ -129,16 +129,16 @@ class EpochEnd:
         )
 
 
-def warn_if_same(reader: Reader[Any], samples: int, shared: Run) -> None:
+def warn_if_same(reader: Reader[Any], samples: int, run: Run) -> None:
     """Warns, once per loader, if every epoch leaves out the same samples.
 
     Args:
         reader: The reader of batches; if it shuffles, each epoch leaves out other samples.
         samples: How many samples this epoch has left out.
-        shared: What the passes of the loader share.
+        run: What the passes of the loader share.
     """
-    if not shared.warned and not is_shuffled(reader):
-        shared.warned = True
+    if not run.warned and not is_shuffled(reader):
+        run.warned = True
         warn_of(same_left_out(reader, samples))
 
 

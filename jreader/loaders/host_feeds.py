@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import islice
 from typing import Any, TypeAlias
 
 from jreader.counters import Counters, Sampling, counting
+from jreader.errors import NotResumable
 from jreader.linting import warn_of_fields
-from jreader.loaders.assembling import Assembler, FeedShape
-from jreader.loaders.checkpoints.positions import EVERY, SKIPPED, Place, Tally, Wanted
-from jreader.loaders.ends import EpochEnd
+from jreader.loaders.assembling import Assembler
+from jreader.loaders.checkpoints.positions import EVERY, SKIPPED, EpochPosition, Tally, Wanted
+from jreader.loaders.device_programs.as_function import BatchAt
+from jreader.loaders.ends import EpochEnd, warn_if_same
+from jreader.loaders.epoch_batches import batches_from
+from jreader.loaders.loading import Loading
 from jreader.loaders.multihost.lane_places import Filler
 from jreader.loaders.run import Run
-from jreader.loaders.source import Source, batches_from
 from jreader.profiling import profiler
 from jreader.readers import Cursor, Pass, itself, leaves
 
@@ -24,10 +27,9 @@ Fn: TypeAlias = Callable[[Any], Any]
 
 
 def host_feeds(
-    source: Source,
-    shape: FeedShape,
+    loading: Loading,
     cursor: Cursor,
-    shared: Run | None = None,
+    run: Run | None = None,
     wanted: Wanted = EVERY,
     finish: Fn | None = None,
     *,
@@ -39,10 +41,9 @@ def host_feeds(
     The position of the pass has the fields of a `Place`, as a plain tuple.
 
     Args:
-        source: The source of the loader.
-        shape: How batches become feeds.
+        loading: What the loader loads, here (`Loading.here`).
         cursor: The cursor to begin at.
-        shared: What the passes of the loader share; None for a pass by itself.
+        run: What the passes of the loader share; None for a pass by itself.
         wanted: The steps to give.
         finish: A function of each item; the pass gives its results. None for the items themselves.
         numbered: Whether items are (host feed, number of its first row in the epoch, epoch), not
@@ -53,8 +54,7 @@ def host_feeds(
         NotResumable: The cursor is not of this source.
     """
     counters = counters or Counters()
-    shared = shared or Run(unseen=False)
-    here = _Epoch(source, shape, cursor, shared, wanted, counters)
+    here = _Epoch(loading, cursor, run or Run(unseen=False), wanted, counters)
     feeds = islice(here.feeds(finish, numbered=numbered), here.tally.left)
     return Pass(feeds, partial(getattr, here.tally, "place"), here.close)
 
@@ -128,22 +128,23 @@ class _Epoch:
 
     def __init__(
         self,
-        source: Source,
-        shape: FeedShape,
+        loading: Loading,
         cursor: Cursor,
-        shared: Run,
+        run: Run,
         wanted: Wanted,
         counters: Counters,
     ) -> None:
-        self.source, self.shape, self.shared, self.counters = source, shape, shared, counters
-        place, self.epoch, self.size = Place.of(cursor), cursor["epoch"], source.size
+        self.source = source = loading.of_epoch(cursor)
+        self.loading, self.run, self.counters = loading, run, counters
+        at, self.epoch, self.size = EpochPosition.of(cursor), cursor["epoch"], source.size
         with counting(counters):
-            self.up, drawn = batches_from(source, shape, cursor, shared.stream.taken(place.batches))
-        known = self.size is None and shape.size is None
-        self.assembler = Assembler(shape, place.rows if known else None)
+            kept = run.stream.taken(at.batches)
+            self.up, drawn = batches_from(loading, source, cursor, kept)
+        known = self.size is None and source.batching.size is None
+        self.assembler = Assembler(loading, at.rows if known else None)
         self.tally = Tally(cursor, drawn, wanted)
-        self.end = EpochEnd(source, shape, cursor, shared)
-        self.shares_lanes = source.batching.lanes > 0 and shape.share is not None
+        self.end = EpochEnd(loading, source, cursor, run)
+        self.shares_lanes = source.batching.lanes > 0 and loading.share is not None
         self.stays = False
         self._stands()
 
@@ -161,7 +162,7 @@ class _Epoch:
                 watch.read()
             made = [assembler.feed(group)]
             if made[0] is None:
-                batches = len(group) if self.shape.per_feed > 1 else 1
+                batches = len(group) if self.loading.per_feed > 1 else 1
                 if self.end.leave_out(batches, assembler.fed):
                     break
                 watch.next()
@@ -187,9 +188,9 @@ class _Epoch:
 
     def _look(self, feed: Any) -> None:
         """Has the linter see the first feed."""
-        if self.shared.unseen:
-            self.shared.unseen = False
-            warn_of_fields(self.source.batches, feed, self.shape.axes)
+        if self.run.unseen:
+            self.run.unseen = False
+            warn_of_fields(self.source.batches, feed, self.loading.axes)
 
     def _item(self, feed: Any, number: tuple[int, ...], group: Any) -> Any:
         """A feed with the number of its first row and its epoch, where these were asked for.
@@ -197,7 +198,7 @@ class _Epoch:
         It is `Filler` if this process has no samples in its lanes for a feed of this epoch.
         """
         item = (feed, *number) if number else feed
-        batches = group if self.shape.per_feed > 1 else [group]
+        batches = group if self.loading.per_feed > 1 else [group]
         filler = self.shares_lanes and not any(batch.fresh for batch in batches)
         return Filler(item) if filler else item
 
@@ -205,7 +206,7 @@ class _Epoch:
         """Warns of what was left out; the next epoch goes on with the rest of a stream."""
         self._stands()
         self.end.check(self.tally.steps, self.tally.samples)
-        self.stays = self.shape.remainder.continues
+        self.stays = self.loading.remainder.continues
         self.end.warn(self.tally.steps)
 
     def _stands(self) -> None:
@@ -215,6 +216,46 @@ class _Epoch:
         """Closes the pass, or keeps it for the next epoch of the stream."""
         if self.stays:
             self.stays = False  # whoever closes it once more closes it
-            self.shared.stream.keep(self.up)
+            self.run.stream.keep(self.up)
         else:
             self.up.close()
+
+
+def resident_feeds(
+    loading: Loading, there: BatchAt, cursor: Cursor, run: Run, wanted: Wanted, finish: Fn | None
+) -> Pass[Any]:
+    """The same of a loader whose data lie on the devices, with None for each feed."""
+    epoch, batches = cursor["epoch"], loading.of_epoch()
+    if epoch >> 32:
+        raise ValueError(
+            f"load(resident=True) counts epochs in 32 bits, and {epoch} has more: leave "
+            f"resident=True out, or begin at an epoch below 2**32."
+        )
+    size, end, least = there.batch_size, there.samples, 1 if there.masked else there.batch_size
+    done, tally = _resident_samples_done(cursor), Tally(cursor, wanted=wanted)
+
+    def deal() -> Iterator[Any]:
+        nonlocal done
+        while done + least <= end and tally.left != 0:
+            row, many = done, min(size, end - done)
+            done += many
+            item = None if tally.gives(many, size, size, done) else SKIPPED, row, epoch
+            yield finish(item) if finish else item
+        left_out = (batches.batching.samples or 0) - end
+        whole = not cursor["samples"] and done + least > end
+        if left_out and loading.remainder.warns_if_same and whole:
+            warn_if_same(batches.batches, left_out, run)
+
+    tally.stands(size, size, done)
+    return Pass(deal(), partial(getattr, tally, "place"), lambda: None)
+
+
+def _resident_samples_done(cursor: Cursor) -> int:
+    done = EpochPosition.of(cursor).batches if cursor["position"] else 0
+    if not isinstance(done, int):
+        raise NotResumable(
+            f"this cursor, of position {cursor['position']!r}, is of a loader that is not "
+            f"resident, over an unseeded plan or one that is not indexed: resume it with such a "
+            f"loader."
+        )
+    return done

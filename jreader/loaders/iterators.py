@@ -10,7 +10,7 @@ from jax.profiler import StepTraceAnnotation, TraceAnnotation
 
 from jreader.errors import check_number, warn
 from jreader.loaders.checkpoints.cursors import sealed, with_plan
-from jreader.loaders.checkpoints.positions import EVERY, SKIPPED, Wanted, cursor_at, next_epoch
+from jreader.loaders.checkpoints.positions import EVERY, SKIPPED, Place, Wanted, next_epoch
 from jreader.loaders.loading import Loading
 from jreader.loaders.prefetching import device_feeds
 from jreader.loaders.queries.seeking import cursor_of_step, too_few
@@ -60,10 +60,10 @@ class FeedIterator(Iterator[Any]):
         if wanted.first and (there := self._found(wanted.first)):
             cursor = {**there, "skipped": cursor["skipped"]}
         self._first = with_plan(cursor, loading.plan(cursor))
-        self._place = run.place = [self._first]
+        self._place = run.place = list[Any]()
         self._tuner = run.tuner
         self._pass: Pass[Any] | None = None
-        self._enter()
+        self._enter(self._first)
         run.passes.add(self)
 
     def __iter__(self) -> FeedIterator:
@@ -78,7 +78,11 @@ class FeedIterator(Iterator[Any]):
     @property
     def cursor(self) -> Cursor:
         """The position after the last feed that the loop got: a small dict, exact through JSON."""
-        return sealed(cursor_at(self._place[0]))
+        return sealed(self._now)
+
+    @property
+    def _now(self) -> Cursor:
+        return Place(*self._place[0]).cursor
 
     @property
     def step(self) -> int:
@@ -86,27 +90,27 @@ class FeedIterator(Iterator[Any]):
 
         Steps that `skip_steps` leaves out count as well.
         """
-        return cursor_at(self._place[0])["step"]
+        return self._now["step"]
 
     @property
     def epoch(self) -> int:
         """The epoch of the last feed; once that epoch has ended, the next one."""
-        return cursor_at(self._place[0])["epoch"]
+        return self._now["epoch"]
 
     def __repr__(self) -> str:
         """The reader, the epoch and the step."""
         reads = described(self._loading.source.batches)
         return f"FeedIterator({reads}, epoch={self.epoch}, step={self.step})"
 
-    def _enter(self) -> None:
-        loading, run = self._loading, self._run
+    def _enter(self, cursor: Cursor) -> None:
+        loading, run, self._place[:] = self._loading, self._run, [Place.of(cursor)]
         self._counters = run.counters = run.counters.continued()
         self._counters.steps.append(None)
         self._count_step = self._counters.steps.append
         if self._tuner:
             self._tuner.begin(self._counters)
         with located_errors(loading.source.batches):
-            self._pass = device_feeds(loading, cursor_at(self._place[0]), run, self._wanted)
+            self._pass = device_feeds(loading, cursor, run, self._wanted)
         self._place[0] = self._pass.position()
 
     def __next__(self) -> Any:
@@ -174,7 +178,7 @@ class FeedIterator(Iterator[Any]):
         """Stands at the next epoch, if one has ended and not the run."""
         if here is not self._pass:
             return  # another thread has closed it meanwhile
-        ended = cursor_at(self._place[0])
+        ended = self._now
         self.close()
         start, until, endless = self._wanted
         if endless or (until is not None and ended["step"] >= until):
@@ -183,7 +187,7 @@ class FeedIterator(Iterator[Any]):
             raise too_few(ended["epoch"], ended["step"], start)
         # skip_steps named steps of this epoch alone
         after = next_epoch(ended, continues=self._loading.remainder.continues)
-        self._place[0] = {**after, "skipped": []}
+        self._place[0] = Place.of({**after, "skipped": []})
 
     def seek(self, step: int) -> None:
         """Goes to a step, forward or back, as `feeds.step` counts: its feed is the next one.
@@ -215,7 +219,7 @@ class FeedIterator(Iterator[Any]):
                 raise
             cursor = None  # this pass goes on, with the order that it has drawn
         if cursor is None:
-            cursor = cursor_at(self._place[0]) if self._reaches(start) else first
+            cursor = self._now if self._reaches(start) else first
             if start < first["step"]:
                 raise ValueError(
                     f"feeds.seek({start}) asks for a step before this pass, which began at step "
@@ -229,9 +233,8 @@ class FeedIterator(Iterator[Any]):
                 f"of epoch {first['epoch']} after {first['step']} steps. Begin a pass without at=."
             )
         self.close()
-        self._place[0] = {**cursor, "skipped": first["skipped"]}
         self._wanted = self._wanted._replace(first=start)
-        self._enter()
+        self._enter({**cursor, "skipped": first["skipped"]})
 
     def _found(self, step: int) -> Cursor | None:
         """The cursor of a step, if it can be found without reading up to there; else None."""

@@ -13,10 +13,11 @@ from jreader.feeds import FeedList, Feeds
 from jreader.linting import Fed, warn_of_plan
 from jreader.loaders.arguments import CAPACITY, Given, capacity_of, check_order, names_given
 from jreader.loaders.checkpoints.cursors import beginning, checked, sealed, with_plan
-from jreader.loaders.checkpoints.positions import EVERY, Wanted, cursor_at, next_epoch
+from jreader.loaders.checkpoints.positions import EVERY, Place, Wanted, next_epoch
+from jreader.loaders.device_programs.resident import Resident
 from jreader.loaders.device_programs.stages import Randomness, Stage, Stages
 from jreader.loaders.iterators import FeedIterator
-from jreader.loaders.loading import Loading, Options
+from jreader.loaders.loading import Loading
 from jreader.loaders.map_style import Asked
 from jreader.loaders.multihost.agreement import TIMEOUT
 from jreader.loaders.prefetching import finisher, first_item, spec_of
@@ -26,9 +27,8 @@ from jreader.loaders.queries.shapes import shapes_of
 from jreader.loaders.queries.stats import Stats, stats_of
 from jreader.loaders.queries.warm_up import Warming
 from jreader.loaders.remainders import Last, Remainder
-from jreader.loaders.resident import Resident
 from jreader.loaders.run import Run
-from jreader.loaders.source import Source
+from jreader.loaders.source import Options, Source
 from jreader.loaders.tuning import Tuned, tuning
 from jreader.readers import Cursor, Reader
 from jreader.readers.growing import only_looking
@@ -413,12 +413,14 @@ class DataLoader:
 
     def _set(self, source: Source, *, resident: bool = False) -> Self:
         source = replace(source, places=where_written(source.places))
-        loading = Loading(source, self._options)
+        loading = Loading.of(source, self._options)
         warn_of_plan(source.batches, shared=loading.placement.spans)
         if resident:
             loading.check()
             loading.remainder.check_kept(equal=True)
-            there = Resident(loading.of_epoch().batches, self._options.feed_list, loading.shape)
+            fields, placement = self._options.feed_list, loading.here.placement
+            batches, masked = loading.of_epoch().batches, loading.masked
+            there = Resident(batches, fields, placement, axes=loading.axes, masked=masked)
             loading = replace(loading, resident=there)
         self._load(loading)
         self._given = {**self._given, "places": source.places}
@@ -449,7 +451,8 @@ class DataLoader:
         loader = object.__new__(type(self))
         vars(loader).update(vars(self))
         loader._options = replace(self._options, **changed)
-        loader._load(self._loading and replace(self._loading, options=loader._options))
+        old = self._loading
+        loader._load(old and Loading.of(old.source, loader._options, old.resident))
         return loader
 
     def __copy__(self) -> Self:
@@ -466,7 +469,7 @@ class DataLoader:
 
         return Fed(
             loading.source.batches,
-            loading.shape.axes,
+            loading.axes,
             loading.remainder.warns_if_same,
             loading.remainder.last == "keep",
             first_on_host,
@@ -525,7 +528,7 @@ class DataLoader:
         cursor = beginning(run.next_epoch)
         if run.in_order is None or not run.next_epoch or not remainder.continues:
             return cursor
-        after = next_epoch(cursor_at(run.in_order[0]), continues=True)
+        after = next_epoch(Place(*run.in_order[0]).cursor, continues=True)
         return {**cursor, "position": after["position"], "digest": after["digest"]}
 
     def _first(self, epoch: int, at: Cursor | None, start: int) -> Cursor:
@@ -651,7 +654,7 @@ class DataLoader:
         number = errors.check_number("loader.samples(step)", step)
         if epoch is not None:
             epoch = errors.check_number("epoch of loader.samples(step)", epoch)
-        return samples_of(self._loaded, self._run.place[0], number, epoch)
+        return samples_of(self._loaded, Place(*self._run.place[0]), number, epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the cursor of the latest pass, a dict that JSON and orbax can store.
@@ -668,7 +671,7 @@ class DataLoader:
         Raises:
             NotResumable: The pass has no position that can be stored.
         """
-        cursor = cursor_at(self._run.place[0])
+        cursor = Place(*self._run.place[0]).cursor
         if not cursor["plan"]["ops"] and self._loading:  # no pass has begun: the plan as it is now
             cursor = {**cursor, "plan": self._loading.plan()}
         return dict(sealed(cursor))
@@ -693,7 +696,7 @@ class DataLoader:
         cursor = loading.checked(state) if loading else checked(state)
         if loading:  # with the present plan, so that nobody is warned twice of a changed one
             cursor = loading.skipping(with_plan(cursor, loading.plan(cursor)))
-        run.resumed, run.place, run.next_epoch = cursor, [cursor], cursor["epoch"]
+        run.resumed, run.place, run.next_epoch = cursor, [Place.of(cursor)], cursor["epoch"]
 
     def peek(self) -> Any:
         """Returns the first feed of the next epoch without beginning it; no pass moves.
@@ -707,7 +710,7 @@ class DataLoader:
             ValueError: The epoch has no full batch.
         """
         loading = self._loaded
-        return finisher(loading, loading.shape)(first_item(loading, self._next_cursor()))
+        return finisher(loading.here)(first_item(loading, self._next_cursor()))
 
     @property
     def element_spec(self) -> Any:
@@ -835,7 +838,7 @@ class DataLoader:
             axis_name: The `axis_name` of your pmap, which needs `in_axes=(None, 0)` and
                 `out_axes=None`. If it is another name, the second step is compiled again.
         """
-        return self._loaded.shape.placement.replicated(tree, axis_name)
+        return self._loaded.here.placement.replicated(tree, axis_name)
 
     @property
     def batch_axes(self) -> int:
@@ -846,7 +849,7 @@ class DataLoader:
         >>> loader.batch_axes, loader.chunk(2).batch_axes
         (1, 2)
         """
-        return self._loaded.shape.axes
+        return self._loaded.axes
 
     def _repr_html_(self) -> str:
         """A table of the plan, the fields and their devices, for a notebook."""

@@ -1,7 +1,7 @@
 """`Loading`: what a loader loads, as one frozen value: the source, the options, the placement.
 
-It is resolved once, when the loader gets its source. `device_feeds.py` begins passes over it. What
-all passes of a loader share is in a `Run`.
+It is resolved once, when the loader gets its source; what depends on the modes of jax follows those
+of the thread that begins a pass (`here`). What all passes of a loader share is in a `Run`.
 """
 
 from __future__ import annotations
@@ -11,167 +11,175 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from jreader.batches import Batching, bucket
+from jax.sharding import NamedSharding
+
+from jreader.batches import Batching, batch, bucket
 from jreader.batches.padded_batches import varied
 from jreader.devices import Placement, Share
-from jreader.errors import BatchNotDivisible, NotResumable, warn
-from jreader.feeds import FeedList, Feeds
-from jreader.loaders.assembling import FeedShape
+from jreader.errors import BatchNotDivisible, NotResumable, ShortEpoch, warn
+from jreader.feeds import Feeds
 from jreader.loaders.checkpoints.changed_weights import weights_line, with_weights_before
 from jreader.loaders.checkpoints.cursors import check_plan, checked, skipping
-from jreader.loaders.checkpoints.positions import Place
-from jreader.loaders.device_programs.stages import Stages
-from jreader.loaders.multihost.agreement import TIMEOUT
+from jreader.loaders.checkpoints.positions import EpochPosition
+from jreader.loaders.device_programs.resident import Resident
+from jreader.loaders.device_programs.stages import Layout
 from jreader.loaders.multihost.shards import dealt_to
 from jreader.loaders.remainders import Remainder
-from jreader.loaders.resident import Resident
-from jreader.loaders.source import Source
-from jreader.loaders.tuning import Ceilings
-from jreader.readers import (
-    Cursor,
-    Plan,
-    Reader,
-    described,
-    fingerprint,
-    length,
-    set_fields,
-)
+from jreader.loaders.source import Options, Source
+from jreader.readers import Cursor, Plan, Reader, described, fingerprint, first_column, length
 from jreader.readers.growing import grows
 from jreader.transforms import exactly
 from jreader.workers.threads import runs_users_code
 
 
-@dataclass(frozen=True)
-class Options:
-    """The options of a loader, which do not depend on its source.
-
-    Attributes:
-        feed_list: The fields of a feed; None for feeds with the tree of the samples.
-        capacity: How many feeds to prefetch.
-        double_buffer: Whether to prefetch to the devices; otherwise on the host.
-        return_list: Whether a feed is a list, not a dict.
-        remainder: What to do at the end of an epoch, as the user gave it.
-        timeout: The seconds to wait for other processes; 0 for no limit.
-        stages: The functions of feeds that run on the devices.
-        chunk: How many steps make one feed; None for feeds without an axis of steps.
-        made_at: The file and line that made the loader.
-        tune: What threads and capacity may grow to while the loop runs; None to leave them alone.
-    """
-
-    feed_list: FeedList | None = None
-    capacity: int = 2
-    double_buffer: bool = True
-    return_list: bool = False
-    remainder: Remainder = field(default_factory=Remainder)
-    timeout: float = TIMEOUT
-    stages: Stages = field(default_factory=Stages)
-    chunk: int | None = None
-    made_at: str = ""
-    tune: Ceilings | None = None
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Loading:
     """What a loader loads.
 
     Attributes:
         source: The batches, and the devices that the user named.
         options: The options of the loader.
-        resident: The data, if they are on the devices already.
         placement: The devices and shardings of feeds.
         remainder: What to do at the end of an epoch, resolved for this source.
+        resident: The data, if they are on the devices already.
+        share: The rows of each batch that this process feeds, if it reads no others.
+        shares: The same for the batches of each bucket.
+        anywhere: What this is the same as, apart from modes of jax (`here`); None for itself.
     """
 
     source: Source
     options: Options
+    placement: Placement
+    remainder: Remainder
     resident: Resident | None = None
-    placement: Placement = field(init=False, repr=False)
-    remainder: Remainder = field(init=False, repr=False)
-    _shapes: dict[tuple[bool, Any], FeedShape] = field(default_factory=dict, init=False, repr=False)
+    share: Share | None = None
+    shares: tuple[Share, ...] = ()
+    anywhere: Loading | None = None
+    _here: dict[tuple[bool, Any], Loading] = field(default_factory=dict, init=False, repr=False)
     _plans: dict[int | None, Plan] = field(default_factory=dict, init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        """Resolves the arguments, so that a wrong one raises its error where it was written."""
-        source, said = self.source, self.options.remainder
-        placement = source.placement()
-        if source.rows and not (source.batch_per_place and placement.parts):
-            placement.check(source.rows)
-        cut = placement.splits or self.options.chunk is not None
-        if source.batch_per_place:
-            remainder = said.of_places(source.batches, equal=cut)
-        else:
-            remainder = said.of_batches(source.batches, equal=cut)
-        set_fields(self, placement=placement, remainder=remainder)
-        self._check_shapes()
-
-    def _check_shapes(self) -> None:
-        """Checks that feeds can be made of batches of several shapes.
+    @classmethod
+    def of(cls, source: Source, options: Options, resident: Resident | None = None) -> Loading:
+        """Resolves the arguments, so that a wrong one raises its error where it was written.
 
         Raises:
-            BatchNotDivisible: The devices cannot split the batches of each bucket evenly.
-            ValueError: Several batches make a feed, and they differ in shape.
+            BatchNotDivisible: The devices cannot split batches evenly.
+            ValueError: Batches do not fit the end of an epoch, or differ in shape.
         """
-        found, placement = self.source.batching, self.placement
-        if self.per_feed > 1 and (found.buckets or (found.op and varied(found.op))):
-            many = "chunk(k)" if self.options.chunk else "a batch for each place"
-            raise ValueError(
-                f"{described(self.source.batches)} gives batches of several shapes, and {many} "
-                "needs batches of one shape: leave it out, and split each batch over the devices, "
-                "as .load(sharding=mesh) does; or use .padded_batch(n, to=[length]), or "
-                ".pack(size)."
-            )
-        op = None if found.functions else found.buckets
-        for bound, rows in zip(op.bounds, op.rows, strict=True) if op else ():
-            if not placement.divides(rows):
-                raise BatchNotDivisible(
-                    f"a batch of {rows} samples of length {bound} cannot be split evenly over "
-                    f"{placement.most} devices: type bucket(..., divisible_by={placement.most})."
-                )
+        placement, remainder = source.placement(), options.remainder
+        if source.rows and not (source.batch_per_place and placement.parts):
+            placement.check(source.rows)
+        resolved = remainder.of_places if source.batch_per_place else remainder.of_batches
+        cut = placement.splits or options.chunk is not None
+        made = cls(source, options, placement, resolved(source.batches, equal=cut), resident)
+        _check_shapes(made)
+        return made
 
     @property
-    def shape(self) -> FeedShape:
-        """How batches become feeds, with the modes of jax (x64, default device) of this thread."""
+    def here(self) -> Loading:
+        """The same, with the modes of jax (x64, default device) of this thread."""
         placement = self.placement.under_modes()
         modes = placement.x64, placement.default
-        if modes not in self._shapes:
-            self._shapes[modes] = self._shaped(placement)
-        return self._shapes[modes]
+        if modes not in self._here:
+            self._here[modes] = self._placed_as(placement)
+        return self._here[modes]
 
-    def _shaped(self, placement: Placement) -> FeedShape:
-        source, options, remainder = self.source, self.options, self.remainder
-        shape = FeedShape(
-            Feeds(options.feed_list, placement.canonical, placement.on_host),
-            source.kind,
-            placement,
-            batch_per_place=source.batch_per_place and placement.parts is not None,
-            remainder=remainder,
-            per_feed=self.per_feed,
-            size=source.batching.size,
-            rows=source.rows,
-            return_list=options.return_list,
-            chunk=options.chunk,
-            strict=remainder.strict(source.batching),
-            buckets=source.batching.buckets is not None,
-            shares=self._shares(placement),
-            lanes=source.batching.lanes > 0,
-        )
-        share = placement.here(source.rows) if source.rows else None
-        dealt = share and dealt_to(self.of_epoch().batches, share)
-        return replace(shape, share=share) if dealt else shape
+    def _placed_as(self, placement: Placement) -> Loading:
+        share = placement.here(self.source.rows) if self.source.rows else None
+        if share and dealt_to(self.of_epoch().batches, share) is None:
+            share = None
+        shares = self._shares(placement)
+        return replace(self, placement=placement, share=share, shares=shares, anywhere=self)
 
     def _shares(self, placement: Placement) -> tuple[Share, ...]:
-        """The rows of the batches of each bucket that this process feeds; none for all rows."""
         found = self.source.batching
         if found.buckets is None or not found.indexed or found.functions:
             return ()
         shares = [placement.here(rows) for rows in found.buckets.rows]
         return tuple(share for share in shares if share) if all(shares) else ()
 
-    @property
+    @cached_property
     def per_feed(self) -> int:
         """How many batches make a feed."""
         parallel = (self.placement.parts or 1) if self.source.batch_per_place else 1
         return parallel * (self.options.chunk or 1)
+
+    @cached_property
+    def axes(self) -> int:
+        """How many leading axes of a feed count samples."""
+        return 1 + (self.placement.parts is not None) + (self.options.chunk is not None)
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether the named arrays of a full batch are a feed without further work."""
+        named = self.source.kind in ("samples", "sample lists") and not self.options.return_list
+        whole = self.share is None and not (self.masked or self.source.batching.buckets)
+        return named and whole and self.axes == 1 and self.per_feed == 1
+
+    @property
+    def layout(self) -> Layout:
+        """The axes and the sharding of a feed on the devices."""
+        steps = None if self.options.chunk is None else int(self.placement.parts is not None)
+        target = self.placed.target
+        return Layout(self.axes, steps, target if isinstance(target, NamedSharding) else None)
+
+    @cached_property
+    def feeds(self) -> Feeds:
+        """The names, shapes and dtypes of the fields."""
+        placement = self.placement
+        return Feeds(self.options.feed_list, placement.canonical, placement.on_host)
+
+    @cached_property
+    def placed(self) -> Placement:
+        """The placement of feeds with their mask and their axis of steps."""
+        placement = replace(self.placement, share=self.share)
+        placement = placement.with_mask() if self.masked else placement
+        return placement.chunked() if self.options.chunk else placement
+
+    @cached_property
+    def masked(self) -> bool:
+        """Whether every feed carries a mask."""
+        return self.remainder.last == "pad"
+
+    @cached_property
+    def strict(self) -> bool:
+        """Whether a short group of batches is an error."""
+        return self.remainder.strict(self.source.batching)
+
+    def of_feed(self, feed: Any) -> Loading:
+        """The same for feeds of the rows of this one, where they come from buckets."""
+        rows = len(first_column(feed)) if self.shares else 0
+        shares = [each for each in self.shares if len(each) == rows]
+        return replace(self, share=shares[0], shares=()) if shares else self
+
+    def takes(self, rows: int) -> bool:
+        """Whether `rows` rows can be divided evenly over the devices."""
+        if self.share is not None:
+            return rows == self.share.size
+        per_place = self.source.batch_per_place and self.placement.parts is not None
+        return per_place or self.placement.divides(rows)
+
+    def fed(self, samples: int, op: batch[Any]) -> int:
+        """How many of the samples of an epoch, which `op` batches, make feeds."""
+        if op.drop_last:
+            samples -= samples % op.batch_size
+        rest = samples % (op.batch_size * self.per_feed)
+        alone = self.remainder.any_size and self.per_feed == 1 and self.takes(rest)
+        given = self.masked or self.remainder.last == "keep" or alone
+        return samples if given else samples - rest
+
+    def short(self, seen: int, needed: int) -> ShortEpoch:
+        """The error of a step with fewer samples."""
+        given = f"the last step of this epoch has {seen} samples, not {needed}"
+        if self.remainder.steps is not None:
+            return ShortEpoch(
+                f"{given}, and steps_per_epoch={self.remainder.steps} counts whole ones: give "
+                f"fewer steps, or last='pad', which fills it up with zeros, under a mask."
+            )
+        return ShortEpoch(
+            f"{given}. With last='drop' they are left out, with 'pad' filled up with zeros, under "
+            f"a mask, and with 'wrap' with the first ones of the epoch."
+        )
 
     def of_epoch(self, cursor: Cursor | None = None, began: Cursor | None = None) -> Source:
         """The source of an epoch, from a cursor on, with its `remainder` applied.
@@ -182,32 +190,32 @@ class Loading:
         """
         if cursor is None or (cursor["position"] is None and not cursor["samples"]):
             # what short batches of buckets do depends on lengths, which may grow
-            return (
-                self._ending(self.source.batches) if self.source.batching.buckets else self._whole
-            )
+            buckets = self.source.batching.buckets is not None
+            return self._ending(self.source.batches) if buckets else (self.anywhere or self).whole
         batches, continues = self.source.batches, self.remainder.continues
         batches = with_weights_before(batches, began or cursor, endless=continues)
-        return self._ending(batches, cursor["samples"], Place.of(cursor).steps)
+        return self._ending(batches, cursor["samples"], EpochPosition.of(cursor).steps)
 
     def _ending(self, batches: Reader[Any], samples: int = 0, steps: int = 0) -> Source:
         batches = self.remainder.of(batches, self.per_feed, samples, steps)
         return replace(self.source, batches=batches)
 
     @cached_property
-    def _whole(self) -> Source:
+    def whole(self) -> Source:
+        """The source of a whole epoch, with its `remainder` applied."""
         return self._ending(self.source.batches)
 
     def count(self) -> int | None:
         """How many feeds an epoch has; None if that is unknown before it is read."""
-        shape, remainder, found = self.shape, self.remainder, self.of_epoch().batching
+        here, remainder, found = self.here, self.remainder, self.of_epoch().batching
         if remainder.steps is not None:
             return remainder.steps
         samples = found.samples
         if found.op is None or samples is None:
             return self._count_of_batches(found)
         size = found.op.batch_size
-        full, rest = divmod(shape.fed(samples, found.op), size * shape.per_feed)
-        equal = not remainder.any_size or shape.masked or shape.takes(size)
+        full, rest = divmod(here.fed(samples, found.op), size * self.per_feed)
+        equal = not remainder.any_size or self.masked or here.takes(size)
         return full * equal + (rest > 0)
 
     def _count_of_batches(self, found: Batching) -> int | None:
@@ -224,16 +232,16 @@ class Loading:
         Raises:
             ShortEpoch: They have too few.
         """
-        shape, found = self.shape, self.of_epoch().batching
+        found = self.of_epoch().batching
         op = found.counted
         if found.buckets is not None:
             self._check_buckets(found.buckets)
         if op and isinstance(op.reader, exactly):
             op.reader.check()
-        samples = length(op.reader) if op and shape.strict else None
-        size = (op.batch_size if op else 1) * shape.per_feed
+        samples = length(op.reader) if op and self.strict else None
+        size = (op.batch_size if op else 1) * self.per_feed
         if samples is not None and samples % size:
-            raise shape.short(samples % size, size)
+            raise self.short(samples % size, size)
 
     def _check_buckets(self, op: bucket[Any]) -> None:
         """Checks that each bucket fills its batches; warns of one that never fills any.
@@ -244,9 +252,9 @@ class Loading:
         known = op.known()
         if known is None:
             return
-        if self.shape.strict:
+        if self.strict:
             for number, rest in known.rests():
-                raise self.shape.short(rest, op.rows[number])
+                raise self.short(rest, op.rows[number])
         if self.remainder.warns_if_same and (never := known.never()):
             bounds = ", ".join(str(op.bounds[number]) for number in never)
             rows = ", ".join(str(op.rows[number]) for number in never)
@@ -338,3 +346,27 @@ class Loading:
     def numbered(self) -> bool:
         """Whether a feed needs its epoch and the number of its first row, to draw or to gather."""
         return self.resident is not None or self.options.stages.random
+
+
+def _check_shapes(loading: Loading) -> None:
+    """Checks that feeds can be made of batches of several shapes.
+
+    Raises:
+        BatchNotDivisible: The devices cannot split the batches of each bucket evenly.
+        ValueError: Several batches make a feed, and they differ in shape.
+    """
+    found, placement = loading.source.batching, loading.placement
+    if loading.per_feed > 1 and (found.buckets or (found.op and varied(found.op))):
+        many = "chunk(k)" if loading.options.chunk else "a batch for each place"
+        raise ValueError(
+            f"{described(loading.source.batches)} gives batches of several shapes, and {many} "
+            "needs batches of one shape: leave it out, and split each batch over the devices, as "
+            ".load(sharding=mesh) does; or use .padded_batch(n, to=[length]), or .pack(size)."
+        )
+    op = None if found.functions else found.buckets
+    for bound, rows in zip(op.bounds, op.rows, strict=True) if op else ():
+        if not placement.divides(rows):
+            raise BatchNotDivisible(
+                f"a batch of {rows} samples of length {bound} cannot be split evenly over "
+                f"{placement.most} devices: type bucket(..., divisible_by={placement.most})."
+            )

@@ -15,10 +15,16 @@ from typing import Any
 import jax
 
 from jreader.devices import placeable
-from jreader.loaders.assembling import FeedShape
 from jreader.loaders.checkpoints.cursors import with_plan
-from jreader.loaders.checkpoints.positions import EVERY, SKIPPED, Place, Wanted, epochs
-from jreader.loaders.host_feeds import host_feeds
+from jreader.loaders.checkpoints.positions import (
+    EVERY,
+    SKIPPED,
+    EpochPosition,
+    Place,
+    Wanted,
+    epochs,
+)
+from jreader.loaders.host_feeds import host_feeds, resident_feeds
 from jreader.loaders.loading import Loading
 from jreader.loaders.multihost.agreement import Agreement
 from jreader.loaders.multihost.board import Board
@@ -50,15 +56,15 @@ class _DeviceFeeds:
 
     def __init__(self, loading: Loading, run: Run, wanted: Wanted) -> None:
         self.loading, self.run, self.wanted, self.counters = loading, run, wanted, run.counters
-        self.shape, self.capacity = loading.shape, loading.options.capacity
-        self.spans = self.shape.placement.spans
+        self.here, self.capacity = loading.here, loading.options.capacity
+        self.spans = loading.placement.spans
         if self.spans and waits(loading.source.batches):
             raise ValueError(
                 f"{loading.source.batches!r} draws a new order in each pass, and each process "
                 "would draw another one: give its shuffles and random maps a seed, the same on all "
                 "processes."
             )
-        self.finish = finisher(loading, self.shape)
+        self.finish = finisher(self.here)
         self.at_once = not (self.capacity or self.spans)  # a feed is placed when it is asked for
 
     def feeds_from(self, cursor: Cursor) -> Pass[Any]:
@@ -94,7 +100,7 @@ class _DeviceFeeds:
         """Who begins, draws and closes a pass that runs users' code; None for whoever is free."""
         if not self.loading.runs_users_code:
             return None
-        kept = self.run.stream.drawer(Place.of(cursor).batches)
+        kept = self.run.stream.drawer(EpochPosition.of(cursor).batches)
         return kept or Drawer("loader", apart=self.capacity > 0 and self.run.pace.pays)
 
     def _epoch(self, cursor: Cursor) -> Pass[Any]:
@@ -104,12 +110,13 @@ class _DeviceFeeds:
             if not cursor["samples"]:  # data sets may have grown since the last epoch
                 cursor = with_plan(cursor, loading.plan(cursor))
                 loading.check()
-            if loading.resident:
+            if resident := loading.resident:
                 loading.check_weights(cursor)
-                return loading.resident.steps(cursor, self.run, self.wanted, finish)
+                return resident_feeds(
+                    loading, resident.batch_at, cursor, self.run, self.wanted, finish
+                )
             return host_feeds(
-                loading.of_epoch(cursor),
-                self.shape,
+                self.here,
                 cursor,
                 self.run,
                 self.wanted,
@@ -142,49 +149,46 @@ class _DeviceFeeds:
 
     def _agreement(self, began: Cursor) -> Agreement:
         """What the processes that feed one array agree on, in a pass that began at a cursor."""
-        loading, shape = self.loading, self.shape
+        loading, share = self.loading, self.here.share
         if self.run.board is None:
-            self.run.board = Board(shape.placement.processes, loading.options.made_at)
+            self.run.board = Board(loading.placement.processes, loading.options.made_at)
         feeds = f"feeds of {loading.per_feed} batches of {loading.source.rows} samples"
-        about, lanes = (feeds, f"{shape.remainder}"), None
-        if shape.lanes and shape.share is not None:
-            numbers = lanes_read(shape.share, loading.of_epoch().batching.lanes)
+        about, lanes = (feeds, f"{loading.remainder}"), None
+        if share is not None and (every := loading.source.batching.lanes):
+            numbers = lanes_read(share, every)
             ends: dict[str | None, Any] = {"drop": "first", "error": "together"}
-            steps = shape.remainder.steps
-            left = None if steps is None else steps - Place.of(began).steps
-            lanes = LanesHere(numbers, ends.get(shape.remainder.last, "last"), left)
+            steps = loading.remainder.steps
+            left = None if steps is None else steps - EpochPosition.of(began).steps
+            lanes = LanesHere(numbers, ends.get(loading.remainder.last, "last"), left)
         return Agreement(self.run.board, began, loading.options.timeout, about, lanes)
 
 
-def finisher(loading: Loading, shape: FeedShape) -> Callable[[Any], Any]:
+def finisher(here: Loading) -> Callable[[Any], Any]:
     """A function that puts a host feed on the devices and calls the stages there.
 
     It takes a host feed, or, if `loading.numbered`, (host feed, number of its first row, epoch),
     and returns `SKIPPED` for a `SKIPPED` feed.
     """
-    if shape.shares:
-        return _finisher_by_rows(loading, shape)
-    stages = loading.options.stages
-    if loading.resident:
-        made: Callable[..., Any] = loading.resident.placing(stages)
+    if here.shares:
+        return _finisher_by_rows(here)
+    stages = here.options.stages
+    if here.resident:
+        made: Callable[..., Any] = here.resident.placing(stages)
     elif not stages.stages:
-        return shape.placed.putter()
+        return here.placed.putter()
     else:
-        made = stages.on(shape.placed, shape.layout)
-    if loading.numbered:
+        made = stages.on(here.placed, here.layout)
+    if here.numbered:
         return lambda item: SKIPPED if item[0] is SKIPPED else made(*item)
     return lambda feed: SKIPPED if feed is SKIPPED else made(feed)
 
 
-def _finisher_by_rows(loading: Loading, shape: FeedShape) -> Callable[[Any], Any]:
+def _finisher_by_rows(here: Loading) -> Callable[[Any], Any]:
     """The same where processes have some rows of each batch: a bucket has its own number."""
-    ways = {
-        len(share): finisher(loading, replace(shape, share=share, shares=()))
-        for share in shape.shares
-    }
+    ways = {len(share): finisher(replace(here, share=share, shares=())) for share in here.shares}
 
     def finished(item: Any) -> Any:
-        feed = item[0] if loading.numbered else item
+        feed = item[0] if here.numbered else item
         return SKIPPED if feed is SKIPPED else ways[len(first_column(feed))](item)
 
     return finished
@@ -196,7 +200,7 @@ def first_item(loading: Loading, cursor: Cursor) -> Any:
     Raises:
         ValueError: The epoch has no feed.
     """
-    host = host_feeds(loading.of_epoch(), loading.shape, cursor, numbered=loading.numbered)
+    host = host_feeds(loading.here, cursor, numbered=loading.numbered)
     try:
         for item in host.items:
             return item
@@ -209,11 +213,11 @@ def first_item(loading: Loading, cursor: Cursor) -> Any:
 
 def spec_of(loading: Loading, item: Any) -> Any:
     """The tree of `jax.ShapeDtypeStruct` of a host feed, as a `finisher` takes it."""
-    shape = loading.shape
-    if loading.options.stages.stages:
-        return jax.tree.map(_spec, finisher(loading, shape)(item))
+    here = loading.here
+    if here.options.stages.stages:
+        return jax.tree.map(_spec, finisher(here)(item))
     feed = item[0] if loading.numbered else item
-    placed = shape.of(feed).placed
+    placed = here.of_feed(feed).placed
 
     def spec(array: Any, sharding: Any) -> Any:
         if not placeable(array):

@@ -10,6 +10,7 @@ from weakref import WeakSet
 
 from jreader.counters import Counters
 from jreader.loaders.checkpoints.cursors import beginning
+from jreader.loaders.checkpoints.positions import Place
 from jreader.loaders.multihost.board import Board
 from jreader.loaders.tuning import Ceilings, Tuner
 from jreader.readers import Cursor, Pass, Position
@@ -59,7 +60,7 @@ class Run:
     Attributes:
         next_epoch: The number of the epoch that the next `iter(loader)` begins.
         resumed: The cursor that this goes on from instead; None for the beginning.
-        place: Holds the place of the latest pass (`cursor_at`), also when its iterator is gone.
+        place: Holds the fields of the `Place` of the latest pass, also when its iterator is gone.
         in_order: That of the latest `iter(loader)`; None before it.
         passes: The iterators that may still be open.
         counters: What the stages of the latest pass count.
@@ -89,7 +90,7 @@ class Run:
             unseen: Whether the linter looks at the first feed.
         """
         self.next_epoch, self.resumed = next_epoch, resumed
-        self.place: list[Any] = [resumed or beginning(0)]
+        self.place: list[Any] = [Place.of(resumed or beginning(0))]
         self.in_order: list[Any] | None = None
         self.passes: WeakSet[Any] = WeakSet()
         self.tuner = Tuner(tune) if tune else None

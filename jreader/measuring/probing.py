@@ -186,7 +186,8 @@ class _Meter:
         source = loading.source
         if loading.resident is None:
             source = replace(source, batches=rewritten(source.batches, self.probed))
-        alone = replace(loading, source=source, options=replace(loading.options, capacity=0))
+        options = replace(loading.options, capacity=0)
+        alone = Loading.of(source, options, loading.resident)
         at = beginning(0 if loading.remainder.continues else epoch)
         with warnings.catch_warnings(), watching(self.watched):
             warnings.simplefilter("ignore")  # the loop's own pass warns

@@ -7,7 +7,7 @@ from typing import Any
 from jreader import errors
 from jreader.feeds import FeedList
 from jreader.loaders.loader import DataLoader
-from jreader.loaders.loading import Options
+from jreader.loaders.source import Options
 from jreader.readers import Reader
 
 

@@ -7,7 +7,7 @@ from words import Side
 
 from jreader import ShortEpoch
 from jreader.loaders.checkpoints.cursors import beginning
-from jreader.loaders.checkpoints.positions import Place
+from jreader.loaders.checkpoints.positions import EpochPosition, Place
 from jreader.loaders.multihost.lane_places import Filler, LanesHere
 from jreader.readers import Pass
 
@@ -26,7 +26,7 @@ def lanes_of(numbers, items):
 
     def position():
         places = tuple((0, given if lane in numbers else None) for lane in range(LANES))
-        return tuple(Place(beginning(0), given, "", 0, None, None, places, given))
+        return tuple(Place(beginning(0), given, "", 0, (None, None, places, given)))
 
     return Pass(deal(), position, lambda: None)
 
@@ -88,7 +88,7 @@ def test_the_places_of_all_lanes_are_known_at_every_feed(board, ahead):
     other.ahead(ahead)
     for taken in range(1, ahead + 1):
         one.takes(1)
-        of_other = Place(*one.feeds.position()).batches[2:]
+        of_other = EpochPosition(*one.feeds.position()[-1]).batches[2:]
         assert list(map(list, of_other)) == [[0, taken]] * 2
 
 

@@ -55,9 +55,8 @@ class Host:
         self.share = share
         loading = pipeline.load(sharding="host", last=last)._loaded
         cursor = {**cursor, "plan": loading.plan()}
-        source = loading.of_epoch(cursor)
-        self.lanes = lanes_read(share, source.batching.lanes)
-        self.up = host_feeds(source, replace(loading.shape, share=share), cursor)
+        self.lanes = lanes_read(share, loading.source.batching.lanes)
+        self.up = host_feeds(replace(loading.here, share=share), cursor)
         self.ends_with_first = last in ("drop", "error")
 
     def next(self):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jreader.loaders.checkpoints.positions import Place
+from jreader.loaders.checkpoints.positions import EpochPosition
 from jreader.readers import Cursor, Plan, Reader, at_epoch
 from jreader.readers.fingerprints import HISTORY, changeable
 from jreader.readers.rewriting import rewritten
@@ -32,7 +32,7 @@ def with_weights_before(batches: Reader[Any], cursor: Cursor, *, endless: bool) 
     op, line = changeable(batches), weights_line(cursor["plan"])
     if op is None or cursor["position"] is None or line is None:
         return batches
-    drawn, at = batches, Place.of(cursor).batches
+    drawn, at = batches, EpochPosition.of(cursor).batches
     if waits(batches):
         drawn, at = seeded(batches, at[0]), at[1]
     if not isinstance(at, int):  # a stream: its position says where each source is

@@ -1,8 +1,8 @@
 """Where a pass of a loader is: counted step by step, noted for each feed, and read off as a cursor.
 
-A pass notes a plain tuple for each feed, the fields of a `Place`, since a loop asks for few cursors
-and takes many feeds. `Tally` counts what leads from one to the next, and `epochs` joins the epochs
-of a run.
+A pass notes a plain tuple for each feed, the fields of a `Place`, of which the last one is the
+position that a cursor stores, since a loop asks for few cursors and takes many feeds. `Tally`
+counts what leads from one to the next, and `epochs` joins the epochs of a run.
 """
 
 from __future__ import annotations
@@ -38,61 +38,70 @@ EVERY = Wanted()
 """All steps of an epoch that are left."""
 
 
-class Place(NamedTuple):
-    """A place in an epoch.
+class EpochPosition(NamedTuple):
+    """The position in a cursor, inside its epoch.
 
     Attributes:
-        began: The cursor that the pass began at.
-        samples: How many samples of the epoch are done.
-        runs: A hash of where the runs of consecutive samples begin (`Tally`); "" before a pass.
-        end: The index in the epoch at which the last run ends.
         rows: The rows of a full batch; None before the first one.
-        size: The samples per batch, if the position counts samples; else None.
+        size: The samples per batch, if `batches` counts samples; else None.
         batches: The position of the reader of batches (`Pass.position`).
         steps: How many steps of the epoch are done.
     """
 
-    began: Cursor
-    samples: int
-    runs: str
-    end: int
     rows: int | None
     size: int | None
     batches: Position
     steps: int
 
     @classmethod
-    def of(cls, cursor: Cursor) -> Place:
-        """The place of a cursor.
+    def of(cls, cursor: Cursor) -> EpochPosition:
+        """That of a cursor.
 
         >>> from jreader.loaders.checkpoints.cursors import beginning
-        >>> Place.of({**beginning(0), "position": [64, 64, 640, 10]}).steps
+        >>> EpochPosition.of({**beginning(0), "position": [64, 64, 640, 10]}).steps
         10
 
         Raises:
             NotResumable: Its position is not one of a loader.
         """
+        return cls(*checked_position(cursor["position"], (None, None, None, 0)))
+
+
+class Place(NamedTuple):
+    """Where a pass is: the cursor that it began at, and what has changed since.
+
+    Attributes:
+        began: The cursor that the pass began at.
+        samples: How many samples of the epoch are done.
+        runs: A hash of where the runs of consecutive samples begin (`Tally`); "" before a pass.
+        end: The index in the epoch at which the last run ends.
+        position: What its cursor has as its position: the fields of an `EpochPosition`.
+    """
+
+    began: Cursor
+    samples: int
+    runs: str
+    end: int
+    position: Position
+
+    @classmethod
+    def of(cls, cursor: Cursor) -> Place:
+        """The place of a cursor, before a pass moves on from it."""
         runs, _, end = cursor["digest"].rpartition(":")
-        inner = checked_position(cursor["position"], (None, None, None, 0))
-        return cls(cursor, cursor["samples"], runs, int(end), *inner)
+        return cls(cursor, cursor["samples"], runs, int(end), cursor["position"])
 
     @property
     def cursor(self) -> Cursor:
         """The cursor of this place."""
-        before = Place.of(self.began).steps
+        steps = self.position[-1] if self.position else 0
         return {
             **self.began,
-            "step": self.began["step"] + self.steps - before,
+            "step": self.began["step"] + steps - EpochPosition.of(self.began).steps,
             "samples": self.samples,
-            "position": (self.rows, self.size, self.batches, self.steps),
+            "position": self.position,
             "digest": f"{self.runs}:{self.end}",
             "check": "",  # made when it is handed out
         }
-
-
-def cursor_at(noted: Cursor | tuple[Any, ...]) -> Cursor:
-    """The cursor of what a run notes: a cursor that it stands at, or the fields of a `Place`."""
-    return noted if isinstance(noted, dict) else Place(*noted).cursor
 
 
 class Tally:
@@ -123,7 +132,8 @@ class Tally:
             drawn: The seed that an unseeded plan drew for this epoch.
             wanted: The steps to give.
         """
-        self.began, self.samples, runs, self.end, *_, self.steps = Place.of(cursor)
+        self.began, self.samples, runs, self.end, _ = Place.of(cursor)
+        self.steps = EpochPosition.of(cursor).steps if cursor["position"] else 0
         self.runs = runs or plan_hash(cursor["plan"])
         self._about, self._skipped = (cursor["epoch"], drawn), cursor["skipped"]
         if cursor["position"] is None or (not self.samples and self.end >= 0):
@@ -139,7 +149,7 @@ class Tally:
     def gives(self, samples: int, *batches: Any) -> bool:
         """Counts a step of so many samples; whether its feed is given, or left out.
 
-        The `Place` after it has these `rows`, `size` and `batches`.
+        The position after it has these `rows`, `size` and `batches`.
         """
         step, self.steps = self.steps + self._before, self.steps + 1
         given = not (self._skipped and self._is_skipped(step))
@@ -149,7 +159,7 @@ class Tally:
         if given:
             self.end = self.samples
         # no call: there is one place for each feed
-        self.place = self.began, self.samples, self.runs, self.end, *batches, self.steps
+        self.place = self.began, self.samples, self.runs, self.end, (*batches, self.steps)
         return given and step >= self._first
 
     def _is_skipped(self, step: int) -> bool:
@@ -157,7 +167,7 @@ class Tally:
 
     def stands(self, *batches: Any) -> None:
         """Notes a place where no step has ended, with these `rows`, `size` and `batches`."""
-        self.place = self.began, self.samples, self.runs, self.end, *batches, self.steps
+        self.place = self.began, self.samples, self.runs, self.end, (*batches, self.steps)
 
 
 def epochs(
@@ -209,7 +219,7 @@ def epochs(
 
 
 def _check_fed(ended: Cursor) -> None:
-    if not Place.of(ended).steps:
+    if not EpochPosition.of(ended).steps:
         raise ReaderError(
             f"epoch {ended['epoch']} gave no feed, so steps(...) would never end: give data for at "
             "least one full batch, a smaller batch, or last='pad'"

@@ -2,5 +2,6 @@
 
 stages: `loader.on_device(fn)`: jitted functions of feeds, with random keys.
 as_function: A pipeline as a function of (epoch, step) that jax can trace.
+resident: Loaders whose data lie on the devices, where feeds are gathered.
 overlapping_rows: Columns with overlapping rows, as `as_function` keeps them on a device.
 """

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from jreader.devices import Share
-from jreader.loaders.checkpoints.positions import Place
+from jreader.loaders.checkpoints.positions import EpochPosition, Place
 from jreader.readers import Position
 
 Places: TypeAlias = Sequence[tuple[int, Position]]
@@ -54,15 +54,15 @@ def lanes_read(share: Share, lanes: int) -> list[int]:
 
 def places(place: tuple[Any, ...], numbers: Iterable[int]) -> Places:
     """Where some lanes are, in the fields of a `Place`."""
-    of_all = Place(*place).batches
+    of_all = EpochPosition(*Place(*place).position).batches
     return [(number, of_all[number]) for number in numbers]
 
 
-def with_places(place: tuple[Any, ...], posted: Iterable[Places]) -> tuple[Any, ...]:
-    """The fields of a `Place` with the places of lanes that other processes posted."""
+def with_places(place: tuple[Any, ...], posted: Iterable[Places]) -> Place:
+    """The `Place` with the places of lanes that other processes posted."""
     here = Place(*place)
-    of_all = list(here.batches)
+    position = EpochPosition(*here.position)
+    of_all = dict(enumerate(position.batches))
     for some in posted:
-        for number, at in some:
-            of_all[number] = at
-    return tuple(here._replace(batches=tuple(of_all)))
+        of_all.update(some)
+    return here._replace(position=tuple(position._replace(batches=tuple(of_all.values()))))

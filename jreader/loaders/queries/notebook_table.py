@@ -8,7 +8,6 @@ from typing import Any
 from jax.sharding import Sharding
 
 from jreader.devices import Placement
-from jreader.loaders.assembling import FeedShape
 from jreader.loaders.loading import Loading
 from jreader.readers import described
 from jreader.readers.growing import only_looking
@@ -35,15 +34,16 @@ def _notebook_lines(loading: Loading, text: str) -> list[Line]:
     known = None if unread(batches) else loading.count()
     feeds = "length unknown" if known is None else f"{known:,} feeds"
     loader = Line(text, (feeds, where(loading.placement)))
-    return [*under([lines_of(batches)], loader), *_fields(loading.shape)]
+    return [*under([lines_of(batches)], loader), *_fields(loading.here)]
 
 
-def _fields(shape: FeedShape) -> list[Line]:
-    rows, parts = shape.rows, shape.placement.parts
-    specs = shape.feeds.specs(rows) if rows else None
+def _fields(loading: Loading) -> list[Line]:
+    rows, parts, feeds = loading.source.rows, loading.placement.parts, loading.feeds
+    specs = feeds.specs(rows) if rows else None
     if rows is None or specs is None:
-        return [Line(f"· {name}", ("", "")) for name in shape.feeds.names or ()]
-    split = (rows,) if parts is None else (parts, rows if shape.batch_per_place else rows // parts)
+        return [Line(f"· {name}", ("", "")) for name in feeds.names or ()]
+    per_place = loading.source.batch_per_place
+    split = (rows,) if parts is None else (parts, rows if per_place else rows // parts)
     shapes = {name: (*split, *shape[1:]) for name, (shape, _) in specs.items()}
     return [
         Line(f"· {name}", (f"{dtype}[{', '.join(map(str, shapes[name]))}]", ""))

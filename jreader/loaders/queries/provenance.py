@@ -9,7 +9,7 @@ import numpy as np
 
 from jreader.batches import Batching, batch
 from jreader.loaders.checkpoints.cursors import beginning, kept_lines
-from jreader.loaders.checkpoints.positions import Place, cursor_at
+from jreader.loaders.checkpoints.positions import EpochPosition, Place
 from jreader.loaders.loading import Loading
 from jreader.readers import (
     Cursor,
@@ -70,14 +70,12 @@ class Samples:
         return f"Samples(epoch={self.epoch}, step={self.step}, rows={self.rows!r}{sources})"
 
 
-def samples_of(
-    loading: Loading, place: Cursor | tuple[Any, ...], step: int, epoch: int | None
-) -> Samples:
+def samples_of(loading: Loading, place: Place, step: int, epoch: int | None) -> Samples:
     """The samples of a step; it reads nothing but the lengths of the columns.
 
     Args:
         loading: What the loader loads.
-        place: Where its latest pass is (`cursor_at`).
+        place: Where its latest pass is.
         step: The number of the step.
         epoch: The number of an epoch whose steps count from 0; None for the one under way.
 
@@ -86,8 +84,7 @@ def samples_of(
         ValueError: The order of the epoch is not drawn yet, or the epoch has no such step; or the
             data have another length than when it began.
     """
-    cursor = cursor_at(place)
-    began: Cursor = cursor if isinstance(place, dict) else place[0]
+    cursor, began = place.cursor, place.began
     known = kept_lines(cursor["plan"])
     if epoch is None and known and known != kept_lines(loading.plan()):
         raise ValueError(
@@ -139,7 +136,7 @@ def _reordered(reader: Reader[Any], began: Cursor, cursor: Cursor, loading: Load
                 f"epoch {epoch} is not under way: give its shuffles a seed, and every step of "
                 "every epoch is known."
             )
-        reader = seeded(reader, Place.of(cursor).batches[0])
+        reader = seeded(reader, EpochPosition.of(cursor).batches[0])
     return at_epoch(reader, epoch)
 
 
@@ -149,21 +146,21 @@ def _of_batches(
     """The samples of a step where each has as many batches."""
     plane = cast("Plane", indexed(reader))  # as seen above
     size = op.batch_size * loading.per_feed
-    before = Place.of(began).size if began["position"] else op.batch_size
+    before = EpochPosition.of(began).size if began["position"] else op.batch_size
     if step < began["step"] and before != op.batch_size:
         raise ValueError(
             f"{_CALL}: step {step} was one of batches of {before} samples, and here they have "
             f"{op.batch_size}, from step {began['step']} on: ask a loader with that size."
         )
     first = began["samples"] + (step - began["step"]) * size
-    end = began["samples"] + loading.shape.fed(plane.length - began["samples"], op)
+    end = began["samples"] + loading.here.fed(plane.length - began["samples"], op)
     samples = _step_samples(plane, first, min(first + size, end), size, began["epoch"], step)
     return replace(samples, sources=sources_of(reader, samples.places))
 
 
 def _of_bucket(op: Any, began: Cursor, step: int) -> Samples:
     """The samples of a step where batches come from buckets."""
-    index = Place.of(began).steps + step - began["step"]
+    index = EpochPosition.of(began).steps + step - began["step"]
     plane = cast("Plane", indexed(op.reader))  # its lengths are known
     steps, epoch = len(op), began["epoch"]
     if not 0 <= index < steps:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from jreader.batches import batch, bucket
 from jreader.datasets.samplers import Sampler
 from jreader.loaders.checkpoints.cursors import beginning
-from jreader.loaders.checkpoints.positions import Place, Tally, next_epoch
+from jreader.loaders.checkpoints.positions import EpochPosition, Place, Tally, next_epoch
 from jreader.loaders.loading import Loading
 from jreader.readers import Cursor, Reader, at_epoch, described, indexed, length
 from jreader.readers.joined_columns import ENDLESS
@@ -54,7 +54,7 @@ def cursor_of_step(loading: Loading, epoch: int, start: int, *, endless: bool) -
 
 
 def _counted_steps(loading: Loading) -> DoneAfter | None:
-    """How many samples are done after some steps, and what the `Place` there has, by arithmetic."""
+    """How many samples are done after some steps, and the position there, by arithmetic."""
     found = loading.of_epoch().batching
     if found.buckets is not None:
         return _steps_of_buckets(found.buckets) if _are_known(loading) else None
@@ -63,7 +63,7 @@ def _counted_steps(loading: Loading) -> DoneAfter | None:
     if op is None or end is None:
         return None
     rows, batch, size, last = (
-        loading.shape.rows,
+        loading.source.rows,
         op.batch_size,
         op.batch_size * loading.per_feed,
         end,
@@ -83,7 +83,7 @@ def _samples_fed(loading: Loading, op: batch[Any]) -> int | None:
         return None
     samples = plane.length if plane else length(op.reader)
     if samples is None or loading.count() is not None:
-        return samples and loading.shape.fed(samples, op)
+        return samples and loading.here.fed(samples, op)
     return samples if samples >= ENDLESS else None
 
 
@@ -119,7 +119,9 @@ def _after(cursor: Cursor, steps: int, done_after: DoneAfter) -> Cursor:
     """The cursor after the first steps of an epoch."""
     tally = Tally(cursor)
     tally.gives(*done_after(cursor["epoch"], steps))
-    return Place(*tally.place)._replace(steps=steps).cursor
+    there = Place(*tally.place)
+    position = EpochPosition(*there.position)._replace(steps=steps)
+    return there._replace(position=tuple(position)).cursor
 
 
 def too_few(epoch: int, steps: int, start: int) -> ValueError:

@@ -18,7 +18,7 @@ import numpy as np
 from jreader.batches import Batching, bucket
 from jreader.batches.padded_batches import padded_batch
 from jreader.batches.padding import Shape, blank, example, ragged_fields
-from jreader.loaders.assembling import Assembler, FeedShape
+from jreader.loaders.assembling import Assembler
 from jreader.loaders.loading import Loading
 from jreader.loaders.multihost.shards import part_of
 from jreader.loaders.prefetching import first_item, spec_of
@@ -48,9 +48,9 @@ def shape_and_dtype(leaf: Any) -> tuple[Any, ...]:
 
 def _items(loading: Loading, cursor: Cursor) -> Iterator[Any]:
     """An example of a host feed of each shape, as `finisher` takes it."""
-    found, shape = loading.of_epoch().batching, loading.shape
+    found, here = loading.of_epoch().batching, loading.here
     if found.buckets is not None:
-        keeps = shape.remainder.last == "keep"
+        keeps = loading.remainder.last == "keep"
         batches = _of_buckets(found.buckets, read=bool(found.functions), keeps=keeps)
     elif isinstance(found.op, padded_batch):
         batches = _of_lengths(loading, found, found.op, cursor["epoch"])
@@ -61,9 +61,9 @@ def _items(loading: Loading, cursor: Cursor) -> Iterator[Any]:
         made = batch
         for op in found.functions:
             made = next(start(op.changed({"reader": [made].__iter__})).items)
-        share = next((share for share in shape.shares if share.size == len(made)), None)
+        share = next((share for share in here.shares if share.size == len(made)), None)
         part = part_of(made, share) if share else made
-        feed = Assembler(shape).feed([part] * shape.per_feed if shape.per_feed > 1 else part)
+        feed = Assembler(here).feed([part] * loading.per_feed if loading.per_feed > 1 else part)
         yield (feed, 0, 0) if loading.numbered else feed
 
 
@@ -74,7 +74,7 @@ def _of_one_shape(loading: Loading, found: Batching, cursor: Cursor) -> Iterator
     samples, op = found.samples, found.op
     if samples is None or op is None or loading.remainder.last != "keep" or found.functions:
         return
-    if (rest := loading.shape.fed(samples, op) % op.batch_size) and samples > op.batch_size:
+    if (rest := loading.here.fed(samples, op) % op.batch_size) and samples > op.batch_size:
         feed = first[0] if loading.numbered else first
         cut = jax.tree.map(lambda array: array[:rest], feed)
         yield (cut, 0, 0) if loading.numbered else cut
@@ -129,14 +129,14 @@ def _lengths(
                 ".bucket([128, 256, 512], batch_size=n)."
             )
         return {(each, op.batch_size) for each in product(*filter(None, every))}
-    return _known_lengths(plane, op, names, loading.shape)
+    return _known_lengths(plane, op, names, loading)
 
 
 def _known_lengths(
-    plane: Plane, op: padded_batch[Any], names: Sequence[Any], shape: FeedShape
+    plane: Plane, op: padded_batch[Any], names: Sequence[Any], loading: Loading
 ) -> set[tuple[tuple[Shape, ...], int]]:
     """The same of a plane whose columns tell them."""
-    fed = shape.fed(plane.length, op)
+    fed = loading.here.fed(plane.length, op)
     if not fed:
         return set()
     bare = branches(plane.columns) is None
@@ -146,7 +146,7 @@ def _known_lengths(
         found: Any = lengths_of(plane, None if bare else name)
         longest = np.maximum.reduceat(found[:fed], begins).tolist()
         lengths.append([op.length_for(name, (each,)) for each in longest])
-    ends = begins + op.batch_size if shape.masked else np.append(begins[1:], fed)
+    ends = begins + op.batch_size if loading.masked else np.append(begins[1:], fed)
     return set(zip(zip(*lengths, strict=True), (ends - begins).tolist(), strict=True))
 
 

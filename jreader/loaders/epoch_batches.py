@@ -1,0 +1,160 @@
+"""The batches that a loader reads, from any position of an epoch on."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from jreader.batches import batch, plain_batch
+from jreader.errors import NotResumable
+from jreader.loaders.checkpoints.positions import EpochPosition
+from jreader.loaders.loading import Loading
+from jreader.loaders.multihost.shards import buckets_dealt_to, dealt_to
+from jreader.loaders.source import Source
+from jreader.readers import (
+    Columns,
+    Cursor,
+    Node,
+    Pass,
+    Position,
+    Reader,
+    at_epoch,
+    described,
+    first_column,
+    map_tree,
+    start,
+)
+from jreader.readers.growing import as_it_was
+from jreader.readers.plain_functions import in_epoch
+from jreader.readers.seeds import waits
+from jreader.transforms import cache, map_readers
+from jreader.workers import fetch_batches
+
+
+def batches_from(
+    loading: Loading, source: Source, cursor: Cursor, kept: Pass[Any] | None
+) -> tuple[Pass[Any], int | None]:
+    """Begins a pass over the batches of an epoch at a cursor, or goes on with an open one.
+
+    Args:
+        loading: What the loader loads. If several batches make a feed, the items are lists of them.
+        source: What is read of it in this epoch.
+        cursor: The cursor.
+        kept: The open pass over a stream that goes on; None for none.
+
+    Returns:
+        The pass, and the seed that an unseeded plan drew for this epoch; None for a seeded plan.
+    """
+    at, remainder = _checked(source, cursor), loading.remainder
+    epoch = 0 if remainder.continues else cursor["epoch"]
+    plan = at_epoch(_own_batches(loading, source, cursor, at), epoch)
+    if loading.per_feed > 1:
+        plan = batch(plan, loading.per_feed)
+    if kept is None:
+        with in_epoch(epoch):
+            kept = start(plan, at)
+    if remainder.continues and cursor["position"] is None:
+        # the user asked for an epoch by its number: the epochs before it are read and dropped
+        deque(islice(kept.items, (remainder.steps or 0) * cursor["epoch"]), maxlen=0)
+    return kept, kept.position()[0] if waits(plan) else None
+
+
+def _own_batches(loading: Loading, source: Source, cursor: Cursor, at: Position) -> Reader[Any]:
+    """The batches that this process reads, counted and copied where that is needed."""
+    batches, remainder = as_it_was(source.batches, at), loading.remainder
+    again = cursor["samples"] > 0 and not (remainder.continues and cursor["epoch"])
+    if again and remainder.last == "keep" and not isinstance(batches, Node):
+        batches = _of_same_sizes(batches, at, cursor["samples"], source)
+    batches = _copied_where_shared(loading, source, batches)
+    if loading.share:
+        batches = dealt_to(batches, loading.share, pads=loading.masked) or batches
+    return buckets_dealt_to(batches, loading.shares) if loading.shares else batches
+
+
+def _copied_where_shared(loading: Loading, source: Source, batches: Reader[Any]) -> Reader[Any]:
+    """The batches, each in memory of its own."""
+    if source.kind == "arrays":
+        # copied as they come: their generator may write to them again while they wait here,
+        # or while a device reads them
+        return map_readers(_copied, batches)
+    if loading.placement.hosts and _may_be_kept(batches):
+        return map_readers(_own, batches)  # so that writing to a feed changes nothing else
+    return batches
+
+
+def _of_same_sizes(reader: Reader[Any], at: Position, samples: int, source: Source) -> Reader[Any]:
+    """The batches of a plain function, which may have other sizes now: it is read up to a cursor.
+
+    Args:
+        reader: The function.
+        at: The position of the cursor: how many batches were read.
+        samples: How many samples they had.
+        source: The source of the loader.
+
+    Raises:
+        NotResumable: They have other sizes (while iterating).
+    """
+    done = at if isinstance(at, int) else at[0]
+
+    def checked() -> Iterator[Any]:
+        before = 0
+        for number, each in enumerate(reader()):
+            if number == done and before != samples:
+                raise NotResumable(
+                    f"this cursor is of batches of other sizes: it has {samples} samples before "
+                    f"its position, which is counted in batches, and {source.batches!r} gives "
+                    f"{before} up to there. Resume with the sizes of the run that wrote it, or "
+                    f"batch with jreader.batch, whose positions are samples."
+                )
+            if number < done:
+                first = first_column(each) if source.kind == "arrays" else each
+                before += len(first) if hasattr(first, "__len__") else 0
+            yield each
+
+    return checked
+
+
+def _checked(source: Source, cursor: Cursor) -> Position:
+    """The position of the reader of batches in a cursor.
+
+    Raises:
+        NotResumable: It counts batches where this reader counts samples, or the reverse.
+    """
+    if cursor["position"] is None:
+        return None
+    place = EpochPosition.of(cursor)
+    if (source.size is None) != (place.size is None):
+        counted, here = ("batches", "samples") if source.size else ("samples", "batches")
+        raise NotResumable(
+            f"the position of this cursor is counted in {counted}, and that of "
+            f"{described(source.batches)} in {here}: resume with the pipeline that wrote it, whose "
+            f"batches were made in another way."
+        )
+    return place.batches
+
+
+def _copied(arrays: Any) -> Any:
+    return map_tree(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, arrays)
+
+
+def _own(samples: Sequence[Any]) -> Sequence[Any]:
+    """The batch with arrays of its own; lists are copied anyway, when they are stacked."""
+    if not isinstance(samples, Columns) or not samples.stacked:
+        return samples
+    return samples.having(_copied(samples.columns))
+
+
+def _may_be_kept(batches: Reader[Any]) -> bool:
+    """Whether something else may hold the arrays of batches: a cache, or the user's function."""
+    left = [batches]
+    while left:
+        reader = left.pop()
+        if isinstance(reader, cache) or not isinstance(reader, Node):
+            return True
+        if not isinstance(reader, fetch_batches) and plain_batch(reader) is None:
+            left += reader.input_readers
+    return False
