@@ -43,16 +43,16 @@ cannot hold: map it to a value that fits, or declare a dtype that holds it.
             f"{name} holds complex numbers, which {dtype} cannot hold: declare complex64, or map "
             "them to real numbers."
         )
-    limits = _whole(dtype)
-    bad = _not_whole(array, *limits) if limits else None
-    if limits and bad is None:
-        return _aligned_copy(array, dtype)  # labels, mostly: errstate costs more than they do
+    if limits := _whole(dtype):  # labels, mostly: errstate costs more than they do
+        if (bad := _not_whole(array, *limits)) is not None:
+            raise _unfit(array, bad, dtype, name)
+        return _aligned_copy(array, dtype)
     with np.errstate(over="ignore", invalid="ignore"):
         changed = _aligned_copy(array, dtype)
-    if not limits and not np.isfinite(changed).all():
+    if not np.isfinite(changed).all():
         bad = np.isfinite(array) & ~np.isfinite(changed)
-    if bad is not None and bad.any():
-        raise _unfit(array, bad, dtype, name)
+        if bad.any():
+            raise _unfit(array, bad, dtype, name)
     return changed
 
 
@@ -95,7 +95,8 @@ def _not_whole(array: Array, least: int, most: int) -> Array | None:
         return np.asarray((array < least) | (array > most))
     values = array.astype(np.float64)
     inside = (values >= max(least, -_EXACT)) & (values <= min(most, _EXACT))
-    return np.asarray(~(inside & (np.trunc(values) == values)))
+    bad = np.asarray(~(inside & (np.trunc(values) == values)))
+    return bad if bad.any() else None
 
 
 def _unfit(array: Array, bad: Array, dtype: DType, name: str) -> FeedMismatch:

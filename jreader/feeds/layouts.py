@@ -133,19 +133,22 @@ class Feeds:
         Raises:
             FeedMismatch: The samples do not fit the feed_list, or each other.
         """
-        if type(samples) is not Columns and not isinstance(samples, Columns):
+        if not isinstance(samples, Columns):
             if odd := self._no_batch(samples, lists=lists):
                 raise FeedMismatch(odd)
             if self._fields:
                 return self._fed(self._picked([*samples], "sample {} of the batch", lists=lists))
-            samples = Columns(stack(samples))
-        arrays, tree = samples.arrays, samples.columns
+            tree = stack(samples)
+            arrays = leaves(tree)
+        else:
+            arrays, tree = samples.arrays, samples.columns
         kind: list[Any] = [tuple(tree) if type(tree) is dict else type(tree)]
         for array in arrays:
-            kind += array.dtype, array.shape
+            kind += (None,) if array is None else (array.dtype, array.shape)
         ways = self._known.get(tuple(kind))
         if ways is None:
-            return self._from_columns(samples, tuple(kind), lists=lists)
+            stacked = samples if isinstance(samples, Columns) else Columns(tree)
+            return self._from_columns(stacked, tuple(kind), lists=lists)
         if not ways:
             return tree
         made = []  # no comprehension: one is a call, for each batch

@@ -51,14 +51,13 @@ def refilled(trees: Sequence[Any], arrays: Iterator[Any], beside: int | None) ->
     first = trees[0]
     if placeable(first):
         return next(arrays)
-    if first is None:
-        return None
-    parts = branches(first)
-    if parts and any(map(placeable, leaves(first))):
+    if any(map(placeable, leaves(first))):
         inner = [branches(tree) or {} for tree in trees]
-        made = {key: refilled([part[key] for part in inner], arrays, beside) for key in parts}
+        made = {key: refilled([part[key] for part in inner], arrays, beside) for key in inner[0]}
         return joined(first, made)
-    return first if beside is None else [*trees, *([] for _ in range(beside - len(trees)))]
+    if first is None or beside is None:
+        return first
+    return [*trees, *([] for _ in range(beside - len(trees)))]
 
 
 def without_texts(tree: Any) -> Any:

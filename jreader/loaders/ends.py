@@ -36,8 +36,9 @@ class EpochEnd:
         """The batches, or groups of them; of a stream, as many as the epoch lacks steps."""
         return groups if self._needed is None else islice(groups, max(self._needed - steps, 0))
 
-    def leave_out(self, batches: int, samples: int) -> bool:
+    def leave_out(self, group: Any, samples: int) -> bool:
         """Counts batches that make no feed; returns whether the epoch ends with them."""
+        batches = len(group) if self._loading.per_feed > 1 else 1
         if self._lanes:  # with the first one that ends
             batches, samples = 1, 0
         self.left_out += batches
@@ -60,18 +61,19 @@ class EpochEnd:
         """
         empty, resumed = not steps, self._cursor["samples"] > 0
         if self._lanes:
-            if self.left_out and (empty or self._remainder.warns_if_same):
-                self._warn_of_lanes(steps)
+            self._warn_of_lanes(steps)
         elif self._is_of_parts(empty=empty):
             self._warn_of_parts(empty=empty)
-        elif empty and not resumed:
+        elif resumed:
+            return
+        elif empty:
             warn(
                 f"epoch {self._cursor['epoch']} is empty: {described(self._batches)} gave no "
                 "batch. Look for an empty folder, a filter that keeps nothing, or an iterator "
                 "that was read before.",
                 self._made_at,
             )
-        elif self._remainder.warns_if_same and self.left_out and not resumed:
+        elif self._remainder.warns_if_same and self.left_out:
             warn_if_same(self._batches, self.samples, self._run)
 
     @property
@@ -97,7 +99,8 @@ class EpochEnd:
 
     def _warn_of_lanes(self, steps: int) -> None:
         """Warns, once per loader, that an epoch has ended with the first lane that did."""
-        if self._run.warned:
+        wanted = self.left_out and (self._remainder.warns_if_same or not steps)
+        if self._run.warned or not wanted:
             return
         self._run.warned = True
         when = f"after {steps} steps" if steps else "before its first step: it is empty"

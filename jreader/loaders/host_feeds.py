@@ -20,6 +20,7 @@ from jreader.loaders.epoch_batches import batches_from
 from jreader.loaders.loading import Loading
 from jreader.loaders.multihost.lane_places import Filler
 from jreader.loaders.run import Run
+from jreader.loaders.source import Source
 from jreader.profiling import profiler
 from jreader.readers import Cursor, Pass, itself, leaves
 
@@ -28,6 +29,7 @@ Fn: TypeAlias = Callable[[Any], Any]
 
 def host_feeds(
     loading: Loading,
+    source: Source,
     cursor: Cursor,
     run: Run | None = None,
     wanted: Wanted = EVERY,
@@ -42,6 +44,7 @@ def host_feeds(
 
     Args:
         loading: What the loader loads, here (`Loading.here`).
+        source: What is read of it in this epoch (`Loading.of_epoch`).
         cursor: The cursor to begin at.
         run: What the passes of the loader share; None for a pass by itself.
         wanted: The steps to give.
@@ -53,9 +56,9 @@ def host_feeds(
     Raises:
         NotResumable: The cursor is not of this source.
     """
-    counters = counters or Counters()
-    here = _Epoch(loading, cursor, run or Run(unseen=False), wanted, counters)
-    feeds = islice(here.feeds(finish, numbered=numbered), here.tally.left)
+    here = _Epoch(loading, source, cursor, run or Run(unseen=False), wanted, counters or Counters())
+    here.numbered = numbered
+    feeds = islice(here.feeds(finish), here.tally.left)
     return Pass(feeds, partial(getattr, here.tally, "place"), here.close)
 
 
@@ -89,14 +92,14 @@ class _Watch:
         if profiler.active:
             self.annotate("read")
 
-    def read(self) -> None:
-        """Its batches were read."""
-        self._read = time.perf_counter_ns()
+    def assembled(self, make: Fn, group: Any) -> Any | None:
+        """What `make` makes of its batches, which were read; None if they make no feed."""
+        read = time.perf_counter_ns()
         if self._span:
             self.annotate("collate")
-
-    def assembled(self, feed: Any) -> None:
-        """Its arrays were stacked."""
+        feed = make(group)
+        if feed is None:
+            return None
         if self._span:
             self.annotate("")
         if self._counters.feed_bytes is None:
@@ -106,8 +109,9 @@ class _Watch:
             before, self._stacked = self._stacked, time.perf_counter_ns()
             each = (self._stacked - before) // self._stood_for
             self._stood_for = self.sampling.timed(each, self._counters.most_skips)
-            times = self._began, self._read, self._stacked, self._stood_for
+            times = self._began, read, self._stacked, self._stood_for
             self._counters.assembled.append(times)
+        return feed
 
     def finish(self, item: Any) -> Any:
         """What the pass makes of it, as it puts it on the devices."""
@@ -129,13 +133,14 @@ class _Epoch:
     def __init__(
         self,
         loading: Loading,
+        source: Source,
         cursor: Cursor,
         run: Run,
         wanted: Wanted,
         counters: Counters,
     ) -> None:
-        self.source = source = loading.of_epoch(cursor)
-        self.loading, self.run, self.counters = loading, run, counters
+        self.numbered = True
+        self.loading, self.source, self.run, self.counters = loading, source, run, counters
         at, self.epoch, self.size = EpochPosition.of(cursor), cursor["epoch"], source.size
         with counting(counters):
             kept = run.stream.taken(at.batches)
@@ -148,32 +153,28 @@ class _Epoch:
         self.stays = False
         self._stands()
 
-    def feeds(self, finish: Fn | None, *, numbered: bool) -> Generator[Any, None, None]:
+    def feeds(self, finish: Fn | None) -> Generator[Any, None, None]:
         """Yields the feeds; it keeps no reference to one, so that its memory is free sooner.
 
         A feed that is not watched takes no call but those of its work: each would cost a percent.
         """
         assembler, tally, size, position = self.assembler, self.tally, self.size, self.up.position
-        has_item = numbered or self.shares_lanes
+        has_item = self.numbered or self.shares_lanes
         watch = _Watch(self.counters, finish, self._look)
         sampling = watch.sampling
         for group in self.end.cut(self.up.items, tally.steps):
-            if watch.on:
-                watch.read()
-            made = [assembler.feed(group)]
+            feed = assembler.feed
+            made = [watch.assembled(feed, group) if watch.on else feed(group)]
             if made[0] is None:
-                batches = len(group) if self.loading.per_feed > 1 else 1
-                if self.end.leave_out(batches, assembler.fed):
+                if self.end.leave_out(group, assembler.fed):
                     break
                 watch.next()
                 continue
-            if watch.on:
-                watch.assembled(made[0])
             row = tally.samples * assembler.spread
             if not tally.gives(assembler.fed, assembler.rows, size, position()):
                 made = [SKIPPED]
             if has_item:
-                made = [self._item(made.pop(), (row, self.epoch) if numbered else (), group)]
+                made = [self._item(made.pop(), row, group)]
             del group
             if finish:
                 made.append((watch.finish if watch.on else finish)(made.pop()))
@@ -192,12 +193,12 @@ class _Epoch:
             self.run.unseen = False
             warn_of_fields(self.source.batches, feed, self.loading.axes)
 
-    def _item(self, feed: Any, number: tuple[int, ...], group: Any) -> Any:
+    def _item(self, feed: Any, row: int, group: Any) -> Any:
         """A feed with the number of its first row and its epoch, where these were asked for.
 
         It is `Filler` if this process has no samples in its lanes for a feed of this epoch.
         """
-        item = (feed, *number) if number else feed
+        item = (feed, row, self.epoch) if self.numbered else feed
         batches = group if self.loading.per_feed > 1 else [group]
         filler = self.shares_lanes and not any(batch.fresh for batch in batches)
         return Filler(item) if filler else item

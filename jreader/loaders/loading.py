@@ -44,7 +44,6 @@ class Loading:
         resident: The data, if they are on the devices already.
         share: The rows of each batch that this process feeds, if it reads no others.
         shares: The same for the batches of each bucket.
-        anywhere: What this is the same as, apart from modes of jax (`here`); None for itself.
     """
 
     source: Source
@@ -54,7 +53,6 @@ class Loading:
     resident: Resident | None = None
     share: Share | None = None
     shares: tuple[Share, ...] = ()
-    anywhere: Loading | None = None
     _here: dict[tuple[bool, Any], Loading] = field(default_factory=dict, init=False, repr=False)
     _plans: dict[int | None, Plan] = field(default_factory=dict, init=False, repr=False)
 
@@ -88,8 +86,7 @@ class Loading:
         share = placement.here(self.source.rows) if self.source.rows else None
         if share and dealt_to(self.of_epoch().batches, share) is None:
             share = None
-        shares = self._shares(placement)
-        return replace(self, placement=placement, share=share, shares=shares, anywhere=self)
+        return replace(self, placement=placement, share=share, shares=self._shares(placement))
 
     def _shares(self, placement: Placement) -> tuple[Share, ...]:
         found = self.source.batching
@@ -191,7 +188,7 @@ class Loading:
         if cursor is None or (cursor["position"] is None and not cursor["samples"]):
             # what short batches of buckets do depends on lengths, which may grow
             buckets = self.source.batching.buckets is not None
-            return self._ending(self.source.batches) if buckets else (self.anywhere or self).whole
+            return self._ending(self.source.batches) if buckets else self._whole
         batches, continues = self.source.batches, self.remainder.continues
         batches = with_weights_before(batches, began or cursor, endless=continues)
         return self._ending(batches, cursor["samples"], EpochPosition.of(cursor).steps)
@@ -201,8 +198,7 @@ class Loading:
         return replace(self.source, batches=batches)
 
     @cached_property
-    def whole(self) -> Source:
-        """The source of a whole epoch, with its `remainder` applied."""
+    def _whole(self) -> Source:
         return self._ending(self.source.batches)
 
     def count(self) -> int | None:

@@ -117,6 +117,7 @@ class _DeviceFeeds:
                 )
             return host_feeds(
                 self.here,
+                loading.of_epoch(cursor),
                 cursor,
                 self.run,
                 self.wanted,
@@ -200,7 +201,7 @@ def first_item(loading: Loading, cursor: Cursor) -> Any:
     Raises:
         ValueError: The epoch has no feed.
     """
-    host = host_feeds(loading.here, cursor, numbered=loading.numbered)
+    host = host_feeds(loading.here, loading.of_epoch(), cursor, numbered=loading.numbered)
     try:
         for item in host.items:
             return item

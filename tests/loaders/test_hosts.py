@@ -63,7 +63,7 @@ def feeds_of(pipeline, share, cursor=None, drop_last=True, chunk=None):
 def feeds_of_loader(loader, share, cursor=None):
     loading = loader._loaded
     cursor = {**(cursor or beginning(0)), "plan": loading.plan()}
-    host = host_feeds(replace(loading.here, share=share), cursor)
+    host = host_feeds(replace(loading.here, share=share), loading.of_epoch(cursor), cursor)
     for feed, first, _ in host.items:
         moved = Place(*host.position()).cursor
         yield feed, first, json.loads(json.dumps(sealed(moved)))

@@ -56,7 +56,8 @@ class Host:
         loading = pipeline.load(sharding="host", last=last)._loaded
         cursor = {**cursor, "plan": loading.plan()}
         self.lanes = lanes_read(share, loading.source.batching.lanes)
-        self.up = host_feeds(replace(loading.here, share=share), cursor)
+        here = replace(loading.here, share=share)
+        self.up = host_feeds(here, loading.of_epoch(cursor), cursor)
         self.ends_with_first = last in ("drop", "error")
 
     def next(self):
