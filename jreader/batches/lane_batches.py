@@ -153,7 +153,12 @@ class LaneBatches(Generic[T]):
 
     def runs(self) -> Iterator[Columns[T]]:
         """One batch after another, or its rows; without an end, unless that is "drop"."""
-        while (runs := self._next_runs()) is not None:
+        while True:
+            runs = list[list[T]]()
+            for lane in self._lanes:
+                runs.append(lane.run())
+                if self._ends == "drop" and len(runs[-1]) < self._each:
+                    return
             fresh = self._ends == "go round" or any(lane.fresh for lane in self._lanes)
             if self._ends in ("wrap", "go round") and (fresh or self._rows is not None):
                 runs = [lane.filled(run) for lane, run in zip(self._lanes, runs, strict=True)]
@@ -161,33 +166,19 @@ class LaneBatches(Generic[T]):
             made.fresh = fresh
             yield made
 
-    def _next_runs(self) -> list[list[T]] | None:
-        """The next samples of each lane; None if the pass ends with a lane that has too few."""
-        runs = []
-        for lane in self._lanes:
-            runs.append(lane.run())
-            if self._ends == "drop" and len(runs[-1]) < self._each:
-                return None
-        return runs
-
     def _batch(self, runs: list[list[T]]) -> Columns[T]:
-        samples = [sample for run in runs for sample in run]
-        many = self._size
+        samples, many = [sample for run in runs for sample in run], self._size
         if self._rows is None and len(samples) == many:
             return Columns(Rows(samples))
-        valid = self._rows_of(list(map(len, runs)))
+        begins = (number * self._each for number in self.numbers)
+        ranges = [np.arange(len(run)) + begin for begin, run in zip(begins, runs, strict=True)]
+        valid = np.concatenate(ranges)
         if self._rows is not None:  # a lane may have rows that are not wanted here
             mine = np.flatnonzero(np.isin(valid, self._rows))
             samples, many = [samples[at] for at in mine.tolist()], len(self._rows)
             valid = np.searchsorted(self._rows, valid[mine])
         lacking = many - len(samples)
         return Columns(Rows(samples), rows=self._size - lacking, valid=valid if lacking else None)
-
-    def _rows_of(self, counts: list[int]) -> Array:
-        firsts = np.array(self.numbers) * self._each
-        return np.concatenate(
-            [first + np.arange(n) for first, n in zip(firsts, counts, strict=True)]
-        )
 
     def any_sample(self) -> T:
         """A sample of one of the lanes, for the shapes of rows that stay empty.

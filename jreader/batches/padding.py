@@ -23,7 +23,7 @@ from jreader.readers import (
     leaves,
     rebuilt,
 )
-from jreader.readers.columns import Array
+from jreader.readers.columns import Array, in_dtype
 from jreader.readers.joined_columns import Joined
 from jreader.readers.ragged import Ragged
 from jreader.readers.seeds import seeded
@@ -214,16 +214,12 @@ class Padding:
         if type(pad) is int and pad == 0:
             return 0
         try:
-            cast = np.asarray(pad).astype(dtype)[()]
-            fits = bool(cast == pad) or pad != pad  # noqa: PLR0124  # nan
-        except (OverflowError, TypeError, ValueError):
-            fits = False
-        if not fits or np.ndim(pad):
+            return in_dtype(pad, dtype)
+        except ValueError:
             raise ValueError(
                 f"{self.call}: pad={pad!r} does not fit the dtype of field {name!r}, {dtype}: give "
                 "another value, or cast the field to a wider dtype before."
-            )
-        return cast
+            ) from None
 
 
 def fields_of(sample: Any) -> dict[Any, Any]:

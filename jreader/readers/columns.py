@@ -308,6 +308,25 @@ class Objects(Column):
         return self._where and self._where(rows)
 
 
+def in_dtype(number: Any, dtype: np.dtype[Any]) -> Any:
+    """A number in a dtype.
+
+    >>> in_dtype(7, np.dtype("f4")), in_dtype(None, np.dtype(object))
+    (np.float32(7.0), None)
+
+    Raises:
+        ValueError: The dtype has no such number, or it is no single one.
+    """
+    try:
+        made = np.asarray(number).astype(dtype)
+        same = not made.ndim and bool(made == number or number != number)  # noqa: PLR0124  # nan is not itself
+    except (OverflowError, TypeError):
+        same = False
+    if not same:
+        raise ValueError(f"{dtype} has no number that is {number!r}")
+    return made[()]
+
+
 def column_of(leaf: Any) -> Column:
     """A leaf of a tree of columns as a `Column`: an array, a list of objects, or what is one."""
     if isinstance(leaf, Column):

@@ -15,7 +15,7 @@ import numpy as np
 
 from jreader.errors import FeedMismatch
 from jreader.readers import described
-from jreader.readers.columns import Array, Column, Indices
+from jreader.readers.columns import Array, Column, Indices, in_dtype
 from jreader.staging import lease
 from jreader.transforms.packing.cut_documents import CutDocuments
 from jreader.transforms.packing.document_fields import POSITIONS, SEGMENT_IDS, Documents
@@ -154,13 +154,9 @@ def _numbers(count: int) -> Array:
 def _pad(name: str, pad: Any, dtype: Any) -> Any:
     """The padding of a field, in its dtype."""
     try:
-        made = np.asarray(pad).astype(dtype)
-        fits = not made.ndim and bool(made == pad or pad != pad)  # noqa: PLR0124  # nan is not itself
-    except (TypeError, ValueError, OverflowError):
-        fits = False
-    if not fits:
+        return in_dtype(pad, dtype)
+    except ValueError:
         raise FeedMismatch(
             f"pack(reader, size, pad={described(pad)}) cannot pad {name!r}, which is {dtype}: give "
             f"one number that fits {dtype}, or pad={{{name!r}: number}} for that field alone."
-        )
-    return made[()]
+        ) from None
