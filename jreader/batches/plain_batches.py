@@ -120,16 +120,15 @@ class batch(Node[Sequence[T]]):
     def lookup(self) -> Callable[[int], Sequence[T]] | None:
         """Finds a batch by the indices of its samples."""
         find, plane, known = lookup_of(self.reader), indexed(self.reader), length(self.reader)
-        size = self.batch_size
+        if find is None:
+            return None
 
         def samples(index: int) -> Sequence[T]:
-            last = (index + 1) * size
-            indices = range(index * size, last if known is None else min(last, known))
-            if plane is not None:
-                return plane.take(np.array(indices))
-            return list(map(find, indices))  # type: ignore[arg-type]  # it was found, as seen below
+            first, last = index * self.batch_size, (index + 1) * self.batch_size
+            indices = range(first, last if known is None else min(last, known))
+            return list(map(find, indices)) if plane is None else plane.take(np.array(indices))
 
-        return find and samples
+        return samples
 
 
 @op
@@ -206,30 +205,25 @@ class map_batches(Node[Sequence[Any]]):
         if self.threads:
             begin, limits = partial(start, self.reader, at), _limits(self.threads)
             return map_on_threads(self, begin, self.mapped, limits, function=described(self.fn))
-        up, mapped = start(self.reader, at), self.mapped
-        tasks = working("map_batches", described(self.fn), self.made_at).tasks
-        clock, label = time.perf_counter_ns, f"map_batches {described(self.fn)}"
+        return start(self.reader, at).mapped(self._timed())
 
-        def deal() -> Iterator[Sequence[Any]]:
-            sampling = Sampling()
-            for samples in up.items:
-                held = [samples]
-                del samples  # as in `Pass.mapped`
-                if sampling.left and not profiler.active:
-                    sampling.left -= 1
-                    held.append(mapped(held.pop()))
-                else:
-                    began = clock()
-                    if profiler.active:
-                        held.append(annotated(label, mapped, held.pop()))
-                    else:
-                        held.append(mapped(held.pop()))
-                    spent = clock() - began
-                    tasks.append((spent, 1))
-                    sampling.timed(spent)
-                yield held.pop()
+    def _timed(self) -> Callable[[Sequence[Any]], Columns[Any]]:
+        """`mapped`, some calls of which are timed; where a profile is taken, all of them."""
+        mapped, clock, sampling = self.mapped, time.perf_counter_ns, Sampling()
+        name = described(self.fn)
+        tasks, label = working("map_batches", name, self.made_at).tasks, f"map_batches {name}"
 
-        return Pass(deal(), up.position, up.close)
+        def timed(samples: Sequence[Any]) -> Columns[Any]:
+            if sampling.left and not profiler.active:
+                sampling.left -= 1
+                return mapped(samples)
+            began = clock()
+            made = annotated(label, mapped, samples) if profiler.active else mapped(samples)
+            tasks.append((clock() - began, 1))
+            sampling.timed(tasks[-1][0])
+            return made
+
+        return timed
 
     def _in_processes(self, pool: Processes, at: Position) -> Pass[Sequence[Any]]:
         up = start(self.reader, at).watched(self, _AHEAD)

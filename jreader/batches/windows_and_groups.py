@@ -98,11 +98,11 @@ class sliding_window(Node[Any]):
 
         def deal() -> Iterator[Any]:
             nonlocal begun, first
-            held: list[Any] = []
-            begins: deque[Position] = deque()  # of the windows that have samples in `held`
-            if begun:
-                _leave_out(up.items, self._stride)
+            held = list[Any]()
+            begins = deque[Position]()  # of the windows that have samples in `held`
+            skipped = self._stride if begun else 0
             while True:
+                deque(islice(up.items, max(skipped, 0)), maxlen=0)
                 self._fill(held, begins, up)
                 short = len(held) < self.size
                 new = len(held) - (overlap if begun else 0)
@@ -113,7 +113,7 @@ class sliding_window(Node[Any]):
                 if short:
                     return None
                 del held[: self._stride]
-                _leave_out(up.items, self._stride - self.size)
+                skipped = self._stride - self.size
 
         return Pass(deal(), lambda: (begun, first), up.close)
 
@@ -162,13 +162,15 @@ class sliding_window(Node[Any]):
     def lookup(self) -> Callable[[int], Any] | None:
         """Stacks the samples that `reader` finds."""
         find, known = lookup_of(self.reader), length(self.reader)
+        if find is None:
+            return None
 
         def found(index: int) -> Any:
             first = index * self._stride
             last = first + self.size if known is None else min(first + self.size, known)
-            return self._stacked([find(at) for at in range(first, last)])  # type: ignore[misc]  # as seen below
+            return self._stacked(list(map(find, range(first, last))))
 
-        return find and found
+        return found
 
     def plane(self) -> Plane | None:
         """The rows of each window; None if the last one has fewer."""
@@ -199,10 +201,6 @@ class sliding_window(Node[Any]):
         else:
             routed = up.route(places)
         return [namespace.moveaxis(rows, 0, indices.ndim) for rows in routed]
-
-
-def _leave_out(items: Iterator[Any], n: int) -> None:
-    deque(islice(items, max(n, 0)), maxlen=0)
 
 
 @op
@@ -244,7 +242,7 @@ class group_by(Node[Any]):
 
         def deal() -> Iterator[Any]:
             nonlocal begin
-            held: list[Any] = []
+            held = list[Any]()
             key, end = None, begin
             for sample in up.items:
                 now = key_of(sample)

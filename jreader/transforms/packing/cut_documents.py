@@ -31,6 +31,7 @@ class CutDocuments:
         size: Tokens of a row.
 
     Attributes:
+        packed: The documents.
         rows: The number of rows.
         tokens: How many tokens lie in them.
         places: How many documents there are.
@@ -38,7 +39,7 @@ class CutDocuments:
     """
 
     def __init__(self, documents: Documents, size: int) -> None:
-        self._size, self.places = size, documents.count
+        self.packed, self._size, self.places = documents, size, documents.count
         self.tokens = sum(int(lengths.sum()) for _, lengths in _document_lengths(documents))
         self.rows = -(-self.tokens // size)
         many = max(documents.count, 1)

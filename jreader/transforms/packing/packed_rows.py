@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,37 +18,32 @@ from jreader.readers import described
 from jreader.readers.columns import Array, Column, Indices, in_dtype
 from jreader.staging import lease
 from jreader.transforms.packing.cut_documents import CutDocuments
-from jreader.transforms.packing.document_fields import POSITIONS, SEGMENT_IDS, Documents
+from jreader.transforms.packing.document_fields import POSITIONS, SEGMENT_IDS
 from jreader.transforms.packing.whole_documents import Found, WholeDocuments
 
 _VARIANTS = 1 << 16
 _END = (1 << 31) - 1
 _AT_ONCE = 1 << 16  # tokens that are gathered for a pass that takes rows one by one
 
+DealtDocuments: TypeAlias = WholeDocuments | CutDocuments
+
 
 class PackedRows(Column):
     """A column of packed rows, in every variant.
 
     Args:
-        documents: What is packed.
-        dealt: Which documents lie in which row.
+        dealt: What is packed, and which documents lie in which row.
         size: Tokens of a row.
         pads: What stands behind the last document of a row, for each field.
     """
 
-    def __init__(
-        self,
-        documents: Documents,
-        dealt: WholeDocuments | CutDocuments,
-        size: int,
-        pads: Mapping[str, Any],
-    ) -> None:
-        self._documents, self._dealt, self._size = documents, dealt, size
+    def __init__(self, dealt: DealtDocuments, size: int, pads: Mapping[str, Any]) -> None:
+        self._documents, self._dealt, self._size = dealt.packed, dealt, size
         self.at_once = max(_AT_ONCE // size, 1)
         self.variants = max(min(_VARIANTS, _END // max(dealt.rows, 1)), 1)
         self._pads = {
             name: _pad(name, pads.get(name, 0), column.values.dtype)
-            for name, column in documents.columns.items()
+            for name, column in dealt.packed.columns.items()
         }
 
     def __len__(self) -> int:

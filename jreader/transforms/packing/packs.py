@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from jreader.readers.ragged import lengths_hash
 from jreader.readers.seeds import seeded_below
 from jreader.transforms.packing.cut_documents import CutDocuments
 from jreader.transforms.packing.document_fields import Documents
-from jreader.transforms.packing.packed_rows import PackedRows
+from jreader.transforms.packing.packed_rows import DealtDocuments, PackedRows
 from jreader.transforms.packing.whole_documents import WholeDocuments
 from jreader.transforms.stream_windows import Made, in_windows
 
@@ -112,7 +112,7 @@ class pack(Node[dict[str, Any]]):
     window: int | None = whole(default=None, least=1)
     seed: Any = random_seed()
     epoch: int = field(default=0, init=False)
-    _known: Memo[_Dealt] = field(default_factory=Memo, init=False)
+    _known: Memo[DealtDocuments] = field(default_factory=Memo, init=False)
     unit = "rows"
 
     def check_arguments(self) -> dict[str, Any]:
@@ -135,8 +135,8 @@ class pack(Node[dict[str, Any]]):
         0.75
         """
         found = self._whole()
-        rows = found.dealt.rows if found else 0
-        return found.dealt.tokens / (rows * self.size) if found and rows else None
+        rows = found.rows if found else 0
+        return found.tokens / (rows * self.size) if found and rows else None
 
     def start(self, at: Position) -> Pass[dict[str, Any]]:
         """Begins a pass; its position is (that before a window, its number, rows of it)."""
@@ -158,7 +158,7 @@ class pack(Node[dict[str, Any]]):
     def length(self) -> int | None:
         """The number of rows; None where lengths are not known before they are read."""
         found = self._whole()
-        return found.dealt.rows if found else None
+        return found.rows if found else None
 
     def layout(self) -> str:
         """A hash of the lengths of all documents, as far as they are known before they are read."""
@@ -167,39 +167,39 @@ class pack(Node[dict[str, Any]]):
     def plane(self) -> Plane | None:
         """The rows of all documents, as of one window; None if the seed is not drawn yet."""
         found = None if self.seed is None else self._whole()
-        return self._plane(found, 0) if found and found.dealt.rows else None
+        return self._plane(found, 0) if found and found.rows else None
 
     def notes(self) -> tuple[str, ...]:
         """The fill, where it is known."""
         fill = None if unread(self) else self.fill
         return () if fill is None else (f"fill {fill:.4f}",)
 
-    def _whole(self) -> _Dealt | None:
+    def _whole(self) -> DealtDocuments | None:
         """All documents, dealt to rows; None if lengths are not known, or differ in each epoch."""
         if self.window is not None or seeded_below(self) > 1:
             return None
         return self._known.of(self.reader, self._all_dealt)
 
-    def _all_dealt(self) -> _Dealt | None:
+    def _all_dealt(self) -> DealtDocuments | None:
         up = indexed(self.reader)
         documents = Documents.of_plane(up, self.fields) if up and up.length < ENDLESS else None
         return self._dealt(documents) if documents else None
 
-    def _dealt(self, documents: Documents) -> _Dealt:
+    def _dealt(self, documents: Documents) -> DealtDocuments:
         if self.split == "always":
-            return _Dealt(documents, CutDocuments(documents, self.size))
-        return _Dealt(documents, WholeDocuments(documents, self.size, self.longer))
+            return CutDocuments(documents, self.size)
+        return WholeDocuments(documents, self.size, self.longer)
 
-    def _plane(self, found: _Dealt, window: int) -> Plane:
+    def _plane(self, dealt: DealtDocuments, window: int) -> Plane:
         """The rows of a window in their order."""
-        rows, names = found.dealt.rows, found.documents.columns
+        rows, names = dealt.rows, dealt.packed.columns
         pads = self.pad if isinstance(self.pad, Mapping) else dict.fromkeys(names, self.pad)
         if unknown := [name for name in pads if name not in names]:
             raise FeedMismatch(
                 f"pack(reader, size) was given a pad for {unknown[0]!r}, and the fields are "
                 f"{', '.join(map(repr, names))}: name one of these."
             )
-        column = PackedRows(found.documents, found.dealt, self.size, pads)
+        column = PackedRows(dealt, self.size, pads)
         path = (self.seed, self.epoch, seeded_below(self), window)
 
         def route(indices: Indices) -> list[Indices]:
@@ -208,10 +208,3 @@ class pack(Node[dict[str, Any]]):
             return [variant.astype(moved.dtype) * rows + moved]
 
         return Plane(column, rows, route)
-
-
-class _Dealt(NamedTuple):
-    """Documents, and which of them lie in which row."""
-
-    documents: Documents
-    dealt: WholeDocuments | CutDocuments

@@ -49,6 +49,7 @@ class WholeDocuments:
         longer: What becomes of longer documents.
 
     Attributes:
+        packed: The documents.
         rows: The number of rows.
         tokens: How many tokens lie in them.
         tables: What `pieces` looks things up in.
@@ -58,7 +59,7 @@ class WholeDocuments:
     """
 
     def __init__(self, documents: Documents, size: int, longer: Longer) -> None:
-        self._size, self._parts = size, None
+        self.packed, self._size, self._parts = documents, size, None
         self._kept: tuple[int, Array] | None = None
         histogram = np.zeros(size + 1, np.int64)
         split = False
