@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 from jreader import errors
 from jreader.batches import gives_batches
 from jreader.cores import usable_cores
+from jreader.counters import working
 from jreader.errors import place_of_caller
 from jreader.progress import Bar
 from jreader.readers import Node, Pass, Plane, Reader, described, epochs, length, start
@@ -292,7 +293,8 @@ def _on_threads(
     apart = drawer if drawer.apart else None
     close = partial(drawer.close, wait=False) if apart else lambda: None
     up: Pass[ShardPiece] = Pass(pieces, lambda: None, close)
-    crew = ThreadCrew("write", place, up, Limits(threads, threads), writers, drawer=apart)
+    work = working("write", "", place, "threads", threads)
+    crew = ThreadCrew("write", place, up, Limits(threads, threads), work, writers, apart)
     here = made_ahead(crew)
     try:
         return max(here.items, default=-1) + 1

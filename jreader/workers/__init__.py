@@ -4,12 +4,13 @@
   `worker_batches.py` has it stack whole batches in the workers.
 - `ahead.py` works ahead of the consumer, and hands over in order what a crew has done: threads
   (`threads/thread_map.py`), or any executor (`executor_map.py`), which is sent chunks of samples as
-  tasks (`map_tasks.py`), lost ones again. `limits.py` bounds how far either is ahead, `closing.py`
-  has its source closed by whoever leaves it last.
+  tasks (`map_tasks.py`), lost ones again. `lookahead.py` is the same for a loader's feeds: the
+  threads begin where that pays, and the loop draws for itself where not. `limits.py` bounds how far
+  all of them are ahead.
 - `processes/` starts worker processes, and is an executor over a pool of them. What runs inside
   them is in `jreader/_worker`, which also sends large arrays through shared memory.
 - `loader_workers.py` maps for a loader's `num_workers`; `global_rng.py` seeds the global generators
-  there. `lookahead.py` prefetches a loader's feeds on threads, where that pays.
+  there.
 - `clusters.py` makes an executor of a Ray cluster. `gil.py` finds out whether threads
   would help a function.
 

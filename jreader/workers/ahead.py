@@ -10,10 +10,13 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
 from itertools import islice
 from math import inf
+from operator import getitem
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
@@ -21,11 +24,11 @@ from jreader.counters import Work
 from jreader.errors import noted
 from jreader.readers import Pass, Position, described
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
-from jreader.workers.closing import ClosableSource, stoppable_pass
 from jreader.workers.limits import Limits
 from jreader.workers.memory_estimates import ESTIMATE_EVERY, estimated_bytes
 
 S = TypeVar("S")
+T = TypeVar("T")
 
 
 class DrawnChunk(Generic[S]):
@@ -72,6 +75,15 @@ class DrawnChunk(Generic[S]):
         self.positions, self.error, self.ends = self.positions[:done], None, False
         return rest
 
+    def check(self) -> None:
+        """Raises the error that came, once."""
+        error, self.error = self.error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error  # or the traceback would hold this frame, and the frame the error
+
     def __str__(self) -> str:
         last = self.first + len(self.positions) - 1
         return f"sample {last}" if last == self.first else f"samples {self.first} to {last}"
@@ -89,15 +101,18 @@ class Crew(Generic[S]):
     """
 
     look = inf  # seconds between two looks whether the workers are there
+    leaves_early = True  # whether a thread closes a source that is over, before the consumer comes
 
     def __init__(self, op: str, made_at: str, up: Pass[S], limits: Limits, work: Work) -> None:
         self.op, self.made_at, self.where = op, made_at, f"{op}, made at {made_at}"
-        self.source, self.limits, self.work = ClosableSource(up), limits, work
+        self.up, self.limits, self.work = up, limits, work
         self.window, self.chunksize, self.item_bytes = limits.window, 1, 1.0
         self.lock = threading.RLock()  # of all below; reentrant: gc may drop a pass anywhere
         self.free = self.window  # how many more items may be drawn
         self.drawn = 0
+        self.reading = self.mine = False  # whether a thread, or the consumer, is in the source
         self.over = self.closed = False  # nothing is drawn, or handed over, any more
+        self.left = self.waits = False  # whether the source is closed, and is waited for
         self.done: SimpleQueue[DrawnChunk[S] | None] = SimpleQueue()  # None where it is closed
         self.waiting: dict[int, DrawnChunk[S]] = {}  # those that are done before their turn
         self.in_work: dict[int, DrawnChunk[S]] = {}  # those of which an error may have to tell
@@ -108,6 +123,16 @@ class Crew(Generic[S]):
         """Begins to work; has the pass stopped if the program exits meanwhile."""
         self.fork_guard.check("this pass")
         stop_at_exit(self)
+
+    def __enter__(self) -> None:
+        """The consumer comes for the first item."""
+        self.begin()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """The consumer leaves, and is in the source no more; gc, which comes anywhere, goes on."""
+        self.waiting.clear()
+        self.mine, self.waits = False, kind is not GeneratorExit
+        self.stop()
 
     def send(self) -> None:
         """Does what the consumer does for the workers, whenever it comes for a chunk."""
@@ -122,15 +147,24 @@ class Crew(Generic[S]):
     def cancel(self) -> None:
         """Gives up what is not done, as the pass is closed."""
 
-    def draw(self, up: Pass[S], many: int, seconds: float = inf) -> DrawnChunk[S] | None:
+    def draw(self, many: int) -> DrawnChunk[S] | None:
+        """Draws so many items on the consumer's thread, or fewer as `read`; None if it is over."""
+        with self.lock:
+            if self.over:
+                return None
+            self.mine = True
+        return self.read(many)
+
+    def read(self, many: int, seconds: float = inf) -> DrawnChunk[S] | None:
         """Draws so many items, or fewer if they are not as those before them; None if it is over.
 
+        Only one thread reads at a time, which has set `reading`, or `mine`.
+
         Args:
-            up: The pass.
             many: How many.
             seconds: How long that may take.
         """
-        began = time.perf_counter()
+        began, up = time.perf_counter(), self.up
         items: list[S] = []
         positions: list[Position] = []
         failed: BaseException | None = None
@@ -150,16 +184,18 @@ class Crew(Generic[S]):
             else:
                 ends = len(items) < many
         except BaseException as error:  # an exit too: it comes after the items before it
-            noted(error, f"raised while {self.where}, read ahead")
+            if self.where:
+                noted(error, f"raised while {self.where}, read ahead")
             failed, ends = error, True
         with self.lock:
+            self.reading = self.mine = False
             if self.over:
                 return None
             chunk = DrawnChunk(self.drawn, items, positions, failed, ends=ends)
             chunk.seconds, chunk.bytes = time.perf_counter() - began, size
             self.drawn += len(items)
             self.free -= len(items)
-            self.over = chunk.ends
+            self.over = ends
         return chunk
 
     def awaited(self, turn: int, *, ordered: bool) -> DrawnChunk[S] | None:
@@ -221,16 +257,42 @@ class Crew(Generic[S]):
         with self.lock:
             self.free += slots
 
+    def close(self) -> None:
+        """Stops, and returns once the source is closed, if no thread is at work with it."""
+        self.waits = True
+        self.stop()
+
     def stop(self) -> None:
         """Has nothing more done, wakes who waits for it, and closes the source."""
         if self.fork_guard.forked:
             return
         with self.lock:
-            self.over = self.closed = True
-        self.give_slots(0)
-        self.done.put(None)
-        self.cancel()
-        self.source.close()
+            closed, self.over, self.closed = self.closed, True, True
+        if not closed:
+            self.give_slots(0)
+            with suppress(Empty):
+                while True:  # what nobody takes holds no memory
+                    self.done.get_nowait()
+            self.done.put(None)
+            self.cancel()
+        if not self.left:
+            self.leave()
+
+    def leave(self) -> None:
+        """Closes the source once it is over, unless somebody is in it, who does so on the way out.
+
+        A generator cannot be closed while a thread is inside of it.
+        """
+        with self.lock:
+            over = self.over if self.leaves_early else self.closed
+            last = over and not (self.reading or self.mine or self.left)
+            self.left = self.left or last
+        if last:
+            self.close_source()
+
+    def close_source(self) -> None:
+        """Closes the source; called once."""
+        self.up.close()
 
 
 def made_ahead(crew: Crew[Any], *, ordered: bool = True) -> Pass[Any]:
@@ -241,33 +303,51 @@ def made_ahead(crew: Crew[Any], *, ordered: bool = True) -> Pass[Any]:
         ordered: Whether results keep the order of the items. Otherwise they come as they get ready,
             and an error after all that was drawn.
     """
-    position = crew.source.up.position()
+    latest = [crew.up.position()]
 
     def handed_over() -> Generator[Any, None, None]:
-        nonlocal position
         turn, last = 0, sys.maxsize  # the item that comes next, and the one behind the last one
         chunk: DrawnChunk[Any] | None = None
         item: Any = None
         failed: BaseException | None = None
-        try:
-            crew.begin()
-            while turn < last and (chunk := crew.awaited(turn, ordered=ordered)):
-                turn, end = turn + len(chunk.positions), len(chunk.results) - 1
-                for index, item in enumerate(chunk.results):
-                    if index == end:
-                        crew.give_slots(len(chunk.positions))
-                    position = chunk.positions[index]
-                    yield item
-                if chunk.ends or chunk.error is not None:
-                    failed, chunk.error = failed or chunk.error, None
-                    with crew.lock:
-                        crew.over = True
-                        last = turn if ordered else crew.drawn
-            if failed is not None:
-                raise failed
-        finally:
-            chunk = item = failed = None  # or a traceback would hold this frame, and that an error
-            crew.waiting.clear()
-            crew.stop()
+        with crew:
+            try:
+                while turn < last and (chunk := crew.awaited(turn, ordered=ordered)):
+                    positions, end = chunk.positions, len(chunk.results) - 1
+                    turn += len(positions)
+                    for index, item in enumerate(chunk.results):
+                        if index == end:
+                            crew.give_slots(len(positions))
+                        latest[0] = positions[index]
+                        yield item
+                    if chunk.ends or chunk.error is not None:
+                        failed, chunk.error = failed or chunk.error, None
+                        with crew.lock:
+                            crew.over = True
+                            last = turn if ordered else crew.drawn
+                if failed is not None:
+                    raise failed
+            finally:  # or a traceback would hold this frame, and that an error
+                chunk = item = failed = None
 
-    return stoppable_pass(handed_over(), lambda: position, crew.stop)
+    position = partial(getitem, latest, 0)  # no function of Python, since loops ask at every item
+    return stoppable_pass(handed_over(), position, crew.close)
+
+
+def stoppable_pass(
+    items: Generator[T, None, None], position: Callable[[], Position], stop: Callable[[], object]
+) -> Pass[T]:
+    """A pass that any thread may close, even while another one waits for its next item.
+
+    Args:
+        items: Ends once it was stopped.
+        position: As of any `Pass`.
+        stop: Wakes whoever waits in `items`.
+    """
+
+    def close() -> None:
+        stop()
+        with suppress(ValueError):  # another thread waits in it, and has been told
+            items.close()
+
+    return Pass(items, position, close)

@@ -87,8 +87,7 @@ class ExecutorCrew(Crew[S]):
     def send(self) -> None:
         """Draws and sends as many chunks as there is room for."""
         while not self.over and (not self.in_work or self.free >= self.chunksize):
-            with self.source as up:
-                chunk = self.draw(up, self.chunksize)
+            chunk = self.draw(self.chunksize)
             if chunk is None:
                 return
             if isinstance(chunk.error, KeyboardInterrupt):

@@ -103,7 +103,7 @@ class TestThreads:
     def test_a_pass_may_be_dropped_by_gc_while_its_lock_is_held(self):
         items = lookahead(start(Watched()), 2, str).items
         next(items)
-        state = items.gi_frame.f_locals["state"]
+        state = items.gi_frame.f_locals["self"]
 
         def collected():
             with state.lock:

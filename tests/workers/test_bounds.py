@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from widths import examples
 
 from jreader import WorkerDied, batch, map_samples, start
+from jreader.counters import working
 from jreader.workers.ahead import made_ahead
 from jreader.workers.limits import Limits
 from jreader.workers.map_tasks import MapTask, TaskInput
@@ -73,7 +74,8 @@ class TestBounds:
 
     def test_tiny_samples_are_mapped_in_groups_by_threads(self):
         limits = Limits(2, window=16, widest=8192)
-        crew = ThreadCrew("map", "here", start(numbers(20_000)), limits, same)
+        work = working("map", "", "here")
+        crew = ThreadCrew("map", "here", start(numbers(20_000)), limits, work, same)
         assert list(made_ahead(crew).items) == list(range(20_000))
         assert crew.chunksize > 4
 

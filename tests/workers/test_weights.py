@@ -14,6 +14,7 @@ import pytest
 from engines import Here, numbers, same
 
 from jreader import Columns, map_samples, start
+from jreader.counters import working
 from jreader.workers.ahead import made_ahead
 from jreader.workers.limits import Limits
 from jreader.workers.map_tasks import MapTask, TaskInput, TaskResult
@@ -168,7 +169,8 @@ class TestTasks:
         def large(_number):
             return np.empty(8 * MIB, np.uint8)
 
-        crew = ThreadCrew("map", "here", start(numbers(200)), limits, large)
+        work = working("map", "", "here")
+        crew = ThreadCrew("map", "here", start(numbers(200)), limits, work, large)
         assert sum(1 for _ in made_ahead(crew).items) == 200
         assert crew.window == 8
 

@@ -38,7 +38,7 @@ from jreader.readers import Cursor, Pass
 from jreader.readers.exits_and_forks import stop_at_exit
 from jreader.readers.fingerprints import difference
 from jreader.readers.hashing import text_hash
-from jreader.workers.threads import stoppable_pass
+from jreader.workers.ahead import stoppable_pass
 
 T = TypeVar("T")
 

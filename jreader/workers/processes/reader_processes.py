@@ -31,7 +31,7 @@ from jreader.readers import (
     whole,
 )
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
-from jreader.workers.closing import stoppable_pass
+from jreader.workers.ahead import stoppable_pass
 from jreader.workers.processes.pickled_functions import PickledFunction
 from jreader.workers.processes.worker_pool import WorkerPool
 from jreader.workers.processes.worker_process import SentValue, TaskFuture

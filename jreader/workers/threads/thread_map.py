@@ -10,7 +10,7 @@ from math import inf
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from jreader.counters import counters_of_pass, working
+from jreader.counters import Counters, Work, counters_of_pass, working
 from jreader.profiling import profiler
 from jreader.readers import Node, Pass
 from jreader.readers.located import located_errors
@@ -56,7 +56,9 @@ def map_on_threads(
     if not limits.workers:
         return begin().mapped(fn, located_errors(node))
     up, drawer = drawn_apart(node, lambda: begin().watched(node, limits.window + 1))
-    crew = ThreadCrew(type(node).__name__, node.made_at, up, limits, fn, function, drawer)
+    op, made_at = type(node).__name__, node.made_at
+    work = working(op, function, made_at, "threads", limits.workers)
+    crew = ThreadCrew(op, made_at, up, limits, work, fn, drawer)
     if limits_of:
         crew.tuned(limits_of)
     return made_ahead(crew, ordered=ordered)
@@ -75,8 +77,8 @@ class ThreadCrew(Crew[S]):
         made_at: Where in the user's program that was made.
         up: A pass, read by one thread at a time.
         limits: How many threads, and how far they may be ahead.
+        work: The counters of the op.
         fn: A function of an item.
-        function: The name of the user's function, for the counters.
         drawer: Who has begun the pass, and draws and closes it; None for any of the threads.
     """
 
@@ -86,24 +88,25 @@ class ThreadCrew(Crew[S]):
         made_at: str,
         up: Pass[S],
         limits: Limits,
+        work: Work,
         fn: Callable[[S], Any],
-        function: str = "",
         drawer: Drawer | None = None,
     ) -> None:
-        work = working(op, function, made_at, "threads", limits.workers)
         super().__init__(op, made_at, up, limits, work)
         self.fn, self.drawer = fn, drawer
-        self.apart = False  # whether the drawer's thread draws for all
         self.chunks: SimpleQueue[DrawnChunk[S] | None] = SimpleQueue()  # those that it has drawn
         self.freed = threading.Condition(self.lock)  # who draws waits here for a slot
-        self.drawing = threading.Lock()  # held while the source makes an item, however long
-        self.working = 0
+        self.drawing = threading.Lock()  # held by the thread that draws, or waits for a slot
+        self.at_work = False  # whether the thread that draws does, or maps what it drew
+        self.claims = 0  # how many chunks threads have begun to draw
+        self.working = 0  # threads beside that of the drawer
         self.tunable: Tunable | None = None
         self.limits_of: Callable[[int], Limits] | None = None
-        self.counters = counters_of_pass()
+        self.counters: Counters | None = None
 
     def tuned(self, limits_of: Callable[[int], Limits]) -> None:
         """Has a loader turn the number of threads, if it is one that tunes."""
+        self.counters = counters_of_pass()
         tunables = self.counters.tunables if self.counters else None
         if tunables is None:
             return
@@ -126,7 +129,7 @@ class ThreadCrew(Crew[S]):
             begun = [each for each in self.threads if each.is_alive() or not each.ident]
             self.threads = begun
         with suppress(RuntimeError):  # the system has no more of them: those at work go on
-            self._start(more)
+            self.start_threads(more)
 
     def held_bytes(self) -> float:
         """What may be ahead, as its results weigh."""
@@ -137,13 +140,10 @@ class ThreadCrew(Crew[S]):
         super().begin()
         if self.closed:
             return
-        if self.drawer and self.limits.workers == 1 and not self.tunable:
-            self.threads.append(self.drawer.work(self._work))
-            return
+        alone = self.drawer is not None and self.limits.workers == 1 and not self.tunable
         if self.drawer:
-            self.apart = True
-            self.threads.append(self.drawer.work(self._draw_all))
-        self._start(self.limits.workers)
+            self.threads.append(self.drawer.work(self.draw_all))
+        self.start_threads(0 if alone else self.limits.workers)
 
     def give_slots(self, slots: int) -> None:
         """Has so many more items drawn."""
@@ -151,7 +151,15 @@ class ThreadCrew(Crew[S]):
             self.free += slots
             self.freed.notify()
 
-    def _start(self, many: int) -> None:
+    def close_source(self) -> None:
+        """Closes the source; the drawer does so on its thread."""
+        if self.drawer:
+            self.drawer.close(wait=self.waits and not self.at_work)
+        else:
+            self.up.close()
+
+    def start_threads(self, many: int) -> None:
+        """Starts so many threads that map, and draw if there is no drawer."""
         for _ in range(many):
             thread = threading.Thread(target=self._work, name=f"jreader {self.op}", daemon=True)
             with self.lock:
@@ -166,23 +174,27 @@ class ThreadCrew(Crew[S]):
                 raise
 
     def _work(self) -> None:
-        with self.source as up:
-            while not self._is_surplus():
-                chunk = self.chunks.get() if self.apart else self._draw(up)
-                if chunk is None:
-                    self.chunks.put(None)  # whoever waits for one leaves next
-                    self.source.close()
-                    return
-                if not self.closed:
-                    self._map(chunk)
-                del chunk  # while the next one is drawn, its memory may be free
+        while not self._is_surplus():
+            chunk = self.chunks.get() if self.drawer else self.next_drawn()
+            if chunk is None:
+                self.chunks.put(None)  # whoever waits for one leaves next
+                if not self.drawer:
+                    self.leave()
+                return
+            if not self.closed:
+                self.map(chunk)
+            del chunk  # while the next one is drawn, its memory may be free
 
-    def _draw_all(self) -> None:
-        """Draws for all threads, until they are to leave."""
-        with self.source as up:
-            while chunk := self._draw(up):
+    def draw_all(self) -> None:
+        """Draws on the drawer's thread; maps there, too, if there is no other thread."""
+        while chunk := self.next_drawn():
+            if self.working:
                 self.chunks.put(chunk)
+            else:
+                self.map(chunk)
+            del chunk
         self.chunks.put(None)
+        self.leave()
 
     def _is_surplus(self) -> bool:
         """Whether this thread is one too many, and leaves; never the last one."""
@@ -193,17 +205,23 @@ class ThreadCrew(Crew[S]):
             self.working -= surplus
         return surplus
 
-    def _draw(self, up: Pass[S]) -> DrawnChunk[S] | None:
+    def claimed(self) -> int:
+        """How many items this thread may draw, once there are slots; 0 if the source is over."""
+        with self.lock:
+            self.at_work = False
+            while (self.free <= 0 or self.mine) and not self.over:
+                self.freed.wait()
+            self.at_work = self.reading = not self.over
+            self.claims += self.reading
+            return min(self.free, self.chunksize) if self.reading else 0
+
+    def next_drawn(self) -> DrawnChunk[S] | None:
         """Draws a chunk, once a slot is free; None once there is nothing more to do."""
         with self.drawing:
-            with self.lock:
-                while self.free <= 0 and not self.over:
-                    self.freed.wait()
-                if self.over:
-                    return None
-                many = min(self.free, self.chunksize)
+            if not (many := self.claimed()):
+                return None
             with profiler.during("read"):
-                chunk = self.draw(up, many, 4 * _WORTH)
+                chunk = self.read(many, 4 * _WORTH)
             if chunk and chunk.bytes > self.item_bytes * len(chunk.positions):
                 # now, since more may be drawn before any of it is mapped
                 self.item_bytes = chunk.bytes / max(len(chunk.positions), 1)
@@ -215,21 +233,13 @@ class ThreadCrew(Crew[S]):
         self.done.put(chunk)
         return None
 
-    def _map(self, chunk: DrawnChunk[S]) -> None:
+    def map(self, chunk: DrawnChunk[S]) -> None:
         """Hands over what is made of the items of a chunk."""
-        began, results, fn = time.perf_counter(), chunk.results, self.fn
-        item_bytes = 0.0
-        try:
-            for item in chunk.items:
-                results.append(fn(item))  # those before an error are kept
-        except BaseException as error:
-            chunk.error, self.over = error, True
-            self.give_slots(0)  # whoever waits for one leaves
-        else:
-            if self.limits.max_bytes < inf:
-                item_bytes = max(map(estimated_bytes, (results[0], results[-1])))
+        began, item_bytes = time.perf_counter(), 0.0
+        self.make(chunk)
+        if chunk.results and self.limits.max_bytes < inf:
+            item_bytes = max(map(estimated_bytes, (chunk.results[0], chunk.results[-1])))
         many, took = len(chunk.positions), time.perf_counter() - began
-        chunk.items = []  # their memory is free
         self.done.put(chunk)
         self.work.tasks.append((round(1e9 * took), many))
         if self.tunable:
@@ -237,3 +247,14 @@ class ThreadCrew(Crew[S]):
         self.item_bytes = max(1.0, raised_average(self.item_bytes, item_bytes))
         # one by one where an error is to name the item that is late
         self.resize(1 if self.limits.timeout else _WORTH * many / (chunk.seconds + took))
+
+    def make(self, chunk: DrawnChunk[S]) -> None:
+        """Makes the results of a chunk; those before an error are kept."""
+        results, fn = chunk.results, self.fn
+        try:
+            for item in chunk.items:
+                results.append(fn(item))
+        except BaseException as error:
+            chunk.error, self.over = error, True
+            self.give_slots(0)  # whoever waits for one leaves
+        chunk.items = []  # their memory is free
