@@ -116,6 +116,13 @@ class _Block:
     held: int = 0  # arrays of this process that lie over it
     sent: bool = False
 
+    def copied(self, array: Array) -> int:
+        """Where an array begins, which is copied behind those that are here."""
+        first = self.used
+        self.whole[first : first + array.nbytes] = array
+        self.used = aligned(first + array.nbytes)
+        return first
+
 
 @dataclass(eq=False)
 class Blocks:
@@ -181,32 +188,22 @@ class Blocks:
 
     def _buffers_of(self, arrays: list[Array]) -> list[tuple[int, int, int]] | None:
         """Where the arrays lie, copied to a block if they are in none; None if there is no room."""
-        held = [self._block_holding(array) for array in arrays]
-        missing = [array for array, at in zip(arrays, held, strict=True) if at is None]
-        copied = self._copied(missing) if missing else iter(())
-        if copied is None:
-            return None
-        places = [at or next(copied) for at in held]
+        places = [self._block_holding(array) for array in arrays]
+        missing = [index for index, place in enumerate(places) if place is None]
+        if missing:
+            block = self._block_with_room(sum(aligned(arrays[index].nbytes) for index in missing))
+            if block is None:
+                return None
+            for index in missing:
+                places[index] = block, block.copied(arrays[index])
         buffers, full = [], set()
-        for array, (block, first) in zip(arrays, places, strict=True):
+        for array, (block, first) in zip(arrays, filter(None, places), strict=True):
             block.sent, block.last = True, self.results
             buffers.append((block.number, first, array.nbytes))
             if block is not self.open:
                 full.add(block.number)
         self.full.extend(full)
         return buffers
-
-    def _copied(self, arrays: list[Array]) -> Iterator[tuple[_Block, int]] | None:
-        """Copies arrays to one block; where each lies then, or None if there is no room."""
-        block = self._block_with_room(sum(aligned(array.nbytes) for array in arrays))
-        if block is None:
-            return None
-        places = []
-        for array in arrays:
-            places.append((block, block.used))
-            block.whole[block.used : block.used + array.nbytes] = array
-            block.used = aligned(block.used + array.nbytes)
-        return iter(places)
 
     def _block_holding(self, array: Array) -> tuple[_Block, int] | None:
         """The block in which the array was made, if any, and its first byte there."""

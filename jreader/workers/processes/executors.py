@@ -12,7 +12,7 @@ from jreader import errors
 from jreader._worker.pickling import pickled_for_worker
 from jreader.readers import described
 from jreader.workers.processes.pickled_functions import PickledFunction
-from jreader.workers.processes.worker_pool import WorkerPool, join_pool, leave_pool
+from jreader.workers.processes.worker_pool import WorkerPool, join_pool
 from jreader.workers.processes.worker_process import TaskFuture
 
 T = TypeVar("T")
@@ -98,7 +98,7 @@ class Processes(Executor):
         if wait:
             _waited_for(tasks)
         if self._pool is not None:
-            leave_pool(self, self._pool)
+            self._pool.leave(self)
         self._pool = self._latest = None
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ import hashlib
 import os
 import pickle
 import weakref
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 from itertools import accumulate, count
 from typing import Any
@@ -95,7 +95,7 @@ class PickledFunctions:
 
     def __init__(self) -> None:
         """Knows no function yet."""
-        self.forgotten: deque[int] = deque()  # numbers of those that are gone; by finalizers
+        self.numbers: set[int] = set()  # of those that are here; finalizers take them out
         self._known: dict[int, tuple[Callable[[], Any], PickledFunction]] = {}
         self._alike: weakref.WeakValueDictionary[bytes, PickledFunction] = (
             weakref.WeakValueDictionary()
@@ -111,7 +111,8 @@ class PickledFunctions:
         alike = self._alike.setdefault(function.digest, function)
         if alike is function:
             function.prepare()
-            weakref.finalize(function, self.forgotten.append, function.number)
+            self.numbers.add(function.number)
+            weakref.finalize(function, self.numbers.discard, function.number)
         number = getattr(fn, "number", None)
         self._keep(function.digest if number is None else number, alike)
         key, entries = id(fn), self._known

@@ -148,14 +148,20 @@ class _ReadApart(Generic[T]):
         self.ready: deque[tuple[SentValue, Position]] = deque()
         self.tell_at = min(_TOLD, -(-most // 4))
 
-    def task_for(self, pool: WorkerPool, arrivals: SimpleQueue[_Arrival | None]) -> TaskFuture:
-        """The task that reads it, in a pool; what comes of it is put into a queue."""
+    def pickled(self) -> PickledFunction:
+        """What reads it, ready to be sent."""
         function = PickledFunction(
             self.reading,
             f"{self.name}, cannot be sent to a process: open files, locks and connections inside "
             "the reader, when it is called",
         )
         function.prepare()
+        return function
+
+    def task_for(
+        self, pool: WorkerPool, function: PickledFunction, arrivals: SimpleQueue[_Arrival | None]
+    ) -> TaskFuture:
+        """The task that reads it, in a pool; what comes of it is put into a queue."""
 
         def take(samples: list[SentValue] | None, positions: Sequence[Position]) -> None:
             arrivals.put((self, samples, positions))
@@ -266,14 +272,14 @@ class _ReaderProcesses(Generic[T]):
 
     def _begin(self) -> None:
         """Begins the processes, each of which has the task to read."""
-        begun = [reader for reader in self.readers if not reader.ended]
+        begun = [(reader, reader.pickled()) for reader in self.readers if not reader.ended]
         self.pool = pool = WorkerPool(len(begun), None)
+        pool.join(self)
         weakref.finalize(self, pool.stop)
         stop_at_exit(self)
-        tasks = [reader.task_for(pool, self.arrivals) for reader in begun]
         with pool.lock:  # a process whose reader ends at once is given no other
-            for task in tasks:
-                pool.submit(task)
+            for reader, function in begun:
+                pool.submit(reader.task_for(pool, function, self.arrivals))
         if self.closed:
             pool.stop()
 

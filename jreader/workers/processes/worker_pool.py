@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import inspect
-import os
 import selectors
 import socket
 import sys
@@ -91,10 +90,17 @@ class WorkerPool:
                     worker.send(to_frame(("taken", number, worker.memory.take_returned())))
                     self._watch_for_writing(worker)
 
-    def busy(self) -> bool:
-        """Whether somebody may still wait for a result."""
+    def join(self, user: object) -> None:
+        """Lives as long as this user, from now on."""
         with self.lock:
-            return bool(self.queue) or any(each.task for each in self.workers)
+            self.users.add(user)
+        weakref.finalize(user, self.wake)
+
+    def leave(self, user: object) -> None:
+        """Is not used by this user any more."""
+        with self.lock:
+            self.users.discard(user)
+        self.wake()
 
     def wake(self) -> None:
         """Wakes the pool's thread; takes no lock."""
@@ -131,18 +137,8 @@ class WorkerPool:
             task = self.queue.popleft()
             if not task.running() and not task.set_running_or_notify_cancel():
                 continue
-            self._forget_functions()
-            worker.assign(task)
+            worker.assign(task, self.functions.numbers)
             self._watch_for_writing(worker)
-
-    def _forget_functions(self) -> None:
-        """Has workers forget the functions that nobody here has any more."""
-        while self.functions.forgotten:
-            number = self.functions.forgotten.popleft()
-            for each in self.workers:
-                if number in each.known_functions:
-                    each.known_functions.remove(number)
-                    each.forgotten.append(number)
 
     def _free_worker(self) -> Worker | None:
         """A worker without a task, started if there may be one more; else None."""
@@ -179,7 +175,7 @@ class WorkerPool:
 
     def _run(self) -> None:
         try:
-            while not self.over and not end_if_idle(self):
+            while not self._is_over():
                 for key, what in self.events.select(self._time_left()):
                     if key.data is None:
                         self.woken.recv(1 << 12)
@@ -191,6 +187,21 @@ class WorkerPool:
             raise
         finally:
             self._end()
+
+    def _is_over(self) -> bool:
+        """Whether the pool ends: also if nobody has used it for some time."""
+        with self.lock:
+            if (
+                self.queue
+                or any(each.task for each in self.workers)
+                or any(True for _ in self.users)
+            ):
+                self.idle_until = None
+            elif self.idle_until is None:
+                self.idle_until = time.monotonic() + _STAY
+            else:
+                self.over = self.over or self.idle_until <= time.monotonic()
+        return self.over
 
     def _handle(self, key: selectors.SelectorKey, what: int) -> None:
         """Receives from a worker, and sends what it can take; of a dead one, all that is left."""
@@ -313,8 +324,9 @@ class WorkerPool:
 
     def _end(self) -> None:
         self._give_up(RuntimeError("the worker processes were shut down"))
-        with _pools.lock:
-            _pools.known = {key: pool for key, pool in _pools.known.items() if pool is not self}
+        for key, pool in list(_pools.items()):
+            if pool is self:
+                _pools.pop(key, None)
         with self.lock:
             workers, self.workers = self.workers, []
         self.events.close()
@@ -357,49 +369,15 @@ def _advice(error: OSError) -> str:
     return f"raised when a worker process was to be started{few}"
 
 
-class _Pools:
-    """The pools of this process, by what they begin with."""
-
-    def __init__(self) -> None:
-        self.forget()
-
-    def forget(self) -> None:
-        """Forgets the parent's in a process that it forked: a lock may be held there for ever."""
-        self.lock = threading.RLock()
-        self.known: dict[tuple[object, ...], WorkerPool] = {}
-
-
-_pools = _Pools()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pools.forget)
+_pools: dict[tuple[object, ...], WorkerPool] = {}
+"""By what they begin with; without a lock: of two that are made at once, one ends as it is idle."""
 
 
 def join_pool(user: object, size: int, init: Callable[[int], object] | None) -> WorkerPool:
     """The pool of that size, `init` and `sys.path`, which lives as long as a user of it."""
     begins_with = size, id(init), tuple(sys.path)
-    with _pools.lock:
-        pool = _pools.known.get(begins_with)
-        if pool is None or pool.over or pool.fork_guard.forked:
-            pool = _pools.known[begins_with] = WorkerPool(size, init)
-        pool.users.add(user)
-        weakref.finalize(user, pool.wake)
-        return pool
-
-
-def leave_pool(user: object, pool: WorkerPool) -> None:
-    """Has a user use a pool no longer."""
-    with _pools.lock:
-        pool.users.discard(user)
-    pool.wake()
-
-
-def end_if_idle(pool: WorkerPool) -> bool:
-    """Whether a pool ends, as nobody has used it for some time; nobody can from now on."""
-    with _pools.lock:
-        if pool.busy() or any(True for _ in pool.users):
-            pool.idle_until = None
-        elif pool.idle_until is None:
-            pool.idle_until = time.monotonic() + _STAY
-        elif pool.idle_until <= time.monotonic():
-            pool.over = True
-        return pool.over
+    pool = _pools.get(begins_with)
+    if pool is None or pool.over or pool.fork_guard.forked:
+        pool = _pools[begins_with] = WorkerPool(size, init)
+    pool.join(user)
+    return pool

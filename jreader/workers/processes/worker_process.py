@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeAlias
 
@@ -139,7 +139,6 @@ class Worker:
         self.receiver = FrameReceiver(self.connection)
         self.memory = _WorkerMemory()
         self.known_functions: set[int] = set()
-        self.forgotten: list[int] = []
         self.outgoing: deque[tuple[memoryview, list[int]]] = deque()
 
     def begin(self, init: bytes) -> None:
@@ -158,15 +157,21 @@ class Worker:
         self.sentinel = _sentinel_of(self.process)
         self.send(to_frame((self.number, self.of, _RUN + self.number, init)))
 
-    def assign(self, task: TaskFuture) -> None:
-        """Sends a task, and its function if the worker does not have it yet."""
+    def assign(self, task: TaskFuture, functions: Container[int]) -> None:
+        """Sends a task, and its function if the worker does not have it yet.
+
+        Args:
+            task: The task.
+            functions: The numbers of those that are still here; the worker forgets all others.
+        """
         self.task = task
         function = task.function
+        forgotten = tuple(each for each in self.known_functions if each not in functions)
+        self.known_functions.difference_update(forgotten)
         try:
             if function.number not in self.known_functions:
                 self.known_functions.add(function.number)
                 self.send(*function.frame())
-            forgotten, self.forgotten = tuple(self.forgotten), []
             returned = self.memory.take_returned()
             self.send(to_frame(("task", function.number, task.arguments, returned, forgotten)))
         except BaseException:  # an interrupt: what was sent might be sent again, and answered twice

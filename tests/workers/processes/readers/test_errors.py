@@ -11,7 +11,8 @@ from programs import PATIENCE
 from samples import ends
 from widths import few
 
-from jreader import ReaderError, map_readers, multiprocess_reader, xmap_readers
+from jreader import ReaderError, map_readers, multiprocess_reader, start, xmap_readers
+from jreader.workers.processes import worker_pool
 
 pytestmark = pytest.mark.usefixtures("by_value")
 
@@ -155,3 +156,27 @@ class TestErrors:
                 f"raised by picky(0) in {type(reader).__name__}, made at {__file__}"
                 in (raised.__notes__[0])
             )
+
+
+class TestSending:
+    """A reader is pickled before there is a process for it."""
+
+    def test_one_that_cannot_be_sent_is_told_again_at_each_call(self):
+        lock = threading.Lock()
+        here = start(multiprocess_reader([lambda: [lock]]))
+        for ask in (here.position, here.position, lambda: next(here.items)):
+            with pytest.raises(TypeError, match="cannot pickle"):
+                ask()
+
+    def test_one_that_takes_longer_to_pickle_than_idle_processes_stay_is_read(self, monkeypatch):
+        monkeypatch.setattr(worker_pool, "_STAY", 0.05)
+
+        class Slow:
+            def __call__(self):
+                return iter("abc")
+
+            def __reduce__(self):
+                threading.Event().wait(0.3)
+                return Slow, ()
+
+        assert list(multiprocess_reader([Slow()])()) == ["a", "b", "c"]
