@@ -16,11 +16,12 @@ import gzip
 import re
 import sys
 import zlib
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from jreader.sources.file_checks import check_unpacked, damaged
 from jreader.sources.files.byte_ranges import ByteFile, FileObject
@@ -30,6 +31,9 @@ from jreader.sources.tables.arrow_columns import pyarrow
 from jreader.sources.tables.csv_types import NULLS, UNKNOWN, kind_of_values, type_of_kind
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+Part: TypeAlias = tuple[Any, dict[str, str]]
+"""The table of records that were decoded at once, and the kinds of columns that had no type."""
+
 OPEN = "a quote is open in it, and never closed"
 _BLOCK = 1 << 20  # bytes of the records that are decoded at once
 _AT_ONCE = 1 << 24  # bytes that are read at once
@@ -203,18 +207,6 @@ class CsvLayout:
         return f"4 {self.delimiter!r} {self.header} {self.names} {types} {kinds} {NULLS}"
 
 
-class Part(NamedTuple):
-    """Records that were decoded at once.
-
-    Attributes:
-        table: Their table.
-        kinds: The kinds of the columns whose types were not known.
-    """
-
-    table: Any
-    kinds: dict[str, str]
-
-
 class CsvFile:
     """A CSV file, and how it is to be read.
 
@@ -319,7 +311,7 @@ class CsvFile:
             for name in self.wanted
             if name not in types
         }
-        return Part(table, kinds)
+        return table, kinds
 
     def _as_text(self, data: bytes, types: Mapping[str, Any], name: str) -> Any:
         return self._read(data, {**types, name: pyarrow().string()}).column(name)
@@ -331,16 +323,16 @@ class CsvFile:
             ends.append(found.end())
         if ends[-1] < len(data):
             ends.append(len(data))
-        low, high = 0, len(ends) - 1  # as many can be read, and as many cannot
-        while high - low > 1:
-            middle = (low + high) // 2
+
+        def is_bad(end: int) -> bool:
             try:
-                self._table(data[: ends[middle]], types)
+                self._table(data[:end], types)
             except pyarrow().ArrowInvalid:
-                high = middle
-            else:
-                low = middle
-        return ends[low], ends[high]
+                return True
+            return False
+
+        bad = bisect_left(ends, x=True, lo=1, hi=len(ends) - 1, key=is_bad)
+        return ends[bad - 1], ends[bad]
 
     def _table(self, data: bytes, types: Mapping[str, Any]) -> Any:
         """The table of some records; columns without a type have that which pyarrow finds.

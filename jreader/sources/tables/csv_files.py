@@ -55,8 +55,8 @@ class TableSummary(NamedTuple):
 
     def widen(self, parts: Sequence[Part]) -> None:
         """Takes note of the kinds in parts that were decoded."""
-        for part in parts:
-            for name, kind in part.kinds.items():
+        for _, found in parts:
+            for name, kind in found.items():
                 self.kinds[name] = joint_kind([self.kinds[name], kind])
 
     def add(self, table: Any, out: Any) -> None:
@@ -209,8 +209,8 @@ def _decoded_to(
         for some, bad in chain([first], parts):
             found.widen(some)
             fits = fits and file.schema(found.kinds) == schema
-            for part in some:
-                table = of_types(part.table, schema) if fits else None
+            for decoded, _ in some:
+                table = of_types(decoded, schema) if fits else None
                 fits = table is not None
                 if fits:
                     found.add(table, opened)
