@@ -21,16 +21,15 @@ from jreader.errors import DamagedData
 from jreader.readers.columns import Array, ArrayColumn, Where
 from jreader.readers.overlaps import overlapping
 from jreader.sources.file_checks import State, changed
-from jreader.sources.files.byte_ranges import Descriptor
+from jreader.sources.files.byte_ranges import Descriptor, note_opened
 
 _RESIDENT = 1 << 28  # bytes of the files of one source that may be resident
 _BLOCK = 1 << 21  # bytes that one read may make resident: a huge page of the file cache
 _SMALL = 1 << 16  # bytes: what is less is copied, if it is not read in order
-_OPEN = 256  # files that are open at a time; if mapped, each has two descriptors
 
 
 class ResidentBytes:
-    """What the maps of one source have in memory, and which files are open.
+    """What the maps of one source have in memory.
 
     Args:
         size: The bytes of all files.
@@ -40,23 +39,10 @@ class ResidentBytes:
     """
 
     def __init__(self, size: int) -> None:
-        """Begins with nothing open."""
+        """Begins with nothing read."""
         self.bounded = size > _RESIDENT and hasattr(mmap, "MADV_DONTNEED")
         self._bytes = 0
         self._touched: dict[LazyMap, None] = {}
-        self._open: dict[LazyMap, None] = {}
-
-    def opened(self, which: LazyMap) -> None:
-        """Takes note of an open file; closes the one that was opened first if there are too many.
-
-        Threads may come at the same time: each step is atomic, and one too many does no harm.
-        """
-        self._open[which] = None
-        while len(self._open) > _OPEN:
-            oldest = next(iter(self._open))
-            self._open.pop(oldest, None)
-            self._touched.pop(oldest, None)
-            oldest.close()
 
     def read(self, which: LazyMap, size: int) -> None:
         """Takes note of bytes that are about to be read; gives back all before if it is much."""
@@ -200,7 +186,7 @@ class LazyMap(ArrayColumn):
         opened = self._descriptor
         if opened is None:
             self._descriptor = opened = Descriptor(self.path, self._seen)
-            self._resident.opened(self)
+            note_opened(self)
         return opened
 
     def _shorter(self, size: int) -> DamagedData:

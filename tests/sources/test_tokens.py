@@ -329,7 +329,7 @@ class TestSize:
         assert 0 < mapped + opened <= 64  # windows of a batch lie in so many files at the most
 
     def test_more_files_than_may_be_open_are_read(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("jreader.sources.lazy_maps._OPEN", 3)
+        monkeypatch.setattr("jreader.sources.files.byte_ranges._OPEN", 3)
         paths = [flat(tmp_path / f"{number}.bin", [number] * 5) for number in range(9)]
         reader = tokens(paths)
         kept = [next(documents) for documents in [reader()] for _ in range(9)]
@@ -342,7 +342,7 @@ class TestSize:
         self, tmp_path, monkeypatch, resident
     ):
         """Neither one that is opened later, nor one that has to be opened again."""
-        monkeypatch.setattr("jreader.sources.lazy_maps._OPEN", 3)
+        monkeypatch.setattr("jreader.sources.files.byte_ranges._OPEN", 3)
         monkeypatch.setattr("jreader.sources.lazy_maps._RESIDENT", resident)
         paths = [flat(tmp_path / f"{number}.bin", [0] * 5) for number in range(5)]
         plan = Pipeline(tokens(paths)).windows(5)
@@ -373,7 +373,7 @@ class TestSize:
         monkeypatch.setattr("jreader.sources.lazy_maps._RESIDENT", 0)
         monkeypatch.setattr("jreader.sources.lazy_maps._BLOCK", 8)
         monkeypatch.setattr("jreader.sources.lazy_maps._SMALL", 20)
-        monkeypatch.setattr("jreader.sources.lazy_maps._OPEN", open_at_once)
+        monkeypatch.setattr("jreader.sources.files.byte_ranges._OPEN", open_at_once)
         reader = tokens(paths, dtype, eos=7)
         assert [document.tolist() for document in reader()] == [x.tolist() for x in expected]
         assert not any(document.flags.writeable for document in reader() if len(document))

@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 
 from jreader.sources.file_checks import State, changed, check_state, state_of
 
-_OPEN = 256  # files that are open at a time
+_OPEN = 256  # files that are open at a time; one that is mapped has two descriptors
 
 
 class ByteFile(ABC):
@@ -122,17 +122,22 @@ class LocalFile(ByteFile):
 
     def _opened(self) -> Descriptor:
         self._descriptor = opened = Descriptor(self.path, self._state)
-        with _LOCK:
-            _OPENED[id(self)] = self
-            for key in list(_OPENED)[:-_OPEN]:
-                oldest = _OPENED.pop(key, None)
-                if oldest is not None:
-                    oldest.close()
+        note_opened(self)
         return opened
 
 
+def note_opened(file: Any) -> None:
+    """Takes note of an open file; has the one that was opened first closed, if too many are."""
+    with _LOCK:
+        _OPENED[id(file)] = file
+        for key in list(_OPENED)[:-_OPEN]:
+            oldest = _OPENED.pop(key, None)
+            if oldest is not None:
+                oldest.close()
+
+
 _LOCK = Lock()
-_OPENED: WeakValueDictionary[int, LocalFile] = WeakValueDictionary()
+_OPENED: WeakValueDictionary[int, Any] = WeakValueDictionary()
 """The files that are open, in the order in which they were opened; dropped ones are closed."""
 
 
