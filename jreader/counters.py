@@ -88,11 +88,6 @@ class Counters:
         most_skips: How many quick feeds are left out, at most, after one that was timed.
     """
 
-    __slots__ = (
-        *("assembled", "depths", "feed_bytes", "most_skips", "placed", "steps", "tunables"),
-        "works",
-    )
-
     def __init__(self, tunables: Tunables | None = None) -> None:
         self.tunables = tunables
         self.steps: deque[tuple[int, int] | None] = deque(maxlen=KEPT)

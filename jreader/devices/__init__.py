@@ -9,14 +9,10 @@ Devices, shardings and the x64 mode are resolved on the user's thread, because j
 managers do not reach the thread that places.
 """
 
-from jreader.devices.placements import (
-    Placement,
-    placeable,
-    places_placement,
-    sharding_placement,
-)
+from jreader.devices.placements import Placement, places_placement, sharding_placement
 from jreader.devices.shares import Share
 from jreader.devices.targets import over, where_written
+from jreader.feeds.casts import placeable
 
 __all__ = [
     "Placement",

@@ -18,7 +18,7 @@ from jreader.devices.shares import Share
 from jreader.devices.targets import over, own, target_of
 from jreader.devices.transfers import putter
 from jreader.errors import BatchNotDivisible, FeedMismatch
-from jreader.feeds.casts import unplaceable
+from jreader.feeds.casts import placeable
 from jreader.readers import described, leaves, rebuilt
 
 _AS_THEY_ARE = nullcontext()
@@ -31,15 +31,6 @@ _NARROW = {
         ("complex128", "complex64"),
     )
 }
-
-
-def placeable(leaf: object) -> bool:
-    """Whether a device can hold a leaf: an array of numbers, not of strings or of objects.
-
-    >>> placeable(np.zeros(2)), placeable(np.array(["a"])), placeable("a")
-    (True, False, False)
-    """
-    return isinstance(leaf, np.ndarray) and unplaceable(leaf.dtype) is None
 
 
 @dataclass(frozen=True)

@@ -35,10 +35,7 @@ if TYPE_CHECKING:
 _MOST = 256  # kinds of feeds that are remembered at once: a loader has a few
 _OPEN = (None, "allow")
 _ARRAYS = frozenset({np.ndarray})
-_ARGUMENTS = (
-    *("aval", "sharding", "xs", "devices"),
-    *("committed", "force_copy", "host_buffer_semantics", "enable_x64"),
-)
+_ARGUMENTS = "aval sharding xs devices committed force_copy host_buffer_semantics enable_x64"
 
 # what jax's context managers say on a thread is their `value`, at no call of Python
 _x64: Any = jax.enable_x64
@@ -170,7 +167,7 @@ def _found() -> Callable[..., Any] | None:
         return None
     known: Callable[..., Any] = call
     states = all(hasattr(state, "value") for state in (_x64, _default_device, _guard))
-    same = tuple(re.findall(r"(\w+): ", signature)) == _ARGUMENTS
+    same = re.findall(r"(\w+): ", signature) == _ARGUMENTS.split()
     return known if same and states else None
 
 

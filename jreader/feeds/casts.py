@@ -160,3 +160,12 @@ def unplaceable(dtype: DType) -> str | None:
     if dtype.kind not in "biufcV" or dtype.char in "gG" or dtype.type is np.void:
         return f"{dtype} cannot live on a device"
     return None
+
+
+def placeable(leaf: object) -> bool:
+    """Whether a device can hold a leaf: an array of numbers, not of strings or of objects.
+
+    >>> placeable(np.zeros(2)), placeable(np.array(["a"])), placeable("a")
+    (True, False, False)
+    """
+    return isinstance(leaf, np.ndarray) and unplaceable(leaf.dtype) is None

@@ -1,11 +1,12 @@
 """From the indices of a batch to its feed on the host: fetch, collate, name the fields.
 
-Worker processes do this too, so nothing here imports jax.
+Worker processes do this too, so nothing here imports jax. The loader places the arrays of such a
+feed (`arrays_of`), and puts them back beside what else a user's function put there (`refilled`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
@@ -18,8 +19,9 @@ from jreader import errors
 from jreader.batches import collate
 from jreader.batches.stacked import texts_or_column
 from jreader.datasets.fetching import fetch, fetch_one, gathers, is_stream
+from jreader.feeds.casts import cast, placeable
 from jreader.feeds.layouts import FeedList, Feeds
-from jreader.readers import Columns, branches, described, joined
+from jreader.readers import Columns, branches, described, joined, leaves
 from jreader.workers import get_worker_info, map_and_stack
 
 _CALL = "DataLoader(dataset, ...)"
@@ -179,3 +181,60 @@ def _lists(tree: Any) -> Any:
         return tree
     rest = {key: _lists(part) for key, part in parts.items()}
     return list(rest.values()) if type(tree) is tuple else joined(tree, rest)
+
+
+def arrays_of(tree: Any, canonical: Callable[[Any], Any]) -> list[Any]:
+    """The arrays of a tree in dtypes of the device; raises FeedMismatch if a value would change."""
+    arrays = list(filter(placeable, leaves(tree)))
+    dtypes = [canonical(array.dtype.newbyteorder("=")) for array in arrays]
+    if dtypes == [array.dtype for array in arrays]:
+        return arrays
+    return list(map(cast, arrays, dtypes, _names(tree)))
+
+
+def _names(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[str]:
+    """What errors call the arrays of a tree."""
+    parts = branches(tree)
+    for key, part in (parts or {}).items():
+        yield from _names(part, (*path, key))
+    if placeable(tree):
+        inner = "".join(f"[{key!r}]" for key in path[1:])
+        yield f"field {path[0]!r}{inner}" if path else "the sample"
+
+
+def check_rows(arrays: list[Any]) -> None:
+    """Raises FeedMismatch if arrays do not have one row for each sample, to be split by."""
+    shapes = [list(array.shape) for array in arrays]
+    if not arrays or len({tuple(shape[:1]) for shape in shapes}) > 1 or not shapes[0]:
+        raise errors.FeedMismatch(
+            f"a batch over several places needs arrays with one row for each sample, not the "
+            f"shapes {shapes}: collate it so, or leave places out."
+        )
+
+
+def refilled(trees: Sequence[Any], arrays: Iterator[Any], beside: int | None) -> Any:
+    """The first tree with other arrays; other leaves become a list, one per batch.
+
+    Args:
+        trees: The feeds of the batches, of one structure.
+        arrays: The arrays of the feed, in order.
+        beside: How many batches are side by side in a feed; None where one is a feed.
+    """
+    first = trees[0]
+    if placeable(first):
+        return next(arrays)
+    if any(map(placeable, leaves(first))):
+        inner = [branches(tree) or {} for tree in trees]
+        made = {key: refilled([part[key] for part in inner], arrays, beside) for key in inner[0]}
+        return joined(first, made)
+    if first is None or beside is None:
+        return first
+    return [*trees, *([] for _ in range(beside - len(trees)))]
+
+
+def without_texts(tree: Any) -> Any:
+    """The tree with empty lists where it has one text for each sample."""
+    parts = branches(tree)
+    if parts and any(map(placeable, leaves(tree))):
+        return joined(tree, {key: without_texts(part) for key, part in parts.items()})
+    return [] if isinstance(tree, list) else tree

@@ -15,7 +15,6 @@ source: What a loader is given: its source, and its options.
 loading: What it loads, as one frozen value: source, options, placement, the end of epochs.
 epoch_batches: The batches of an epoch, from any position on.
 remainders: The samples at the end of an epoch that fill no step: dropped, padded or wrapped.
-collated: The arrays of feeds that a user's function has collated.
 assembling: One feed on the host out of one or several batches: stacked, split, padded.
 host_feeds: The host feeds of an epoch, with the position after each.
 prefetching: The feeds of a pass on the devices: placed ahead of the loop, and agreed on by hosts.

@@ -11,7 +11,7 @@ import numpy as np
 
 from jreader.errors import FeedMismatch
 from jreader.feeds import padded, with_mask
-from jreader.loaders.collated import arrays_of, check_rows, refilled
+from jreader.feeds.collations import arrays_of, check_rows, refilled
 from jreader.loaders.loading import Loading
 from jreader.readers import Columns, leaves, map_tree
 from jreader.readers.trees import Rows
@@ -194,9 +194,9 @@ class Assembler:
             )
 
     def _padded(self, facts: list[Columns[Any]], batches: list[Any], rows: int) -> Any:
-        shares = [each for each in self.loading.shares if each.size == rows]
-        share = self.loading.share or (shares[0] if shares else None)
-        held = rows if share is None else len(share)
+        held = rows if self.loading.share is None else len(self.loading.share)
+        for share in self.loading.shares:
+            held = len(share) if share.size == rows else held
         full = [
             padded(arrays, held, batch.valid) for arrays, batch in zip(batches, facts, strict=True)
         ]

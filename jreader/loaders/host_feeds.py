@@ -27,41 +27,6 @@ from jreader.readers import Cursor, Pass, itself, leaves
 Fn: TypeAlias = Callable[[Any], Any]
 
 
-def host_feeds(
-    loading: Loading,
-    source: Source,
-    cursor: Cursor,
-    run: Run | None = None,
-    wanted: Wanted = EVERY,
-    finish: Fn | None = None,
-    *,
-    numbered: bool = True,
-    counters: Counters | None = None,
-) -> Pass[Any]:
-    """A pass over the host feeds of an epoch, from a cursor to its end.
-
-    The position of the pass has the fields of a `Place`, as a plain tuple.
-
-    Args:
-        loading: What the loader loads, here (`Loading.here`).
-        source: What is read of it in this epoch (`Loading.of_epoch`).
-        cursor: The cursor to begin at.
-        run: What the passes of the loader share; None for a pass by itself.
-        wanted: The steps to give.
-        finish: A function of each item; the pass gives its results. None for the items themselves.
-        numbered: Whether items are (host feed, number of its first row in the epoch, epoch), not
-            host feeds alone.
-        counters: The counters of the loader; None for none.
-
-    Raises:
-        NotResumable: The cursor is not of this source.
-    """
-    here = _Epoch(loading, source, cursor, run or Run(unseen=False), wanted, counters or Counters())
-    here.numbered = numbered
-    feeds = islice(here.feeds(finish), here.tally.left)
-    return Pass(feeds, partial(getattr, here.tally, "place"), here.close)
-
-
 class _Watch:
     """Times feeds, and annotates them while a profiler records; of quick feeds, it lets most pass.
 
@@ -127,20 +92,39 @@ class _Watch:
         self._span = profiler.begin(stage) if stage else None
 
 
-class _Epoch:
-    """The pass of `host_feeds`: the rest of an epoch."""
+class HostFeeds:
+    """A pass over the host feeds of an epoch, from a cursor to its end.
+
+    Attributes:
+        numbered: Whether items are (host feed, number of its first row in the epoch, epoch), not
+            host feeds alone.
+    """
 
     def __init__(
         self,
         loading: Loading,
         source: Source,
         cursor: Cursor,
-        run: Run,
-        wanted: Wanted,
-        counters: Counters,
+        run: Run | None = None,
+        wanted: Wanted = EVERY,
+        counters: Counters | None = None,
     ) -> None:
-        self.numbered = True
+        """Begins the pass.
+
+        Args:
+            loading: What the loader loads, here (`Loading.here`).
+            source: What is read of it in this epoch (`Loading.of_epoch`).
+            cursor: The cursor to begin at.
+            run: What the passes of the loader share; None for a pass by itself.
+            wanted: The steps to give.
+            counters: The counters of the loader; None for none.
+
+        Raises:
+            NotResumable: The cursor is not of this source.
+        """
+        run, counters = run or Run(unseen=False), counters or Counters()
         self.loading, self.source, self.run, self.counters = loading, source, run, counters
+        self.numbered = loading.numbered
         at, self.epoch, self.size = EpochPosition.of(cursor), cursor["epoch"], source.size
         with counting(counters):
             kept = run.stream.taken(at.batches)
@@ -153,7 +137,16 @@ class _Epoch:
         self.stays = False
         self._stands()
 
-    def feeds(self, finish: Fn | None) -> Generator[Any, None, None]:
+    def begun(self, finish: Fn | None = None) -> Pass[Any]:
+        """The pass, whose position has the fields of a `Place`, as a plain tuple.
+
+        Args:
+            finish: A function of each item; the pass gives its results. None for the items.
+        """
+        feeds = islice(self._feeds(finish), self.tally.left)
+        return Pass(feeds, partial(getattr, self.tally, "place"), self.close)
+
+    def _feeds(self, finish: Fn | None) -> Generator[Any, None, None]:
         """Yields the feeds; it keeps no reference to one, so that its memory is free sooner.
 
         A feed that is not watched takes no call but those of its work: each would cost a percent.

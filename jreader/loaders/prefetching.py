@@ -24,7 +24,7 @@ from jreader.loaders.checkpoints.positions import (
     Wanted,
     epochs,
 )
-from jreader.loaders.host_feeds import host_feeds, resident_feeds
+from jreader.loaders.host_feeds import HostFeeds, resident_feeds
 from jreader.loaders.loading import Loading
 from jreader.loaders.multihost.agreement import Agreement
 from jreader.loaders.multihost.board import Board
@@ -115,16 +115,9 @@ class _DeviceFeeds:
                 return resident_feeds(
                     loading, resident.batch_at, cursor, self.run, self.wanted, finish
                 )
-            return host_feeds(
-                self.here,
-                loading.of_epoch(cursor),
-                cursor,
-                self.run,
-                self.wanted,
-                finish,
-                numbered=loading.numbered,
-                counters=self.counters,
-            )
+            source, counters = loading.of_epoch(cursor), self.counters
+            feeds = HostFeeds(self.here, source, cursor, self.run, self.wanted, counters)
+            return feeds.begun(finish)
         except StopIteration as stopped:  # it would look like the end of the run
             raise RuntimeError(
                 f"raised StopIteration when epoch {cursor['epoch']} was begun"
@@ -201,7 +194,7 @@ def first_item(loading: Loading, cursor: Cursor) -> Any:
     Raises:
         ValueError: The epoch has no feed.
     """
-    host = host_feeds(loading.here, loading.of_epoch(), cursor, numbered=loading.numbered)
+    host = HostFeeds(loading.here, loading.of_epoch(), cursor).begun()
     try:
         for item in host.items:
             return item

@@ -31,7 +31,7 @@ from jreader import (
 from jreader.devices import Share
 from jreader.loaders.checkpoints.cursors import beginning, sealed
 from jreader.loaders.checkpoints.positions import Place
-from jreader.loaders.host_feeds import host_feeds
+from jreader.loaders.host_feeds import HostFeeds
 from jreader.loaders.multihost.shards import dealt_to
 from jreader.readers import Node, Pass, Reader, itself, leaves, lookup_of, map_tree, op, start
 
@@ -63,7 +63,9 @@ def feeds_of(pipeline, share, cursor=None, drop_last=True, chunk=None):
 def feeds_of_loader(loader, share, cursor=None):
     loading = loader._loaded
     cursor = {**(cursor or beginning(0)), "plan": loading.plan()}
-    host = host_feeds(replace(loading.here, share=share), loading.of_epoch(cursor), cursor)
+    feeds = HostFeeds(replace(loading.here, share=share), loading.of_epoch(cursor), cursor)
+    feeds.numbered = True
+    host = feeds.begun()
     for feed, first, _ in host.items:
         moved = Place(*host.position()).cursor
         yield feed, first, json.loads(json.dumps(sealed(moved)))

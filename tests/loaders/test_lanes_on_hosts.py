@@ -14,7 +14,7 @@ from jreader import Pipeline, ReaderError, files, jsonl, source
 from jreader.devices import Share
 from jreader.loaders.checkpoints.cursors import beginning, sealed
 from jreader.loaders.checkpoints.positions import Place
-from jreader.loaders.host_feeds import host_feeds
+from jreader.loaders.host_feeds import HostFeeds
 from jreader.loaders.multihost.lane_places import Filler, lanes_read, places, with_places
 from jreader.loaders.multihost.shards import dealt_to
 from jreader.readers import map_tree
@@ -57,7 +57,9 @@ class Host:
         cursor = {**cursor, "plan": loading.plan()}
         self.lanes = lanes_read(share, loading.source.batching.lanes)
         here = replace(loading.here, share=share)
-        self.up = host_feeds(here, loading.of_epoch(cursor), cursor)
+        feeds = HostFeeds(here, loading.of_epoch(cursor), cursor)
+        feeds.numbered = True
+        self.up = feeds.begun()
         self.ends_with_first = last in ("drop", "error")
 
     def next(self):

@@ -19,7 +19,7 @@ import numpy as np
 
 from jreader.batches import batch, batching, bucket, padded_batch
 from jreader.devices import Share
-from jreader.loaders.collated import without_texts
+from jreader.feeds.collations import without_texts
 from jreader.readers import Columns, Node, Pass, Position, Reader, indexed, map_tree, op, start
 from jreader.readers.columns import Array
 from jreader.readers.mapped_rows import mapped_rows
