@@ -17,6 +17,7 @@ import threading
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
+from pathlib import PureWindowsPath
 from typing import Any, NamedTuple
 
 from jreader import errors
@@ -51,56 +52,47 @@ class Ceilings:
     capacity: int = 16
     bytes: int = 1 << 30
 
-    @staticmethod
-    def checked(tune: Any) -> Ceilings | None:
-        """The ceilings that `tune` asks for; None where nothing is tuned.
 
-        >>> Ceilings.checked({"threads": 8})
-        Ceilings(threads=8, capacity=16, bytes=1073741824)
-        >>> Ceilings.checked({"memory": 8})
-        Traceback (most recent call last):
-        TypeError: tune of load takes ceilings by the names "threads", "capacity" and "bytes", not \
+def tuning(tune: Any, capacity: int) -> Ceilings | None:
+    """The ceilings that the argument `tune` asks for; None where nothing is tuned.
+
+    >>> tuning({"threads": 8}, capacity=2)
+    Ceilings(threads=8, capacity=16, bytes=1073741824)
+    >>> tuning({"memory": 8}, capacity=2)
+    Traceback (most recent call last):
+    TypeError: tune of load takes ceilings by the names "threads", "capacity" and "bytes", not \
 'memory': type tune=True, or tune={"threads": 16}.
 
-        Raises:
-            TypeError: `tune` is neither a bool nor a dict of ceilings.
-            ValueError: A ceiling is below 1.
-        """
-        if not isinstance(tune, Mapping):
-            if not isinstance(tune, bool):
-                raise TypeError(
-                    f"tune of load needs True, False or a dict of ceilings, not {described(tune)}: "
-                    f'type tune=True, or tune={{"threads": 16}}.'
-                )
-            return Ceilings() if tune else None
-        for name in tune:
-            if name not in vars(Ceilings()):
-                raise TypeError(
-                    f'tune of load takes ceilings by the names "threads", "capacity" and "bytes", '
-                    f'not {name!r}: type tune=True, or tune={{"threads": 16}}.'
-                )
-        return Ceilings(
-            **{
-                name: errors.check_number(f"tune={{{name!r}: ...}} of load", most, 1)
-                for name, most in tune.items()
-            }
-        )
-
-
-def tuning(tune: bool | Mapping[str, int], capacity: int) -> Ceilings | None:
-    """The ceilings of the argument `tune` beside a capacity; None where nothing is tuned.
+    Args:
+        tune: What the user asks for.
+        capacity: How many feeds are prefetched.
 
     Raises:
         TypeError: `tune` is neither a bool nor a dict of ceilings.
         ValueError: A ceiling is below 1, or there is no capacity to tune.
     """
-    ceilings = Ceilings.checked(tune)
-    if ceilings and not capacity:
+    type_this = 'type tune=True, or tune={"threads": 16}.'
+    if not isinstance(tune, (bool, Mapping)):
+        raise TypeError(
+            f"tune of load needs True, False or a dict of ceilings, not {described(tune)}: "
+            f"{type_this}"
+        )
+    given = {} if isinstance(tune, bool) else dict(tune)
+    for name, most in given.items():
+        if name not in vars(Ceilings()):
+            raise TypeError(
+                f'tune of load takes ceilings by the names "threads", "capacity" and "bytes", not '
+                f"{name!r}: {type_this}"
+            )
+        given[name] = errors.check_number(f"tune={{{name!r}: ...}} of load", most, 1)
+    if tune is False:
+        return None
+    if not capacity:
         raise ValueError(
             "load(tune=True) moves the number of feeds that are prefetched, and capacity=0 "
             "prefetches none: leave one of the two out."
         )
-    return ceilings
+    return Ceilings(**given)
 
 
 @dataclass(frozen=True)
@@ -135,12 +127,8 @@ class Tuned:
     def __str__(self) -> str:
         """The arguments to type, a line for each map."""
         maps = [f".map({each.function}, threads={each.threads})" for each in self.maps]
-        places = [f"  # {_place(each.made_at)}" for each in self.maps]
+        places = [f"  # {PureWindowsPath(each.made_at).name}" for each in self.maps]
         return "\n".join([*map(str.__add__, maps, places), f".load(capacity={self.capacity})"])
-
-
-def _place(made_at: str) -> str:
-    return made_at.replace("\\", "/").rpartition("/")[2]
 
 
 class Seen(NamedTuple):
@@ -344,13 +332,10 @@ class Tuner:
 
     def tuned(self, capacity: int) -> Tuned:
         """What it has come to; `capacity` is what it began with."""
-        maps = []
-        for each in self.tunables:
-            if each.name == "threads":
-                maps.append(TunedMap(each.function, each.made_at, each.value))
-            else:
-                capacity = each.value
-        return Tuned(capacity, tuple(maps), self.settled)
+        every = [each for each in self.tunables if each.name == "threads"]
+        maps = tuple(TunedMap(each.function, each.made_at, each.value) for each in every)
+        queues = [each.value for each in self.tunables if each.name == "capacity"]
+        return Tuned([capacity, *queues][-1], maps, self.settled)
 
 
 def _seen_with(there: Mapping[Tunable, int]) -> Generator[float, Seen, Seen]:
