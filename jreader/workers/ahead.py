@@ -75,7 +75,7 @@ class DrawnChunk(Generic[S]):
         self.positions, self.error, self.ends = self.positions[:done], None, False
         return rest
 
-    def check(self) -> None:
+    def fail(self) -> None:
         """Raises the error that came, once."""
         error, self.error = self.error, None
         try:
@@ -106,6 +106,7 @@ class Crew(Generic[S]):
     def __init__(self, op: str, made_at: str, up: Pass[S], limits: Limits, work: Work) -> None:
         self.op, self.made_at, self.where = op, made_at, f"{op}, made at {made_at}"
         self.up, self.limits, self.work = up, limits, work
+        self.latest, self.ordered = [up.position()], True  # the position of the consumer
         self.window, self.chunksize, self.item_bytes = limits.window, 1, 1.0
         self.lock = threading.RLock()  # of all below; reentrant: gc may drop a pass anywhere
         self.free = self.window  # how many more items may be drawn
@@ -239,6 +240,33 @@ class Crew(Generic[S]):
             "waited for there."
         )
 
+    def handed_over(self) -> Generator[Any, None, None]:
+        """The results for the consumer, who gets errors in their place."""
+        turn, last = 0, sys.maxsize  # the item that comes next, and the one behind the last one
+        chunk: DrawnChunk[S] | None = None
+        item: Any = None
+        failed: BaseException | None = None
+        latest = self.latest
+        with self:
+            try:
+                while turn < last and (chunk := self.awaited(turn, ordered=self.ordered)):
+                    positions, end = chunk.positions, len(chunk.results) - 1
+                    turn += len(positions)
+                    for index, item in enumerate(chunk.results):
+                        if index == end:
+                            self.give_slots(len(positions))
+                        latest[0] = positions[index]
+                        yield item
+                    if chunk.ends or chunk.error is not None:
+                        failed, chunk.error = failed or chunk.error, None
+                        with self.lock:
+                            self.over = True
+                            last = turn if self.ordered else self.drawn
+                if failed is not None:
+                    raise failed
+            finally:  # or a traceback would hold this frame, and that an error
+                chunk = item = failed = None
+
     def resize(self, wanted: float) -> None:
         """Has chunks of as many items as are wanted, if they are not too heavy."""
         wanted = min(2 * self.chunksize, wanted)
@@ -303,35 +331,9 @@ def made_ahead(crew: Crew[Any], *, ordered: bool = True) -> Pass[Any]:
         ordered: Whether results keep the order of the items. Otherwise they come as they get ready,
             and an error after all that was drawn.
     """
-    latest = [crew.up.position()]
-
-    def handed_over() -> Generator[Any, None, None]:
-        turn, last = 0, sys.maxsize  # the item that comes next, and the one behind the last one
-        chunk: DrawnChunk[Any] | None = None
-        item: Any = None
-        failed: BaseException | None = None
-        with crew:
-            try:
-                while turn < last and (chunk := crew.awaited(turn, ordered=ordered)):
-                    positions, end = chunk.positions, len(chunk.results) - 1
-                    turn += len(positions)
-                    for index, item in enumerate(chunk.results):
-                        if index == end:
-                            crew.give_slots(len(positions))
-                        latest[0] = positions[index]
-                        yield item
-                    if chunk.ends or chunk.error is not None:
-                        failed, chunk.error = failed or chunk.error, None
-                        with crew.lock:
-                            crew.over = True
-                            last = turn if ordered else crew.drawn
-                if failed is not None:
-                    raise failed
-            finally:  # or a traceback would hold this frame, and that an error
-                chunk = item = failed = None
-
-    position = partial(getitem, latest, 0)  # no function of Python, since loops ask at every item
-    return stoppable_pass(handed_over(), position, crew.close)
+    crew.ordered = ordered
+    position = partial(getitem, crew.latest, 0)  # none of Python, since loops ask at every item
+    return stoppable_pass(crew.handed_over(), position, crew.close)
 
 
 def stoppable_pass(

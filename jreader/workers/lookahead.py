@@ -20,15 +20,13 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Generator
-from functools import partial
-from operator import getitem
 from typing import Any, TypeVar
 
 from jreader.counters import Counters, Work
 from jreader.readers import Pass
 from jreader.readers.exits_and_forks import stop_at_exit
 from jreader.tunables import Tunable
-from jreader.workers.ahead import DrawnChunk, stoppable_pass
+from jreader.workers.ahead import DrawnChunk, made_ahead
 from jreader.workers.limits import Limits
 from jreader.workers.threads import Drawer, ThreadCrew
 
@@ -62,7 +60,6 @@ def lookahead(
     up: Pass[S],
     capacity: int,
     finish: Callable[[S], T],
-    name: str = "loader",
     counters: Counters | None = None,
     tunable: Tunable | None = None,
     drawer: Drawer | None = None,
@@ -78,7 +75,6 @@ def lookahead(
         up: A pass, drawn by the consumer's thread and others in turn.
         capacity: How many items may wait; 0 draws each when it is asked for.
         finish: A function of an item; several threads call it at once.
-        name: What the threads are called.
         counters: What counts how long `finish` takes, and how many items wait; None for nothing.
         tunable: What may change the capacity while the pass runs; None for nothing.
         drawer: Who has begun the pass, and draws and closes it; None for whoever is free.
@@ -86,12 +82,10 @@ def lookahead(
     """
     if capacity == 0:
         return up.mapped(finish)
-    crew = LoaderCrew(up, capacity, finish, name, counters or Counters(), drawer, pace or Pace())
+    crew = LoaderCrew(up, capacity, finish, counters or Counters(), drawer, pace or Pace())
     if tunable:
         tunable.join(crew, capacity)
-    latest = [up.position()]
-    position = partial(getitem, latest, 0)  # no function of Python, since it is asked at every item
-    return stoppable_pass(crew.handed_over(latest), position, crew.close)
+    return made_ahead(crew)
 
 
 class LoaderCrew(ThreadCrew[S]):
@@ -112,13 +106,12 @@ class LoaderCrew(ThreadCrew[S]):
         up: Pass[S],
         capacity: int,
         finish: Callable[[S], Any],
-        name: str,
         counters: Counters,
         drawer: Drawer | None,
         pace: Pace,
     ) -> None:
-        work = Work(name, "", "", "threads", 2, deque(maxlen=0), counters.depths)
-        super().__init__(name, "", up, _LIMITS, work, finish, drawer)
+        work = Work("loader", "", "", "threads", 2, deque(maxlen=0), counters.depths)
+        super().__init__("loader", "", up, _LIMITS, work, finish, drawer)
         self.where = ""  # an error of the source is as it would be without a look-ahead
         self.capacity, self.loader, self.pace = capacity, counters, pace
         self.placed = counters.placed
@@ -128,12 +121,12 @@ class LoaderCrew(ThreadCrew[S]):
         self.away = 0.0  # ns that the consumer stays away, smoothed
         self.left_at = 0  # when it left, in ns
 
-    def handed_over(self, latest: list[Any]) -> Generator[Any, None, None]:
-        """The finished items, in order; `latest[0]` becomes the position after each.
+    def handed_over(self) -> Generator[Any, None, None]:
+        """The finished items, in order.
 
         What a consumer draws for itself is drawn right here: every call counts in a fast loop.
         """
-        source, position, finish = self.up.items, self.up.position, self.fn
+        latest, source, position, finish = self.latest, self.up.items, self.up.position, self.fn
         lock, clock = self.lock, time.perf_counter_ns
         depths, placed = self.work.depths, self.placed
         held: list[Any] = []  # so that nothing here holds an item that was handed over
@@ -181,7 +174,8 @@ class LoaderCrew(ThreadCrew[S]):
                 return None
             waiting[chunk.first] = chunk
         chunk = waiting.pop(turn)
-        chunk.check()
+        if chunk.error is not None:
+            chunk.fail()
         with self.lock:
             self.taken += 1
             self.handed, self.free = turn + len(chunk.results), self.free + len(chunk.results)
@@ -211,8 +205,10 @@ class LoaderCrew(ThreadCrew[S]):
                 self.away += (away - self.away) / 4 if self.away else away
                 if (self.away > _PAYS) != (self.window > 0):
                     self.widen(0 if self.window else self.capacity)
-            if self.window:
-                self._call_in()
+            if self.window and self.threads:
+                self.freed.notify()
+            elif self.window:
+                self._begin_threads()
             return self.closed
 
     def _choose(self) -> None:
@@ -224,7 +220,7 @@ class LoaderCrew(ThreadCrew[S]):
                 self.apart = self.drawer.apart = self.pace.pays
                 self.widen(self.capacity if self.apart else 0)
             if self.window:
-                self._call_in()
+                self._begin_threads()
 
     def cancel(self) -> None:
         """Has the consumer come for the end."""
@@ -246,22 +242,21 @@ class LoaderCrew(ThreadCrew[S]):
             self.capacity = value
             if self.window or self.apart:
                 self.widen(value)
-                self._call_in()
+                self._begin_threads()
 
     def held_bytes(self) -> float:
         """What its items weigh, if all weigh as much as the first feed."""
         return self.capacity * (self.loader.feed_bytes or 0)
 
-    def _call_in(self) -> None:
-        """Has a thread draw what there is room for; holds the lock."""
-        if self.threads:
-            self.freed.notify()
-        elif not self.over:
-            stop_at_exit(self)
-            if self.drawer:
-                self.threads.append(self.drawer.work(self.draw_all))
-            else:
-                self.start_threads(1)
+    def _begin_threads(self) -> None:
+        """Has one thread begin, if none has yet."""
+        if self.threads or self.over:
+            return
+        stop_at_exit(self)
+        if self.drawer:
+            self.threads.append(self.drawer.work(self.draw_all))
+        else:
+            self.start_threads(1)
 
     def next_drawn(self) -> DrawnChunk[S] | None:
         """Draws an item; behind a slow source, another thread finishes those that are drawn."""
@@ -289,6 +284,9 @@ class LoaderCrew(ThreadCrew[S]):
     def map(self, chunk: DrawnChunk[S]) -> None:
         """Finishes an item, and counts how long that takes."""
         began = time.perf_counter_ns()
-        self.make(chunk)
+        try:
+            chunk.results.append(self.fn(chunk.items.pop()))
+        except BaseException as error:
+            self.fail(chunk, error)
         self.placed.append(time.perf_counter_ns() - began)
         self.done.put(chunk)

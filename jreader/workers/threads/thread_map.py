@@ -234,12 +234,18 @@ class ThreadCrew(Crew[S]):
         return None
 
     def map(self, chunk: DrawnChunk[S]) -> None:
-        """Hands over what is made of the items of a chunk."""
-        began, item_bytes = time.perf_counter(), 0.0
-        self.make(chunk)
-        if chunk.results and self.limits.max_bytes < inf:
-            item_bytes = max(map(estimated_bytes, (chunk.results[0], chunk.results[-1])))
+        """Hands over what is made of the items of a chunk, up to an error."""
+        began, results, fn = time.perf_counter(), chunk.results, self.fn
+        item_bytes = 0.0
+        try:
+            for item in chunk.items:
+                results.append(fn(item))
+        except BaseException as error:
+            self.fail(chunk, error)
+        if results and self.limits.max_bytes < inf:
+            item_bytes = max(map(estimated_bytes, (results[0], results[-1])))
         many, took = len(chunk.positions), time.perf_counter() - began
+        chunk.items = []  # their memory is free
         self.done.put(chunk)
         self.work.tasks.append((round(1e9 * took), many))
         if self.tunable:
@@ -248,13 +254,7 @@ class ThreadCrew(Crew[S]):
         # one by one where an error is to name the item that is late
         self.resize(1 if self.limits.timeout else _WORTH * many / (chunk.seconds + took))
 
-    def make(self, chunk: DrawnChunk[S]) -> None:
-        """Makes the results of a chunk; those before an error are kept."""
-        results, fn = chunk.results, self.fn
-        try:
-            for item in chunk.items:
-                results.append(fn(item))
-        except BaseException as error:
-            chunk.error, self.over = error, True
-            self.give_slots(0)  # whoever waits for one leaves
-        chunk.items = []  # their memory is free
+    def fail(self, chunk: DrawnChunk[S], error: BaseException) -> None:
+        """Has nothing more drawn, since the function raised in a chunk."""
+        chunk.error, self.over = error, True
+        self.give_slots(0)  # whoever waits for one leaves
