@@ -29,7 +29,7 @@ from jreader.readers.columns import Indices
 from jreader.readers.compounds import Members, beside, end_to_end
 from jreader.readers.declarations import check_choice
 from jreader.readers.joined_columns import ENDLESS
-from jreader.readers.nodes import bare, sources_first
+from jreader.readers.nodes import bare
 from jreader.readers.plain_functions import epoch_of_caller, in_epoch
 from jreader.readers.planes import Plane, flattened, indexed
 from jreader.transforms.maps import close, positions, shortest, started
@@ -181,15 +181,14 @@ class chain(Node[T]):
     @cached_property
     def flat(self) -> tuple[list[Reader[T]], int]:
         """Its readers, with those of chains in place of these; and how deep chains are nested."""
-        for each in sources_first(self, _nested_chains):
-            if each is not self:
-                each.flat  # noqa: B018  # those in it are known, so that calls do not nest
         readers, depth = list[Reader[T]](), 0
-        for reader in self.readers:
+        left = [(reader, 1) for reader in reversed(self.readers)]
+        while left:
+            reader, inside = left.pop()
             inner = bare(reader)
-            if isinstance(inner, chain) and type(inner) is chain:
-                readers += inner.flat[0]
-                depth = max(depth, inner.flat[1] + 1)
+            if type(inner) is chain:
+                depth = max(depth, inside)
+                left += [(each, inside + 1) for each in reversed(inner.readers)]
             else:
                 readers.append(reader)
         return readers, depth
@@ -202,12 +201,6 @@ class chain(Node[T]):
         """The planes end to end, if their columns are alike."""
         planes = _planes(self._members()[0])
         return end_to_end(planes) if planes else None
-
-
-def _nested_chains(node: chain[Any]) -> list[chain[Any]]:
-    """The chains that a chain reads, where it has not asked them yet."""
-    inside = [] if "flat" in vars(node) else map(bare, node.readers)
-    return [inner for inner in inside if isinstance(inner, chain) and type(inner) is chain]
 
 
 def _nested_position(node: chain[Any], at: Position) -> tuple[int, Position]:
@@ -335,12 +328,12 @@ class interleave(Node[T]):
             return None
         lengths = [plane.length for plane in planes]
         if self.stop == "first":
-            return Plane(
-                members.columns,
-                min(self._first_end(lengths), ENDLESS),
-                _rounds(members, self._order),
-            )
-        return Plane(members.columns, min(sum(lengths), ENDLESS), _route_in_turn(members))
+            known, turn = self._first_end(lengths), _in_rounds(self._order)
+        else:
+            known, turn = sum(lengths), _in_turn(lengths)
+        return Plane(
+            members.columns, min(known, ENDLESS), lambda indices: members.rows(*turn(indices))
+        )
 
 
 def _checked_readers(node: Node[Any], readers: tuple[Reader[Any], ...]) -> tuple[Reader[Any], ...]:
@@ -371,41 +364,39 @@ def _total(readers: Sequence[Reader[Any]]) -> int | None:
     return None if None in known else sum(n for n in known if n is not None)
 
 
-def _rounds(members: Members, order: Sequence[int]) -> Callable[[Indices], list[Indices]]:
-    """The route of samples in rounds of one order."""
+def _in_rounds(order: Sequence[int]) -> Callable[[Indices], tuple[Indices, Indices]]:
+    """Which reader each sample is of, and its number there, in rounds of one order."""
     given = [order[:place].count(which) for place, which in enumerate(order)]
     each = [order.count(which) for which in order]
 
-    def route(indices: Indices) -> list[Indices]:
+    def turn(indices: Indices) -> tuple[Indices, Indices]:
         namespace = indices.__array_namespace__()
         which, before, many = map(namespace.asarray, (list(order), given, each))
         place = indices % len(order)
-        return members.rows(which[place], indices // len(order) * many[place] + before[place])
+        return which[place], indices // len(order) * many[place] + before[place]
 
-    return route
+    return turn
 
 
-def _route_in_turn(members: Members) -> Callable[[Indices], list[Indices]]:
-    """The route of samples in turn: round r has sample r of each reader that is so long.
+def _in_turn(lengths: Sequence[int]) -> Callable[[Indices], tuple[Indices, Indices]]:
+    """The same where round r has sample r of each reader that is so long.
 
     Between the lengths at which readers end, rounds have one size, so that a division finds the
     round of a sample.
     """
-    lengths = [plane.length for plane in members.planes]
     rounds = sorted({0, *lengths})[:-1] or [0]  # before these, a reader has ended
     firsts = [sum(min(length, before) for length in lengths) for before in rounds]
     going = [[n for n, length in enumerate(lengths) if length > before] for before in rounds]
     sizes, table = np.array(list(map(len, going))), np.array([*itertools.chain(*going)], int)
     offsets = np.cumsum(sizes) - sizes
 
-    def route(indices: Indices) -> list[Indices]:
+    def turn(indices: Indices) -> tuple[Indices, Indices]:
         namespace = indices.__array_namespace__()
         first, before, size, offset, numbers = map(
             namespace.asarray, (firsts, rounds, sizes, offsets, table)
         )
         stage = namespace.searchsorted(first[1:], indices, side="right")
         since = indices - first[stage]
-        which = numbers[offset[stage] + since % size[stage]]
-        return members.rows(which, before[stage] + since // size[stage])
+        return numbers[offset[stage] + since % size[stage]], before[stage] + since // size[stage]
 
-    return route
+    return turn

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from jreader.orders.turns import LAST_TURN, RUN, Array, Number, Turns
-from jreader.readers.joined_columns import parted
+from jreader.readers.compounds import routed_by_member
 
 Stop = Literal["first", "all", "once", "repeat"]
 
@@ -91,11 +91,10 @@ class Schedule(NamedTuple):
             return first.at(turns, path)
         namespace = turns.__array_namespace__()
         if namespace is np:
-            which, sample = np.empty(len(turns), np.int32), np.empty_like(turns)
-            starts = np.array([piece.start for piece in later])
-            number: Any = np.searchsorted(starts, turns, "right")
-            for each, here in parted(number):
-                which[here], sample[here] = self.pieces[each].at(turns[here], path)
+            number: Any = np.searchsorted([piece.start for piece in later], turns, "right")
+            which, sample = routed_by_member(
+                number, turns, lambda each, some: [*self.pieces[each].at(some, path)], 2
+            )
             return which, sample
         which, sample = first.at(turns, path)
         for piece in later:
