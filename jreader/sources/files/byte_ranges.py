@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import starmap
 from threading import Lock
@@ -22,8 +21,10 @@ from jreader.sources.file_checks import State, changed, check_state, state_of
 _OPEN = 256  # files that are open at a time; one that is mapped has two descriptors
 
 
-class ByteFile(ABC):
+class ByteFile:
     """A file, here or elsewhere, of which ranges of bytes can be read.
+
+    A subclass defines `read`, or `read_many`.
 
     Args:
         path: Its name, as errors give it.
@@ -43,14 +44,15 @@ class ByteFile(ABC):
     def __repr__(self) -> str:
         return f"{self.path} ({self.size:,} bytes)"
 
-    @abstractmethod
     def read(self, offset: int, size: int) -> bytes:
         """Those bytes, all of them; threads may ask at the same time.
 
         Raises:
             DamagedData: The file has changed since it was found, or is gone.
-            OSError: They could not be had.
+            TimeoutError: They did not come in time, in several tries.
+            OSError: They could not be had for another reason.
         """
+        return next(self.read_many([(offset, size)]))
 
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
         """The bytes of each range (offset and size), in that order."""

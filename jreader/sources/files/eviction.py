@@ -37,8 +37,8 @@ class NextUses:
     """
 
     def __init__(self) -> None:
-        """Nothing is kept, and nothing was told."""
-        self._told: dict[str, deque[tuple[int, int]]] = {}  # of each block, when and where
+        """Nothing is kept, and nothing comes."""
+        self._coming: dict[str, deque[tuple[int, int]]] = {}  # of each block, when and where
         self._order: deque[tuple[int, str]] = deque()
         self._kept: dict[str, float] = {}  # when it was used last
         self._heap: list[tuple[float, float, str]] = []
@@ -48,9 +48,6 @@ class NextUses:
     def __contains__(self, block: str) -> bool:
         return block in self._kept
 
-    def __len__(self) -> int:
-        return len(self._kept)
-
     def coming(self, parts: Iterable[tuple[str, int]]) -> None:
         """Takes note that these parts of blocks come next, in that order, after those told before.
 
@@ -59,28 +56,28 @@ class NextUses:
         """
         for block, begin in parts:
             tick = next(self._ticks)
-            told = self._told.setdefault(block, deque())
-            told.append((tick, begin))
+            uses = self._coming.setdefault(block, deque())
+            uses.append((tick, begin))
             self._order.append((tick, block))
-            if len(told) == 1:
+            if len(uses) == 1:
                 self._push(block)
         self._knows = bool(self._order)
 
     def forget(self, fits: Callable[[str], bool]) -> None:
         """Takes note that nothing comes of what was told of blocks that fit."""
-        gone = set(filter(fits, self._told))
+        gone = set(filter(fits, self._coming))
         self._order = deque(each for each in self._order if each[1] not in gone)
         for block in gone:
-            del self._told[block]
+            del self._coming[block]
             self._push(block)
 
     def used(self, block: str, begin: int, end: int) -> None:
         """Takes note that these bytes of a block are read, and so the uses that begin in them."""
         if block in self._kept:
             self._kept[block] = next(self._uses)
-        told, least = self._told.get(block) or deque(), begin
-        while told and least <= told[0][1] < end:
-            tick, at = told.popleft()
+        uses, least = self._coming.get(block) or deque(), begin
+        while uses and least <= uses[0][1] < end:
+            tick, at = uses.popleft()
             least = at + 1  # the same place again is another use
             self._now = max(self._now, tick)
         self._push(block)
@@ -103,8 +100,8 @@ class NextUses:
 
     def next_use(self, block: str) -> float:
         """When a block comes; infinity if that is not known."""
-        told = self._told.get(block)
-        return told[0][0] if told else math.inf
+        uses = self._coming.get(block)
+        return uses[0][0] if uses else math.inf
 
     def farthest(self) -> str | None:
         """The block that gives way; None if there is none."""
@@ -133,12 +130,12 @@ class NextUses:
 
     def _pass(self, tick: int, block: str) -> None:
         """Takes note that a use is over."""
-        told = self._told.get(block)
-        if told and told[0][0] <= tick:
-            told.popleft()
+        uses = self._coming.get(block)
+        if uses and uses[0][0] <= tick:
+            uses.popleft()
             self._push(block)
-        if not told:
-            self._told.pop(block, None)
+        if not uses:
+            self._coming.pop(block, None)
 
     def _entry(self, block: str) -> tuple[float, float, str]:
         return -self.next_use(block), self._kept[block], block

@@ -64,16 +64,6 @@ class FarFile(ByteFile):
         near = 1 << 18  # what comes in the time that a server takes to answer
         super().__init__(masked(path), self.state.st_size, stamp, near)
 
-    def read(self, offset: int, size: int) -> bytes:
-        """Those bytes, all of them.
-
-        Raises:
-            DamagedData: The file has changed since it was found, or is gone.
-            TimeoutError: They did not come in time, in several tries.
-            OSError: They could not be had for another reason.
-        """
-        return next(self.read_many([(offset, size)]))
-
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
         """The bytes of each range (offset and size), in that order; several come at a time.
 

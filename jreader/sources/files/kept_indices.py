@@ -134,7 +134,7 @@ def kept_files(
             saved.append(path.name)
         watched = _Watched(file, bar)
         made = make(watched, path)
-        watched.told(file.size)
+        watched.passed(file.size)
         return made
 
     with Bar(f"finding {kind}", sum(file.size for file in files), "B") as bar:
@@ -151,23 +151,20 @@ class _Watched(ByteFile):
 
     def __init__(self, file: ByteFile, bar: Bar) -> None:
         super().__init__(file.path, file.size, file.stamp, file.near)
-        self._file, self._bar, self._told, self._turn = file, bar, 0, Lock()
+        self._file, self._bar, self._done, self._turn = file, bar, 0, Lock()
 
     def read(self, offset: int, size: int) -> bytes:
         data = self._file.read(offset, size)
         if not self._bar.off:
-            with self._turn:
-                self._move(min(self._told + size, self.size))
+            self.passed(size)
         return data
 
-    def told(self, upto: int) -> None:
-        """So many bytes of it are done, read or passed over."""
+    def passed(self, size: int) -> None:
+        """So many more bytes of it are done, read or not; the rest, if fewer are left."""
         with self._turn:
-            self._move(upto)
-
-    def _move(self, upto: int) -> None:
-        self._bar.add(upto - self._told)
-        self._told = upto
+            more = min(size, self.size - self._done)
+            self._bar.add(more)
+            self._done += more
 
 
 def in_threads(fn: Callable[[S], T], tasks: Sequence[S]) -> list[T]:

@@ -89,8 +89,10 @@ def foreign_format(path: str, itemsize: int) -> str | None:
         itemsize: How many bytes a number has; one of a single byte may be a letter.
     """
     ends = _ENDS | _ENDS_OF_TEXT if itemsize > 1 else _ENDS
-    if said := ends.get(Path(path).suffix.lower()):
-        return said
+    return ends.get(Path(path).suffix.lower()) or _said_by_bytes(path, itemsize)
+
+
+def _said_by_bytes(path: str, itemsize: int) -> str | None:
     head, last, size = _both_ends(path)
     seen = [
         *("".join(said) for begin, said in _KINDS.items() if _begins_with(head, begin)),

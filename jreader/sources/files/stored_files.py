@@ -52,10 +52,6 @@ class StoredFile(ByteFile):
     def __repr__(self) -> str:
         return f"{self.far!r}, kept by {self.store!r}"
 
-    def read(self, offset: int, size: int) -> bytes:
-        """Those bytes, all of them, as of the far file."""
-        return next(self.read_many([(offset, size)]))
-
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
         """The bytes of each range (offset and size), in that order, as of the far file."""
         for offset, size in ranges:
