@@ -5,8 +5,7 @@ lane_batches: The batches of a stream in lanes.
 stacked: One tree of arrays for the samples of a batch.
 padding: Batches of samples that differ in length (`padded_batch`), and their masks.
 buckets: The same, of few lengths (`bucket`).
-bucket_order: Their batches, where lengths are known; `bucket_bounds` chooses those that pad least.
-stream_buckets: Samples of a stream that wait for their bucket to be full.
+bucket_order: Which samples make their batches; `bucket_bounds` chooses those that pad least.
 batching: What is known of the batches of a plan; only this file looks at the ops behind a batch.
 rebatching: Batches of another size (`rebatch`), and their samples (`unbatch`).
 windows_and_groups: Consecutive samples as one: so many (`window`), or of one key (`group_by`).

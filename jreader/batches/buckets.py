@@ -1,8 +1,8 @@
 """`bucket`: batches of samples of about one length, of few shapes.
 
 Where the lengths of all samples are known before one is read, the batches are an order
-(`bucket_order`), and the bounds may be chosen (`bucket_bounds`). Of a stream, samples wait until
-their bucket is full (`stream_buckets`).
+and the bounds may be chosen (`bucket_bounds`). Of a stream, samples wait until their bucket is full
+(`bucket_order`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from jreader.batches.bucket_bounds import chosen_bounds
-from jreader.batches.bucket_order import BucketOrder, KnownBatches
+from jreader.batches.bucket_order import BucketOrder, KnownBatches, StreamBuckets
 from jreader.batches.padding import (
     Padding,
     checked_fields,
@@ -25,7 +25,6 @@ from jreader.batches.padding import (
     fields_of,
     ragged_fields,
 )
-from jreader.batches.stream_buckets import StreamBuckets
 from jreader.errors import NotResumable, check_number
 from jreader.orders import random_seed
 from jreader.readers import (

@@ -35,8 +35,8 @@ from jreader import (
 )
 from jreader.readers import indexed
 from jreader.readers.ragged import Ragged
-from jreader.transforms.packing.best_fit import best_fit
-from jreader.transforms.packing.keyed_maps import dealt, shuffled
+from jreader.transforms.packing.cut_documents import shuffled
+from jreader.transforms.packing.whole_documents import best_fit, dealt
 
 some_lengths = st.lists(st.integers(0, 40), max_size=60)
 sizes = st.integers(1, 24)

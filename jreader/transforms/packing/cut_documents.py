@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from jreader.orders.arithmetic import NARROW, mixed
 from jreader.readers.columns import Array
 from jreader.transforms.packing.document_fields import Documents
-from jreader.transforms.packing.keyed_maps import MOST, shuffled
-from jreader.transforms.packing.whole_documents import Found, in_parts
+from jreader.transforms.packing.whole_documents import Found, in_parts, key_of_range
 
 _LEAST, _ROWS = 64, 16  # documents of a group, and rows that it makes
+MOST = 1 << 16  # of what `shuffled` orders
 
 
 class CutDocuments:
@@ -114,3 +115,21 @@ class CutDocuments:
 def _document_lengths(documents: Documents) -> Iterator[tuple[int, Array]]:
     for low, high in in_parts(documents):
         yield low, documents.lengths(low, high)
+
+
+def shuffled(n: int, variant: Any, number: Any) -> Any:
+    """The numbers below n in random order, for each variant and number: one axis more.
+
+    >>> shuffled(5, *(np.array([word], np.uint32) for word in (0, 7)))
+    array([[3, 4, 2, 1, 0]], dtype=uint32)
+
+    Args:
+        n: At most 2**16.
+        variant: Chooses the order, together with the number.
+        number: A number, of the same shape.
+    """
+    namespace = number.__array_namespace__()
+    indices, low = np.arange(n, dtype=np.uint32), np.uint32(MOST - 1)
+    words = mixed(key_of_range(variant, number)[..., None] + indices * NARROW.tweaks[0])
+    # an index in the lower half of each word: no two are equal, and sorting takes it along
+    return namespace.sort(words & ~low | indices, axis=-1) & low
