@@ -20,7 +20,6 @@ it a few times a second, on a thread, and give no feed that it did not take.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Generator, Sequence
@@ -88,10 +87,10 @@ class Agreement:
         self._left = False
         self._ended = Event()
         self.threads: list[Thread] = []
-        board.post(begun(self._turn), json.dumps([self._mine, self._lines]))
+        board.post(begun(self._turn), [self._mine, self._lines])
         try:
-            for process, text in board.read(begun(self._turn)).items():
-                message = self._compared(process, Message(*json.loads(text)[0]))
+            for process, (parts, _) in board.read(begun(self._turn)).items():
+                message = self._compared(process, Message(*parts))
                 if self._turn == 0 and message[:2] != self._mine[:2]:  # later, one may look alone
                     raise self._elsewhere(process, message)
         except ReaderError as error:
@@ -182,8 +181,8 @@ class Agreement:
     def _is_given(self, *, streamed: bool) -> bool:
         """Whether the next feed belongs to the epoch, once all processes have it."""
         if not streamed:
-            if self._received:
-                self._check_others()
+            for process in self._board.others if self._received else ():
+                self._unsure(process, ends=False)  # raises if it has left
             return True
         if self._agree(ends=False):
             return True
@@ -254,13 +253,8 @@ class Agreement:
             if not why:
                 self._board.closed = self._turn, message
             with suppress(jax.errors.JaxRuntimeError):  # jax.distributed was shut down
-                self._board.post(self._turn, json.dumps(message))
+                self._board.post(self._turn, message)
                 self._board.finished(self._turn)
-
-    def _check_others(self) -> None:
-        """Raises ReaderError if another process has left."""
-        for process in self._board.others:
-            self._unsure(process, ends=False)
 
     def _post(self, end: str | None = None) -> None:
         """Posts how many feeds this process has, if that has changed."""
@@ -269,7 +263,7 @@ class Agreement:
                 self._mine = self._mine._replace(end=end)
             mine = self._mine  # another thread may go on counting
             if mine != self._posted and not self._left:
-                self._board.post(self._turn, json.dumps(mine))
+                self._board.post(self._turn, mine)
                 self._posted = mine
 
     def _listen(self) -> None:
@@ -287,14 +281,14 @@ class Agreement:
         return message.feeds >= self._mine.feeds or message.end is not None
 
     def _receive(self) -> None:
-        for process, text in self._board.read(self._turn).items():
-            self._received[process] = self._parsed(process, text)
+        for process, parts in self._board.read(self._turn).items():
+            self._note(process, parts)
 
-    def _parsed(self, process: int, text: str) -> Message:
-        message = Message(*json.loads(text))
+    def _note(self, process: int, parts: Any) -> None:
+        message = Message(*parts)
         if message.places:
             self._places.setdefault(process, {}).update(message.places)
-        return message if message.end else self._compared(process, message)
+        self._received[process] = message if message.end else self._compared(process, message)
 
     def _agree(self, *, ends: bool) -> bool:
         """Waits until every process has a feed beyond those that the loop got, or all have ended.
@@ -320,11 +314,18 @@ class Agreement:
         until, pause = time.monotonic() + (self._timeout or inf), _SHORTEST
         while self._unsure(process, ends=ends):
             if time.monotonic() > until:
-                raise self._silent(process)
+                message = self._received.get(process)
+                far = f"reported {message.feeds} feeds" if message else "reported none"
+                raise TimeoutError(
+                    f"this process is at feed {self._given} of a pass, and process {process} has "
+                    f"{far}, and nothing else for {self._timeout:g} s: it hangs, is gone, or does "
+                    "not iterate this loader. If it only takes longer, give the loader a longer "
+                    "peer_timeout=."
+                )
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST)
-            if text := self._board.read_of(self._turn, process):
-                self._received[process] = self._parsed(process, text)
+            if parts := self._board.read_of(self._turn, process):
+                self._note(process, parts)
 
     def _is_beyond(self) -> bool:
         """Whether lanes have ended, so that the epoch has no feed after those that the loop got."""
@@ -366,9 +367,7 @@ class Agreement:
         until = time.monotonic() + _LAST
         while message.end == CLOSED and time.monotonic() < until:
             time.sleep(_LONGEST)
-            message = Message(
-                *json.loads(self._board.read_of(self._turn, process) or json.dumps(message))
-            )
+            message = Message(*(self._board.read_of(self._turn, process) or message))
         return message
 
     def _short(self, ended: int, other: int) -> ShortEpoch:
@@ -395,7 +394,7 @@ class Agreement:
         """
         if message[:2] != self._mine[:2] or message.plan == self._mine.plan:
             return message
-        theirs = json.loads(self._board.read_of(begun(self._turn), process) or "[0, []]")[1]
+        _, theirs = self._board.read_of(begun(self._turn), process) or (0, [])
         begins = f"process {process} begins epoch {message.epoch}, step {message.step}"
         if theirs == self._lines:
             raise ReaderError(f"{begins} at another position: resume all at one cursor.")
@@ -411,15 +410,6 @@ class Agreement:
             f"process {process} began at epoch {message.epoch}, step {message.step}, and this one "
             f"at epoch {self._mine.epoch}, step {self._mine.step}: all have to iterate this loader "
             f"alike, and to resume at one cursor."
-        )
-
-    def _silent(self, process: int) -> TimeoutError:
-        message = self._received.get(process)
-        far = f"reported {message.feeds} feeds" if message else "reported none"
-        return TimeoutError(
-            f"this process is at feed {self._given} of a pass, and process {process} has {far}, "
-            f"and nothing else for {self._timeout:g} s: it hangs, is gone, or does not iterate "
-            "this loader. If it only takes longer, give the loader a longer peer_timeout=."
         )
 
 

@@ -64,7 +64,7 @@ class Leaving(Protocol):
 
 
 class Board:
-    """The messages of the processes of one loader: a text of each process for each subject.
+    """The messages of the processes of one loader: a value of each process for each subject.
 
     Attributes:
         me: The index of this process.
@@ -114,25 +114,25 @@ class Board:
         """Marks the messages of a pass, to be deleted later."""
         self._done.append(turn)
 
-    def post(self, subject: object, text: str) -> None:
-        """Posts a text for a subject, in place of the text before."""
+    def post(self, subject: object, value: Any) -> None:
+        """Posts a value for a subject, as JSON, in place of the one before."""
+        text = json.dumps(value)
         self._store.key_value_set(self._key(subject, self.me), text, allow_overwrite=True)
 
-    def read(self, subject: object) -> dict[int, str]:
-        """The texts of the other processes for a subject."""
+    def read(self, subject: object) -> dict[int, Any]:
+        """The values of the other processes for a subject."""
         found = self._store.key_value_dir_get(self._key(subject, ""))
         texts = {int(key.rpartition("/")[2]): text for key, text in found}
-        return {process: text for process, text in texts.items() if process in self.others}
+        return {each: json.loads(text) for each, text in texts.items() if each in self.others}
 
-    def read_of(self, subject: object, process: int) -> str | None:
-        """The text of one process for a subject; None if there is none."""
+    def read_of(self, subject: object, process: int) -> Any | None:
+        """The value of one process for a subject; None if there is none."""
         try:
-            text: str = self._store.key_value_try_get(self._key(subject, process))
+            return json.loads(self._store.key_value_try_get(self._key(subject, process)))
         except jax.errors.JaxRuntimeError as error:
             if "NOT_FOUND" in str(error):
                 return None
             raise
-        return text
 
     def leave(self, why: str) -> None:
         """Posts that this process takes no more feeds of any pass, and why."""
@@ -140,8 +140,8 @@ class Board:
             each.leave(why)
         if self.closed:  # before anybody knew why: an error drops what a loop holds
             turn, message = self.closed
-            self.post(turn, json.dumps(message._replace(end=why)))
-        self.post(self._turn, json.dumps(Message(-1, -1, "", 0, why)))
+            self.post(turn, message._replace(end=why))
+        self.post(self._turn, Message(-1, -1, "", 0, why))
 
     def _key(self, subject: object, process: object) -> str:
         return f"{self._name}/{subject}/{process}"
