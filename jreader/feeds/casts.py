@@ -148,6 +148,7 @@ def _is_number(held: object) -> bool:
     return isinstance(held, (float, complex, np.number, np.bool_))
 
 
+@cache
 def unplaceable(dtype: DType) -> str | None:
     """Why values of this dtype cannot live on a device; None where they can."""
     if dtype.kind in "US":

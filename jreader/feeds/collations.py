@@ -19,9 +19,10 @@ from jreader import errors
 from jreader.batches import collate
 from jreader.batches.stacked import texts_or_column
 from jreader.datasets.fetching import fetch, fetch_one, gathers, is_stream
+from jreader.errors import FeedMismatch
 from jreader.feeds.casts import cast, placeable
 from jreader.feeds.layouts import FeedList, Feeds
-from jreader.readers import Columns, branches, described, joined, leaves
+from jreader.readers import Columns, branches, described, joined, leaves, rebuilt
 from jreader.workers import get_worker_info, map_and_stack
 
 _CALL = "DataLoader(dataset, ...)"
@@ -139,7 +140,7 @@ class Collation:
                 if is_stream(self.dataset)
                 else f"the indices {described(asked)}"
             )
-            raise errors.FeedMismatch(
+            raise FeedMismatch(
                 f"{described(self.collate_fn)} returned None for {of}: return the feed, or leave "
                 f"the samples out of the data set."
             )
@@ -154,7 +155,7 @@ class Collation:
                 if is_stream(self.dataset)
                 else f"sample {given[index]}"
             )
-            raise errors.FeedMismatch(
+            raise FeedMismatch(
                 f"{which} of {described(self.dataset)} is None: does __getitem__ lack a return? To "
                 f"leave samples out, give Subset(dataset, indices), or a collate_fn, which is "
                 f"handed None as it is."
@@ -179,17 +180,18 @@ def _lists(tree: Any) -> Any:
     parts = branches(tree)
     if parts is None:
         return tree
-    rest = {key: _lists(part) for key, part in parts.items()}
-    return list(rest.values()) if type(tree) is tuple else joined(tree, rest)
+    rest = list(map(_lists, parts.values()))
+    return rest if type(tree) is tuple else joined(tree, dict(zip(parts, rest, strict=True)))
 
 
 def arrays_of(tree: Any, canonical: Callable[[Any], Any]) -> list[Any]:
     """The arrays of a tree in dtypes of the device; raises FeedMismatch if a value would change."""
     arrays = list(filter(placeable, leaves(tree)))
     dtypes = [canonical(array.dtype.newbyteorder("=")) for array in arrays]
-    if dtypes == [array.dtype for array in arrays]:
-        return arrays
-    return list(map(cast, arrays, dtypes, _names(tree)))
+    try:
+        return list(map(cast, arrays, dtypes, repeat("")))
+    except FeedMismatch:
+        return list(map(cast, arrays, dtypes, _names(tree)))  # named only where one is refused
 
 
 def _names(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[str]:
@@ -206,13 +208,13 @@ def check_rows(arrays: list[Any]) -> None:
     """Raises FeedMismatch if arrays do not have one row for each sample, to be split by."""
     shapes = [list(array.shape) for array in arrays]
     if not arrays or len({tuple(shape[:1]) for shape in shapes}) > 1 or not shapes[0]:
-        raise errors.FeedMismatch(
+        raise FeedMismatch(
             f"a batch over several places needs arrays with one row for each sample, not the "
             f"shapes {shapes}: collate it so, or leave places out."
         )
 
 
-def refilled(trees: Sequence[Any], arrays: Iterator[Any], beside: int | None) -> Any:
+def refilled(trees: Sequence[Any], arrays: Sequence[Any], beside: int | None) -> Any:
     """The first tree with other arrays; other leaves become a list, one per batch.
 
     Args:
@@ -220,12 +222,19 @@ def refilled(trees: Sequence[Any], arrays: Iterator[Any], beside: int | None) ->
         arrays: The arrays of the feed, in order.
         beside: How many batches are side by side in a feed; None where one is a feed.
     """
+    if len(leaves(trees[0])) == len(arrays):
+        return rebuilt(trees[0], iter(arrays))
+    return _refilled_in_part(trees, iter(arrays), beside)
+
+
+def _refilled_in_part(trees: Sequence[Any], arrays: Iterator[Any], beside: int | None) -> Any:
     first = trees[0]
     if placeable(first):
         return next(arrays)
     if any(map(placeable, leaves(first))):
         inner = [branches(tree) or {} for tree in trees]
-        made = {key: refilled([part[key] for part in inner], arrays, beside) for key in inner[0]}
+        some = {key: [part[key] for part in inner] for key in inner[0]}
+        made = {key: _refilled_in_part(part, arrays, beside) for key, part in some.items()}
         return joined(first, made)
     if first is None or beside is None:
         return first

@@ -214,8 +214,8 @@ class Assembler:
         """
         feed = batches[0] if self._alone else self._laid_out(batches)
         if self._kind == "collated":
-            beside = None if self._alone else self._per_feed
-            feed = refilled([batch.columns for batch in group], iter(feed), beside)
+            trees = [group[0].columns] if self._alone else [each.columns for each in group]
+            feed = refilled(trees, feed, None if self._alone else self._per_feed)
         if self.loading.options.return_list and isinstance(feed, dict):
             feed = list(feed.values())
         return with_mask(feed, self._laid_out([*masks])) if masks else feed
