@@ -173,7 +173,7 @@ def _of_source(limit: Measured, goal: float, computes: float) -> Advice:
 def stage_in_words(stage: Measured) -> str:
     """The stage in a sentence: what it is, its function, and where that is.
 
-    >>> stage_in_words(Measured("map", "decode", "/home/me/train.py:31", 0.1, 0.1))
+    >>> stage_in_words(Measured("map", "decode", "/home/me/train.py:31"))
     'the map `decode` (train.py:31)'
     """
     if stage.name == "step":

@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import jax
 
+from jreader.cores import usable_cores
 from jreader.errors import place_of_code
 from jreader.linting.plan_parts import Call, call_of
 from jreader.loaders.checkpoints.cursors import beginning
@@ -61,25 +62,35 @@ class Measured:
         function: The name of its function, or of the op that reads; "" for a stage of the loader.
         where: The file and line of the function, or of the op.
         alone: Seconds a feed on one worker.
-        seconds: Seconds a feed with the workers it has.
         by: "threads", "processes" or "executor"; "" for the thread that draws.
         workers: How many workers it has.
         holding: Whether its function holds the interpreter's lock, and whether it waits; None where
             that was not measured.
         filling: Whether it is below a cache that is not whole yet.
         op: The op that calls the function, such as "filter"; "" for a stage of the loader.
+        seen: Seconds a feed that its processes were seen to take.
     """
 
     name: Name
     function: str = ""
     where: str = ""
     alone: float = 0.0
-    seconds: float = 0.0
     by: str = ""
     workers: int = 1
     holding: Holding | None = None
     filling: bool = False
     op: str = ""
+    seen: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds a feed with the workers it has."""
+        side_by_side = self.workers
+        if self.by == "threads" and self.holds:
+            side_by_side = 1
+        elif self.by and self.holding and self.holding.computes > 0.5:
+            side_by_side = min(side_by_side, usable_cores())
+        return max(self.alone / max(1, side_by_side), self.seen)
 
     @property
     def holds(self) -> bool:

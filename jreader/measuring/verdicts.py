@@ -13,10 +13,9 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from jreader.cores import usable_cores
 from jreader.loaders.queries.stats import Stats
 from jreader.measuring.probing import Measured, Probe, Probed
-from jreader.workers.gil import Holding, holding
+from jreader.workers.gil import holding
 
 WAITS = 0.1
 """The share of waiting below which the step limits."""
@@ -32,7 +31,7 @@ def stages_of(stats: Stats, probed: Probed | None) -> list[Measured]:
     stages: list[Measured] = []
     if probed is None:
         read = counted.get("read", 0.0)
-        stages.append(Measured("source", alone=read, seconds=read))
+        stages.append(Measured("source", alone=read))
     else:
         in_processes = {
             stage.made_at: 1e-9 * stage.time_ns / stage.items
@@ -43,11 +42,11 @@ def stages_of(stats: Stats, probed: Probed | None) -> list[Measured]:
         # in the loop they may have waited for the interpreter, which others held
         place, collate = 1e-9 * probed.place, 1e-9 * probed.collate
     stages += [
-        Measured("collate", alone=collate, seconds=collate),
-        Measured(last, alone=place, seconds=place),
+        Measured("collate", alone=collate),
+        Measured(last, alone=place),
+        Measured("step", alone=counted_step(stats)),
     ]
-    step = counted_step(stats)
-    return [*stages, Measured("step", alone=step, seconds=step)]
+    return stages
 
 
 def _of_plan(counted: float, in_processes: Mapping[str, float], probed: Probed) -> list[Measured]:
@@ -65,9 +64,9 @@ def _of_plan(counted: float, in_processes: Mapping[str, float], probed: Probed) 
     if len(sources) == 1:
         (only,) = sources
         alone = stages[only].alone + max(rest, 0.0)
-        stages[only] = _measured(probed.probes[only], alone, None)
+        stages[only] = replace(stages[only], alone=alone, holding=None, seen=0.0)
     elif rest > 0:
-        stages.insert(0, Measured("source", alone=rest, seconds=rest))
+        stages.insert(0, Measured("source", alone=rest))
     order = ("source", "map", "map_batches")
     return sorted(stages, key=lambda stage: order.index(stage.name))
 
@@ -88,22 +87,12 @@ def _of_probe(
     found = None
     if probe.function and probe.samples and 5 * probe.time > slowest:
         found = holding(probe.function, list(probe.samples))
-    stage = _measured(probe, 1e-9 * probe.time / feeds, found)
+    stage = replace(probe.stage, alone=1e-9 * probe.time / feeds, holding=found)
     if stage.by != "processes" or probe.op is None:
         return stage
     # large samples are slower to make there, where their memory is new each time
     each = in_processes.get(probe.op.made_at, 0.0) * probe.calls / feeds
-    return replace(stage, seconds=max(stage.seconds, each / stage.workers))
-
-
-def _measured(probe: Probe, alone: float, found: Holding | None) -> Measured:
-    stage = replace(probe.stage, alone=alone, holding=found)
-    side_by_side = stage.workers
-    if stage.by == "threads" and stage.holds:
-        side_by_side = 1
-    elif stage.by and found and found.computes > 0.5:
-        side_by_side = min(side_by_side, usable_cores())
-    return replace(stage, seconds=alone / max(1, side_by_side))
+    return replace(stage, seen=each / stage.workers)
 
 
 def counted_step(stats: Stats) -> float:

@@ -319,7 +319,7 @@ class mix(Adjustable[T]):
 
             def chosen(which: Indices, sample: Indices) -> list[Indices]:
                 (rows,) = several.rows(which, sample)
-                return [rows.__array_namespace__().stack([rows, which.astype(rows.dtype)], 1)]
+                return [rows.__array_namespace__().stack([rows, which.astype(rows.dtype)], -1)]
 
             return EndToEnd(columns, partial(_with_field, self.source)), chosen
         members = Members.of(planes)

@@ -16,7 +16,17 @@ from seen import canonical, see
 from widths import examples
 
 import jreader
-from jreader import Pipeline, ReaderError, arrays, at_epoch, firstn, mix, shuffle, start
+from jreader import (
+    Pipeline,
+    ReaderError,
+    arrays,
+    at_epoch,
+    firstn,
+    mix,
+    shuffle,
+    sliding_window,
+    start,
+)
 from jreader.orders.turns import Turns
 from jreader.readers import indexed, length
 from tests.benchmarks.one_feed import counting
@@ -507,3 +517,11 @@ def test_a_mix_of_many_sources_begins_in_a_few_calls_for_each(made):
             return len(since().own)
 
     assert calls(200) - calls(100) < 100 * 100  # some 65 for each
+
+
+def test_a_traced_route_of_windows_over_objects_is_the_route():
+    plane = indexed(sliding_window(mix(list(map(jreader.source, ["abc", "xyz"])), seed=0), 2))
+    indices = np.arange(plane.length)
+    (expected,) = plane.route(indices)
+    (traced,) = jax.jit(plane.route)(jnp.asarray(indices))
+    assert expected.tolist() == traced.tolist()
