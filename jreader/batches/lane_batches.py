@@ -153,18 +153,22 @@ class LaneBatches(Generic[T]):
 
     def runs(self) -> Iterator[Columns[T]]:
         """One batch after another, or its rows; without an end, unless that is "drop"."""
-        while True:
-            runs = list[list[T]]()
-            for lane in self._lanes:
-                runs.append(lane.run())
-                if self._ends == "drop" and len(runs[-1]) < self._each:
-                    return
+        while (runs := self._next_runs()) is not None:
             fresh = self._ends == "go round" or any(lane.fresh for lane in self._lanes)
             if self._ends in ("wrap", "go round") and (fresh or self._rows is not None):
                 runs = [lane.filled(run) for lane, run in zip(self._lanes, runs, strict=True)]
             made = self._batch(runs)
             made.fresh = fresh
             yield made
+
+    def _next_runs(self) -> list[list[T]] | None:
+        """The next samples of each lane; None if the pass ends with a lane that has too few."""
+        runs = []
+        for lane in self._lanes:
+            runs.append(lane.run())
+            if self._ends == "drop" and len(runs[-1]) < self._each:
+                return None
+        return runs
 
     def _batch(self, runs: list[list[T]]) -> Columns[T]:
         samples, many = [sample for run in runs for sample in run], self._size

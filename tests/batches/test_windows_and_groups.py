@@ -24,6 +24,7 @@ from jreader import (
     compose,
     epochs,
     interleave,
+    mix,
     ragged,
     shuffle,
     skip,
@@ -169,6 +170,13 @@ class TestPlaces:
             expected = indexed(at_epoch(plan, epoch)).route(indices)
             for rows, same in zip(traced(jnp.asarray(indices), epoch), expected, strict=True):
                 np.testing.assert_array_equal(rows, same)
+
+    def test_a_trace_finds_the_rows_of_windows_of_a_mixture_of_objects(self):
+        plan = sliding_window(mix([source([1, 2, 3]), source("ab")], seed=0), 2, drop_last=True)
+        indices = np.arange(indexed(plan).length)
+        (expected,) = indexed(plan).route(indices)
+        (traced,) = jax.jit(indexed(plan).route)(jnp.asarray(indices))
+        np.testing.assert_array_equal(traced, expected)
 
     @pytest.mark.parametrize("name", few(PLANS, FEW[:2]))
     def test_on_a_device_they_are_what_the_loader_gives(self, name):
