@@ -48,6 +48,9 @@ class NextUses:
     def __contains__(self, block: str) -> bool:
         return block in self._kept
 
+    def __len__(self) -> int:
+        return len(self._kept)
+
     def coming(self, parts: Iterable[tuple[str, int]]) -> None:
         """Takes note that these parts of blocks come next, in that order, after those told before.
 
