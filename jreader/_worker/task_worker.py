@@ -5,8 +5,13 @@ A task gives one result, at its end. One that reads (`reading.py`) sends what it
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
+import signal
 import socket
+import sys
+import threading
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
@@ -26,6 +31,9 @@ from jreader._worker.unpickling import unpickled
 from jreader._worker.worker_info import WorkerInfo, set_worker_info
 from jreader.errors import noted
 from jreader.readers import Position
+
+_GRACE = 1.0  # seconds to clean up once nobody listens
+_GONE = getattr(select, "POLLRDHUP", 0)  # POLLHUP is told without being asked for
 
 FunctionMessage: TypeAlias = tuple[Literal["function"], int, list[Any], int]
 """Its number, its pickle and arrays, and the bytes of shared memory sent along (0: none).
@@ -158,3 +166,31 @@ class _ReceivedFunction:
                 "sys.path, or send it along with cloudpickle.register_pickle_by_value(module)",
             )
             raise
+
+
+def main(descriptor: int, parent: int) -> None:
+    """Runs the tasks of a worker until its connection ends.
+
+    Args:
+        descriptor: The file descriptor of the socket to the parent.
+        parent: The process id of the parent.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # held back until here
+    connection = socket.socket(fileno=descriptor)
+    threading.Thread(target=_exit_with_parent, args=(connection, parent), daemon=True).start()
+    TaskWorker(connection).run()
+
+
+def _exit_with_parent(connection: socket.socket, parent: int) -> None:
+    """Ends this process, with some grace, when the connection or the parent ends."""
+    events = select.poll()
+    events.register(connection, _GONE)
+    with contextlib.suppress(OSError, AttributeError):  # where there are none, or it is gone
+        events.register(os.pidfd_open(parent), select.POLLIN)
+    if os.getppid() == parent:
+        events.poll()
+    threading.Event().wait(_GRACE)  # the main thread sees it too, and may be gone before
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+    os._exit(0)

@@ -26,7 +26,7 @@ from jreader.readers.mapped_rows import mapped_rows
 from jreader.readers.nodes import ops_of
 from jreader.readers.seeds import random_ops, seeded
 from jreader.transforms import shuffle
-from jreader.transforms.unmapped import without_maps
+from jreader.transforms.maps import without_maps
 from jreader.workers import multiprocess_reader, xmap_readers
 
 _PERCENT = 100  # a window under one of the data is small

@@ -25,7 +25,6 @@ from jreader.readers import (
     explain,
     explained,
     foreign,
-    indexed,
     length,
     lookup_of,
     op,
@@ -216,12 +215,11 @@ class map_samples(Node[T]):
         self, sent_once: bool, at: Position, size: int
     ) -> tuple[Pass[Any], Callable[[Any], Any]]:
         """What tasks are sent, and what they make of it: of samples, or of where to find them."""
-        source, fn = self._source, self._function()
-        plane = indexed(source) if size or sent_once else None
-        found = plane and found_by_workers(source, plane, sent_once=sent_once, single=not size)
-        if plane is not None and found is not None:
+        fn = self._function()
+        there = found_by_workers(self._source, sent_once=sent_once, single=not size)
+        if there is not None:
             kind = BatchMap if size else SampleMap
-            return self._runs(plane, found, at, size or 1), kind(fn, found)
+            return self._runs(*there, at, size or 1), kind(fn, there[1])
         up = start(self.reader, at).watched(self, size or self.window or _WINDOW)
         return (up.in_runs(size), BatchMap(fn)) if size else (up, fn)
 

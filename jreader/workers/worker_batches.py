@@ -193,25 +193,27 @@ def runs_of(
 
 
 def found_by_workers(
-    reader: Reader[Any], plane: Plane, *, sent_once: bool, single: bool
-) -> Reader[Any] | Plane | None:
-    """What workers are sent to find the samples of an indexed reader; None if samples are sent.
+    reader: Reader[Any], *, sent_once: bool, single: bool
+) -> tuple[Plane, Reader[Any] | Plane] | None:
+    """The plane of an indexed reader, and what workers are sent to find its samples.
+
+    None if they are sent the samples.
 
     Args:
         reader: The reader.
-        plane: Its plane.
         sent_once: Whether a worker is sent it once, so that it may be large.
         single: Whether each task has one sample, which only a user's class is worth.
     """
+    plane = indexed(reader) if sent_once or not single else None
+    if plane is None:
+        return None
     if sent_once and _calls_users_class(plane):
         found = Plane(plane.columns, plane.length, itself)
-        return found if _travels(found, inf) else None
-    if single:
-        return None
+        return (plane, found) if _travels(found, inf) else None
     for column in leaves(plane.columns):
         if type(column) is np.ndarray and not column.flags.forc and column.nbytes > _SMALL:
             return None  # to pickle it would copy it
-    return reader if _travels(reader, _SMALL) else None
+    return (plane, reader) if not single and _travels(reader, _SMALL) else None
 
 
 def _calls_users_class(plane: Plane) -> bool:

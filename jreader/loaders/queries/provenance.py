@@ -24,8 +24,8 @@ from jreader.readers.columns import Array, Column, column_of
 from jreader.readers.planes import Plane, SideBySide
 from jreader.readers.seeds import seeded, waits
 from jreader.readers.stacked_rows import StackedRows
+from jreader.transforms.maps import without_maps
 from jreader.transforms.mixtures import sources_of
-from jreader.transforms.unmapped import without_maps
 
 _CALL = "loader.samples(step)"
 

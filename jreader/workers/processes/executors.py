@@ -12,11 +12,14 @@ from jreader import errors
 from jreader._worker.pickling import pickled_for_worker
 from jreader.readers import described
 from jreader.workers.processes.pickled_functions import PickledFunction
-from jreader.workers.processes.worker_pool import WorkerPool, join_pool
+from jreader.workers.processes.worker_pool import WorkerPool
 from jreader.workers.processes.worker_process import TaskFuture
 
 T = TypeVar("T")
 P = ParamSpec("P")
+
+_pools: weakref.WeakValueDictionary[tuple[object, ...], WorkerPool] = weakref.WeakValueDictionary()
+"""By what they begin with; without a lock: of two that are made at once, one ends as it is idle."""
 
 
 class Processes(Executor):
@@ -84,8 +87,13 @@ class Processes(Executor):
         return task
 
     def _current_pool(self) -> WorkerPool:
-        if self._pool is None or self._pool.over or self._pool.fork_guard.forked:
-            self._pool = join_pool(self, self.workers, self.init)
+        if self._pool is None or self._pool.gone:
+            begins_with = self.workers, id(self.init), tuple(sys.path)
+            pool = _pools.get(begins_with)
+            if pool is None or pool.gone:
+                pool = _pools[begins_with] = WorkerPool(self.workers, self.init)
+            pool.join(self)
+            self._pool = pool
         return self._pool
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

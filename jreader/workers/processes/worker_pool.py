@@ -12,7 +12,6 @@ import errno
 import inspect
 import selectors
 import socket
-import sys
 import threading
 import time
 import weakref
@@ -89,6 +88,11 @@ class WorkerPool:
                 if worker.task is task:
                     worker.send(to_frame(("taken", number, worker.memory.take_returned())))
                     self._watch_for_writing(worker)
+
+    @property
+    def gone(self) -> bool:
+        """Whether it takes no task in this process."""
+        return self.over or self.fork_guard.forked
 
     def join(self, user: object) -> None:
         """Lives as long as this user, from now on."""
@@ -324,9 +328,6 @@ class WorkerPool:
 
     def _end(self) -> None:
         self._give_up(RuntimeError("the worker processes were shut down"))
-        for key, pool in list(_pools.items()):
-            if pool is self:
-                _pools.pop(key, None)
         with self.lock:
             workers, self.workers = self.workers, []
         self.events.close()
@@ -367,17 +368,3 @@ def _unpickled(data: bytes, arrays: Sequence[Any]) -> tuple[Any, Exception | Non
 def _advice(error: OSError) -> str:
     few = " (see `ulimit -n`)" if error.errno == errno.EMFILE else ""
     return f"raised when a worker process was to be started{few}"
-
-
-_pools: dict[tuple[object, ...], WorkerPool] = {}
-"""By what they begin with; without a lock: of two that are made at once, one ends as it is idle."""
-
-
-def join_pool(user: object, size: int, init: Callable[[int], object] | None) -> WorkerPool:
-    """The pool of that size, `init` and `sys.path`, which lives as long as a user of it."""
-    begins_with = size, id(init), tuple(sys.path)
-    pool = _pools.get(begins_with)
-    if pool is None or pool.over or pool.fork_guard.forked:
-        pool = _pools[begins_with] = WorkerPool(size, init)
-    pool.join(user)
-    return pool

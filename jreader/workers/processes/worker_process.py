@@ -39,7 +39,7 @@ SentValue: TypeAlias = tuple[bytes, Sequence[Array]]
 
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from jreader._worker import main; main(int(sys.argv[2]), int(sys.argv[3]))"
+    "from jreader._worker.task_worker import main; main(int(sys.argv[2]), int(sys.argv[3]))"
 )
 _GRACE = 1.5  # seconds to end by itself once its connection is closed
 _KILL_AFTER = 2.0  # seconds that a task goes on for nobody, before its worker is killed

@@ -12,7 +12,7 @@ from widths import few
 
 import jreader
 from jreader.workers import Processes
-from jreader.workers.processes import worker_pool
+from jreader.workers.processes import executors
 
 
 class TestCrews:
@@ -112,4 +112,4 @@ def test_the_stuck_are_counted_out(two):
     assert watch.all_gone()
     assert isinstance(stuck.exception(), jreader.WorkerDied)
     assert sorted({two.submit(os.getpid).result() for _ in range(9)}) != [pid]
-    assert worker_pool._pools
+    assert executors._pools
