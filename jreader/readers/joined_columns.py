@@ -130,7 +130,7 @@ class EndToEnd(Column):
 
     def found(self, rows: Any) -> tuple[Any, Any]:
         """Which part each row is of, and which row of it."""
-        return (rows[:, 1], rows[:, 0]) if self.in_pairs else found(self.starts, rows)
+        return (rows[..., 1], rows[..., 0]) if self.in_pairs else found(self.starts, rows)
 
     def each(self, rows: Array) -> Iterator[Any]:
         """The rows in order; each column is asked once, for all of its own."""

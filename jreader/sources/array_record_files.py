@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from jreader.extras import extra
 from jreader.readers import op
-from jreader.readers.columns import Array, Column
-from jreader.readers.joined_columns import found
+from jreader.readers.columns import Array, Objects
+from jreader.readers.joined_columns import begins, found
 from jreader.sources.columns import FileTable
 from jreader.sources.file_checks import changed, damaged
 from jreader.sources.files.file_readers import FileReader, Paths
 from jreader.sources.files.kept_indices import in_threads
 from jreader.sources.files.magic_numbers import first_bytes
-from jreader.sources.files.records import sorted_first
 from jreader.sources.files.stored_files import open_file
 
 _EXPECTED = "an ArrayRecord file"
@@ -79,72 +79,52 @@ class arrayrecord(FileReader[bytes], FileTable[bytes]):
         array_record()
         self.keep(paths)
 
-    def opened(self) -> ArrayRecords:
+    def opened(self) -> Objects:
         """A single column, whose rows are the records; the indices of files are read here."""
-        return ArrayRecords(self.paths, in_threads(_count, self.paths))
+        counts = in_threads(_count, self.paths)
+        files = list(zip(self.paths, counts, strict=True))
+        make = partial(_records, _OpenReaders(), files, np.array(begins(counts)))
+        return Objects(sum(counts), make, name="bytes")
 
 
-class ArrayRecords(Column):
-    """A column whose rows are the records of files, end to end.
+class _OpenReaders(threading.local):
+    """The open readers of one thread: array_record has them used by no other."""
 
-    The readers of array_record may only be used by one thread, so each thread has its own.
+    def __init__(self) -> None:
+        self.readers: dict[str, Any] = {}
 
-    Args:
-        paths: The files.
-        counts: How many records each has.
-    """
-
-    stacks = False
-
-    def __init__(self, paths: Sequence[str], counts: Sequence[int]) -> None:
-        self.paths = list(paths)
-        self.starts = np.cumsum([0, *counts])  # and how many there are
-        self._readers = threading.local()
-
-    def __len__(self) -> int:
-        return int(self.starts[-1])
-
-    def __repr__(self) -> str:
-        return f"bytes[{len(self)}]"
-
-    def gather(self, rows: Array) -> list[bytes]:
-        """Those records, in a list."""
-        if len(self.paths) == 1:
-            return list(self.each(rows))
-        return sorted_first(rows, self.each)  # so that each file is opened once
-
-    def each(self, rows: Array) -> Iterator[bytes]:
-        """Those records one by one.
-
-        Raises:
-            DamagedData: One cannot be read, after those before it.
-        """
-        which, local = found(self.starts[:-1], rows)
-        reader: Any = None
-        latest = -1
-        for file, record in zip(which.tolist(), local.tolist(), strict=True):
-            if file != latest:
-                latest, reader = file, self._reader(file)
-            try:
-                reader.seek(record)  # of one record, that is quicker than `read([record])`
-                yield reader.read()
-            except (RuntimeError, ValueError, IndexError) as error:
-                raise damaged(self.paths[file], _EXPECTED, f"record {record:,}: {error}") from error
-
-    def _reader(self, file: int) -> Any:
-        """The reader of a file, of this thread."""
-        mine: dict[Any, Any] = vars(self._readers)
-        reader = mine.get(file)
+    def of(self, path: str, many: int) -> Any:
+        """The reader of a file that has so many records."""
+        reader = self.readers.get(path)
         if reader is None:
-            while len(mine) >= _OPEN:
-                mine.pop(next(iter(mine))).close()
-            path = self.paths[file]
-            reader, many = _record_reader(path), int(self.starts[file + 1] - self.starts[file])
-            if reader.num_records() != many:
-                now = f"{reader.num_records():,} now"
-                raise changed(path, f"had {many:,} records, and has {now}")
-            mine[file] = reader
+            while len(self.readers) >= _OPEN:
+                self.readers.pop(next(iter(self.readers)))  # closed where nobody reads from it
+            reader = _record_reader(path)
+            if (now := reader.num_records()) != many:
+                raise changed(path, f"had {many:,} records, and has {now:,} now")
+            self.readers[path] = reader
         return reader
+
+
+def _records(
+    readers: _OpenReaders, files: Sequence[tuple[str, int]], starts: Array, rows: Array
+) -> Iterator[bytes]:
+    """Those records one by one.
+
+    Raises:
+        DamagedData: One cannot be read, after those before it.
+    """
+    which, local = found(starts, rows)
+    reader: Any = None
+    latest = -1
+    for file, record in zip(which.tolist(), local.tolist(), strict=True):
+        if file != latest:
+            latest, reader = file, readers.of(*files[file])
+        try:
+            reader.seek(record)  # of one record, that is quicker than `read([record])`
+            yield reader.read()
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise damaged(files[file][0], _EXPECTED, f"record {record:,}: {error}") from error
 
 
 def _count(path: str) -> int:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from jreader.errors import check_number
 from jreader.readers import argument, op, set_fields
-from jreader.readers.columns import Array, Column
+from jreader.readers.columns import Array, Objects
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import FileNode, State, check_state, state_of
 from jreader.sources.files.file_readers import (
@@ -71,9 +71,10 @@ class files(FileNode[Any], Table[Any]):
         set_fields(self, paths=found, parts=parts)
 
     @cached_property
-    def columns(self) -> Any:
+    def columns(self) -> Objects:
         """The names, or parts; for these, the sizes of the files are asked for."""
-        return _Names(self.paths, self._first_seen, self.parts)
+        make = partial(_checked, self.paths, self._first_seen, self.parts)
+        return Objects(len(self.paths) * (self.parts or 1), make)
 
     def check_files(self) -> None:
         """Checks nothing: each file is checked when its name is given, not all for each lane."""
@@ -83,22 +84,13 @@ class files(FileNode[Any], Table[Any]):
         return typed_call(self, written(self.paths), typed_arguments(self))
 
 
-class _Names(Column):
-    """The names of files, or their parts, as a column; each file is checked when it is named."""
-
-    def __init__(
-        self, names: tuple[str, ...], first_seen: Sequence[State], parts: int | None
-    ) -> None:
-        self.names, self.first_seen, self.parts = names, first_seen, parts
-
-    def __len__(self) -> int:
-        return len(self.names) * (self.parts or 1)
-
-    def each(self, rows: Array) -> Iterator[str | FilePart]:
-        """The names, or parts, of the rows, one by one."""
-        which, numbers = np.divmod(rows, self.parts or 1)
-        for file, number in zip(which.tolist(), numbers.tolist(), strict=True):
-            name, state = self.names[file], self.first_seen[file]
-            check_state(name, state, state_of(name))
-            size = state.st_size if state else 0
-            yield name if self.parts is None else FilePart(name, number, self.parts, size)
+def _checked(
+    names: Sequence[str], first_seen: Sequence[State], parts: int | None, rows: Array
+) -> Iterator[str | FilePart]:
+    """The names, or parts, of those rows one by one; each file is checked when it is named."""
+    which, numbers = np.divmod(rows, parts or 1)
+    for file, number in zip(which.tolist(), numbers.tolist(), strict=True):
+        name, state = names[file], first_seen[file]
+        check_state(name, state, state_of(name))
+        size = state.st_size if state else 0
+        yield name if parts is None else FilePart(name, number, parts, size)

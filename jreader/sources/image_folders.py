@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jreader.readers import argument, op, set_fields
-from jreader.readers.columns import Array, Column, Where
+from jreader.readers.columns import Array, Objects, Where
 from jreader.readers.declarations import convert_fields
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import damaged, is_folder, path_text, state_of
@@ -116,8 +116,16 @@ class image_folder(Table[dict[str, Any]]):
             return tuple(sorted(each.name for each in entries if _is_folder(each)))
 
     @cached_property
-    def columns(self) -> Any:
+    def columns(self) -> Objects:
         """The images and labels; the names of the files are listed at the first use."""
+        names, ends, labels = self._listed
+        where = partial(_files, names, ends)
+        make = partial(_images, where, labels, with_paths=self.with_paths is True)
+        return Objects(len(labels), make, where, "images")
+
+    @cached_property
+    def _listed(self) -> tuple[bytes, Array, Array]:
+        """The names of all files end to end, where each begins and ends, and the labels."""
         if loose := sorted(_loose(self.path)):
             raise ValueError(
                 f"{self._inside}{loose[0]} is not in the folder of a class: put it into one of the "
@@ -133,7 +141,9 @@ class image_folder(Table[dict[str, Any]]):
                 )
             labels.append(np.full(len(found), label))
             names += found
-        return _Images(names, np.concatenate(labels), with_paths=self.with_paths is True)
+        encoded = list(map(os.fsencode, names))  # a str each would cost three times as much
+        ends = np.cumsum([0, *map(len, encoded)])
+        return b"".join(encoded), ends, np.concatenate(labels)
 
     def layout(self) -> str:
         """How many files there are, and a hash of their names in the folder."""
@@ -141,7 +151,9 @@ class image_folder(Table[dict[str, Any]]):
 
     @cached_property
     def _digest(self) -> str:
-        return str(self.columns.digest(len(os.fsencode(self._inside))))
+        (listed, ends, _), folder = self._listed, len(os.fsencode(self._inside))
+        names = (listed[low + folder : high] for low, high in pairwise(ends.tolist()))
+        return blake2b(b"\0".join(names), digest_size=8).hexdigest()
 
     @property
     def _inside(self) -> str:
@@ -154,41 +166,22 @@ class image_folder(Table[dict[str, Any]]):
         return typed_call(self, repr(self.path), typed_arguments(self) | skip)
 
 
-class _Images(Column):
-    """The samples as a column that reads files when it is asked for them."""
+def _images(
+    where: Callable[[Array], list[Where]], labels: Array, rows: Array, *, with_paths: bool
+) -> Iterator[dict[str, Any]]:
+    """Those samples one by one: each file is read when it is asked for."""
+    for (path, _), label in zip(where(rows), labels[rows].tolist(), strict=True):
+        file = open_file(path)
+        if not file.size:
+            raise damaged(path, "an image", "it is empty")
+        sample = {"image": file.read(0, file.size), "label": label}
+        yield {"path": path, **sample} if with_paths else sample
 
-    def __init__(self, names: Sequence[str], labels: Array, *, with_paths: bool) -> None:
-        encoded = list(map(os.fsencode, names))
-        self.names = b"".join(encoded)  # a str each would cost three times as much
-        self.ends = np.cumsum([0, *map(len, encoded)])
-        self.labels = labels
-        self.with_paths = with_paths
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def digest(self, folder: int) -> str:
-        """A hash of all names, without the bytes at their beginning that name the folder."""
-        ends = self.ends.tolist()
-        names = (self.names[low + folder : high] for low, high in pairwise(ends))
-        return blake2b(b"\0".join(names), digest_size=8).hexdigest()
-
-    def __repr__(self) -> str:
-        return f"images[{len(self)}]"
-
-    def each(self, rows: Array) -> Iterator[dict[str, Any]]:
-        """Those samples one by one."""
-        for (path, _), label in zip(self.where(rows), self.labels[rows].tolist(), strict=True):
-            file = open_file(path)
-            if not file.size:
-                raise damaged(path, "an image", "it is empty")
-            sample = {"image": file.read(0, file.size), "label": label}
-            yield {"path": path, **sample} if self.with_paths else sample
-
-    def where(self, rows: Array) -> list[Where]:
-        """The file of each row."""
-        spans = zip(self.ends[rows].tolist(), self.ends[rows + 1].tolist(), strict=True)
-        return [Where(os.fsdecode(self.names[begin:end]), 0) for begin, end in spans]
+def _files(names: bytes, ends: Array, rows: Array) -> list[Where]:
+    """The file of each row."""
+    spans = zip(ends[rows].tolist(), ends[rows + 1].tolist(), strict=True)
+    return [Where(os.fsdecode(names[begin:end]), 0) for begin, end in spans]
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -37,7 +37,7 @@ from jreader.readers.columns import Array, column_of
 from jreader.readers.hashing import text_hash
 from jreader.readers.ragged import Ragged
 from jreader.readers.trees import zipped
-from jreader.sources.stored_rows import EncodedRows, Kind, damaged_column, values_of
+from jreader.sources.stored_rows import Kind, damaged_column, decoded_rows, values_of
 from jreader.sources.transactions import new_file
 
 _OFFSET = np.dtype(np.int64)
@@ -197,7 +197,7 @@ class StoredColumn:
         offsets = self.offsets.mapped()
         if self.kind.how == "ragged":
             return Ragged(values, offsets)
-        return EncodedRows(self.kind, values, offsets, self.values.path)
+        return decoded_rows(self.kind, values, offsets, self.values.path)
 
 
 def _new_offsets(folder: Path, name: str, offsets: Array) -> GrowingArray:

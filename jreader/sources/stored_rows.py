@@ -18,7 +18,7 @@ import numpy as np
 
 from jreader.errors import DamagedData
 from jreader.readers import branches, leaves, map_tree, rebuilt
-from jreader.readers.columns import Array, Column
+from jreader.readers.columns import Array, Objects
 from jreader.readers.ragged import Ragged
 from jreader.readers.trees import restores
 
@@ -209,11 +209,11 @@ def damaged_column(path: Path, how: str) -> DamagedData:
     )
 
 
-class EncodedRows(Column):
-    """A column of texts, bytes or objects, which are decoded when they are asked for.
+def decoded_rows(kind: Kind, values: Array, offsets: Array, path: Path) -> Objects:
+    """Texts, bytes or objects as a column, which are decoded when they are asked for.
 
     >>> letters = np.frombuffer(b"abc", np.uint8)
-    >>> words = EncodedRows(Kind("text"), letters, np.array([0, 1, 3]), Path("0.npy"))
+    >>> words = decoded_rows(Kind("text"), letters, np.array([0, 1, 3]), Path("0.npy"))
     >>> words, words.gather(np.array([1, 0]))
     (text[2], ['bc', 'a'])
 
@@ -222,36 +222,27 @@ class EncodedRows(Column):
         values: The bytes of all rows, end to end.
         offsets: Where each row begins, and where the last one ends.
         path: The file of the values, which errors name.
+
+    Raises:
+        DamagedData: As rows are read: a pickled object does not fit its checksum.
     """
+    encoded, how = Ragged(values, offsets), kind.how
 
-    stacks = False
-
-    def __init__(self, kind: Kind, values: Array, offsets: Array, path: Path) -> None:
-        self.how, self.rows, self.path = kind.how, Ragged(values, offsets), path
-        self.arrays, self.tables = self.rows.arrays, self.rows.tables
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def each(self, rows: Array) -> Iterator[Any]:
-        """These rows one by one.
-
-        Raises:
-            DamagedData: A pickled object does not fit its checksum.
-        """
-        how = self.how
-        for row in self.rows.each(rows):
+    def make(rows: Array) -> Iterator[Any]:
+        for row in encoded.each(rows):
             held = row.tobytes()
             if how == "text":
                 yield held.decode("utf-8", "surrogatepass")
             else:
-                yield self._object(held) if how == "object" else held
+                yield _object(held, path) if how == "object" else held
 
-    def _object(self, held: bytes) -> Any:
-        check, held = held[:_CHECK], held[_CHECK:]
-        if check != _checksum_of(held):
-            raise damaged_column(self.path, "has a row that does not fit its checksum")
-        return pickle.loads(held)  # noqa: S301  # own files, as they were written
+    column = Objects(len(encoded), make, name=how)
+    column.arrays, column.tables = encoded.arrays, encoded.tables
+    return column
 
-    def __repr__(self) -> str:
-        return f"{self.how}[{len(self)}]"
+
+def _object(held: bytes, path: Path) -> Any:
+    check, held = held[:_CHECK], held[_CHECK:]
+    if check != _checksum_of(held):
+        raise damaged_column(path, "has a row that does not fit its checksum")
+    return pickle.loads(held)  # noqa: S301  # own files, as they were written

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import field
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,7 +27,7 @@ from jreader.readers import (
     op,
     start,
 )
-from jreader.readers.columns import Array, Column
+from jreader.readers.columns import Array, Objects
 from jreader.readers.keyed import Keyed
 from jreader.readers.planes import Plane
 from jreader.readers.seeds import seeded_below
@@ -98,24 +99,16 @@ class _keyed_rows(Node[Keyed]):
     def plane(self) -> Plane | None:
         """One column, of pairs."""
         up = indexed(self.reader)
-        return up and Plane(_KeyedColumn(self, up), up.length, lambda indices: [indices])
+        if up is None:
+            return None
+        pairs = Objects(up.length, partial(_with_keys, self, up))
+        return Plane(pairs, up.length, lambda indices: [indices])
 
 
-class _KeyedColumn(Column):
-    """The samples of a plane with their keys."""
-
-    stacks = False
-
-    def __init__(self, op: _keyed_rows, plane: Plane) -> None:
-        self.op, self.plane = op, plane
-
-    def __len__(self) -> int:
-        return self.plane.length
-
-    def each(self, rows: Array) -> Iterator[Keyed]:
-        op = self.op
-        for sample, index in zip(self.plane.each(rows), rows.tolist(), strict=True):
-            yield Keyed(sample, op.seed, (op.epoch, op.place, index))
+def _with_keys(op: _keyed_rows, plane: Plane, rows: Array) -> Iterator[Keyed]:
+    """Those samples of a plane with their keys, one by one."""
+    for sample, index in zip(plane.each(rows), rows.tolist(), strict=True):
+        yield Keyed(sample, op.seed, (op.epoch, op.place, index))
 
 
 def generator(seed: int, path: tuple[int, int, int]) -> np.random.Generator:
