@@ -81,13 +81,12 @@ class Report:
 
     def __str__(self) -> str:
         """The verdict, and a line for each stage."""
-        wide = max(len(_stage_title(stage)) for stage in self.stages)
+        *stages, waits = self._bars()
+        wide = max(len(bar.title) for bar in stages)
         lines = [self.verdict, "", f"{'stage':{wide}}  {'ms a feed':>10}  who does it"]
-        for stage in self.stages:
-            mark = "  <- limits" if self._is(stage) else ""
-            each = f"{1e3 * stage.seconds:.3f}"
-            lines.append(f"{_stage_title(stage):{wide}}  {each:>10}  {_who(stage)}{mark}")
-        lines.append(f"{'the loop waits':{wide}}  {1e3 * counted_wait(self.stats):10.3f}")
+        for bar in (*stages, waits):
+            mark = "  <- limits" if bar.marked else ""
+            lines.append(f"{bar.title:{wide}}  {bar.value:10.3f}  {bar.note}{mark}".rstrip())
         lines += [
             f"The queue of {queue.name} was empty in {queue.empty:.0%} of the looks."
             for queue in self.stats.queues
@@ -97,18 +96,24 @@ class Report:
 
     __repr__ = __str__  # what a prompt shows
 
-    def _is(self, stage: Measured) -> bool:
+    def _bars(self) -> list[StageBar]:
+        """A bar for each stage, as wide as its time, and one for the time that the loop waits."""
         limits = (self.limit, self.function, self.where)
-        return (stage.name, stage.function, stage.where) == limits
-
-    def _repr_html_(self) -> str:
-        """The verdict, and a bar for each stage, as wide as its time."""
         shown = [
-            StageBar(_stage_title(stage), 1e3 * stage.seconds, _who(stage), self._is(stage))
+            StageBar(
+                _stage_title(stage),
+                1e3 * stage.seconds,
+                _who(stage),
+                (stage.name, stage.function, stage.where) == limits,
+            )
             for stage in self.stages
         ]
-        shown.append(StageBar("the loop waits", 1e3 * counted_wait(self.stats), "", marked=False))
-        return bars(self.verdict, shown, self.stats.queues[0].depths, self.note)
+        waits = 1e3 * counted_wait(self.stats)
+        return [*shown, StageBar("the loop waits", waits, "", marked=False)]
+
+    def _repr_html_(self) -> str:
+        """The verdict, and the bars."""
+        return bars(self.verdict, self._bars(), self.stats.queues[0].depths, self.note)
 
 
 def _stage_title(stage: Measured) -> str:

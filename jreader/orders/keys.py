@@ -72,6 +72,19 @@ def of_length(key: Key, n: int) -> Key:
     return Key(lifted(key.low) ^ low, lifted(key.high) ^ high)
 
 
+def distinct(numbers: Number) -> tuple[Number, Number | None]:
+    """Numbers without most repetitions, and which of them each was; None if all stay.
+
+    On the host neighbours are mostly equal; a trace cannot look at them.
+    """
+    if not isinstance(numbers, np.ndarray) or not numbers.size:
+        return numbers, None
+    first, last = int(numbers.min()), int(numbers.max())
+    if last - first >= numbers.size:
+        return numbers, None
+    return np.arange(first, last + 1), numbers - first
+
+
 def as_seed(seed: Any, call: str = "shuffle(reader)") -> int:
     """Returns a seed as an int: an int as it is, a jax key as the int that its words make.
 

@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from jreader.orders.keys import key
+from jreader.orders.keys import distinct, key
 
 Array = np.ndarray[Any, Any]
 Number = Any  # an array of integers, of NumPy or jax
@@ -166,7 +166,7 @@ class Turns:
         self, turns: Number, path: Sequence[Any], settled: int | None
     ) -> tuple[Number, Number]:
         """The rank of each turn in its block, if that is sorted by source, and its number there."""
-        runs, which = _distinct(turns >> _RUN_BITS)
+        runs, which = distinct(turns >> _RUN_BITS)
         low, high = self._coins(runs, path, settled)
         low, high = _table_of(low, which), _table_of(high, which)
         slot = (turns & (self.block - 1)).astype(np.uint32)
@@ -218,14 +218,14 @@ class Turns:
             Where the turns of these sources begin, if all before the block are sorted by source,
             and if those in it are.
         """
-        distinct, which = _distinct(blocks)
+        some, which = distinct(blocks)
         if which is None:
             return lambda sources: self._end(blocks, sources), lambda sources: (
                 self._end(blocks + 1, sources) - self._end(blocks, sources)
             ).astype(word)
         columns, row = np.arange(self._row + 1), which * (self._row + 1)
-        ends = self._end(distinct[:, None], columns)
-        cuts, ends = self._cuts(distinct).astype(word).reshape(-1), ends.reshape(-1)
+        ends = self._end(some[:, None], columns)
+        cuts, ends = self._cuts(some).astype(word).reshape(-1), ends.reshape(-1)
         return lambda sources: ends.take(row + sources), lambda sources: cuts.take(row + sources)
 
     def _cuts(self, blocks: Array) -> Array:
@@ -307,19 +307,6 @@ def _product(many: Number, fraction: list[Number]) -> Number:
     fourth, fifth = one * high, two * middle
     carry = (carry >> half) + (second >> half) + (third >> half) + (fourth & mask) + (fifth & mask)
     return (carry >> half) + (fourth >> half) + (fifth >> half) + two * high
-
-
-def _distinct(numbers: Number) -> tuple[Number, Number | None]:
-    """Numbers without most repetitions, and which of them each was; None if all stay.
-
-    On the host neighbours are mostly equal; a trace cannot look at them.
-    """
-    if not isinstance(numbers, np.ndarray) or not numbers.size:
-        return numbers, None
-    first, last = int(numbers.min()), int(numbers.max())
-    if last - first >= numbers.size:
-        return numbers, None
-    return np.arange(first, last + 1), numbers - first
 
 
 def _table_of(table: Number, which: Number | None) -> Number:

@@ -10,6 +10,7 @@ import numpy as np
 from jreader import errors, orders
 from jreader.orders import random_seed
 from jreader.orders.block_orders import block_order
+from jreader.orders.keys import distinct
 from jreader.readers import (
     Node,
     Pass,
@@ -235,10 +236,6 @@ def _blocks_below(reader: Reader[Any]) -> bool:
 
 def _window_keys(path: tuple[Any, ...], window: Indices) -> orders.Key:
     """A key for each index; computed once for each window, on the host, where indices are runs."""
-    if not isinstance(window, np.ndarray) or not window.size:
-        return orders.key(*path, window)
-    first, last = int(window.min()), int(window.max())
-    if last - first >= window.size:
-        return orders.key(*path, window)
-    keys = orders.key(*path, np.arange(first, last + 1))
-    return orders.Key(*(word[window - first] for word in keys))
+    windows, which = distinct(window)
+    keys = orders.key(*path, windows)
+    return keys if which is None else orders.Key(*(word[which] for word in keys))
