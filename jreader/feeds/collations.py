@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from operator import is_
+from operator import is_, itemgetter
 from typing import Any
 
 import numpy as np
@@ -232,9 +232,11 @@ def _refilled_in_part(trees: Sequence[Any], arrays: Iterator[Any], beside: int |
     if placeable(first):
         return next(arrays)
     if any(map(placeable, leaves(first))):
-        inner = [branches(tree) or {} for tree in trees]
-        some = {key: [part[key] for part in inner] for key in inner[0]}
-        made = {key: _refilled_in_part(part, arrays, beside) for key, part in some.items()}
+        inner: list[Any] = list(map(branches, trees))
+        made = {
+            key: _refilled_in_part(list(map(itemgetter(key), inner)), arrays, beside)
+            for key in inner[0]
+        }
         return joined(first, made)
     if first is None or beside is None:
         return first

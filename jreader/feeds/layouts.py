@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from itertools import compress, repeat
+from operator import attrgetter, is_, is_not, itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -26,6 +26,7 @@ FeedList: TypeAlias = (
     | Mapping[data, str]
 )
 
+_kind_of_array = attrgetter("dtype", "shape")
 _MOST = 256  # kinds of batches that are remembered at once
 
 _LIST = (
@@ -139,16 +140,16 @@ class Feeds:
             if self._fields:
                 return self._fed(self._picked([*samples], "sample {} of the batch", lists=lists))
             tree = stack(samples)
-            arrays = leaves(tree)
+            every = leaves(tree)
+            arrays = list(compress(every, map(is_not, every, repeat(None))))
         else:
             arrays, tree = samples.arrays, samples.columns
-        kind: list[Any] = [tuple(tree) if type(tree) is dict else type(tree)]
-        for array in arrays:
-            kind += (None,) if array is None else (array.dtype, array.shape)
-        ways = self._known.get(tuple(kind))
+        form = tuple(tree) if type(tree) is dict else type(tree)
+        kind = (form, *map(_kind_of_array, arrays))
+        ways = self._known.get(kind)
         if ways is None:
             stacked = samples if isinstance(samples, Columns) else Columns(tree)
-            return self._from_columns(stacked, tuple(kind), lists=lists)
+            return self._from_columns(stacked, kind, lists=lists)
         if not ways:
             return tree
         made = []  # no comprehension: one is a call, for each batch
@@ -221,7 +222,7 @@ class Feeds:
         Raises:
             FeedMismatch: One was None and is not, or is None and was not.
         """
-        nothing = list(map(operator.is_, leaves(feed), repeat(None)))
+        nothing = list(map(is_, leaves(feed), repeat(None)))
         before = self._nothing.setdefault("first", nothing)
         if before == nothing or len(before) != len(nothing):
             return
@@ -277,10 +278,7 @@ class Feeds:
             if kind == "bare" and not lists:
                 wrong += f" If {described(samples)} is one sample, type .batch(n) before .load()."
             raise FeedMismatch(f"{what.format(index)} {wrong}")
-        return [
-            list(map(operator.itemgetter(key), rows))
-            for key in self._keys(by_name=by_name).values()
-        ]
+        return [list(map(itemgetter(key), rows)) for key in self._keys(by_name=by_name).values()]
 
     def _first_wrong(self, rows: list[Any], *, by_name: bool) -> tuple[int, str] | None:
         """The first sample that does not have the fields, and what is wrong with it.
@@ -307,10 +305,7 @@ class Feeds:
         has = f"has the fields {list(present)}" if by_name else f"has {len(present)} field(s)"
         for name, key in keys.items():
             if key not in present:
-                cure = "yield it too, or change the feed_list"
-                if by_name and isinstance(key, int) and key < len(present):
-                    named = {name: list(present)[key]}
-                    cure = f"name it, as in feed_list={named}, since the samples are dicts"
+                cure = _cure(name, key, list(present) if by_name else [])
                 return f"{has}, and {key!r}, for {name!r}, is missing: {cure}."
         surplus = [key for key in present if key not in keys.values()]
         if not surplus or isinstance(self.feed_list, Mapping):
@@ -319,6 +314,13 @@ class Feeds:
             f"{has}, of which {surplus} are not in the feed_list: name them there too, or leave "
             f"them out with a mapping, as in feed_list={keys}."
         )
+
+
+def _cure(name: str, key: int | str, names: list[Any]) -> str:
+    """What to do where a field is missing in samples that have fields of these names."""
+    if isinstance(key, int) and key < len(names):
+        return f"name it, as in feed_list={ {name: names[key]} }, since the samples are dicts"
+    return "yield it too, or change the feed_list"
 
 
 def _made(fields: Sequence[FeedField], values: Iterable[Any]) -> list[Array]:

@@ -251,9 +251,9 @@ class Tuner:
         busy = [each for each, share in base.busy.items() if share > _BUSY]
         alone = busy if len(busy) > 1 else []
         queues = [each for each in self.tunables if each.name == "capacity" and base.uneven]
-        grown = [busy, *([each] for each in (*alone, *queues))]
-        moves = [{each: 2 * each.value for each in some} for some in grown]
-        return [*moves, {each: max(1, each.value // 2) for each in busy}]
+        moves = [{each: 2 * each.value} for each in [*alone, *queues]]
+        halves = {each: max(1, each.value // 2) for each in busy}
+        return [{each: 2 * each.value for each in busy}, *moves, halves]
 
     def _tried(
         self, move: dict[Tunable, int], base: Seen

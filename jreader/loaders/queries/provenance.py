@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -97,11 +97,19 @@ def samples_of(loading: Loading, place: Place, step: int, epoch: int | None) -> 
         found = loading.of_epoch(cursor, began).batching
     else:
         began, found = beginning(epoch), loading.of_epoch().batching
-    reader = _reordered(_counted(loading, found), began, cursor, loading)
-    if found.buckets is not None:
-        return _of_bucket(reader, began, step)
-    op: Any = found.counted
-    return _of_batches(loading, op, without_maps(reader), began, step)
+    reader: Any = _reordered(_counted(loading, found), began, cursor, loading)
+    rows = without_maps(reader) if found.buckets is None else reader.reader
+    plane = cast("Plane", indexed(rows))  # as seen above
+    if found.buckets is None:
+        places = _places_in_batches(loading, cast("batch[Any]", found.counted), plane, began, step)
+    else:
+        places = _places_in_bucket(reader, began, step)
+    routed = zip(leaves(plane.columns), plane.rows(places), strict=True)
+    columns, of_each = zip(*(_unstacked(column, each) for column, each in routed), strict=True)
+    made, held = (
+        _as_users_know(rebuilt(plane.columns, iter(every))) for every in (of_each, columns)
+    )
+    return Samples(began["epoch"], step, places, made, held, sources_of(rows, places))
 
 
 def _counted(loading: Loading, found: Batching) -> Any:
@@ -140,12 +148,11 @@ def _reordered(reader: Reader[Any], began: Cursor, cursor: Cursor, loading: Load
     return at_epoch(reader, epoch)
 
 
-def _of_batches(
-    loading: Loading, op: batch[Any], reader: Reader[Any], began: Cursor, step: int
-) -> Samples:
-    """The samples of a step where each has as many batches."""
-    plane = cast("Plane", indexed(reader))  # as seen above
-    size = op.batch_size * loading.per_feed
+def _places_in_batches(
+    loading: Loading, op: batch[Any], plane: Plane, began: Cursor, step: int
+) -> Array:
+    """The indices of the samples of a step where each has as many batches."""
+    size, epoch = op.batch_size * loading.per_feed, began["epoch"]
     before = EpochPosition.of(began).size if began["position"] else op.batch_size
     if step < began["step"] and before != op.batch_size:
         raise ValueError(
@@ -154,41 +161,26 @@ def _of_batches(
         )
     first = began["samples"] + (step - began["step"]) * size
     end = began["samples"] + loading.here.fed(plane.length - began["samples"], op)
-    samples = _step_samples(plane, first, min(first + size, end), size, began["epoch"], step)
-    return replace(samples, sources=sources_of(reader, samples.places))
-
-
-def _of_bucket(op: Any, began: Cursor, step: int) -> Samples:
-    """The samples of a step where batches come from buckets."""
-    index = EpochPosition.of(began).steps + step - began["step"]
-    plane = cast("Plane", indexed(op.reader))  # its lengths are known
-    steps, epoch = len(op), began["epoch"]
-    if not 0 <= index < steps:
-        raise ValueError(
-            f"{_CALL}: epoch {epoch} has no step {step}; it has {steps:,} steps. For another epoch "
-            f"type loader.samples(step, epoch=...), where steps count from 0 in each."
-        )
-    samples = _routed(plane, op.known().at(index)[1], epoch, step)
-    return replace(samples, sources=sources_of(op.reader, samples.places))
-
-
-def _step_samples(plane: Plane, first: int, last: int, size: int, epoch: int, step: int) -> Samples:
-    if not 0 <= first < last:
+    if not 0 <= first < end:
         raise ValueError(
             f"{_CALL}: epoch {epoch} has no step {step}; it has {plane.length:,} samples, {size} a "
             f"step, and those that fill none may be left out. For another epoch type "
             f"loader.samples(step, epoch=...), where steps count from 0 in each: "
             f"step % len(loader) of epoch step // len(loader)."
         )
-    return _routed(plane, np.arange(first, last), epoch, step)
+    return np.arange(first, min(first + size, end))
 
 
-def _routed(plane: Plane, places: Array, epoch: int, step: int) -> Samples:
-    routed = zip(leaves(plane.columns), plane.rows(places), strict=True)
-    columns, rows = zip(*(_unstacked(column, each) for column, each in routed), strict=True)
-    trees = (_as_users_know(rebuilt(plane.columns, iter(every))) for every in (rows, columns))
-    made, held = trees
-    return Samples(epoch, step, places, made, held)
+def _places_in_bucket(op: Any, began: Cursor, step: int) -> Array:
+    """The same where batches come from buckets, whose lengths are known."""
+    index, steps = EpochPosition.of(began).steps + step - began["step"], len(op)
+    if not 0 <= index < steps:
+        raise ValueError(
+            f"{_CALL}: epoch {began['epoch']} has no step {step}; it has {steps:,} steps. For "
+            f"another epoch type loader.samples(step, epoch=...), where steps count from 0 in each."
+        )
+    places: Array = op.known().at(index)[1]
+    return places
 
 
 def _unstacked(column: Any, rows: Array) -> tuple[Any, Array]:
