@@ -255,11 +255,11 @@ class exactly(Node[T]):
                 before, done, up = given, 0, start(self.reader)
                 items, count = part()
 
-        return Pass(
-            chain.from_iterable(rounds()),
-            lambda: (before, count(), up.position()),
-            lambda: up.close(),  # noqa: PLW0108  # that of the round it is in then
-        )
+        def close() -> None:
+            up.close()  # of the round that it is in then
+
+        items_left = chain.from_iterable(rounds())
+        return Pass(items_left, lambda: (before, count(), up.position()), close)
 
     def check(self) -> None:
         """Checks the length of the reader, if it is known.

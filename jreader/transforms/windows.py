@@ -257,13 +257,9 @@ class _Stream:
         first, left = self.begin, self.node.size
         pieces = []
         for _, document, length in self.held:
-            if length > first:
-                part = slice(first, min(first + left, length))
-                pieces.append([leaf[part] for leaf in leaves(document)])
-                left -= part.stop - first
-            first = max(first - length, 0)
-            if not left:
-                break
+            if length and left:
+                pieces.append([leaf[first : first + left] for leaf in leaves(document)])
+                left, first = left - min(left, length - first), 0
         tree = self.held[0][1]
         if len(pieces) == 1:
             return rebuilt(tree, iter(pieces[0]))
