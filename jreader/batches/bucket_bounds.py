@@ -10,11 +10,9 @@ steps for n lengths, in NumPy, level by level.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from jreader.readers.columns import Array, offsets_of
 
 _FINEST = 1 << 16  # lengths that are told apart; the table of cuts has 4 bytes for each and bound
 
@@ -44,7 +42,7 @@ def chosen_bounds(lengths: Array, number: int, multiple_of: int = 1) -> tuple[in
     ends, counts = np.unique(steps, return_counts=True)
     if len(ends) <= number:
         return tuple((ends * step).tolist())
-    given = np.concatenate([[0], np.cumsum(counts)])  # samples before each end
+    given = offsets_of(counts)  # samples before each end
     places = np.concatenate([[np.iinfo(np.int64).max], ends * given[1:]])  # with one bucket
     places[0] = 0
     cuts = []

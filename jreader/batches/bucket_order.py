@@ -22,7 +22,7 @@ import numpy as np
 
 from jreader import orders
 from jreader.readers import Pass, Position
-from jreader.readers.columns import Array
+from jreader.readers.columns import Array, offsets_of
 from jreader.readers.joined_columns import parted
 
 _AT_ONCE = 16384  # samples whose order is computed in one go, at least
@@ -82,7 +82,7 @@ class KnownBatches:
         """
         self.order, self._path, self._short = order, path, short
         many = -(-order.counts // order.rows) if short else order.counts // order.rows
-        self.begins: Array = np.concatenate([[0], np.cumsum(many)])
+        self.begins = offsets_of(many)
 
     def __len__(self) -> int:
         """How many batches there are."""
@@ -129,7 +129,7 @@ class KnownBatches:
     def found(self, indices: Array) -> list[tuple[int, Array]]:
         """The bucket of each batch, and the indices of its samples."""
         order, (numbers, places) = self.order, self._located(indices)
-        firsts = np.cumsum(order.counts) - order.counts
+        firsts = offsets_of(order.counts)
         made: list[Any] = [None] * len(indices)
         for number, here in parted(numbers):
             rows, count = int(order.rows[number]), int(order.counts[number])

@@ -327,6 +327,17 @@ def in_dtype(number: Any, dtype: np.dtype[Any]) -> Any:
     return made[()]
 
 
+def offsets_of(lengths: Any) -> Array:
+    """Where each of several begins, laid end to end, and where the last one ends.
+
+    >>> offsets_of([3, 0, 2])
+    array([0, 3, 3, 5])
+    """
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
 def column_of(leaf: Any) -> Column:
     """A leaf of a tree of columns as a `Column`: an array, a list of objects, or what is one."""
     if isinstance(leaf, Column):

@@ -18,6 +18,7 @@ import numpy as np
 
 from jreader.errors import FeedMismatch
 from jreader.readers import branches, rebuilt
+from jreader.readers.columns import offsets_of
 from jreader.sinks.sample_fields import Field, SampleFields, cannot_write
 from jreader.sinks.shard_writers import Append, Format
 from jreader.sources.tables.arrow_columns import pyarrow
@@ -194,7 +195,7 @@ def _list_array(field: Field, array: Any, rows: Sequence[int], first: int) -> An
     pa = pyarrow()
     for size in reversed(field.kind.shape):
         array = pa.FixedSizeListArray.from_arrays(array, size)
-    offsets = np.concatenate([[0], np.cumsum(rows)])
+    offsets = offsets_of(rows)
     if offsets[-1] > np.iinfo(np.int32).max:
         raise FeedMismatch(
             f"samples {first:,} to {first + len(rows) - 1:,} have {offsets[-1]:,} values in field "

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from jreader.orders.arithmetic import NARROW, mixed
-from jreader.readers.columns import Array
+from jreader.readers.columns import Array, offsets_of
 from jreader.transforms.packing.document_fields import Documents
 from jreader.transforms.packing.whole_documents import Found, in_parts, key_of_range
 
@@ -51,10 +51,8 @@ class CutDocuments:
         for low, lengths in _document_lengths(documents):
             flat[low : low + len(lengths)] = lengths
         table = flat.reshape(self._each, self._groups)
-        starts = np.zeros(self._groups + 1, np.int64)
-        np.cumsum(table.sum(0, dtype=np.int64), out=starts[1:])
         self.tables: Mapping[str, Array] = {
-            "first token": starts,
+            "first token": offsets_of(table.sum(0, dtype=np.int64)),
             "length": np.ascontiguousarray(table.T),
         }
         self._widest = self._width(np.arange(self.rows))

@@ -9,7 +9,7 @@ import numpy as np
 
 from jreader.errors import FeedMismatch
 from jreader.readers import Plane, described, leaves
-from jreader.readers.columns import Array
+from jreader.readers.columns import Array, offsets_of
 from jreader.readers.ragged import Ragged
 
 SEGMENT_IDS, POSITIONS = "segment_ids", "positions"
@@ -153,6 +153,4 @@ def _joined_rows(name: str, rows: Sequence[Array]) -> Ragged:
             f"{_CALL} needs documents of one dtype and shape, and {name!r} has {told}: make them "
             f"alike, with .map(...)."
         )
-    offsets = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum([len(row) for row in rows], out=offsets[1:])
-    return Ragged(np.concatenate(full), offsets)
+    return Ragged(np.concatenate(full), offsets_of(list(map(len, rows))))

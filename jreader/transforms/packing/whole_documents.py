@@ -19,7 +19,7 @@ import numpy as np
 from jreader.errors import FeedMismatch
 from jreader.orders.arithmetic import NARROW, mixed
 from jreader.progress import Bar
-from jreader.readers.columns import Array
+from jreader.readers.columns import Array, offsets_of
 from jreader.transforms.packing.document_fields import Documents
 
 Longer: TypeAlias = Literal["error", "split", "truncate", "drop"]
@@ -87,19 +87,19 @@ class WholeDocuments:
         length_of = np.searchsorted(occurring, kinds.lengths)  # each slot's, as a number
         rows_of = np.repeat(kinds.rows, kinds.slots)
         self.tables: Mapping[str, Array] = {
-            "first row": _before(kinds.rows),
-            "first slot": _before(kinds.slots),
+            "first row": offsets_of(kinds.rows),
+            "first slot": offsets_of(kinds.slots),
             "length of slot": length_of.astype(np.int32),
             "rank of slot": _ranks(length_of, rows_of).astype(np.uint32),
             "length": occurring.astype(np.int32),
             "count": histogram[occurring].astype(np.uint32),
-            "first document": _before(histogram[occurring])[:-1].astype(np.uint32),
+            "first document": offsets_of(histogram[occurring])[:-1].astype(np.uint32),
         }
         many = int(histogram.sum())
         self._sorted = np.empty(many, np.uint32)
         if split:
             self._parts = np.empty(many, np.uint32)
-        self._sort(documents, longer, _before(histogram)[:-1])
+        self._sort(documents, longer, offsets_of(histogram)[:-1])
 
     def _sort(self, documents: Documents, longer: Longer, next_of: Array) -> None:
         """Sorts documents by length, a part of them at a time: it takes little memory."""
@@ -110,7 +110,7 @@ class WholeDocuments:
             ]
             counts = np.bincount(lengths, minlength=self._size + 1)
             counts[0] = 0
-            to = np.repeat(next_of - _before(counts)[:-1], counts) + np.arange(len(order))
+            to = np.repeat(next_of - offsets_of(counts)[:-1], counts) + np.arange(len(order))
             self._sorted[to] = numbers[order]
             if self._parts is not None:
                 self._parts[to] = parts[order]
@@ -132,7 +132,7 @@ class WholeDocuments:
         kind = np.searchsorted(tables["first row"], row, "right") - 1
         first = tables["first slot"][kind]
         many = tables["first slot"][kind + 1] - first
-        slot = np.arange(many.sum()) + np.repeat(first - _before(many)[:-1], many)
+        slot = np.arange(many.sum()) + np.repeat(first - offsets_of(many)[:-1], many)
         nth = np.repeat((row - tables["first row"][kind]).astype(np.uint32), many)
         length, rank = tables["length of slot"][slot], tables["rank of slot"][slot] + nth
         if len(self._sorted) <= _KEPT and (variant[0] == variant).all():
@@ -225,17 +225,10 @@ def in_parts(documents: Documents) -> Iterator[tuple[int, int]]:
             bar.add(high - low)
 
 
-def _before(counts: Array) -> Array:
-    """How many come before each, and before the end."""
-    sums = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=sums[1:])
-    return sums
-
-
 def _ranks(kinds: Array, counts: Array) -> Array:
     """How many of its kind come before each, where it stands for several."""
     order = np.argsort(kinds, kind="stable")
-    before = _before(counts[order])[:-1]
+    before = offsets_of(counts[order])[:-1]
     begins = np.flatnonzero(np.diff(kinds[order], prepend=-1))
     ranks = np.empty_like(before)
     ranks[order] = before - np.repeat(before[begins], np.diff([*begins, len(order)]))
