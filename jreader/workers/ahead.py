@@ -111,9 +111,9 @@ class Crew(Generic[S]):
         self.lock = threading.RLock()  # of all below; reentrant: gc may drop a pass anywhere
         self.free = self.window  # how many more items may be drawn
         self.drawn = 0
-        self.reading = self.mine = False  # whether a thread, or the consumer, is in the source
+        self.thread_reads = self.consumer_reads = False  # who is in the source, if anybody
         self.over = self.closed = False  # nothing is drawn, or handed over, any more
-        self.left = self.waits = False  # whether the source is closed, and is waited for
+        self.source_closed = self.waits = False  # whether that is closed, and is waited for
         self.done: SimpleQueue[DrawnChunk[S] | None] = SimpleQueue()  # None where it is closed
         self.waiting: dict[int, DrawnChunk[S]] = {}  # those that are done before their turn
         self.in_work: dict[int, DrawnChunk[S]] = {}  # those of which an error may have to tell
@@ -132,7 +132,7 @@ class Crew(Generic[S]):
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """The consumer leaves, and is in the source no more; gc, which comes anywhere, goes on."""
         self.waiting.clear()
-        self.mine, self.waits = False, kind is not GeneratorExit
+        self.consumer_reads, self.waits = False, kind is not GeneratorExit
         self.stop()
 
     def send(self) -> None:
@@ -153,13 +153,13 @@ class Crew(Generic[S]):
         with self.lock:
             if self.over:
                 return None
-            self.mine = True
+            self.consumer_reads = True
         return self.read(many)
 
     def read(self, many: int, seconds: float = inf) -> DrawnChunk[S] | None:
         """Draws so many items, or fewer if they are not as those before them; None if it is over.
 
-        Only one thread reads at a time, which has set `reading`, or `mine`.
+        Only one thread reads at a time, which has set `thread_reads`, or `consumer_reads`.
 
         Args:
             many: How many.
@@ -189,7 +189,7 @@ class Crew(Generic[S]):
                 noted(error, f"raised while {self.where}, read ahead")
             failed, ends = error, True
         with self.lock:
-            self.reading = self.mine = False
+            self.thread_reads = self.consumer_reads = False
             if self.over:
                 return None
             chunk = DrawnChunk(self.drawn, items, positions, failed, ends=ends)
@@ -199,15 +199,15 @@ class Crew(Generic[S]):
             self.over = ends
         return chunk
 
-    def awaited(self, turn: int, *, ordered: bool) -> DrawnChunk[S] | None:
-        """The chunk that begins with item `turn`, or any if not `ordered`; None if it is closed."""
+    def awaited(self, turn: int) -> DrawnChunk[S] | None:
+        """The chunk that begins with item `turn`, or any if not in order; None if it is closed."""
         self.send()
         waiting, until = self.waiting, time.monotonic() + (self.limits.timeout or inf)
         self.work.depths.append(len(waiting) + self.done.qsize())
         while turn not in waiting:
             if (chunk := self.received(turn, until)) is None:
                 return None
-            waiting[chunk.first if ordered else turn] = chunk
+            waiting[chunk.first if self.ordered else turn] = chunk
         chunk = waiting.pop(turn)
         self.take(chunk)
         return chunk
@@ -249,7 +249,7 @@ class Crew(Generic[S]):
         latest = self.latest
         with self:
             try:
-                while turn < last and (chunk := self.awaited(turn, ordered=self.ordered)):
+                while turn < last and (chunk := self.awaited(turn)):
                     positions, end = chunk.positions, len(chunk.results) - 1
                     turn += len(positions)
                     for index, item in enumerate(chunk.results):
@@ -303,7 +303,7 @@ class Crew(Generic[S]):
                     self.done.get_nowait()
             self.done.put(None)
             self.cancel()
-        if not self.left:
+        if not self.source_closed:
             self.leave()
 
     def leave(self) -> None:
@@ -313,8 +313,8 @@ class Crew(Generic[S]):
         """
         with self.lock:
             over = self.over if self.leaves_early else self.closed
-            last = over and not (self.reading or self.mine or self.left)
-            self.left = self.left or last
+            last = over and not (self.thread_reads or self.consumer_reads or self.source_closed)
+            self.source_closed = self.source_closed or last
         if last:
             self.close_source()
 

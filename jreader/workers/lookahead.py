@@ -24,7 +24,6 @@ from typing import Any, TypeVar
 
 from jreader.counters import Counters, Work
 from jreader.readers import Pass
-from jreader.readers.exits_and_forks import stop_at_exit
 from jreader.tunables import Tunable
 from jreader.workers.ahead import DrawnChunk, made_ahead
 from jreader.workers.limits import Limits
@@ -134,8 +133,8 @@ class LoaderCrew(ThreadCrew[S]):
             while not self.fork_guard.forked:
                 came = clock()
                 with lock:
-                    self.mine = not (self.apart or self.claims > self.taken)
-                if not self.mine:
+                    self.consumer_reads = not (self.apart or self.claims > self.taken)
+                if not self.consumer_reads:
                     if (chunk := self._next(came)) is None:
                         return
                     held, after = chunk.results, chunk.positions[0]
@@ -197,7 +196,7 @@ class LoaderCrew(ThreadCrew[S]):
         if away > _LONG:  # noqa: PLR1730  # likewise
             away = _LONG
         with self.lock:
-            self.mine, self.left_at = False, left
+            self.consumer_reads, self.left_at = False, left
             if self.drawer:
                 self.seen += 1
                 self.paid += away > _PAYS
@@ -205,16 +204,16 @@ class LoaderCrew(ThreadCrew[S]):
                 self.away += (away - self.away) / 4 if self.away else away
                 if (self.away > _PAYS) != (self.window > 0):
                     self.widen(0 if self.window else self.capacity)
-            if self.window and self.threads:
+            if self.window:
                 self.freed.notify()
-            elif self.window:
-                self._begin_threads()
+                if not self.threads:
+                    self._begin_threads()
             return self.closed
 
     def _choose(self) -> None:
         """Chooses who draws the next pass over users' code; nobody draws meanwhile."""
         with self.lock:
-            self.mine = False
+            self.consumer_reads = False
             self._remember()
             if self.drawer:
                 self.apart = self.drawer.apart = self.pace.pays
@@ -250,13 +249,8 @@ class LoaderCrew(ThreadCrew[S]):
 
     def _begin_threads(self) -> None:
         """Has one thread begin, if none has yet."""
-        if self.threads or self.over:
-            return
-        stop_at_exit(self)
-        if self.drawer:
-            self.threads.append(self.drawer.work(self.draw_all))
-        else:
-            self.start_threads(1)
+        if not (self.threads or self.over):
+            self.start_all(0 if self.drawer else 1)
 
     def next_drawn(self) -> DrawnChunk[S] | None:
         """Draws an item; behind a slow source, another thread finishes those that are drawn."""

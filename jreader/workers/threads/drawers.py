@@ -82,11 +82,16 @@ class Drawer:
         self._fork_guard.check("this pass")
         if not self.apart or self._is_here():
             return self._called(fn)
-        return self._sent(fn).result()
+        return self._sent(partial(self._called, fn)).result()
 
     def work(self, fn: Callable[[], object]) -> threading.Thread:
         """Has the thread call `fn`, as soon as it has done what it was told before."""
-        thread = self._started()
+        thread = self._thread
+        if thread is None:
+            thread = self._thread = _Worker(f"jreader {self.name}", self._modes)
+            self.threads = [thread]
+            stop_at_exit(self)
+            thread.start()
         thread.jobs.put(fn)
         return thread
 
@@ -105,9 +110,9 @@ class Drawer:
         if not self.apart or self._is_here():
             self._closed(up)
         elif wait:
-            self._sent(lambda: self._closed(up), in_context=False).result()
+            self._sent(partial(self._closed, up)).result()
         else:
-            self.work(lambda: self._closed(up))
+            self.work(partial(self._closed, up))
 
     def stop(self) -> None:
         """Has the pass closed, when the program exits."""
@@ -147,25 +152,17 @@ class Drawer:
         finally:
             _here.drawer = before
 
-    def _sent(self, fn: Callable[[], T], *, in_context: bool = True) -> Future[T]:
+    def _sent(self, fn: Callable[[], T]) -> Future[T]:
         done: Future[T] = Future()
 
         def job() -> None:
             try:
-                done.set_result(self._called(fn) if in_context else fn())
+                done.set_result(fn())
             except BaseException as error:
                 done.set_exception(error)
 
-        self._started().jobs.put(job)
+        self.work(job)
         return done
-
-    def _started(self) -> _Worker:
-        if self._thread is None:
-            self._thread = _Worker(f"jreader {self.name}", self._modes)
-            self.threads = [self._thread]
-            stop_at_exit(self)
-            self._thread.start()
-        return self._thread
 
     def _is_here(self) -> bool:
         return threading.current_thread() is self._thread

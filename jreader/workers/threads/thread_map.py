@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from jreader.counters import Counters, Work, counters_of_pass, working
 from jreader.profiling import profiler
 from jreader.readers import Node, Pass
+from jreader.readers.exits_and_forks import stop_at_exit
 from jreader.readers.located import located_errors
 from jreader.tunables import Tunable
 from jreader.workers.ahead import Crew, DrawnChunk, made_ahead
@@ -137,13 +138,17 @@ class ThreadCrew(Crew[S]):
 
     def begin(self) -> None:
         """Starts the threads."""
-        super().begin()
-        if self.closed:
-            return
+        self.fork_guard.check("this pass")
         alone = self.drawer is not None and self.limits.workers == 1 and not self.tunable
+        if not self.closed:
+            self.start_all(0 if alone else self.limits.workers)
+
+    def start_all(self, many: int) -> None:
+        """Starts that of the drawer, if there is one, and so many others."""
+        stop_at_exit(self)
         if self.drawer:
             self.threads.append(self.drawer.work(self.draw_all))
-        self.start_threads(0 if alone else self.limits.workers)
+        self.start_threads(many)
 
     def give_slots(self, slots: int) -> None:
         """Has so many more items drawn."""
@@ -209,11 +214,11 @@ class ThreadCrew(Crew[S]):
         """How many items this thread may draw, once there are slots; 0 if the source is over."""
         with self.lock:
             self.at_work = False
-            while (self.free <= 0 or self.mine) and not self.over:
+            while (self.free <= 0 or self.consumer_reads) and not self.over:
                 self.freed.wait()
-            self.at_work = self.reading = not self.over
-            self.claims += self.reading
-            return min(self.free, self.chunksize) if self.reading else 0
+            self.at_work = self.thread_reads = not self.over
+            self.claims += self.thread_reads
+            return min(self.free, self.chunksize) if self.thread_reads else 0
 
     def next_drawn(self) -> DrawnChunk[S] | None:
         """Draws a chunk, once a slot is free; None once there is nothing more to do."""
