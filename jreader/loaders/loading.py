@@ -18,16 +18,27 @@ from jreader.batches.padded_batches import varied
 from jreader.devices import Placement, Share
 from jreader.errors import BatchNotDivisible, NotResumable, ShortEpoch, warn
 from jreader.feeds import Feeds
-from jreader.loaders.checkpoints.changed_weights import weights_line, with_weights_before
-from jreader.loaders.checkpoints.cursors import check_plan, checked, skipping
+from jreader.loaders.checkpoints.cursors import check_plan, checked, skipping, weights_line
 from jreader.loaders.checkpoints.positions import EpochPosition
 from jreader.loaders.device_programs.resident import Resident
 from jreader.loaders.device_programs.stages import Layout
 from jreader.loaders.multihost.shards import dealt_to
 from jreader.loaders.remainders import Remainder
 from jreader.loaders.source import Options, Source
-from jreader.readers import Cursor, Plan, Reader, described, fingerprint, first_column, length
+from jreader.readers import (
+    Cursor,
+    Plan,
+    Reader,
+    at_epoch,
+    described,
+    fingerprint,
+    first_column,
+    length,
+)
+from jreader.readers.fingerprints import changeable
 from jreader.readers.growing import grows
+from jreader.readers.rewriting import rewritten
+from jreader.readers.seeds import seeded, waits
 from jreader.transforms import exactly
 from jreader.workers.threads import runs_users_code
 
@@ -190,7 +201,7 @@ class Loading:
             buckets = self.source.batching.buckets is not None
             return self._ending(self.source.batches) if buckets else self._whole
         batches, continues = self.source.batches, self.remainder.continues
-        batches = with_weights_before(batches, began or cursor, endless=continues)
+        batches = _with_weights_before(batches, began or cursor, endless=continues)
         return self._ending(batches, cursor["samples"], EpochPosition.of(cursor).steps)
 
     def _ending(self, batches: Reader[Any], samples: int = 0, steps: int = 0) -> Source:
@@ -366,3 +377,28 @@ def _check_shapes(loading: Loading) -> None:
                 f"a batch of {rows} samples of length {bound} cannot be split evenly over "
                 f"{placement.most} devices: type bucket(..., divisible_by={placement.most})."
             )
+
+
+def _with_weights_before(batches: Reader[Any], cursor: Cursor, *, endless: bool) -> Reader[Any]:
+    """The plan of an epoch from a cursor on, with what the cursor says of the part before it.
+
+    The place of a sample in an indexed mixture depends on the weights from the beginning on. So a
+    cursor says what they were (`Adjustable`), and the plan that goes on from it has them up to
+    there: what was given stays as it was, and every source goes on.
+
+    Args:
+        batches: The plan of a loader.
+        cursor: A cursor of this plan, perhaps with other values of what a run may change.
+        endless: Whether the epochs of a loader are parts of one epoch of the plan.
+    """
+    op, line = changeable(batches), weights_line(cursor["plan"])
+    if op is None or cursor["position"] is None or line is None:
+        return batches
+    drawn, at = batches, EpochPosition.of(cursor).batches
+    if waits(batches):
+        drawn, at = seeded(batches, at[0]), at[1]
+    if not isinstance(at, int):  # a stream: its position says where each source is
+        return batches
+    now: Any = changeable(at_epoch(drawn, 0 if endless else cursor["epoch"]))
+    changes = now.after(line, at)
+    return rewritten(batches, lambda node: changes if node is op else {})

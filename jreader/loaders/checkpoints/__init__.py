@@ -2,5 +2,4 @@
 
 cursors: What a cursor holds, how it is checked, and which plans it fits.
 positions: The place of a pass, noted for each feed; its steps, counted; epoch after epoch.
-changed_weights: Resuming a mixture whose weights have changed since.
 """

@@ -199,6 +199,12 @@ def kept_lines(plan: Plan) -> list[str]:
     return [line for line in plan["ops"] if not line.startswith(HISTORY)]
 
 
+def weights_line(plan: Plan) -> str | None:
+    """What a plan says of what a run may change; None if there is no such thing."""
+    lines = (line.removeprefix(HISTORY) for line in plan["ops"] if line.startswith(HISTORY))
+    return next(lines, None)
+
+
 def plan_hash(plan: Plan) -> str:
     """What the digest of samples begins with: all that orders samples, and what makes them.
 
