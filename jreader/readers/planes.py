@@ -32,6 +32,7 @@ from jreader.readers.passes import Pass, Position, checked_position, counted
 from jreader.readers.reading_ahead import opened_for_pass
 from jreader.readers.trees import Columns, leaves, map_tree, rebuilt, zipped
 
+_ARRAYS = frozenset({Dense, Joined})
 _AT_FIRST, _AT_ONCE = 256, 16384  # indices that are routed in one go: NumPy's calls cost too
 
 
@@ -94,7 +95,7 @@ class Plane:
     def samples(self, at: Position) -> Pass[Any]:
         """One by one, views where rows are arrays; the position is the number of the next one."""
         done = self._index(at)
-        blocks = opened_for_pass(self.columns, in_batches=False)
+        opened = opened_for_pass(self.columns, in_batches=False)
 
         def runs() -> Iterator[Array]:
             low, many = done, min(_AT_FIRST, self.at_once)
@@ -102,22 +103,19 @@ class Plane:
                 yield np.arange(low, min(low + many, self.length))
                 low, many = low + many, min(2 * many, self.at_once)
 
-        if blocks is None:
-            items, count = counted(chain.from_iterable(map(self.each, runs())), done)
-            return Pass(items, count, lambda: None)
-        routed = map(iter, blocks.ahead(map(self.rows, runs())))
-        each = map(partial(_samples, blocks.columns), routed)
+        routed = map(iter, opened.ahead(map(self.rows, runs())))
+        each = map(partial(_samples, opened.columns), routed)
         items, count = counted(chain.from_iterable(each), done)
-        return Pass(items, count, blocks.close)
+        return Pass(items, count, opened.close)
 
     def batches(self, size: int, at: Position) -> Pass[Sequence[Any]]:
         """In runs of `size`, the last one shorter; the position is as that of `samples`."""
         done = self._index(at)
-        blocks = opened_for_pass(self.columns, in_batches=True)
-        gathered = Gathering(blocks.columns if blocks else self.columns, size)
+        opened = opened_for_pass(self.columns, in_batches=True)
+        gathered = Gathering(opened.columns, size)
         many = max(self.at_once // size, 1) * size
         second = min(done + many, self.length)  # soon there, and then twice as many at once
-        firsts = range(second, self.length, many if blocks else 2 * many)
+        firsts = range(second, self.length, many if opened.readings else 2 * many)
         begins, ends = (
             chain(range(done, second, many), firsts),
             chain([second], firsts[1:], [self.length]),
@@ -126,7 +124,7 @@ class Plane:
 
         def deal() -> Iterator[Sequence[Any]]:
             nonlocal done
-            for routed in map(gathered.found, blocks.ahead(routes) if blocks else routes):
+            for routed in map(gathered.found, opened.ahead(routes)):
                 total = len(routed[0])
                 distinct = routed[:1] if all(rows is routed[0] for rows in routed) else routed
                 for low in range(0, total, size):
@@ -137,7 +135,7 @@ class Plane:
                         parts.append(rows[low:high])  # noqa: PERF401  # it would be one more call
                     yield gathered.gather(parts * (len(routed) // len(parts)))
 
-        return Pass(deal(), lambda: done, blocks.close if blocks else lambda: None)
+        return Pass(deal(), lambda: done, opened.close)
 
     def reordered(self, length: int, order: Callable[[Indices], Indices]) -> Plane:
         """The plane of `length` samples, of which sample i is sample `order(i)` of this one."""
@@ -238,10 +236,11 @@ class Gathering:
         if isinstance(columns, SideBySide):
             self.beside = [(Gathering(part, size), len(leaves(part))) for part in columns.parts]
             return
-        every = list(map(column_of, leaves(columns)))
+        row = leaves(columns)
+        every = list(map(column_of, row))
         self.ways = [column.gatherer(size) for column in every]
-        self.arrays = all(isinstance(column, (Dense, Joined)) for column in every)
-        self.flat = _flat_kind(columns, leaves(columns))
+        self.arrays = _ARRAYS.issuperset(map(type, every))
+        self.flat = _flat_kind(columns, row)
         self.stacks = self.flat is np.ndarray or all(column.stacks for column in every)
         self.joined = [
             (number, column)

@@ -32,6 +32,9 @@ class OpenedColumns(NamedTuple):
 
         An error of a later run is raised in its turn.
         """
+        return self._ahead(routed) if self.readings else iter(routed)
+
+    def _ahead(self, routed: Iterable[list[Array]]) -> Iterator[list[Array]]:
         runs, known = iter(routed), deque[list[Array]]()
         failed: Exception | None = None
         try:
@@ -70,8 +73,8 @@ class OpenedColumns(NamedTuple):
         return (reading.full() for _, reading in self.readings)
 
 
-def opened_for_pass(columns: Any, *, in_batches: bool) -> OpenedColumns | None:
-    """The columns for one pass; None if none of them is read in blocks."""
+def opened_for_pass(columns: Any, *, in_batches: bool) -> OpenedColumns:
+    """The columns for one pass."""
     every = leaves(columns)
     made = [
         column.reading(in_batches=in_batches) if isinstance(column, Column) else column
@@ -79,7 +82,7 @@ def opened_for_pass(columns: Any, *, in_batches: bool) -> OpenedColumns | None:
     ]
     pairs = enumerate(zip(every, made, strict=True))
     readings = [(number, new) for number, (old, new) in pairs if new is not old]
-    return OpenedColumns(rebuilt(columns, iter(made)), readings) if readings else None
+    return OpenedColumns(rebuilt(columns, iter(made)) if readings else columns, readings)
 
 
 def keeping(columns: Any, blocks: int) -> Any:

@@ -33,19 +33,6 @@ _AT_FIRST, _AT_ONCE = 16, 4096  # rows that are read at once where they are want
 _BYTES = 1 << 22  # in which records begin that are read at once
 
 
-def sorted_first(rows: Array, read: Callable[[Array], Iterable[T]]) -> list[T]:
-    """What `read` gives of rows, which it is given in rising order.
-
-    >>> sorted_first(np.array([7, 2, 5]), np.ndarray.tolist)
-    [7, 2, 5]
-    """
-    order = rows.argsort(kind="stable")
-    samples: list[Any] = [None] * len(rows)
-    for place, sample in zip(order.tolist(), read(rows[order]), strict=True):
-        samples[place] = sample
-    return samples
-
-
 class Records(Column):
     """A column whose row i is what `parse` makes of the i-th record.
 
@@ -83,10 +70,13 @@ class Records(Column):
 
     def gather(self, rows: Array) -> list[Any]:
         """Those rows, in a list."""
-        rising = len(rows) < 2 or bool((rows[1:] >= rows[:-1]).all())
-        if rising:
+        if len(rows) < 2 or bool((rows[1:] >= rows[:-1]).all()):
             return list(self._in_order(rows))
-        return sorted_first(rows, self._in_order)
+        order = rows.argsort(kind="stable")
+        samples: list[Any] = [None] * len(rows)
+        for place, sample in zip(order.tolist(), self._in_order(rows[order]), strict=True):
+            samples[place] = sample
+        return samples
 
     def each(self, rows: Array) -> Iterator[Any]:
         """Those rows one by one; a few are read ahead, and an error comes after the good ones."""
