@@ -7,9 +7,9 @@ rows by number (`gather`, or `each`). A tree of columns of one length makes samp
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from operator import getitem
 from typing import Any, NamedTuple, TypeAlias
 
@@ -109,6 +109,14 @@ class Column:
         for low in range(0, len(rows), self.at_once):
             given = self.gather(rows[low : low + self.at_once])
             yield from given if isinstance(given, list) else Columns(given)
+
+    def good_ones_first(self, rows: Array) -> Iterable[Any]:
+        """Those rows at once; if one of them raises, one by one, so that the error comes behind."""
+        try:
+            given: Iterable[Any] = self.gather(rows)
+        except Exception:  # which of them it was shows one by one
+            given = chain.from_iterable(self.gather(rows[at : at + 1]) for at in range(len(rows)))
+        return given
 
     def gatherer(self, _size: int) -> tuple[Take, Staging | None]:
         """The call that gathers up to so many rows; if it is `take`, what makes the array for it.

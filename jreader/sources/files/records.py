@@ -8,7 +8,7 @@ as it has records, sorted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 from operator import add
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
@@ -86,7 +86,7 @@ class Records(Column):
             _, begins, ends = self._places(some)
             fitting = int(np.searchsorted(np.cumsum(ends - begins), self.ahead, "right"))
             some = some[: max(fitting, 1)]
-            yield from self._samples(some)
+            yield from self.good_ones_first(some)
             low, many = low + len(some), min(2 * many, _AT_ONCE)
 
     def where(self, rows: Array) -> list[Where]:
@@ -94,12 +94,6 @@ class Records(Column):
         which, begins, _ = self._places(rows)
         paths = (self.files[file].path for file in which.tolist())
         return list(map(Where, paths, begins.tolist()))
-
-    def _samples(self, rows: Array) -> Iterable[Any]:
-        try:
-            return self.gather(rows)
-        except Exception:  # which of them it was shows one by one
-            return chain.from_iterable(self.gather(rows[at : at + 1]) for at in range(len(rows)))
 
     def _places(self, rows: Array) -> tuple[Array, Array, Array]:
         """The file of each row, and where in it the row begins and ends."""

@@ -12,11 +12,11 @@ error that names its column and row, unless the user says what stands for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from itertools import accumulate, chain
+from itertools import accumulate
 from operator import is_
 from typing import Any
 
@@ -31,7 +31,6 @@ from jreader.readers.trees import leaves
 from jreader.sources.file_checks import damaged
 
 _DECODED = ("dictionary", "run_end", "list_view", "extension")  # types that `_unwrapped` decodes
-_AT_ONCE = 64  # rows that are made at once where they are wanted one by one
 
 
 @cache
@@ -273,15 +272,8 @@ class ArrowObjects(Column):
 
     def each(self, rows: Array) -> Iterator[Any]:
         """These rows one by one; an error comes after the good ones."""
-        for low in range(0, len(rows), _AT_ONCE):
-            some = rows[low : low + _AT_ONCE]
-            try:
-                values: Iterable[Any] = self.gather(some)
-            except DamagedData:
-                values = chain.from_iterable(
-                    self.gather(some[at : at + 1]) for at in range(len(some))
-                )
-            yield from values
+        for low in range(0, len(rows), self.at_once):
+            yield from self.good_ones_first(rows[low : low + self.at_once])
 
 
 class Chunk:
