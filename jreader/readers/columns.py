@@ -57,8 +57,8 @@ class Column:
         rows_each: How many rows of another column make one of its own.
         at_once: How many rows are gathered at once where they are wanted one by one.
         block_starts: The row at which each block begins, where blocks are decoded as a whole.
-        arrays: The arrays that its rows lie in, for checks of files and for advice on how they are
-            read; none where rows are made.
+        arrays: The arrays, or maps of files, that its rows lie in, for checks of files and for
+            advice on how they are read; none where rows are made.
         tables: Arrays that say where rows lie in those.
         asks_users_class: Whether each row is one call of a `__getitem__` in Python.
     """
@@ -216,9 +216,8 @@ class Dense(ArrayColumn):
 
     def __init__(self, array: Any) -> None:
         self.array, self.dtype, self.shape = array, array.dtype, array.shape
-        self.arrays = (array,)
         if isinstance(array, np.ndarray):  # others are not laid end to end
-            self.kind = array.dtype, array.shape[1:]
+            self.arrays, self.kind = (array,), (array.dtype, array.shape[1:])
 
     def each(self, rows: Array) -> Iterator[Any]:
         """Views, not copies; of objects, what may be changed."""

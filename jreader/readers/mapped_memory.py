@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jreader.readers.columns import Array, Column
+from jreader.readers.columns import Array, column_of
 from jreader.readers.joined_columns import EndToEnd
 from jreader.readers.trees import leaves
 
@@ -59,13 +59,11 @@ def mapped_columns(columns: Any) -> list[Mapped]:
 
 def _large_in_files(column: Any) -> list[Any]:
     """What a large column of small rows lies in, if that is files; else nothing."""
-    parts: list[Any] = [column] if isinstance(column, np.ndarray) else []
-    if isinstance(column, Column):
-        parts = list(column.arrays)
+    parts = [part for part in column_of(column).arrays if len(part)]
     size = sum([each.nbytes for each in parts])
     if size < _LARGE or not len(column) or size // len(column) >= _SMALL:
         return []
-    return parts if all(map(_has_pages, parts)) and _in_file(parts[0]) else []
+    return parts if _in_file(parts[0]) else []
 
 
 def advise(mapped: list[Mapped], routed: list[Array]) -> None:
@@ -87,7 +85,7 @@ def advise(mapped: list[Mapped], routed: list[Array]) -> None:
             continue
         given[:] = [advice]
         for part in parts:
-            if hasattr(part, "advise"):
+            if not isinstance(part, np.ndarray):
                 part.advise(advice)
                 continue
             first = part.ctypes.data
@@ -95,13 +93,9 @@ def advise(mapped: list[Mapped], routed: list[Array]) -> None:
             _madvise()(begin, first + part.nbytes - begin, advice)
 
 
-def _has_pages(part: Any) -> bool:
-    return (isinstance(part, np.ndarray) and len(part) > 0) or hasattr(part, "advise")
-
-
 def _in_file(array: Any) -> bool:
     """Whether the memory of an array is that of a file, mapped by NumPy or by Arrow."""
-    if hasattr(array, "advise"):
+    if not isinstance(array, np.ndarray):
         return hasattr(mmap, "MADV_RANDOM")
     base: Any = array
     while isinstance(base, np.ndarray):
