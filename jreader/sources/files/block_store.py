@@ -261,9 +261,10 @@ class Store:
         """
         self._check_process()
         coming = {number: Future[bytes]() for number in numbers}
-        mine = self._claimed(file, coming)
+        mine, given = self._claimed(file, coming), dict[int, bytes]()
         try:
             for number, data in self._obtained(file, mine, keeping):
+                given[number] = data
                 coming[number].set_result(data)
         except BaseException as error:  # for other threads that wait for the same blocks, too
             for number in mine:
@@ -274,7 +275,8 @@ class Store:
             with self._lock:
                 for number in mine:
                     self._under_way.pop(file.name_of(number), None)
-        return {number: future.result() for number, future in coming.items()}
+        others = {number: coming[number].result() for number in coming if number not in given}
+        return given | others
 
     def _claimed(self, file: StoredFile, coming: dict[int, Future[bytes]]) -> list[int]:
         """The blocks that are neither in memory nor on their way; others' futures are put in."""
