@@ -27,10 +27,9 @@ from jreader.readers import (
     lookup_of,
     map_tree,
     op,
-    same_structure,
     start,
 )
-from jreader.readers.joined_columns import ENDLESS
+from jreader.readers.joined_columns import ENDLESS, alike
 from jreader.readers.ragged import lengths_hash
 from jreader.transforms import firstn
 
@@ -215,16 +214,6 @@ def _together(cut: list[Sequence[T]]) -> Sequence[T]:
     if len(parts) == 1:
         return parts[0]
     trees = [part.columns for part in parts if type(part) is Columns]
-    if len(trees) < len(parts) or not all(_fit_end_to_end(trees[0], tree) for tree in trees[1:]):
+    if len(trees) < len(parts) or not alike(trees):
         return [sample for part in parts for sample in part]
     return Columns(map_tree(lambda *columns: np.concatenate(columns), *trees))
-
-
-def _fit_end_to_end(tree: Any, other: Any) -> bool:
-    """Whether the arrays of two trees fit end to end, and keep their dtype."""
-    return same_structure(tree, other) and all(
-        isinstance(one, np.ndarray)
-        and isinstance(two, np.ndarray)
-        and (one.dtype, one.shape[1:]) == (two.dtype, two.shape[1:])
-        for one, two in zip(leaves(tree), leaves(other), strict=True)
-    )
