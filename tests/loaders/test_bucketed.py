@@ -251,7 +251,7 @@ for kind in ("indexed", "staged", "stream", "mapped", "padded"):
         loader = plan.load(sharding=mesh, last=last)
         if kind == "staged":
             loader = loader.on_device(lambda feed: {**feed, "twice": feed["text"] * 2})
-        dealt = {len(share) for share in loader._loaded.shape.shares}
+        dealt = {len(share) for share in loader._loaded.here.shares}
         deals = many > 1 and kind in ("indexed", "staged")
         assert dealt == ({16 // many, 4 // many} if deals else set())
         step = jax.jit(lambda total, feed: (total + feed["text"].sum(), (feed["id"] ** 2).sum()))
