@@ -45,13 +45,12 @@ if TYPE_CHECKING:
     from jreader.feeds import FeedList
     from jreader.loaders import DataLoader
     from jreader.loaders.remainders import Last
-    from jreader.pipelines import indexing, specs, splits
+    from jreader.pipelines import parts, specs
     from jreader.transforms.mixture_schedules import Stop
 else:  # each is imported when one of its ops is first used
     batches, sinks = Room("jreader.batches"), Room("jreader.sinks")
     transforms, workers = Room("jreader.transforms"), Room("jreader.workers")
-    indexing, splits = Room("jreader.pipelines.indexing"), Room("jreader.pipelines.splits")
-    specs = Room("jreader.pipelines.specs")
+    parts, specs = Room("jreader.pipelines.parts"), Room("jreader.pipelines.specs")
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -305,8 +304,8 @@ class Pipeline(Node[T]):
     unbatch = method(batches.unbatch)
     sliding_window = method(batches.sliding_window)
     write = result(sinks.write)
-    split = result(splits.split)
-    folds = result(splits.folds)
+    split = result(parts.split)
+    folds = result(parts.folds)
 
     @like(transforms.mix)
     def mix(
@@ -418,11 +417,11 @@ class Pipeline(Node[T]):
             ValueError: The slice goes backwards, or counts from the end of an endless pipeline.
         """
         if isinstance(index, slice):
-            part = indexing.sliced(self, index)
+            part = parts.sliced(self, index)
         elif isinstance(index, (list, range)) or getattr(index, "ndim", 0) == 1:
-            part = indexing.listed(self, index)
+            part = parts.listed(self, index)
         else:
-            return indexing.sample_at(self, index)
+            return parts.sample_at(self, index)
         return part if isinstance(part, Pipeline) else Pipeline(part)
 
     @like()
