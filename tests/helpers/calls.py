@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 
@@ -12,9 +13,13 @@ def functions_called(call):
         if event == "call":
             names.append(frame.f_code.co_qualname)
 
+    collects = gc.isenabled()
+    gc.disable()  # others have functions called whenever it collects
     sys.setprofile(note)
     try:
         call()
     finally:
         sys.setprofile(None)
+        if collects:
+            gc.enable()
     return names
