@@ -22,7 +22,6 @@ from jreader.readers import (
     itself,
     length,
     op,
-    set_fields,
     start,
 )
 from jreader.readers.plain_functions import in_epoch
@@ -86,6 +85,7 @@ class fetch_batches(Node[T]):
     epoch: int = field(default=0, init=False)
     pool: Processes | None = field(default=None, init=False)
     sent: list[MapTask] = field(default_factory=list, init=False)  # the latest task alone
+    in_worker: bool = field(default=False, init=False)  # whether a worker reads all of it
     unit = "batches"
     from_reader = "each"
     in_cursor = "never"
@@ -98,11 +98,17 @@ class fetch_batches(Node[T]):
 
     def _task(self, number: int) -> MapTask:
         """A task that is sent with the function as it is now; `number` is that of the loader."""
-        function = _WorkerFunction(self.mapper, self.worker_init_fn, number, self.global_seed)
-        return MapTask(function, number=number)
+        return MapTask(self._function(number), number=number)
+
+    def _function(self, number: int) -> _WorkerFunction:
+        return _WorkerFunction(self.mapper, self.worker_init_fn, number, self.global_seed)
 
     def start(self, at: Position) -> Pass[T]:
         """The position of `reader`."""
+        if self.in_worker:
+            self._begin_in_worker()
+            with in_epoch(self.epoch):
+                return self.changed({"in_worker": False}).start(at)
         if self.process_num and self.read_in_worker:
             return self._timed(lambda: self._read_in_worker(at), 1)
         if self.pool is not None:
@@ -140,13 +146,15 @@ class fetch_batches(Node[T]):
 
     def _read_in_worker(self, at: Position) -> Pass[T]:
         """A pass in a process of its own; its positions are those of one without."""
-        here = fetch_batches(self.mapper, self.reader)
-        set_fields(here, made_at=self.made_at)  # for its errors
-        function = _WorkerFunction(self.mapper, self.worker_init_fn, 0, self.global_seed)
-        begun = _with_worker_init(here, function, self.epoch)
+        begun = self.changed({"process_num": 0, "timeout": 0, "in_worker": True})
         one = multiprocess_reader((begun,), queue_size=self.prefetch or _PREFETCH)
         up = one.start(None if at is None else (0, ((False, at),)))
         return Pass(up.items, lambda: up.position()[1][0][1], up.close)
+
+    def _begin_in_worker(self) -> None:
+        if self.global_seed is not None:
+            seed_global_generators(seed_bytes(self.global_seed, self.epoch))
+        self._function(0).begin()
 
     def length(self) -> int | None:
         """That of `reader`."""
@@ -226,20 +234,3 @@ def _dataset_length(mapper: Callable[[Any], Any]) -> int | None:
 def _info_at_start() -> WorkerInfo | None:
     """What this process was told when it started, if it is a worker."""
     return get_worker_info()
-
-
-@op
-class _with_worker_init(Node[T]):
-    """A reader that calls `worker_init_fn` when a pass over it begins."""
-
-    reader: Reader[T]
-    function: _WorkerFunction
-    epoch: int
-
-    def start(self, at: Position) -> Pass[T]:
-        """That of the reader."""
-        if self.function.global_seed is not None:
-            seed_global_generators(seed_bytes(self.function.global_seed, self.epoch))
-        self.function.begin()
-        with in_epoch(self.epoch):
-            return start(self.reader, at)
