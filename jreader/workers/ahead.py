@@ -101,19 +101,21 @@ class Crew(Generic[S]):
     """
 
     look = inf  # seconds between two looks whether the workers are there
+    # fields that few passes change are those of the class: an object with many is slower
+    ordered = True  # whether results keep the order of the items
+    source_closed = waits = False  # whether the source is closed, and is waited for
     leaves_early = True  # whether a thread closes a source that is over, before the consumer comes
 
     def __init__(self, op: str, made_at: str, up: Pass[S], limits: Limits, work: Work) -> None:
         self.op, self.made_at, self.where = op, made_at, f"{op}, made at {made_at}"
         self.up, self.limits, self.work = up, limits, work
-        self.latest, self.ordered = [up.position()], True  # the position of the consumer
+        self.latest = [up.position()]  # the position of the consumer
         self.window, self.chunksize, self.item_bytes = limits.window, 1, 1.0
         self.lock = threading.RLock()  # of all below; reentrant: gc may drop a pass anywhere
         self.free = self.window  # how many more items may be drawn
         self.drawn = 0
         self.thread_reads = self.consumer_reads = False  # who is in the source, if anybody
         self.over = self.closed = False  # nothing is drawn, or handed over, any more
-        self.source_closed = self.waits = False  # whether that is closed, and is waited for
         self.done: SimpleQueue[DrawnChunk[S] | None] = SimpleQueue()  # None where it is closed
         self.waiting: dict[int, DrawnChunk[S]] = {}  # those that are done before their turn
         self.in_work: dict[int, DrawnChunk[S]] = {}  # those of which an error may have to tell
@@ -331,7 +333,8 @@ def made_ahead(crew: Crew[Any], *, ordered: bool = True) -> Pass[Any]:
         ordered: Whether results keep the order of the items. Otherwise they come as they get ready,
             and an error after all that was drawn.
     """
-    crew.ordered = ordered
+    if not ordered:
+        crew.ordered = False
     position = partial(getitem, crew.latest, 0)  # none of Python, since loops ask at every item
     return stoppable_pass(crew.handed_over(), position, crew.close)
 

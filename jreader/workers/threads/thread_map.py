@@ -83,6 +83,10 @@ class ThreadCrew(Crew[S]):
         drawer: Who has begun the pass, and draws and closes it; None for any of the threads.
     """
 
+    tunable: Tunable | None = None
+    limits_of: Callable[[int], Limits] | None = None
+    counters: Counters | None = None
+
     def __init__(
         self,
         op: str,
@@ -98,12 +102,9 @@ class ThreadCrew(Crew[S]):
         self.chunks: SimpleQueue[DrawnChunk[S] | None] = SimpleQueue()  # those that it has drawn
         self.freed = threading.Condition(self.lock)  # who draws waits here for a slot
         self.drawing = threading.Lock()  # held by the thread that draws, or waits for a slot
-        self.at_work = False  # whether the thread that draws does, or maps what it drew
+        self.idle = True  # whether the drawer's thread neither draws nor maps
         self.claims = 0  # how many chunks threads have begun to draw
         self.working = 0  # threads beside that of the drawer
-        self.tunable: Tunable | None = None
-        self.limits_of: Callable[[int], Limits] | None = None
-        self.counters: Counters | None = None
 
     def tuned(self, limits_of: Callable[[int], Limits]) -> None:
         """Has a loader turn the number of threads, if it is one that tunes."""
@@ -159,7 +160,7 @@ class ThreadCrew(Crew[S]):
     def close_source(self) -> None:
         """Closes the source; the drawer does so on its thread."""
         if self.drawer:
-            self.drawer.close(wait=self.waits and not self.at_work)
+            self.drawer.close(wait=self.waits and self.idle)
         else:
             self.up.close()
 
@@ -192,6 +193,7 @@ class ThreadCrew(Crew[S]):
 
     def draw_all(self) -> None:
         """Draws on the drawer's thread; maps there, too, if there is no other thread."""
+        self.idle = False
         while chunk := self.next_drawn():
             if self.working:
                 self.chunks.put(chunk)
@@ -199,6 +201,7 @@ class ThreadCrew(Crew[S]):
                 self.map(chunk)
             del chunk
         self.chunks.put(None)
+        self.idle = True
         self.leave()
 
     def _is_surplus(self) -> bool:
@@ -213,12 +216,15 @@ class ThreadCrew(Crew[S]):
     def claimed(self) -> int:
         """How many items this thread may draw, once there are slots; 0 if the source is over."""
         with self.lock:
-            self.at_work = False
             while (self.free <= 0 or self.consumer_reads) and not self.over:
+                self.idle = True
                 self.freed.wait()
-            self.at_work = self.thread_reads = not self.over
-            self.claims += self.thread_reads
-            return min(self.free, self.chunksize) if self.thread_reads else 0
+                self.idle = False
+            if self.over:
+                return 0
+            self.thread_reads = True
+            self.claims += 1
+            return min(self.free, self.chunksize)
 
     def next_drawn(self) -> DrawnChunk[S] | None:
         """Draws a chunk, once a slot is free; None once there is nothing more to do."""
