@@ -210,10 +210,14 @@ def found_by_workers(
     if sent_once and _calls_users_class(plane):
         found = Plane(plane.columns, plane.length, itself)
         return (plane, found) if _travels(found, inf) else None
-    for column in leaves(plane.columns):
-        if type(column) is np.ndarray and not column.flags.forc and column.nbytes > _SMALL:
-            return None  # to pickle it would copy it
-    return (plane, reader) if not single and _travels(reader, _SMALL) else None
+    if single or any(map(_is_copied_whole, leaves(plane.columns))):
+        return None
+    return (plane, reader) if _travels(reader, _SMALL) else None
+
+
+def _is_copied_whole(column: Any) -> bool:
+    """Whether pickling a column copies more than may be sent."""
+    return type(column) is np.ndarray and not column.flags.forc and column.nbytes > _SMALL
 
 
 def _calls_users_class(plane: Plane) -> bool:
