@@ -57,10 +57,10 @@ class Assembler:
             ShortEpoch: They are too few, and the loader has `last="error"` or `steps_per_epoch`.
         """
         rows = -1  # unlike any number of rows
-        if type(group) is list:
-            rows = len(group)
-        elif type(group) is Columns and group.made_of is None:
+        if type(group) is Columns and group.made_of is None:
             rows = len(group.arrays[0])
+        elif type(group) is list:
+            rows = len(group)
         if rows == self._plain:
             return self._named(group)
         batches = group if self._per_feed > 1 else [group]
