@@ -60,7 +60,7 @@ class FeedIterator(Iterator[Any]):
         if wanted.first and (there := self._found(wanted.first)):
             cursor = {**there, "skipped": cursor["skipped"]}
         self._first = with_plan(cursor, loading.plan(cursor))
-        self._place = run.place = list[Any]()
+        self._place = run.place = [Place.of(self._first)]  # another thread may ask at once
         self._tuner = run.tuner
         self._pass: Pass[Any] | None = None
         self._enter(self._first)

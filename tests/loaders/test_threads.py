@@ -12,6 +12,8 @@ from steps import stream, told
 from watched_source import Watched, check_threads_end, in_a_thread, loader_threads
 
 from jreader import DataLoader, Pipeline, arrays, start
+from jreader.loaders import iterators
+from jreader.loaders.checkpoints.positions import Place
 from jreader.readers import itself
 from jreader.workers import lookahead
 
@@ -27,6 +29,20 @@ class TestThreads:
     def test_a_loader_works_on_another_thread(self):
         loader = Pipeline(lambda: iter(range(40))).batch(4).load(capacity=2)
         assert in_a_thread(lambda: stream(loader)) == stream(loader)
+
+    def test_another_thread_may_ask_where_a_loader_is_while_a_pass_begins(self, monkeypatch):
+        loader = Pipeline(arrays(n=np.arange(40))).batch(4).load()
+        asked = []
+
+        class Asking(Place):
+            @classmethod
+            def of(cls, cursor):
+                asked.append(loader.state_dict()["step"])
+                return Place.of(cursor)
+
+        monkeypatch.setattr(iterators, "Place", Asking)
+        next(iter(loader))
+        assert set(asked) == {0}
 
     def test_a_pass_can_be_handed_to_another_thread(self):
         source = Watched()
