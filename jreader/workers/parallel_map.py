@@ -216,7 +216,9 @@ class map_samples(Node[T]):
     ) -> tuple[Pass[Any], Callable[[Any], Any]]:
         """What tasks are sent, and what they make of it: of samples, or of where to find them."""
         fn = self._function()
-        there = found_by_workers(self._source, sent_once=sent_once, single=not size)
+        there = None
+        if size or self.pool:  # a user's executor is sent single samples
+            there = found_by_workers(self._source, sent_once=sent_once, single=not size)
         if there is not None:
             kind = BatchMap if size else SampleMap
             return self._runs(*there, at, size or 1), kind(fn, there[1])

@@ -204,7 +204,7 @@ def found_by_workers(
         sent_once: Whether a worker is sent it once, so that it may be large.
         single: Whether each task has one sample, which only a user's class is worth.
     """
-    plane = indexed(reader) if sent_once or not single else None
+    plane = indexed(reader)
     if plane is None:
         return None
     if sent_once and _calls_users_class(plane):

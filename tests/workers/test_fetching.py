@@ -161,6 +161,15 @@ def test_a_data_set_that_cannot_be_sent_is_read_on_the_trainer(pool):
     assert set().union(*map(processes, found)) == {HERE}
 
 
+@pytest.mark.parametrize(("batched", "here"), [(False, True), (True, False)])
+def test_an_executor_of_the_user_fetches_whole_batches_alone(pool, batched, here):
+    with jreader.Processes(1) as executor:
+        mapped = Pipeline(source(Numbers())).map(same, executor=executor)
+        found = samples(mapped.batch(7) if batched else mapped)
+    assert [int(sample["n"]) for sample in found] == list(range(N))
+    assert (HERE in set().union(*map(processes, found))) == here
+
+
 class Draws(Numbers):
     """It draws from a generator of its own, of which workers would have copies."""
 
