@@ -117,8 +117,8 @@ class multiprocess_reader(Node[T]):
         return None if None in known else sum(n for n in known if n is not None)
 
 
-_Arrival: TypeAlias = "tuple[_ReadApart[Any], list[SentValue] | None, Sequence[Position]]"
-"""What comes of a reader: samples, and the position after each; None for samples: it is over."""
+_Arrival: TypeAlias = tuple[int, list[SentValue] | None, Sequence[Position]]
+"""The index of a reader, samples of it, and the position after each; None for samples: it ended."""
 
 
 class _ReadApart(Generic[T]):
@@ -143,6 +143,7 @@ class _ReadApart(Generic[T]):
         reader, of, most = node.readers[index], len(node.readers), node.queue_size
         self.name = f"reader {index} ({reader!r}) of multiprocess_reader, made at {node.made_at}"
         self.reading = Reading(reader, position, index, of, most)
+        self.index = index
         self.ended, self.position = ended, position
         self.has_position = ended or position is not None
         self.ready: deque[tuple[SentValue, Position]] = deque()
@@ -162,9 +163,10 @@ class _ReadApart(Generic[T]):
         self, pool: WorkerPool, function: PickledFunction, arrivals: SimpleQueue[_Arrival | None]
     ) -> TaskFuture:
         """The task that reads it, in a pool; what comes of it is put into a queue."""
+        index = self.index  # without `self`, which has the task: nothing waits for gc
 
         def take(samples: list[SentValue] | None, positions: Sequence[Position]) -> None:
-            arrivals.put((self, samples, positions))
+            arrivals.put((index, samples, positions))
 
         self.task = task = TaskFuture(pool.wake, function, _NO_ARGUMENTS, take, self.name)
         self.tell_taken = partial(pool.tell_taken, task)
@@ -266,8 +268,8 @@ class _ReaderProcesses(Generic[T]):
             self._begin()
         arrived = self.arrivals.get()
         while arrived is not None:
-            reader, samples, positions = arrived
-            reader.take(samples, positions)
+            index, samples, positions = arrived
+            self.readers[index].take(samples, positions)
             arrived = None if self.arrivals.empty() else self.arrivals.get()
 
     def _begin(self) -> None:

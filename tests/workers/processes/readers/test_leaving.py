@@ -181,3 +181,27 @@ class TestLeaving:
         said = done.stdout.splitlines()
         assert said[0].startswith("True "), said
         assert said[1] == "False"
+
+
+@pytest.mark.parametrize("leave", ["del items", "list(items)"])
+def test_what_a_pass_had_is_gone_with_it_without_gc(leave):
+    rest = f"""
+        import gc, weakref
+        gc.disable()
+        class Few:
+            def __call__(self):
+                return iter([bytes(1_000_000)] * 9)
+        before = set(os.listdir("/proc/self/fd"))
+        made = jreader.multiprocess_reader([Few(), Few()])
+        held = [weakref.ref(reader) for reader in made.readers]
+        items = made()
+        next(items), next(items)
+        {leave}
+        items = made = None
+        for thread in threading.enumerate():
+            if thread is not threading.current_thread():
+                thread.join(60)
+        print([each() for each in held], set(os.listdir("/proc/self/fd")) - before)
+    """
+    with program(WAITING, rest) as running:
+        assert running.says() == "[None, None] set()"
