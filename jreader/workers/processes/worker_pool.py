@@ -102,6 +102,8 @@ class WorkerPool:
 
     def leave(self, user: object) -> None:
         """Is not used by this user any more."""
+        if self.fork_guard.forked:
+            return  # the lock may be held for ever
         with self.lock:
             self.users.discard(user)
         self.wake()

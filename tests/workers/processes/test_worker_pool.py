@@ -86,6 +86,31 @@ class TestCrews:
         """
         assert python(script).stdout == "True\n"
 
+    def test_a_forked_child_leaves_whatever_its_parent_was_doing(self, python):
+        script = """
+            import os, signal, threading
+            from jreader.workers import Processes
+            from jreader.workers.processes import executors
+            left, used = Processes(1), Processes(1)
+            left.submit(os.getpid).result()
+            held, go = threading.Event(), threading.Event()
+            def hold():
+                with left._pool.lock:
+                    held.set()
+                    go.wait()
+            threading.Thread(target=hold).start()
+            held.wait()
+            child = os.fork()
+            if not child:
+                signal.alarm(10)
+                left.shutdown()
+                assert used.submit(pow, 2, 3).result() == 8
+                os._exit(0)
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            go.set()
+        """
+        assert python(script).stdout == "0\n"
+
     @pytest.mark.parametrize("how", few(["script", "-c", "stdin"], ["-c"]))
     def test_no_guard_is_needed_and_main_is_not_run_again(self, tmp_path, how):
         script = (
