@@ -98,7 +98,7 @@ class WorkerPool:
         """Lives as long as this user, from now on."""
         with self.lock:
             self.users.add(user)
-        weakref.finalize(user, self.wake)
+        weakref.finalize(user, _wake, weakref.ref(self))
 
     def leave(self, user: object) -> None:
         """Is not used by this user any more."""
@@ -338,6 +338,12 @@ class WorkerPool:
         for each in workers:
             each.end()
         reap(workers)
+
+
+def _wake(pool: Callable[[], WorkerPool | None]) -> None:
+    """Wakes a pool, which an object that lives on does not keep alive."""
+    if there := pool():
+        there.wake()
 
 
 def _check_no_import() -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import signal
+import weakref
 
 import pytest
-from programs import Watch, children, printed
+from programs import PATIENCE, Watch, children, printed
 from widths import few
 
 import jreader
 from jreader.workers import Processes
-from jreader.workers.processes import executors
+from jreader.workers.processes import executors, worker_pool
 
 
 class TestCrews:
@@ -29,6 +31,16 @@ class TestCrews:
         assert other.submit(os.getpid).result() in pids
         del other
         assert watch.all_gone()
+
+    def test_what_ended_is_not_kept_by_those_that_have_left_it(self, monkeypatch):
+        monkeypatch.setattr(worker_pool, "_STAY", 0)
+        workers = Processes(1, lambda _: None)
+        assert workers.submit(pow, 2, 3).result() == 8
+        pool, (thread,) = weakref.ref(workers._pool), workers._pool.threads
+        workers.shutdown()
+        thread.join(PATIENCE)
+        gc.collect()
+        assert (pool(), workers.workers) == (None, 1)
 
     def test_workers_stay_for_the_next_that_asks_soon(self):
         pids = set()
