@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, wait
@@ -19,7 +21,8 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 _pools: weakref.WeakValueDictionary[tuple[object, ...], WorkerPool] = weakref.WeakValueDictionary()
-"""By what they begin with; without a lock: of two that are made at once, one ends as it is idle."""
+"""By what they begin with."""
+_turn = threading.RLock()  # to look there; reentrant: gc may run what a user wrote anywhere
 
 
 class Processes(Executor):
@@ -89,10 +92,11 @@ class Processes(Executor):
     def _current_pool(self) -> WorkerPool:
         if self._pool is None or self._pool.gone:
             begins_with = self.workers, id(self.init), tuple(sys.path)
-            pool = _pools.get(begins_with)
-            if pool is None or pool.gone:
-                pool = _pools[begins_with] = WorkerPool(self.workers, self.init)
-            pool.join(self)
+            with _turn:
+                pool = _pools.get(begins_with)
+                if pool is None or pool.gone:
+                    pool = _pools[begins_with] = WorkerPool(self.workers, self.init)
+            pool.join(self)  # it may have ended as idle just now: then it takes no task
             self._pool = pool
         return self._pool
 
@@ -117,6 +121,16 @@ class Processes(Executor):
         """As it was written."""
         init = f", {described(self.init)}" if self.init else ""
         return f"Processes({self.workers}{init})"
+
+
+def _forget_pools() -> None:
+    """In a process that was forked: the pools are the parent's, and the lock may be held there."""
+    global _pools, _turn  # they are of a process
+    _pools, _turn = weakref.WeakValueDictionary(), threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pools)
 
 
 def _waited_for(tasks: list[Future[Any]]) -> None:

@@ -6,7 +6,10 @@ import gc
 import importlib
 import os
 import signal
+import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 from programs import PATIENCE, Watch, children, printed
@@ -31,6 +34,23 @@ class TestCrews:
         assert other.submit(os.getpid).result() in pids
         del other
         assert watch.all_gone()
+
+    def test_those_of_one_size_that_begin_at_once_are_the_same_too(self, monkeypatch):
+        both = threading.Barrier(2)
+
+        def made(*args):
+            with suppress(threading.BrokenBarrierError):
+                both.wait(0.3)
+            return worker_pool.WorkerPool(*args)
+
+        def begin(_):
+            pass
+
+        monkeypatch.setattr(executors, "WorkerPool", made)
+        crews = [Processes(1, begin) for _ in range(2)]
+        with ThreadPoolExecutor(2) as threads:
+            tasks = list(threads.map(lambda each: each.submit(os.getpid), crews))
+        assert len({task.result() for task in tasks}) == 1
 
     def test_what_ended_is_not_kept_by_those_that_have_left_it(self, monkeypatch):
         monkeypatch.setattr(worker_pool, "_STAY", 0)
@@ -107,7 +127,7 @@ class TestCrews:
             left.submit(os.getpid).result()
             held, go = threading.Event(), threading.Event()
             def hold():
-                with left._pool.lock:
+                with left._pool.lock, executors._turn:
                     held.set()
                     go.wait()
             threading.Thread(target=hold).start()
