@@ -95,7 +95,7 @@ class Processes(Executor):
             with _turn:
                 pool = _pools.get(begins_with)
                 if pool is None or pool.gone:
-                    pool = _pools[begins_with] = WorkerPool(self.workers, self.init)
+                    pool = _pools[begins_with] = WorkerPool(self.workers, self.init, self)
             pool.join(self)  # it may have ended as idle just now: then it takes no task
             self._pool = pool
         return self._pool

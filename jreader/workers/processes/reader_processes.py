@@ -275,8 +275,7 @@ class _ReaderProcesses(Generic[T]):
     def _begin(self) -> None:
         """Begins the processes, each of which has the task to read."""
         begun = [(reader, reader.pickled()) for reader in self.readers if not reader.ended]
-        self.pool = pool = WorkerPool(len(begun), None)
-        pool.join(self)
+        self.pool = pool = WorkerPool(len(begun), None, self)
         weakref.finalize(self, pool.stop)
         stop_at_exit(self)
         with pool.lock:  # a process whose reader ends at once is given no other

@@ -42,9 +42,10 @@ class WorkerPool:
     Args:
         size: How many.
         init: A function that each worker calls first with its number, or None.
+        user: Who uses it first: it does not end as idle before that.
     """
 
-    def __init__(self, size: int, init: Callable[[int], object] | None) -> None:
+    def __init__(self, size: int, init: Callable[[int], object] | None, user: object) -> None:
         _check_no_import()
         self.size, self.init = size, pickled_function(init)
         self.key = init  # kept alive: pools are told apart by the identity of what they begin with
@@ -64,6 +65,7 @@ class WorkerPool:
         self.events.register(self.woken, _READ)
         self.threads = [threading.Thread(target=self._run, name="jreader processes", daemon=True)]
         stop_at_exit(self)
+        self.join(user)
         self.threads[0].start()
 
     def submit(self, task: TaskFuture) -> bool:

@@ -6,10 +6,12 @@ import threading
 
 import pytest
 from programs import printed
+from watched_source import in_a_thread
 from widths import few
 
 import jreader
 from jreader import multiprocess_reader, xmap_readers
+from jreader.workers.processes import reader_processes, worker_pool
 
 
 class TestRooms:
@@ -105,6 +107,17 @@ class TestRooms:
             print(*jreader.multiprocess_reader([lambda: range(3)])())
         """
         assert python(script).stdout.splitlines() == ["EMFILE", "0", "0 1 2"]
+
+
+def test_a_pass_whose_program_stalls_as_it_begins_has_its_processes(monkeypatch):
+    def stalled(*args):
+        pool = worker_pool.WorkerPool(*args)
+        pool.threads[0].join(0.2)  # as nobody uses it, it might end
+        return pool
+
+    monkeypatch.setattr(worker_pool, "_STAY", 0)
+    monkeypatch.setattr(reader_processes, "WorkerPool", stalled)
+    assert in_a_thread(lambda: list(multiprocess_reader([lambda: range(3)])())) == [0, 1, 2]
 
 
 def test_each_process_knows_which_reader_it_reads():
