@@ -257,8 +257,9 @@ class bucket(Node[Columns[T]]):
 
     def lookup(self) -> Callable[[int], Columns[T]] | None:
         """Finds a batch by the indices of its samples, if the lengths are known."""
-        plane, known = self._plane(), self.known()
-        if plane is None or known is None or self.seed is None:
+        plane = None if self.seed is None else self._plane()
+        known = None if plane is None else self.known()
+        if plane is None or known is None:
             return None
         found = self._found(plane)
         return lambda index: found(*known.at(index))

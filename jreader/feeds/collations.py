@@ -7,6 +7,7 @@ feed (`arrays_of`), and puts them back beside what else a user's function put th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
@@ -188,10 +189,9 @@ def arrays_of(tree: Any, canonical: Callable[[Any], Any]) -> list[Any]:
     """The arrays of a tree in dtypes of the device; raises FeedMismatch if a value would change."""
     arrays = list(filter(placeable, leaves(tree)))
     dtypes = [canonical(array.dtype.newbyteorder("=")) for array in arrays]
-    try:
+    with suppress(FeedMismatch):
         return list(map(cast, arrays, dtypes, repeat("")))
-    except FeedMismatch:
-        return list(map(cast, arrays, dtypes, _names(tree)))  # named only where one is refused
+    return list(map(cast, arrays, dtypes, _names(tree)))  # named only where one is refused
 
 
 def _names(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[str]:
@@ -222,7 +222,7 @@ def refilled(trees: Sequence[Any], arrays: Sequence[Any], beside: int | None) ->
         arrays: The arrays of the feed, in order.
         beside: How many batches are side by side in a feed; None where one is a feed.
     """
-    if len(leaves(trees[0])) == len(arrays):
+    if beside is None and len(leaves(trees[0])) == len(arrays):
         return rebuilt(trees[0], iter(arrays))
     return _refilled_in_part(trees, iter(arrays), beside)
 

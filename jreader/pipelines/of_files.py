@@ -6,7 +6,8 @@ from typing import Any, overload
 
 from jreader.pipelines.pipeline import Pipeline
 from jreader.sources import file_lists
-from jreader.sources.files.file_readers import FilePart, Paths
+from jreader.sources.files.file_parts import FilePart
+from jreader.sources.files.file_readers import Paths
 
 
 @overload

@@ -248,8 +248,8 @@ def _checks_by(kind: Any) -> tuple[_Check, ...]:
 
 def _call(kind: Any, given: list[Field[Any]], meant: Field[Any]) -> str:
     """The call as an error shows it: of many arguments, those without defaults, and one more."""
-    if kind.call:
-        return str(kind.call)
+    if kind.shown_call:
+        return str(kind.shown_call)
     shown = [each for each in given if each is meant or each.default is MISSING]
     names = [each.name for each in (given if len(given) <= _FEW else shown)]
     return f"{kind.__name__}({', '.join(names)})"

@@ -109,9 +109,9 @@ class epochs(Node[T]):
             lambda: up and up.close(),
         )
 
-    def endless(self) -> bool | Callable[[list[bool]], bool]:
+    def may_be_endless(self) -> bool | Callable[[list[bool]], bool]:
         """It has no end without `n`."""
-        return super().endless() if self.n is not None else True
+        return super().may_be_endless() if self.n is not None else True
 
     def plane(self) -> Plane | None:
         """Sample i is sample i % length of epoch i // length."""

@@ -73,7 +73,7 @@ class Node(Generic[T]):
     """How it may change places with others (`mapped_rows.py`): "rows", if it reorders or selects
     samples by their index alone; "samples", if it makes one of each alone, or hands it on; "keys",
     if it puts a key beside each."""
-    call: ClassVar[str] = ""
+    shown_call: ClassVar[str] = ""
     """The call as errors name it, where its fields do not say it."""
     made_at: str
 
@@ -124,7 +124,7 @@ class Node(Generic[T]):
         """The number of samples of a pass; None if it is not known or has no end."""
         return None
 
-    def endless(self) -> bool | Callable[[list[bool]], bool]:
+    def may_be_endless(self) -> bool | Callable[[list[bool]], bool]:
         """Whether a pass may never end; or a function that tells it, if told it of its readers."""
         return any
 
@@ -458,5 +458,5 @@ def may_not_end(reader: Reader[Any]) -> bool:
 def _may_not_end(reader: Reader[Any]) -> Generator[Sequence[Reader[Any]], list[bool], bool]:
     if not isinstance(reader, Node) or not reader.input_readers:
         return length(reader) is None
-    rule = reader.endless()
+    rule = reader.may_be_endless()
     return rule if isinstance(rule, bool) else rule((yield reader.input_readers))

@@ -70,7 +70,7 @@ class arrayrecord(FileReader[bytes], FileTable[bytes]):
             format, or has changed since it was first read, or a hash does not match.
     """
 
-    call = "arrayrecord(paths)"
+    shown_call = "arrayrecord(paths)"
     suffixes = (".arrayrecord", ".array_record")
     far = False
     paths: tuple[str, ...]
@@ -84,7 +84,19 @@ class arrayrecord(FileReader[bytes], FileTable[bytes]):
         counts = in_threads(_count, self.paths)
         files = list(zip(self.paths, counts, strict=True))
         make = partial(_records, _OpenReaders(), files, np.array(begins(counts)))
-        return Objects(sum(counts), make, name="bytes")
+        return _Records(sum(counts), make, name="bytes")
+
+
+class _Records(Objects):
+    """Records of several files, which are gathered file by file, so that each is opened once."""
+
+    def gather(self, rows: Array) -> list[bytes]:
+        """Those records, in a list."""
+        order = rows.argsort(kind="stable")
+        records: list[bytes] = [b""] * len(rows)
+        for place, record in zip(order.tolist(), self.each(rows[order]), strict=True):
+            records[place] = record
+        return records
 
 
 class _OpenReaders(threading.local):

@@ -88,13 +88,20 @@ class FileTable(FileNode[T], Table[T]):
         """
         raise NotImplementedError(f"{type(self).__name__} must define opened(self)")
 
-    @cached_property
-    def columns(self) -> Any:
-        """The columns; files are opened at the first use."""
-        self.check_files()
-        columns = self.opened()
-        self.check_files()  # which may have changed while they were looked through
-        return columns
+    def __init_subclass__(cls) -> None:
+        """Gives each format a property of its own: in Python 3.11 its users wait for one lock."""
+        super().__init_subclass__()
+        if "columns" not in vars(cls):
+            cls.columns = kept = cached_property(_opened_between_looks)
+            kept.__set_name__(cls, "columns")
+
+
+def _opened_between_looks(table: FileTable[Any]) -> Any:
+    """The columns; files are opened at the first use."""
+    table.check_files()
+    columns = table.opened()
+    table.check_files()  # which may have changed while they were looked through
+    return columns
 
 
 def straight(columns: int) -> Callable[[Indices], list[Indices]]:

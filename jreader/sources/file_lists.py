@@ -13,8 +13,8 @@ from jreader.readers import argument, op, set_fields
 from jreader.readers.columns import Array, Objects
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import FileNode, State, check_state, state_of
+from jreader.sources.files.file_parts import FilePart
 from jreader.sources.files.file_readers import (
-    FilePart,
     Paths,
     files_named,
     typed_arguments,

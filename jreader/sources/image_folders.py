@@ -87,7 +87,7 @@ class image_folder(Table[dict[str, Any]]):
         DamagedData: Raised during a pass, where a file is empty, or gone.
     """
 
-    call = "image_folder(path, skip, with_paths)"
+    shown_call = "image_folder(path, skip, with_paths)"
     path: str = argument(_checked_folder)
     skip: tuple[str, ...] = argument(_checked_suffixes, default=())
     with_paths: bool | None = argument(default=None, cursor="if given")  # None for False
@@ -100,13 +100,15 @@ class image_folder(Table[dict[str, Any]]):
         with_paths: bool = False,
     ) -> None:
         if not isinstance(with_paths, bool):
-            raise TypeError(f"{self.call} needs True or False for with_paths, not {with_paths!r}.")
+            raise TypeError(
+                f"{self.shown_call} needs True or False for with_paths, not {with_paths!r}."
+            )
         set_fields(self, path=path, skip=skip, with_paths=with_paths or None)
         convert_fields(self)
         if not self.classes:
             raise FileNotFoundError(
-                f"{self.call} finds no folder in {self.path!r}: give the folder that has a folder "
-                "of images for each class, such as train/cat and train/dog."
+                f"{self.shown_call} finds no folder in {self.path!r}: give the folder that has a "
+                "folder of images for each class, such as train/cat and train/dog."
             )
 
     @cached_property

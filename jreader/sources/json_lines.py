@@ -21,7 +21,8 @@ from jreader.sources.far_systems import is_far
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.byte_ranges import ByteFile
-from jreader.sources.files.file_readers import Paths, Which
+from jreader.sources.files.file_parts import Which
+from jreader.sources.files.file_readers import Paths
 from jreader.sources.files.kept_indices import in_threads
 from jreader.sources.files.records import Parse, RecordFiles
 from jreader.sources.text_files import LineFiles, without_a_byte
@@ -74,7 +75,7 @@ class jsonl(LineFiles[Any], RecordFiles[Any]):
             match.
     """
 
-    call = "jsonl(*paths)"
+    shown_call = "jsonl(*paths)"
     suffixes = (".jsonl", ".jsonl.gz")
     kind = "lines"
     paths: tuple[str, ...]
@@ -85,9 +86,9 @@ class jsonl(LineFiles[Any], RecordFiles[Any]):
         self.keep(paths, store=store)
         if self._packed and (elsewhere := next(filter(is_far, self.paths), None)):
             raise ValueError(
-                f"{self.call} has to stream all files if one of them is compressed, and cannot "
-                f"stream {masked(elsewhere)!r}, which is not on this machine: copy the files to "
-                "this machine, or unpack them where they are."
+                f"{self.shown_call} has to stream all files if one of them is compressed, and "
+                f"cannot stream {masked(elsewhere)!r}, which is not on this machine: copy the "
+                "files to this machine, or unpack them where they are."
             )
 
     @property

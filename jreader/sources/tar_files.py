@@ -19,7 +19,8 @@ from jreader.readers.columns import Array
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.byte_ranges import ByteFile
-from jreader.sources.files.file_readers import Paths, Which
+from jreader.sources.files.file_parts import Which
+from jreader.sources.files.file_readers import Paths
 from jreader.sources.files.magic_numbers import first_bytes, known_format
 from jreader.sources.files.records import Parse, RecordFiles
 from jreader.sources.files.tar_members import BLOCK, DamagedMember, Member, members
@@ -74,7 +75,7 @@ class tar(RecordFiles[dict[str, Any]]):
             packed or of another format, has changed, or has one name twice in a sample.
     """
 
-    call = "tar(paths)"
+    shown_call = "tar(paths)"
     suffixes = (".tar",)
     kind = "tar"
     index_rules = "names have a dot"

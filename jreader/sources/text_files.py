@@ -17,7 +17,8 @@ from typing import Any, ClassVar, TypeVar, cast
 from jreader.errors import DamagedData, NotResumable
 from jreader.readers import Pass, Position, argument, checked_position, foreign, op
 from jreader.sources.file_checks import changed, check_unpacked, damaged, most_unpacked, reading
-from jreader.sources.files.file_readers import FilePart, FileReader, Paths, Which
+from jreader.sources.files.file_parts import FilePart, Which
+from jreader.sources.files.file_readers import FileReader, Paths
 
 T = TypeVar("T")
 
@@ -129,7 +130,7 @@ class text(LineFiles[str]):
             so lines before it may be wrong then.
     """
 
-    call = "text(*paths)"
+    shown_call = "text(*paths)"
     suffixes = (".txt", ".txt.gz")
     far = False
     blank = True

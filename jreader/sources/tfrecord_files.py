@@ -21,7 +21,8 @@ from jreader.readers.columns import Array
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.byte_ranges import ByteFile
-from jreader.sources.files.file_readers import Paths, Which
+from jreader.sources.files.file_parts import Which
+from jreader.sources.files.file_readers import Paths
 from jreader.sources.files.magic_numbers import first_bytes, known_format
 from jreader.sources.files.records import Parse, RecordFiles
 from jreader.sources.files.tf_examples import Feature, checked_features, example_of
@@ -78,7 +79,7 @@ class tfrecord(RecordFiles[Any]):
         ValueError: Raised during a pass, if an Example has not the features that were asked for.
     """
 
-    call = "tfrecord(paths, features)"
+    shown_call = "tfrecord(paths, features)"
     suffixes = (".tfrecord", ".tfrecords")
     kind = "tfrecord"
     paths: tuple[str, ...]

@@ -116,7 +116,7 @@ class tokens(FileReader[Array], FileTable[Array]):
             `.idx`, or has changed since it was first read.
     """
 
-    call = "tokens(paths, dtype, eos)"
+    shown_call = "tokens(paths, dtype, eos)"
     suffixes = (".bin", ".npy")
     far = False
     paths: tuple[str, ...]
@@ -134,10 +134,10 @@ class tokens(FileReader[Array], FileTable[Array]):
         self.keep(list(map(_with_suffix, each)), dtype=dtype)
         set_fields(self, paths=tuple(path for path in self.paths if not path.endswith(".idx")))
         if eos is not None:
-            eos, most = check_number(f"eos of {self.call}", eos), np.iinfo(self.dtype).max
+            eos, most = check_number(f"eos of {self.shown_call}", eos), np.iinfo(self.dtype).max
             if eos > most:
                 raise ValueError(
-                    f"{self.call}: eos={eos} does not fit {self.dtype}, which ends at {most}."
+                    f"{self.shown_call}: eos={eos} does not fit {self.dtype}, which ends at {most}."
                 )
         set_fields(self, eos=eos)
 
@@ -302,7 +302,7 @@ def _check_size(path: str, expected: str, size: int, needed: int, said: str) -> 
 
 def _other_dtype(path: str, kind: np.dtype[Any], said: str) -> ValueError:
     return ValueError(
-        f"{path} says that its tokens are {said}, and {tokens.call} was told {kind}: type "
+        f"{path} says that its tokens are {said}, and {tokens.shown_call} was told {kind}: type "
         f"tokens(..., dtype={said!r})."
     )
 

@@ -104,7 +104,7 @@ class compose(Node[tuple[Any, ...]]):
         """The length of the shortest reader."""
         return shortest(self.readers)
 
-    def endless(self) -> Callable[[list[bool]], bool]:
+    def may_be_endless(self) -> Callable[[list[bool]], bool]:
         """It ends with the first reader that does."""
         return all
 

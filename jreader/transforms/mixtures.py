@@ -291,7 +291,7 @@ class mix(Adjustable[T]):
         """The number of turns; None for no end, or if a reader's length is not known."""
         return None if self._unknown else self._schedule().end
 
-    def endless(self) -> bool | Callable[[list[bool]], bool]:
+    def may_be_endless(self) -> bool | Callable[[list[bool]], bool]:
         """It ends with its first reader, or when all have ended, or never."""
         return self.stop == "repeat" or (all if self.stop == "first" else any)
 

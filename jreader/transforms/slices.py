@@ -130,7 +130,7 @@ class firstn(_Slice[T]):
         """The samples before `n`."""
         return 0, self.n, 1
 
-    def endless(self) -> bool:
+    def may_be_endless(self) -> bool:
         """It ends after `n` samples."""
         return False
 
@@ -300,9 +300,9 @@ class exactly(Node[T]):
             return None if self.steps is None else self._wanted(0)
         return self._wanted(known)
 
-    def endless(self) -> bool | Callable[[list[bool]], bool]:
+    def may_be_endless(self) -> bool | Callable[[list[bool]], bool]:
         """It ends where the number of steps is given."""
-        return super().endless() if self.steps is None else False
+        return super().may_be_endless() if self.steps is None else False
 
     def plane(self) -> Plane | None:
         """Sample i is sample i of the first round, or of a later one."""

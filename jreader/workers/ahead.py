@@ -104,6 +104,8 @@ class Crew(Generic[S]):
     # fields that few passes change are those of the class: an object with many is slower
     ordered = True  # whether results keep the order of the items
     source_closed = waits = False  # whether the source is closed, and is waited for
+    mapping = 0  # threads that may work on items, for which the source has to be open
+    placing = False  # whether the thread of a drawer works on one
     leaves_early = True  # whether a thread closes a source that is over, before the consumer comes
 
     def __init__(self, op: str, made_at: str, up: Pass[S], limits: Limits, work: Work) -> None:
@@ -129,7 +131,11 @@ class Crew(Generic[S]):
 
     def __enter__(self) -> None:
         """The consumer comes for the first item."""
-        self.begin()
+        try:
+            self.begin()
+        except BaseException as error:  # an interrupt, say: threads that have begun end
+            self.__exit__(type(error))
+            raise
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """The consumer leaves, and is in the source no more; gc, which comes anywhere, goes on."""
@@ -298,6 +304,7 @@ class Crew(Generic[S]):
             return
         with self.lock:
             closed, self.over, self.closed = self.closed, True, True
+            last = self._is_last()  # before anybody is woken, who might be quicker
         if not closed:
             self.give_slots(0)
             with suppress(Empty):
@@ -305,20 +312,29 @@ class Crew(Generic[S]):
                     self.done.get_nowait()
             self.done.put(None)
             self.cancel()
-        if not self.source_closed:
-            self.leave()
-
-    def leave(self) -> None:
-        """Closes the source once it is over, unless somebody is in it, who does so on the way out.
-
-        A generator cannot be closed while a thread is inside of it.
-        """
-        with self.lock:
-            over = self.over if self.leaves_early else self.closed
-            last = over and not (self.thread_reads or self.consumer_reads or self.source_closed)
-            self.source_closed = self.source_closed or last
         if last:
             self.close_source()
+
+    def leave(self) -> None:
+        """Closes the source once it is over, unless somebody needs it, who does so on the way out.
+
+        A generator cannot be closed while a thread is inside of it; and items that are worked on
+        may need what it holds open.
+        """
+        if self._is_last():
+            self.close_source()
+
+    def _is_last(self) -> bool:
+        """Whether nobody needs a source that is over: whoever asks first closes it."""
+        with self.lock:
+            over = self.over if self.leaves_early else self.closed
+            needed = (
+                self.thread_reads or self.consumer_reads or (self.leaves_early and self.mapping)
+            )
+            last = over and not (needed or self.source_closed)
+            if last:
+                self.source_closed, self.waits = True, self.waits and not self.placing
+        return last
 
     def close_source(self) -> None:
         """Closes the source; called once."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from jreader.counters import Counters, Work
@@ -133,7 +134,8 @@ class LoaderCrew(ThreadCrew[S]):
             while not self.fork_guard.forked:
                 came = clock()
                 with lock:
-                    self.consumer_reads = not (self.apart or self.claims > self.taken)
+                    ahead = self.apart or self.window or self.claims > self.taken
+                    self.consumer_reads = not ahead
                 if not self.consumer_reads:
                     if (chunk := self._next(came)) is None:
                         return
@@ -161,8 +163,10 @@ class LoaderCrew(ThreadCrew[S]):
     def begin(self) -> None:
         """Has a thread draw from now on, if the consumer may not."""
         self.left_at = time.perf_counter_ns()
-        if self.apart:
-            self.tune(self.capacity)
+        if self.apart and not self.fork_guard.forked:
+            with self.lock:
+                self.widen(self.capacity)
+                self._begin_threads()
 
     def _next(self, came: int) -> DrawnChunk[S] | None:
         """The next item of the threads, none if the consumer may draw it; None at the end."""
@@ -239,9 +243,8 @@ class LoaderCrew(ThreadCrew[S]):
             return
         with self.lock:
             self.capacity = value
-            if self.window or self.apart:
+            if self.window:  # else nobody has asked for an item, or no thread is to draw
                 self.widen(value)
-                self._begin_threads()
 
     def held_bytes(self) -> float:
         """What its items weigh, if all weigh as much as the first feed."""
@@ -261,7 +264,8 @@ class LoaderCrew(ThreadCrew[S]):
                     self._turn(chunk)
                     continue
                 if chunk and chunk.seconds > _SLOW and len(self.threads) == 1:
-                    self.start_threads(1)
+                    with suppress(RuntimeError):  # the system has no more of them
+                        self.start_threads(1)
                 if chunk is None or chunk.positions:
                     return chunk
                 self.done.put(chunk)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from texts import as_lists, documents, numbered, streamed
 
 import jreader
-from jreader import NotResumable, Pipeline, arrays, at_epoch, bucket, epochs, ragged, start
+from jreader import NotResumable, Pipeline, arrays, at_epoch, bucket, epochs, ragged, start, tokens
 from jreader.batches.bucket_bounds import chosen_bounds
 from jreader.readers import fingerprint
 
@@ -394,3 +394,10 @@ def test_a_stream_goes_on_behind_samples_that_nobody_waits_for_any_more():
         assert [np.asarray(batch.columns["tokens"])[:, 0].tolist() for batch in rest] == whole[
             done:
         ]
+
+
+def test_a_batch_without_a_seed_is_refused_before_lengths_are_looked_at(tmp_path):
+    np.array([1, 1, 1, 9], np.uint16).tofile(tmp_path / "a.bin")
+    plan = Pipeline(tokens(tmp_path / "a.bin", np.uint16, eos=9)).bucket([2], batch_size=2)
+    with pytest.raises(Exception, match="a seed is missing"):
+        plan[0]

@@ -10,6 +10,7 @@ import pytest
 
 from jreader import Node, Pass, Reader, start
 from jreader.readers import op, whole
+from jreader.readers.nodes import may_not_end
 
 
 @op
@@ -105,3 +106,21 @@ def test_an_op_that_is_decorated_as_a_dataclass_is_the_same():
     assert repr(shifted(ones, by=-3)) == "shifted(ones, by=-3)"
     with pytest.raises(TypeError, match=r"shifted\(reader, by\) needs a reader"):
         shifted([1])
+
+
+def test_fields_may_be_named_as_the_framework_would():
+    """An op of a user's, whose words are its own."""
+
+    @op
+    class repeated(Node):
+        reader: Reader
+        n: int = whole(least=0)
+        call: Any = len
+        endless: bool = False
+
+        def start(self, at):
+            return start(self.reader, at)
+
+    assert may_not_end(repeated(lambda: range(4), 3))
+    with pytest.raises(ValueError, match=r"^repeated\(reader, n, call, endless\) needs a whole"):
+        repeated(lambda: range(4), -1)

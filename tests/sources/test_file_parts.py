@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import pickle
 import tarfile
 from itertools import chain, pairwise
 from pathlib import Path
@@ -19,7 +20,7 @@ from widths import examples
 import jreader
 from jreader import DamagedData, Pipeline, csv, jsonl, parquet, tar, text, tfrecord
 from jreader.readers import fingerprint
-from jreader.sources.files.file_readers import FilePart
+from jreader.sources.files.file_parts import FilePart
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="needs /proc")
 
@@ -217,3 +218,10 @@ class TestParts:
         plan = jreader.files(f"{tmp_path}/*").read(jsonl, lanes=2)
         assert [sample["n"] for sample in plan] == [0, 0, 1, 1]
         assert isinstance(plan, Pipeline)
+
+    def test_one_in_a_cache_of_an_earlier_release_is_found(self):
+        stored = (
+            b"\x80\x04cjreader.sources.files.file_parts\nFilePart\n)\x81}("
+            b"\x8c\x04path\x8c\x01a\x8c\x06numberK\x01\x8c\x05partsK\x02\x8c\x04sizeK\x0aub."
+        )
+        assert pickle.loads(stored) == FilePart("a", 1, 2, 10)

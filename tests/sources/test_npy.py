@@ -2,17 +2,22 @@
 
 import os
 import struct
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from files import is_mapped
 from hypothesis import given
 from hypothesis import strategies as st
+from programs import PATIENCE
 from samples import check_resumes_everywhere, everything
 from widths import examples
 
 from jreader import Pipeline, arrays, batch, npy, npz, shuffle
 from jreader.errors import DamagedData
+from jreader.readers import op
+from jreader.sources.columns import FileTable
 
 
 def test_npy_files_are_mapped_and_side_by_side(tmp_path):
@@ -189,3 +194,28 @@ def test_an_archive_truncated_or_changed_anywhere_is_named(tmp_path):
     path.write_bytes(whole[:300] + b"\xff" + whole[301:])
     with pytest.raises(DamagedData, match="CRC"):
         npz(path)()
+
+
+def test_one_is_opened_while_a_file_of_another_format_still_is(tmp_path):
+    """In Python 3.11, what is cached at the first use has one lock for all instances."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    @op
+    class slow(FileTable):
+        paths: tuple = ()
+
+        def opened(self):
+            begun.set()
+            assert go_on.wait(PATIENCE)
+            return np.arange(3)
+
+    np.save(tmp_path / "a.npy", np.arange(4))
+    with ThreadPoolExecutor(2) as threads:
+        waiting = threads.submit(lambda: len(slow()))
+        assert begun.wait(PATIENCE)
+        quick = threads.submit(lambda: len(npy(tmp_path / "a.npy")))
+        try:
+            assert quick.result(PATIENCE / 5) == 4
+        finally:
+            go_on.set()
+        assert waiting.result(PATIENCE) == 3

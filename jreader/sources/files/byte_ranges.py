@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import io
 import os
+from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import starmap
-from threading import Lock
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import ref
 
 from jreader.sources.file_checks import State, changed, check_state, state_of
 
@@ -129,18 +130,17 @@ class LocalFile(ByteFile):
 
 
 def note_opened(file: Any) -> None:
-    """Takes note of an open file; has the one that was opened first closed, if too many are."""
-    with _LOCK:
-        _OPENED[id(file)] = file
-        for key in list(_OPENED)[:-_OPEN]:
-            oldest = _OPENED.pop(key, None)
-            if oldest is not None:
+    """Takes note of an open file; closes those that were opened first, if too many are."""
+    _OPENED.append(ref(file))
+    while len(_OPENED) > _OPEN:
+        with suppress(IndexError):  # another thread was quicker
+            oldest = _OPENED.popleft()()
+            if oldest is not None:  # else it was dropped, and closed
                 oldest.close()
 
 
-_LOCK = Lock()
-_OPENED: WeakValueDictionary[int, Any] = WeakValueDictionary()
-"""The files that are open, in the order in which they were opened; dropped ones are closed."""
+_OPENED: deque[ref[Any]] = deque()
+"""The files that were opened last; without a lock, for which a forked process might wait."""
 
 
 class FileObject(io.RawIOBase):

@@ -6,27 +6,22 @@ import glob
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from jreader.readers import Node, set_fields
-from jreader.readers.columns import Array
 from jreader.readers.credentials import masked
 from jreader.readers.declarations import convert_fields, declared, declared_names
 from jreader.sources.far_systems import far_matches, is_far
 from jreader.sources.file_checks import (
     FileNode,
-    changed,
     check_paths,
     is_file,
     is_folder,
     path_text,
     state_of,
 )
-
-Which: TypeAlias = tuple[int, int, int]
-"""Which part of a file: its number, of how many, and how many bytes the file had."""
+from jreader.sources.files.file_parts import FilePart, Which, part_in
 
 Paths: TypeAlias = "str | os.PathLike[str] | FilePart | Sequence[str | os.PathLike[str]]"
 """A file, a folder, a pattern such as `"data/*.tar"` or `"data/{0..9}.tar"`, or a list of these;
@@ -34,79 +29,6 @@ also elsewhere, as in `"s3://bucket/data/*.tar"`; or, where a format is read in 
 `files(paths, parts=)`."""
 _BRACES = re.compile(r"\{(?:(\d+)\.\.(\d+)|([^{}]*,[^{}]*))\}")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class FilePart:
-    """One of several parts of a file: the samples that begin in a range of its bytes.
-
-    Parts are equally long, to within a byte, and each byte is in one of them. So each sample is in
-    one part, wherever it ends.
-
-    >>> parts = [FilePart("a.jsonl", number, 3, 10) for number in range(3)]
-    >>> [(part.begin, part.end) for part in parts], [part.has(3) for part in parts]
-    ([(0, 3), (3, 6), (6, 10)], [False, True, False])
-
-    Attributes:
-        path: The file.
-        number: The number of the part, from 0.
-        parts: How many parts the file has.
-        size: How many bytes the file has.
-    """
-
-    path: str
-    number: int
-    parts: int
-    size: int
-
-    @property
-    def begin(self) -> int:
-        """The first byte of the part."""
-        return self.size * self.number // self.parts
-
-    @property
-    def end(self) -> int:
-        """The first byte behind the part."""
-        return self.size * (self.number + 1) // self.parts
-
-    @property
-    def which(self) -> Which:
-        """All but the path."""
-        return self.number, self.parts, self.size
-
-    def has(self, offset: int) -> bool:
-        """Whether what begins at that byte is in the part; the first one has that of no bytes."""
-        return self.begin <= offset < self.end or (not self.size and not self.number)
-
-    def of_offsets(self, offsets: Array) -> Array:
-        """Of the bytes at which samples begin, and at which the last one ends, those of the part.
-
-        >>> import numpy as np
-        >>> FilePart("a.jsonl", 1, 2, 10).of_offsets(np.array([0, 4, 7, 8, 10]))
-        array([ 7,  8, 10])
-        """
-        begins = offsets[:-1]
-        if not self.size:
-            return offsets if not self.number else offsets[:1]
-        low, high = begins.searchsorted([self.begin, self.end]).tolist()
-        return offsets[low : high + 1]
-
-    def check_size(self, size: int) -> None:
-        """Raises DamagedData if the file has another size now."""
-        if size != self.size:
-            raise changed(self.path, f"had {self.size:,} bytes, and has {size:,} now")
-
-
-def part_in(paths: Any) -> tuple[Any, Which | None]:
-    """The paths that were given, and which part of it if it was one part of a file.
-
-    >>> part_in(FilePart("a.jsonl", 1, 2, 10)), part_in("a.jsonl")
-    (('a.jsonl', (1, 2, 10)), ('a.jsonl', None))
-    """
-    several: Sequence[Any] = paths if isinstance(paths, (list, tuple)) else (paths,)
-    if len(several) == 1 and isinstance(several[0], FilePart):
-        return several[0].path, several[0].which
-    return paths, None
 
 
 def files_named(
@@ -248,7 +170,7 @@ class FileReader(FileNode[T]):
             whole.
     """
 
-    call: ClassVar[str]
+    shown_call: ClassVar[str]
     suffixes: ClassVar[tuple[str, ...]] = ()
     far: ClassVar[bool] = True
     paths: tuple[str, ...]
@@ -263,7 +185,7 @@ class FileReader(FileNode[T]):
         """
         if "part" in declared_names(self):
             paths, given["part"] = part_in(paths)
-        given["paths"] = files_named(self.call, paths, self.suffixes, far=self.far)
+        given["paths"] = files_named(self.shown_call, paths, self.suffixes, far=self.far)
         set_fields(self, **given)
         convert_fields(self)
 

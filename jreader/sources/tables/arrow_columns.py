@@ -25,7 +25,13 @@ import numpy as np
 from jreader.errors import DamagedData
 from jreader.extras import extra
 from jreader.readers.columns import Array, Column
-from jreader.readers.joined_columns import found, laid_end_to_end, share_starts
+from jreader.readers.joined_columns import (
+    found,
+    laid_end_to_end,
+    merged,
+    parted,
+    share_starts,
+)
 from jreader.readers.ragged import Ragged
 from jreader.readers.trees import leaves
 from jreader.sources.file_checks import damaged
@@ -267,6 +273,9 @@ class ArrowObjects(Column):
         if len(self.chunks) == 1:
             return self.chunks[0].take(rows)
         which, local = found(self.starts, rows)
+        if len(self.chunks) * 4 <= len(rows):  # of few, those of each in one call
+            taken = [(here, self.chunks[chunk].take(local[here])) for chunk, here in parted(which)]
+            return list(merged(taken, len(rows)))
         pairs = zip(which.tolist(), local.tolist(), strict=True)
         return [self.chunks[chunk].one(row) for chunk, row in pairs]
 

@@ -192,7 +192,7 @@ class arrow(TableReader):
             since it was first read.
     """
 
-    call = "arrow(paths, columns, nulls)"
+    shown_call = "arrow(paths, columns, nulls)"
     suffixes = (".arrow", ".feather")
     far = False
     paths: tuple[str, ...]

@@ -307,7 +307,7 @@ class csv(TableReader):
             bytes that are not UTF-8, or a quote that is never closed, or what is packed is damaged.
     """
 
-    call = "csv(paths, columns, nulls, types=, delimiter=, header=)"
+    shown_call = "csv(paths, columns, nulls, types=, delimiter=, header=)"
     suffixes = (".csv", ".csv.gz")
     paths: tuple[str, ...]
     names: tuple[str, ...] | str | None = argument(checked_names, default=None)

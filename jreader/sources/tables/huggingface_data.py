@@ -274,7 +274,7 @@ class huggingface(Table[Any]):
             a pass begins, there is no such column, or it has nulls.
     """
 
-    call = "huggingface(dataset, columns, nulls)"
+    shown_call = "huggingface(dataset, columns, nulls)"
     dataset: Any = argument(_checked_dataset)
     names: tuple[str, ...] | str | None = argument(checked_names, default=None)
     nulls: Mapping[str, Any] | None = argument(checked_nulls, default=None)

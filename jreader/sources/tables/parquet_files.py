@@ -17,7 +17,8 @@ from jreader.readers import argument, op
 from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.byte_ranges import ByteFile, FetchedRanges, FileObject
-from jreader.sources.files.file_readers import FilePart, Paths, Which
+from jreader.sources.files.file_parts import FilePart, Which
+from jreader.sources.files.file_readers import Paths
 from jreader.sources.files.kept_indices import in_threads
 from jreader.sources.files.stored_files import StoredFile, open_file
 from jreader.sources.tables.arrow_columns import checked_schema, pyarrow
@@ -251,7 +252,7 @@ class parquet(TableReader):
             format, or has changed since it was first read, or a checksum does not match.
     """
 
-    call = "parquet(paths, columns, nulls)"
+    shown_call = "parquet(paths, columns, nulls)"
     suffixes = (".parquet",)
     paths: tuple[str, ...]
     names: tuple[str, ...] | str | None = argument(checked_names, default=None)

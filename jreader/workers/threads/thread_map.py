@@ -102,7 +102,6 @@ class ThreadCrew(Crew[S]):
         self.chunks: SimpleQueue[DrawnChunk[S] | None] = SimpleQueue()  # those that it has drawn
         self.freed = threading.Condition(self.lock)  # who draws waits here for a slot
         self.drawing = threading.Lock()  # held by the thread that draws, or waits for a slot
-        self.idle = True  # whether the drawer's thread neither draws nor maps
         self.claims = 0  # how many chunks threads have begun to draw
         self.working = 0  # threads beside that of the drawer
 
@@ -160,7 +159,7 @@ class ThreadCrew(Crew[S]):
     def close_source(self) -> None:
         """Closes the source; the drawer does so on its thread."""
         if self.drawer:
-            self.drawer.close(wait=self.waits and self.idle)
+            self.drawer.close(wait=self.waits)
         else:
             self.up.close()
 
@@ -169,23 +168,33 @@ class ThreadCrew(Crew[S]):
         for _ in range(many):
             thread = threading.Thread(target=self._work, name=f"jreader {self.op}", daemon=True)
             with self.lock:
-                self.working += 1
+                self.working, self.mapping = self.working + 1, self.mapping + 1
                 self.threads.append(thread)
             try:
                 thread.start()
-            except Exception:  # not an interrupt: that leaves `start` when the thread is at work
+            except BaseException:
                 with self.lock:
-                    self.working -= 1
-                    self.threads.remove(thread)  # nobody could join it
+                    if thread.ident is None:  # else it is at work already
+                        self.working, self.mapping = self.working - 1, self.mapping - 1
+                        self.threads.remove(thread)  # nobody could join it
                 raise
 
     def _work(self) -> None:
+        with self.lock:
+            if threading.current_thread() not in self.threads:
+                return  # it was counted out, as an interrupt came while it began
+        try:
+            self._map_all()
+        finally:
+            with self.lock:
+                self.mapping -= 1
+            self.leave()
+
+    def _map_all(self) -> None:
         while not self._is_surplus():
             chunk = self.chunks.get() if self.drawer else self.next_drawn()
             if chunk is None:
                 self.chunks.put(None)  # whoever waits for one leaves next
-                if not self.drawer:
-                    self.leave()
                 return
             if not self.closed:
                 self.map(chunk)
@@ -193,16 +202,22 @@ class ThreadCrew(Crew[S]):
 
     def draw_all(self) -> None:
         """Draws on the drawer's thread; maps there, too, if there is no other thread."""
-        self.idle = False
         while chunk := self.next_drawn():
             if self.working:
                 self.chunks.put(chunk)
             else:
-                self.map(chunk)
+                self._place(chunk)
             del chunk
         self.chunks.put(None)
-        self.idle = True
         self.leave()
+
+    def _place(self, chunk: DrawnChunk[S]) -> None:
+        """Maps a chunk on the drawer's thread, for which nobody waits who closes the pass."""
+        with self.lock:
+            self.placing = not self.closed
+        if self.placing:
+            self.map(chunk)
+            self.placing = False
 
     def _is_surplus(self) -> bool:
         """Whether this thread is one too many, and leaves; never the last one."""
@@ -217,9 +232,7 @@ class ThreadCrew(Crew[S]):
         """How many items this thread may draw, once there are slots; 0 if the source is over."""
         with self.lock:
             while (self.free <= 0 or self.consumer_reads) and not self.over:
-                self.idle = True
                 self.freed.wait()
-                self.idle = False
             if self.over:
                 return 0
             self.thread_reads = True

@@ -283,6 +283,13 @@ class TestPlaces:
         assert feeds[1]["s"] == [["6", "7"], ["8", "9"], ["10"]]
         assert [part.device for part in feeds[0]["x"].addressable_shards] == THREE
 
+    def test_texts_of_all_places_are_kept_where_the_first_has_none(self):
+        def collated(numbers):
+            return {"x": np.array(numbers), "notes": [f"note {n}" for n in numbers if n >= 2]}
+
+        (feed,) = DataLoader(range(4), 2, places=EIGHT[:2], collate_fn=collated)
+        assert feed["notes"] == [[], ["note 2", "note 3"]]
+
     def test_a_group_that_lacks_batches_is_padded(self):
         feeds = list(DataLoader([(n, "a") for n in range(8)], 2, drop_last=False, places=THREE))
         assert told(feeds[1][0]) == [[6, 7], [0, 0], [0, 0]]

@@ -115,3 +115,33 @@ def test_a_file_that_is_cut_while_it_is_open_is_an_error(tmp_path):
 def test_a_file_that_is_not_there_is_an_error_that_names_it(tmp_path):
     with pytest.raises(DamagedData, match="none cannot be found"):
         open_file(str(tmp_path / "none"))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_reads_files_that_threads_were_opening(tmp_path, python):
+    for number in range(40):
+        (tmp_path / str(number)).write_bytes(bytes([number]) * 100)
+    script = """
+    import os, signal, sys, threading
+    from jreader.sources.files import byte_ranges, open_file
+
+    byte_ranges._OPEN = 3
+    files = [open_file(f"{sys.argv[-1]}/{number}") for number in range(40)]
+    over = threading.Event()
+
+    def read():
+        while not over.is_set():
+            for file in files:
+                file.read(0, 1)
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        if not (child := os.fork()):
+            signal.alarm(60)
+            os._exit(any(file.read(0, 1)[0] != number for number, file in enumerate(files)))
+        assert os.waitpid(child, 0)[1] == 0
+    over.set()
+    """
+    python(script.replace("sys.argv[-1]", repr(str(tmp_path))))
