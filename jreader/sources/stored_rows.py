@@ -11,6 +11,7 @@ import pickle
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -226,19 +227,20 @@ def decoded_rows(kind: Kind, values: Array, offsets: Array, path: Path) -> Objec
     Raises:
         DamagedData: As rows are read: a pickled object does not fit its checksum.
     """
-    encoded, how = Ragged(values, offsets), kind.how
-
-    def make(rows: Array) -> Iterator[Any]:
-        for row in encoded.each(rows):
-            held = row.tobytes()
-            if how == "text":
-                yield held.decode("utf-8", "surrogatepass")
-            else:
-                yield _object(held, path) if how == "object" else held
-
-    column = Objects(len(encoded), make, name=how)
+    encoded = Ragged(values, offsets)
+    column = Objects(len(encoded), partial(_decoded, encoded, kind.how, path), name=kind.how)
     column.arrays, column.tables = encoded.arrays, encoded.tables
     return column
+
+
+def _decoded(encoded: Ragged, how: How, path: Path, rows: Array) -> Iterator[Any]:
+    """Those rows of `decoded_rows`, one by one."""
+    for row in encoded.each(rows):
+        held = row.tobytes()
+        if how == "text":
+            yield held.decode("utf-8", "surrogatepass")
+        else:
+            yield _object(held, path) if how == "object" else held
 
 
 def _object(held: bytes, path: Path) -> Any:

@@ -1,6 +1,7 @@
 """`cache(reader, path)`: samples in a folder, written by the first pass and found by index then."""
 
 import json
+import pickle
 import threading
 from itertools import islice
 from pathlib import Path
@@ -20,8 +21,9 @@ import jreader
 from jreader import Pipeline, arrays, batch, cache, chain, map_readers, ragged, shuffle
 from jreader.errors import DamagedData, NotResumable
 from jreader.readers import indexed, start
+from jreader.readers.columns import offsets_of
 from jreader.sources.stored_columns import read_table
-from jreader.sources.stored_rows import as_found
+from jreader.sources.stored_rows import Kind, as_found, decoded_rows, encoded, values_of
 
 
 def holding_itself():
@@ -92,6 +94,17 @@ def test_arrays_of_another_order_of_bytes_come_back_as_they_were(tmp_path, shape
     samples = [np.full(shape, 5, ">i4") for shape in shapes]
     for _ in range(2):
         assert same(cache(lambda: iter(samples), tmp_path / "kept")(), samples)
+
+
+@pytest.mark.parametrize(
+    ("how", "rows"), [("text", ["a", "bc"]), ("bytes", [b"a", b"bc"]), ("object", [None, {1, 2}])]
+)
+def test_a_column_of_rows_that_are_decoded_travels_with_its_rows(how, rows):
+    kind = Kind(how)
+    values, lengths = values_of([encoded(row, kind) for row in rows], kind)
+    column = decoded_rows(kind, values, offsets_of(lengths), Path("0.npy"))
+    again = pickle.loads(pickle.dumps(column))
+    assert again.gather(np.array([1, 0])) == column.gather(np.array([1, 0])) == rows[::-1]
 
 
 def test_nothing_is_read_or_written_when_a_plan_is_built(tmp_path):
