@@ -17,6 +17,8 @@ DType: TypeAlias = np.dtype[Any]
 
 _EXACT = 2**53 - 1  # beyond it, a float64 no longer tells which integer it came from
 _WIDEST = -(2**63), 2**64 - 1
+_NUMBERS = frozenset("?bBhHiIlLqQefdFDE")  # chars; those of ml_dtypes among them are numbers
+_NO_NUMBERS = np.void, np.longdouble, np.clongdouble  # on a device
 
 
 def cast(array: Array, dtype: DType, name: str) -> Array:
@@ -148,9 +150,10 @@ def _is_number(held: object) -> bool:
     return isinstance(held, (float, complex, np.number, np.bool_))
 
 
-@cache
 def unplaceable(dtype: DType) -> str | None:
     """Why values of this dtype cannot live on a device; None where they can."""
+    if dtype.char in _NUMBERS:  # asked of every leaf of every feed
+        return None
     if dtype.kind in "US":
         return f"strings ({dtype}) cannot live on a device"
     if dtype.kind == "O":
@@ -158,7 +161,7 @@ def unplaceable(dtype: DType) -> str | None:
     if dtype.kind in "mM":
         return f"dates and times ({dtype}) cannot live on a device"
     # The numbers that NumPy learned from ml_dtypes are of kind V too, but of a type of their own.
-    if dtype.kind not in "biufcV" or dtype.char in "gG" or dtype.type is np.void:
+    if dtype.kind not in "biufcV" or issubclass(dtype.type, _NO_NUMBERS):
         return f"{dtype} cannot live on a device"
     return None
 

@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as some
 
 from jreader.errors import FeedMismatch
 from jreader.feeds import Feeds, cast, data, padded
+from jreader.feeds.casts import placeable, unplaceable
 from jreader.readers import leaves
 
 PLAIN = ["bool", "int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32"]
@@ -99,6 +100,19 @@ class TestCasting:
         assert one(list(rounded), dtype="int32").tolist() == [1, 3]
         with refused("field 'x'", "bfloat16"):
             one([1e39], dtype=jnp.bfloat16)
+
+    def test_numbers_of_devices_are_told_from_all_else(self):
+        small = [getattr(ml_dtypes, name) for name in ("bfloat16", "int4", "float8_e4m3fnuz")]
+        on_devices = [*PLAIN, "float64", ">f4", "complex64", "complex128", "l", "q", "Q", *small]
+        assert all(placeable(np.zeros(2, dtype)) for dtype in on_devices)
+        rows = np.dtype([("x", int)])
+        others = [*"USOgG", "M8[s]", "m8[s]", "V3", rows, (np.record, rows)]
+        assert not any(placeable(np.zeros(2, dtype)) for dtype in others)
+
+    def test_strings_of_a_dtype_that_cannot_be_hashed_stay_on_the_host(self):
+        dtype = np.dtypes.StringDType(na_object=[])
+        assert not placeable(np.array(["a"], dtype))
+        assert "cannot live on a device" in str(unplaceable(dtype))
 
     def test_what_has_its_dtype_already_is_not_copied(self):
         array = np.zeros((2, 4), np.float32)
