@@ -219,8 +219,9 @@ class map_batches(Node[Sequence[Any]]):
                 return mapped(samples)
             began = clock()
             made = annotated(label, mapped, samples) if profiler.active else mapped(samples)
-            tasks.append((clock() - began, 1))
-            sampling.timed(tasks[-1][0])
+            spent = clock() - began
+            tasks.append((spent, 1))  # which other passes append to as well
+            sampling.timed(spent)
             return made
 
         return timed
