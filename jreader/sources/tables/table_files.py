@@ -149,6 +149,7 @@ class TableReader(FileReader[Any], FileTable[Any]):
         blocks = self.blocks([file for file in files if any(file.rows)] or files[:1])
         blocks.check()
         if all(file.table is not None for file in blocks.files):
+            self.check_files()  # reading beyond the end of a file that was cut would be a SIGBUS
             return blocks.whole()
         return BlockColumns(blocks.starts, blocks.rows, blocks, name=repr(self))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from widths import examples
 
 from jreader import DamagedData, Pipeline, arrow, as_function, shuffle
 from jreader.readers import fingerprint, indexed, leaves, start
+from jreader.sources.tables.table_files import TableBlocks
 
 FORMATS = ["file", "stream"]
 IDS = pa.list_(pa.int64())
@@ -173,6 +175,21 @@ class TestFaults:
         path.unlink()
         with pytest.raises(DamagedData, match=r"a.arrow cannot be found any more"):
             listed(reader)
+
+    def test_no_byte_is_read_of_a_file_that_was_cut_while_it_was_opened(
+        self, tmp_path, monkeypatch
+    ):
+        path, opened = write(tmp_path / "a.arrow", numbers(0, 9000), "file"), arrow.tables
+
+        def cut_while_opened(reader):
+            files = opened(reader)
+            os.truncate(path, 8)
+            return files
+
+        monkeypatch.setattr(arrow, "tables", cut_while_opened)
+        monkeypatch.setattr(TableBlocks, "whole", lambda _: pytest.fail("this may be a SIGBUS"))
+        with pytest.raises(DamagedData, match=r"a.arrow had .* bytes, and has 8"):
+            listed(arrow(path))
 
     def test_files_of_other_columns(self, tmp_path):
         write(tmp_path / "a.arrow", pa.table({"n": [1]}), "file")
