@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from hashlib import blake2b
 from itertools import pairwise
@@ -37,7 +37,9 @@ def _checked_folder(call: str, path: Any) -> str:
 
 
 def _checked_suffixes(call: str, skip: Any) -> tuple[str, ...]:
-    suffixes = (skip,) if isinstance(skip, str) else tuple(skip)
+    given = () if skip is None else skip
+    several = isinstance(given, Iterable) and not isinstance(given, str)
+    suffixes = tuple(given) if several else (given,)
     for suffix in suffixes:
         if not isinstance(suffix, str) or not suffix:
             raise TypeError(
@@ -71,7 +73,8 @@ class image_folder(Table[dict[str, Any]]):
     Args:
         path: The folder. Its folders are the classes, with the images in them, also in folders of
             their own.
-        skip: Suffixes of files that are not images, such as `(".txt", ".json")`, to leave out.
+        skip: Suffixes of files that are not images, such as `(".txt", ".json")`, to leave out;
+            None for none.
         with_paths: Whether samples have a field `path` too, the name of the file: the note under an
             error of a function of samples, such as one that decodes them, shows it.
 
@@ -95,7 +98,7 @@ class image_folder(Table[dict[str, Any]]):
     def __init__(
         self,
         path: str | os.PathLike[str],
-        skip: str | Sequence[str] = (),
+        skip: str | Sequence[str] | None = (),
         *,
         with_paths: bool = False,
     ) -> None:

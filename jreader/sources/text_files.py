@@ -89,16 +89,21 @@ class LineFiles(FileReader[T]):
 
 
 def _checked_encoding(_call: str, encoding: Any) -> str:
+    if not isinstance(encoding, str):
+        raise TypeError(
+            f"text(*paths, encoding='utf-8') needs the name of an encoding, a str such as 'utf-8', "
+            f"'latin-1' or 'gb18030', not {encoding!r}."
+        )
     try:
         newline = b"\n".decode(encoding)
-    except (LookupError, UnicodeDecodeError):
+    except (LookupError, ValueError):
         newline = ""
     if newline != "\n":
         raise ValueError(
             f"text(*paths, encoding='utf-8') needs an encoding whose lines end in the byte \\n, "
             f"such as 'utf-8', 'latin-1' or 'gb18030', not {encoding!r}."
         )
-    return str(encoding)
+    return encoding
 
 
 @op
@@ -123,6 +128,7 @@ class text(LineFiles[str]):
             UTF-16 and UTF-32 cannot be read.
 
     Raises:
+        TypeError: A path is neither a str nor a path, or `encoding` is no str.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
         ValueError: `encoding` is unknown, or its lines do not end in the byte `\n`.
         DamagedData: Raised during a pass, if a line has another encoding, or if a gzip file is

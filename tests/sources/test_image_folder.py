@@ -71,6 +71,7 @@ def test_what_is_hidden_or_to_be_skipped_is_left_out(tmp_path):
     reader = image_folder(tmp_path, skip=(".txt", ".json"))
     assert names_of(reader) == [("a/1.png", 0)]
     assert repr(reader) == f"image_folder({str(tmp_path)!r}, skip=('.txt', '.json'))"
+    assert repr(image_folder(tmp_path, skip=None)) == f"image_folder({str(tmp_path)!r})"
     with pytest.raises(
         ValueError, match=r"1\.txt does not have the name of an image.*skip=\('\.txt',\)"
     ):
@@ -131,6 +132,8 @@ def test_what_is_no_folder_of_classes_is_an_error_where_it_is_written(tmp_path):
     write_images(tmp_path, "a/1.png")
     with pytest.raises(TypeError, match="suffixes of names to skip"):
         image_folder(tmp_path, skip=[5])
+    with pytest.raises(TypeError, match=r"suffixes of names to skip, .* not 5"):
+        image_folder(tmp_path, skip=5)
 
 
 def test_building_it_lists_no_files(tmp_path):

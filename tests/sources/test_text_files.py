@@ -114,6 +114,13 @@ def test_encodings_whose_lines_cannot_be_told_apart_are_refused(encoding, tmp_pa
         text(tmp_path / "a", encoding=encoding)
 
 
+@pytest.mark.parametrize("encoding", [None, 8, b"utf-8"])
+def test_an_encoding_that_is_no_name_is_refused(encoding, tmp_path):
+    (tmp_path / "a").write_bytes(b"")
+    with pytest.raises(TypeError, match=f"needs the name of an encoding, .* not {encoding!r}"):
+        text(tmp_path / "a", encoding=encoding)
+
+
 def test_a_line_of_another_encoding_is_named_by_its_byte(tmp_path):
     (tmp_path / "a").write_bytes(b"good\n" + "gr\xfcn\n".encode("latin-1"))
     items = text(tmp_path / "a")()
