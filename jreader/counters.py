@@ -53,7 +53,8 @@ class Work(NamedTuple):
 class Sampling:
     """Which of the items that come one after another are timed: of quick ones, few.
 
-    A loop looks at `left` itself, since a call for each item would cost more than the clock.
+    Whoever times counts `left` down for each item that is left out, and calls `timed` with the time
+    of each other one: so most of the quick ones cost no look at the clock.
 
     >>> sampling = Sampling()
     >>> [sampling.timed(QUICK - 1) for _ in range(4)], sampling.timed(QUICK)

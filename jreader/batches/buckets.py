@@ -1,8 +1,8 @@
 """`bucket`: batches of samples of about one length, of few shapes.
 
 Where the lengths of all samples are known before one is read, the batches are an order
-and the bounds may be chosen (`bucket_bounds`). Of a stream, samples wait until their bucket is full
-(`bucket_order`).
+(`bucket_order`), and the bounds may be chosen (`bucket_bounds`). Of a stream, samples wait until
+their bucket is full (`bucket_order` too).
 """
 
 from __future__ import annotations

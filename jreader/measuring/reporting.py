@@ -17,7 +17,7 @@ from jreader.measuring.probing import Measured, Name, Probed, probe
 from jreader.measuring.verdicts import counted_step, counted_wait, limit_of, stages_of
 
 _LEAST = 4  # feeds of a loop: the first one is that for which all is made
-_IDLE = 8  # feeds of a loop that does nothing
+_IDLE = 8  # feeds after the first, at least, of a loop that does nothing
 _SHORTEST = 0.1  # seconds in which some are read again after it
 
 

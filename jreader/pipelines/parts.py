@@ -1,4 +1,4 @@
-"""Parts of a pipeline, found by index: `pipeline[index]`, `pipeline[[3, 1]]`, `split` and `folds`.
+"""Samples and parts of a pipeline, found by index: `pipeline[3]`, `pipeline[2:5]`, splits, folds.
 
 A part is chosen below whatever the plan maps, so that nothing else is mapped. Parts of a split are
 chosen by index and seed, and above no shuffle: they have the same samples in every epoch and run.

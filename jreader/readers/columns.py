@@ -111,7 +111,10 @@ class Column:
             yield from given if isinstance(given, list) else Columns(given)
 
     def good_ones_first(self, rows: Array) -> Iterable[Any]:
-        """Those rows at once; if one of them raises, one by one, so that the error comes behind."""
+        """Those rows at once; if one of them raises, one by one, so that the error comes behind.
+
+        For columns whose `gather` gives a list.
+        """
         try:
             given: Iterable[Any] = self.gather(rows)
         except Exception:  # which of them it was shows one by one
@@ -145,9 +148,8 @@ class Column:
         )
 
     @staticmethod
-    def end_to_end(_columns: Sequence[Any]) -> Any:
+    def end_to_end(columns: Sequence[Any]) -> Any:
         """Several columns that say so alike as one such column; None if only rows tell."""
-        return None
 
     def keeping(self, _blocks: int) -> Column:
         """The same column, which keeps so many blocks open, if it is read in blocks."""

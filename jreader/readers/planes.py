@@ -241,6 +241,7 @@ class Gathering:
         self.ways = [column.gatherer(size) for column in every]
         self.arrays = _ARRAYS.issuperset(map(type, every))
         self.flat = _flat_kind(columns, row)
+        # a single column may gather a list, which is a batch as it is; in a tree, all have to stack
         self.stacks = self.flat is np.ndarray or all(column.stacks for column in every)
         self.joined = [
             (number, column)

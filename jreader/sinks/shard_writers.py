@@ -1,4 +1,4 @@
-"""Samples cut into shards, and the files of shards, written on several threads, each in its order.
+"""Cuts samples into shards, and writes their files on several threads, each shard in its order.
 
 A shard has one thread at a time: pieces of one that is larger than a piece take turns, so that what
 is held of a stream is a piece for each thread, however large shards are.

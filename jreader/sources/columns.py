@@ -81,7 +81,9 @@ class FileTable(FileNode[T], Table[T]):
     """A reader of the rows of columns that lie in files; a format only has to define `opened`."""
 
     def opened(self) -> Any:
-        """The columns, read or mapped; called once, between two looks at the files.
+        """Opens the files and returns the columns.
+
+        `columns` calls it once, between two looks at the files.
 
         Raises:
             DamagedData: A file is of another format, or not whole.

@@ -11,8 +11,8 @@ Four layouts are told apart by what a file begins with, and by the `.idx` beside
 - Anything else is tokens from the first byte to the last, as nanoGPT writes them.
 
 Only the beginnings of files are read before a document is asked for (an `.idx` as a whole), so that
-1,000 files and 10^10 tokens begin in milliseconds. Documents that end with a token are found on
-several threads, and kept in the cache folder. The maps are in `lazy_maps.py`.
+1,000 files and 10^10 tokens begin in milliseconds. jreader finds on several threads where documents
+end (at a token), and keeps that in the cache folder. The maps are in `lazy_maps.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Files that are read by ranges of bytes, and what was once found in them.
 
-Every format that finds its samples by number reads files through `open_file`, so that what holds of
-one holds of all: few files are open at a time, threads share them, and a file that has changed is
-an error that names it.
+Formats that read ranges of bytes do so through `open_file`, so that what holds of one holds of all:
+few files are open at a time, threads share them, and a file that has changed is an error that names
+it. Formats that map their files (arrays, tokens, Arrow), and lines that are read as a stream, open
+their files themselves.
 """
 
 from jreader.sources.files.block_store import Store

@@ -253,7 +253,8 @@ class Store:
         Args:
             file: The file.
             numbers: Those of the blocks.
-            keeping: Whether what is fetched is kept.
+            keeping: Takes, for each block that is fetched, the function that keeps it; calls it if
+                blocks may be kept.
 
         Raises:
             DamagedData: The file has changed.
@@ -279,7 +280,10 @@ class Store:
         return given | others
 
     def _claimed(self, file: StoredFile, coming: dict[int, Future[bytes]]) -> list[int]:
-        """The blocks that are neither in memory nor on their way; others' futures are put in."""
+        """Claims the blocks that are neither in memory nor on their way, and returns their numbers.
+
+        It puts the futures of other threads in `coming`.
+        """
         mine = list[int]()
         with self._lock:
             for number, future in coming.items():

@@ -204,7 +204,10 @@ class FileReader(FileNode[T]):
 
 
 def typed_call(node: Node[Any], data: str, arguments: Mapping[str, Any]) -> str:
-    """The call that makes a reader of some data, as a user would type it."""
+    """The call that makes a reader of some data, as a user would type it.
+
+    `data` stands in it as it is: `written` masks the credentials of paths.
+    """
     more = [f"{name}={value!r}" for name, value in arguments.items()]
     return f"{type(node).__name__}({', '.join([data, *more])})"
 
