@@ -122,13 +122,19 @@ class fetch_batches(Node[T]):
             return self._submitted(self.pool, self._timed(begin, ahead_of))
         begin, mapper = partial(start, self.reader, at), explained(self, self.mapper)
         limits = Limits(int(self.timeout > 0), _PREFETCH, timeout=self.timeout)
-        return map_on_threads(self, begin, mapper, limits)
+        return map_on_threads(self, begin, mapper, limits, held=1)
 
     def _timed(self, begin: Callable[[], Pass[T]], window: int) -> Pass[T]:
         """The same pass, read on a thread if there is a timeout."""
         if not self.timeout:
             return begin()
-        return map_on_threads(self, begin, itself, Limits(1, window, timeout=self.timeout))
+        return map_on_threads(
+            self,
+            begin,
+            itself,
+            Limits(1, window, timeout=self.timeout),
+            held=None if window > 1 else 1,
+        )
 
     def _submitted(self, pool: Processes, up: Pass[Any]) -> Pass[T]:
         many, timeout, sent = self.process_num, self.timeout, self.sent[0]

@@ -195,3 +195,18 @@ def test_a_data_set_that_changed_is_sent_anew_for_the_next_pass(pool):
     data.bad = frozenset([0])
     with pytest.raises(OSError, match="no sample 0"):
         samples(plan)
+
+
+def test_a_sampler_that_refills_its_list_is_not_warned_of_where_one_thread_fetches():
+    class Refilling:
+        def __iter__(self):
+            batch = [0, 0]
+            for low in range(0, 12, 2):
+                batch[:] = low, low + 1
+                yield batch
+
+        def __len__(self):
+            return 6
+
+    loader = jreader.DataLoader(range(12), batch_sampler=Refilling(), timeout=300)
+    assert [feed.tolist() for feed in loader] == [[n, n + 1] for n in range(0, 12, 2)]

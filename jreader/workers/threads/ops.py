@@ -118,7 +118,9 @@ class xmap_readers(Node[T]):
         limits = Limits(self.process_num, self.process_num + self.buffer_size)
         begin: Callable[[], Pass[Any]] = partial(start, self.reader, at)
         mapper, name = explained(self, self.mapper), described(self.mapper)
-        here = map_on_threads(self, begin, mapper, limits, function=name, ordered=self.order)
+        here = map_on_threads(
+            self, begin, mapper, limits, function=name, ordered=self.order, held=limits.window
+        )
         if self.order:
             return here
         lost = refused(self, "order=True")

@@ -36,6 +36,7 @@ def map_on_threads(
     function: str = "",
     ordered: bool = True,
     limits_of: Callable[[int], Limits] | None = None,
+    held: int | None = None,
 ) -> Pass[T]:
     """`fn` of the items of a pass, made on threads that begin with the first one asked for.
 
@@ -50,13 +51,15 @@ def map_on_threads(
         ordered: Whether the results keep the order of the items; otherwise they come as they get
             ready, and may be waited for without a limit.
         limits_of: The limits of any number of threads, where a loader may tune that; else None.
+        held: How many items of the reader may be needed at once, which it must not refill
+            (`Pass.watched`); None for the window, and one more.
 
     Raises:
         TimeoutError: A result was waited for longer than `limits.timeout` (while iterating).
     """
     if not limits.workers:
         return begin().mapped(fn, located_errors(node))
-    up, drawer = drawn_apart(node, lambda: begin().watched(node, limits.window + 1))
+    up, drawer = drawn_apart(node, lambda: begin().watched(node, held or limits.window + 1))
     op, made_at = type(node).__name__, node.made_at
     work = working(op, function, made_at, "threads", limits.workers)
     crew = ThreadCrew(op, made_at, up, limits, work, fn, drawer)
