@@ -120,7 +120,8 @@ def column(values: Any, name: str, *, on_host: bool) -> Array:
         array = np.asarray(values)
     except (TypeError, ValueError) as error:
         raise no_array(values, name, error) from None
-    if not on_host and (why := unplaceable(array.dtype)):
+    number = on_host or array.dtype.char in _NUMBERS  # no call, since feeds ask of every array
+    if not number and (why := unplaceable(array.dtype)):
         raise _no_numbers(np.asarray(values, dtype=object), f"{name} ({array.dtype})", why)
     if not array.ndim or not len(array):
         raise FeedMismatch(
@@ -152,8 +153,6 @@ def _is_number(held: object) -> bool:
 
 def unplaceable(dtype: DType) -> str | None:
     """Why values of this dtype cannot live on a device; None where they can."""
-    if dtype.char in _NUMBERS:  # asked of every leaf of every feed
-        return None
     if dtype.kind in "US":
         return f"strings ({dtype}) cannot live on a device"
     if dtype.kind == "O":
@@ -172,4 +171,6 @@ def placeable(leaf: object) -> bool:
     >>> placeable(np.zeros(2)), placeable(np.array(["a"])), placeable("a")
     (True, False, False)
     """
-    return isinstance(leaf, np.ndarray) and unplaceable(leaf.dtype) is None
+    if not isinstance(leaf, np.ndarray):
+        return False
+    return leaf.dtype.char in _NUMBERS or unplaceable(leaf.dtype) is None

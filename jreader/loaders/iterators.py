@@ -103,7 +103,7 @@ class FeedIterator(Iterator[Any]):
         return f"FeedIterator({reads}, epoch={self.epoch}, step={self.step})"
 
     def _enter(self, cursor: Cursor) -> None:
-        loading, run, self._place[:] = self._loading, self._run, [Place.of(cursor)]
+        loading, run = self._loading, self._run
         self._counters = run.counters = run.counters.continued()
         self._counters.steps.append(None)
         self._count_step = self._counters.steps.append
@@ -234,7 +234,9 @@ class FeedIterator(Iterator[Any]):
             )
         self.close()
         self._wanted = self._wanted._replace(first=start)
-        self._enter({**cursor, "skipped": first["skipped"]})
+        cursor = {**cursor, "skipped": first["skipped"]}
+        self._place[0] = Place.of(cursor)
+        self._enter(cursor)
 
     def _found(self, step: int) -> Cursor | None:
         """The cursor of a step, if it can be found without reading up to there; else None."""

@@ -304,7 +304,7 @@ class Crew(Generic[S]):
             return
         with self.lock:
             closed, self.over, self.closed = self.closed, True, True
-            last = self._is_last()  # before anybody is woken, who might be quicker
+            last = not self.source_closed and self._is_last()  # before anybody is woken
         if not closed:
             self.give_slots(0)
             with suppress(Empty):

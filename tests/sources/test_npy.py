@@ -211,7 +211,7 @@ def test_one_is_opened_while_a_file_of_another_format_still_is(tmp_path):
 
     np.save(tmp_path / "a.npy", np.arange(4))
     with ThreadPoolExecutor(2) as threads:
-        waiting = threads.submit(lambda: len(slow()))
+        waiting = threads.submit(lambda: len(slow((str(tmp_path / "a.npy"),))))
         assert begun.wait(PATIENCE)
         quick = threads.submit(lambda: len(npy(tmp_path / "a.npy")))
         try:

@@ -12,8 +12,8 @@ import pytest
 from engines import numbers
 from programs import PATIENCE, program
 
-from jreader import buffered, map_samples, multiprocess_reader, start, xmap_readers
-from jreader.readers import Pass, itself
+from jreader import Node, Pipeline, buffered, map_samples, multiprocess_reader, start, xmap_readers
+from jreader.readers import Pass, itself, op
 from jreader.workers.limits import Limits
 from jreader.workers.loader_workers import fetch_batches
 from jreader.workers.threads import map_on_threads
@@ -289,3 +289,40 @@ def test_one_that_gc_drops_inside_of_a_lock_of_its_executor_holds_nothing_up():
     executor.submit(itself, 0)
     assert executor.cancelled.wait(PATIENCE)
     assert executor.sent[1].cancelled()
+
+
+def test_a_source_is_open_as_long_as_its_items_are_mapped():
+    ended, closed, met = threading.Event(), threading.Event(), []
+
+    @op
+    class Held(Node):
+        def start(self, at):
+            def items():
+                yield from range(4)
+                ended.set()
+
+            return Pass(items(), lambda: None, closed.set)
+
+    def mapped(item):
+        assert ended.wait(PATIENCE)
+        met.append(closed.wait(0.2))  # it would be closed at once
+        return item
+
+    assert list(xmap_readers(mapped, Held(), 4, 8, order=True)()) == [0, 1, 2, 3]
+    assert met == [False] * 4
+    assert closed.is_set()
+
+
+def test_a_tuned_look_ahead_draws_nothing_before_it_is_asked():
+    drawn = []
+
+    def read():
+        for n in range(40):
+            drawn.append(n)
+            yield n
+
+    loader = Pipeline(read).batch(4).load(tune=True)
+    feeds = iter(loader)
+    assert not drawn
+    feeds.close()
+    assert not drawn
