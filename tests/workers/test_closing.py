@@ -310,7 +310,7 @@ def test_a_source_is_open_as_long_as_its_items_are_mapped():
 
     assert list(xmap_readers(mapped, Held(), 4, 8, order=True)()) == [0, 1, 2, 3]
     assert met == [False] * 4
-    assert closed.is_set()
+    assert closed.wait(PATIENCE)
 
 
 def test_a_tuned_look_ahead_draws_nothing_before_it_is_asked():
