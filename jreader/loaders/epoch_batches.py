@@ -126,15 +126,15 @@ def _checked(source: Source, cursor: Cursor) -> Position:
     """
     if cursor["position"] is None:
         return None
-    place = EpochPosition.of(cursor)
-    if (source.size is None) != (place.size is None):
+    position = EpochPosition.of(cursor)
+    if (source.size is None) != (position.size is None):
         counted, here = ("batches", "samples") if source.size else ("samples", "batches")
         raise NotResumable(
             f"the position of this cursor is counted in {counted}, and that of "
             f"{described(source.batches)} in {here}: resume with the pipeline that wrote it, whose "
             f"batches were made in another way."
         )
-    return place.batches
+    return position.batches
 
 
 def _copied(arrays: Any) -> Any:

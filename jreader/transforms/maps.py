@@ -302,8 +302,8 @@ def without_maps(reader: Reader[Any], *, keys: bool = True) -> Reader[Any]:
         keys: Whether to leave out the keys of random maps, too; they stay below a random op, whose
             order depends on how many there are.
     """
-    bare: Reader[Any] = unrolled(_without_maps, (reader, keys))
-    return bare
+    found: Reader[Any] = unrolled(_without_maps, (reader, keys))
+    return found
 
 
 def _without_maps(asked: tuple[Any, bool]) -> Generator[Any, Any, Any]:

@@ -104,8 +104,8 @@ class Crew(Generic[S]):
     # fields that few passes change are those of the class: an object with many is slower
     ordered = True  # whether results keep the order of the items
     source_closed = waits = False  # whether the source is closed, and is waited for
-    mapping = 0  # threads that may work on items, for which the source has to be open
-    placing = False  # whether the thread of a drawer works on one
+    working = 0  # threads beside that of the drawer, which may need the source for their items
+    drawer_maps = False  # whether that of the drawer works on items right now
     leaves_early = True  # whether a thread closes a source that is over, before the consumer comes
 
     def __init__(self, op: str, made_at: str, up: Pass[S], limits: Limits, work: Work) -> None:
@@ -329,11 +329,11 @@ class Crew(Generic[S]):
         with self.lock:
             over = self.over if self.leaves_early else self.closed
             needed = (
-                self.thread_reads or self.consumer_reads or (self.leaves_early and self.mapping)
+                self.thread_reads or self.consumer_reads or (self.leaves_early and self.working)
             )
             last = over and not (needed or self.source_closed)
             if last:
-                self.source_closed, self.waits = True, self.waits and not self.placing
+                self.source_closed, self.waits = True, self.waits and not self.drawer_maps
         return last
 
     def close_source(self) -> None:

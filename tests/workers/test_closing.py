@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from concurrent.futures import Executor, Future
+from typing import Any
 
 import pytest
 from engines import numbers
@@ -291,24 +292,30 @@ def test_one_that_gc_drops_inside_of_a_lock_of_its_executor_holds_nothing_up():
     assert executor.sent[1].cancelled()
 
 
+@op
+class Held(Node):
+    """A source that is closed by a function: a generator that has not begun tells of no close."""
+
+    items: Any
+    close: Any
+
+    def start(self, at):
+        return Pass(self.items(), lambda: None, self.close)
+
+
 def test_a_source_is_open_as_long_as_its_items_are_mapped():
     ended, closed, met = threading.Event(), threading.Event(), []
 
-    @op
-    class Held(Node):
-        def start(self, at):
-            def items():
-                yield from range(4)
-                ended.set()
-
-            return Pass(items(), lambda: None, closed.set)
+    def items():
+        yield from range(4)
+        ended.set()
 
     def mapped(item):
         assert ended.wait(PATIENCE)
         met.append(closed.wait(0.2))  # it would be closed at once
         return item
 
-    assert list(xmap_readers(mapped, Held(), 4, 8, order=True)()) == [0, 1, 2, 3]
+    assert list(xmap_readers(mapped, Held(items, closed.set), 4, 8, order=True)()) == [0, 1, 2, 3]
     assert met == [False] * 4
     assert closed.wait(PATIENCE)
 
@@ -326,3 +333,25 @@ def test_a_tuned_look_ahead_draws_nothing_before_it_is_asked():
     assert not drawn
     feeds.close()
     assert not drawn
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("no more threads"), KeyboardInterrupt()], ids=str)
+def test_threads_end_whose_pass_could_not_begin(monkeypatch, failure):
+    closed, begin, begun = threading.Event(), threading.Thread.start, []
+
+    def start_two(thread):
+        if thread.name == "jreader xmap_readers" and type(thread) is threading.Thread:
+            begun.append(thread)
+            if len(begun) == 3:
+                raise failure
+        begin(thread)
+
+    source = Held(lambda: iter(range(10**6)), closed.set)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start_two)
+        with pytest.raises(type(failure)):
+            next(iter(xmap_readers(str, source, 4, 8, order=True)()))
+    assert closed.wait(PATIENCE)
+    for thread in begun[:2]:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()

@@ -147,8 +147,13 @@ class Worker:
         with self._theirs, _blocked(signal.SIGINT):
             self.process = subprocess.Popen(  # noqa: S603  # our own interpreter
                 [
-                    *(sys.executable, "-P", "-c", _BOOT),
-                    *(json.dumps(sys.path), str(self._theirs.fileno()), str(os.getpid())),
+                    sys.executable,
+                    "-P",
+                    "-c",
+                    _BOOT,
+                    json.dumps(sys.path),
+                    str(self._theirs.fileno()),
+                    str(os.getpid()),
                 ],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[self._theirs.fileno()],

@@ -106,7 +106,6 @@ class ThreadCrew(Crew[S]):
         self.freed = threading.Condition(self.lock)  # who draws waits here for a slot
         self.drawing = threading.Lock()  # held by the thread that draws, or waits for a slot
         self.claims = 0  # how many chunks threads have begun to draw
-        self.working = 0  # threads beside that of the drawer
 
     def tuned(self, limits_of: Callable[[int], Limits]) -> None:
         """Has a loader turn the number of threads, if it is one that tunes."""
@@ -171,14 +170,14 @@ class ThreadCrew(Crew[S]):
         for _ in range(many):
             thread = threading.Thread(target=self._work, name=f"jreader {self.op}", daemon=True)
             with self.lock:
-                self.working, self.mapping = self.working + 1, self.mapping + 1
+                self.working += 1
                 self.threads.append(thread)
             try:
                 thread.start()
             except BaseException:
                 with self.lock:
                     if thread.ident is None:  # else it is at work already
-                        self.working, self.mapping = self.working - 1, self.mapping - 1
+                        self.working -= 1
                         self.threads.remove(thread)  # nobody could join it
                 raise
 
@@ -186,22 +185,17 @@ class ThreadCrew(Crew[S]):
         with self.lock:
             if threading.current_thread() not in self.threads:
                 return  # it was counted out, as an interrupt came while it began
-        try:
-            self._map_all()
-        finally:
-            with self.lock:
-                self.mapping -= 1
-            self.leave()
-
-    def _map_all(self) -> None:
         while not self._is_surplus():
             chunk = self.chunks.get() if self.drawer else self.next_drawn()
             if chunk is None:
                 self.chunks.put(None)  # whoever waits for one leaves next
-                return
+                with self.lock:
+                    self.working -= 1
+                break
             if not self.closed:
                 self.map(chunk)
             del chunk  # while the next one is drawn, its memory may be free
+        self.leave()
 
     def draw_all(self) -> None:
         """Draws on the drawer's thread; maps there, too, if there is no other thread."""
@@ -209,18 +203,18 @@ class ThreadCrew(Crew[S]):
             if self.working:
                 self.chunks.put(chunk)
             else:
-                self._place(chunk)
+                self._map_here(chunk)
             del chunk
         self.chunks.put(None)
         self.leave()
 
-    def _place(self, chunk: DrawnChunk[S]) -> None:
+    def _map_here(self, chunk: DrawnChunk[S]) -> None:
         """Maps a chunk on the drawer's thread, for which nobody waits who closes the pass."""
         with self.lock:
-            self.placing = not self.closed
-        if self.placing:
+            self.drawer_maps = not self.closed
+        if self.drawer_maps:
             self.map(chunk)
-            self.placing = False
+            self.drawer_maps = False
 
     def _is_surplus(self) -> bool:
         """Whether this thread is one too many, and leaves; never the last one."""

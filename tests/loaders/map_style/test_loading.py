@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from itertools import chain
 
@@ -248,13 +249,21 @@ class TestWorkers:
                 assert feed.tolist() == [0, 1]
                 break
         before = children()
-        took = []
+        ticks, over = [], threading.Event()
+
+        def tick():
+            while not over.wait(0.4):
+                ticks.append(None)
+
+        (clock := threading.Thread(target=tick)).start()
+        between = 0  # epochs that begin and end between two ticks
         for _ in range(60):
-            began = time.monotonic()
+            begun_at = len(ticks)
             assert len(stream(loader)) == 6
-            took.append(time.monotonic() - began)
-        # Paddle polls for half a second in every epoch; a busy machine slows some of them, not all
-        assert min(took) < 0.4
+            between += len(ticks) == begun_at
+        over.set()
+        clock.join()
+        assert between  # Paddle polls for half a second in every epoch: a tick falls into each
         assert not children() - before
 
     def test_a_step_that_sleeps_is_not_waited_for(self):
