@@ -6,18 +6,20 @@ import gc
 import os
 import signal
 import threading
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from engines import numbers
 from programs import PATIENCE, program
 
-from jreader import Node, Pipeline, buffered, map_samples, multiprocess_reader, start, xmap_readers
+from jreader import Node, buffered, map_samples, multiprocess_reader, start, xmap_readers
 from jreader.readers import Pass, itself, op
+from jreader.tunables import Tunable
 from jreader.workers.limits import Limits
 from jreader.workers.loader_workers import fetch_batches
-from jreader.workers.threads import map_on_threads
+from jreader.workers.lookahead import lookahead
+from jreader.workers.threads import Drawer, map_on_threads
 
 others = set()  # threads that were there before a test: they are not its own
 
@@ -328,11 +330,13 @@ def test_a_tuned_look_ahead_draws_nothing_before_it_is_asked():
             drawn.append(n)
             yield n
 
-    loader = Pipeline(read).batch(4).load(tune=True)
-    feeds = iter(loader)
-    assert not drawn
+    drawer, capacity = Drawer("loader", apart=True), Tunable("capacity", "", "here", 4)
+    up = drawer.begun(lambda: start(read))
+    feeds = lookahead(up, 2, itself, tunable=capacity, drawer=drawer)
+    with ThreadPoolExecutor(1) as threads:  # what the drawer was told to do before comes first
+        assert threads.submit(drawer.call, list).result(PATIENCE) == drawn == []
+    assert next(feeds.items) == 0
     feeds.close()
-    assert not drawn
 
 
 @pytest.mark.parametrize("failure", [RuntimeError("no more threads"), KeyboardInterrupt()], ids=str)
