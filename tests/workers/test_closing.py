@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import threading
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from typing import Any
 
 import pytest
@@ -333,10 +333,14 @@ def test_a_tuned_look_ahead_draws_nothing_before_it_is_asked():
     drawer, capacity = Drawer("loader", apart=True), Tunable("capacity", "", "here", 4)
     up = drawer.begun(lambda: start(read))
     feeds = lookahead(up, 2, itself, tunable=capacity, drawer=drawer)
-    with ThreadPoolExecutor(1) as threads:  # what the drawer was told to do before comes first
-        assert threads.submit(drawer.call, list).result(PATIENCE) == drawn == []
-    assert next(feeds.items) == 0
-    feeds.close()
+    told = threading.Event()
+    drawer.work(told.set)  # what it was told to do before comes first
+    try:
+        assert told.wait(PATIENCE)
+        assert drawn == []
+        assert next(feeds.items) == 0
+    finally:
+        feeds.close()
 
 
 @pytest.mark.parametrize("failure", [RuntimeError("no more threads"), KeyboardInterrupt()], ids=str)
