@@ -155,8 +155,8 @@ class Pipeline(Node[T]):
 
         They are taken from the first one, which is read for it; no pass is affected. The first
         axis of a batch is None if the last batch may be shorter. A field that is None stays None,
-        here as in feeds. `jax.eval_shape` takes
-        such a tree; `loader.element_spec` has what arrives on the devices.
+        here as in feeds. `jax.eval_shape` takes such a tree; `loader.element_spec` has what arrives
+        on the devices.
 
         >>> import numpy as np
         >>> from jreader import Pipeline, arrays

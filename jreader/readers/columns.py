@@ -336,6 +336,26 @@ def in_dtype(number: Any, dtype: np.dtype[Any]) -> Any:
     return made[()]
 
 
+def gathered_in_order(rows: Array, read: Callable[[Array], Iterable[Any]]) -> list[Any]:
+    """Rows in a list, which are read by rising numbers: of a file, from its begin to its end.
+
+    >>> gathered_in_order(np.array([5, 2, 5]), lambda rows: print(rows) or rows.tolist())
+    [2 5 5]
+    [5, 2, 5]
+
+    Args:
+        rows: The numbers.
+        read: Reads the rows of numbers that do not decrease, one after another.
+    """
+    if len(rows) < 2 or bool((rows[1:] >= rows[:-1]).all()):
+        return list(read(rows))
+    order = rows.argsort(kind="stable")
+    given: list[Any] = [None] * len(rows)
+    for place, row in zip(order.tolist(), read(rows[order]), strict=True):
+        given[place] = row
+    return given
+
+
 def offsets_of(lengths: Any) -> Array:
     """Where each of several begins, laid end to end, and where the last one ends.
 

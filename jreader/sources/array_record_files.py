@@ -12,7 +12,7 @@ import numpy as np
 
 from jreader.extras import extra
 from jreader.readers import op
-from jreader.readers.columns import Array, Objects
+from jreader.readers.columns import Array, Objects, gathered_in_order
 from jreader.readers.joined_columns import begins, found
 from jreader.sources.columns import FileTable
 from jreader.sources.file_checks import changed, damaged
@@ -92,11 +92,7 @@ class _Records(Objects):
 
     def gather(self, rows: Array) -> list[bytes]:
         """Those records, in a list."""
-        order = rows.argsort(kind="stable")
-        records: list[bytes] = [b""] * len(rows)
-        for place, record in zip(order.tolist(), self.each(rows[order]), strict=True):
-            records[place] = record
-        return records
+        return gathered_in_order(rows, self.each)
 
 
 class _OpenReaders(threading.local):

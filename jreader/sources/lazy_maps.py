@@ -21,7 +21,7 @@ from jreader.errors import DamagedData
 from jreader.readers.columns import Array, ArrayColumn, Where
 from jreader.readers.overlaps import overlapping
 from jreader.sources.file_checks import State, changed
-from jreader.sources.files.byte_ranges import Descriptor, note_opened
+from jreader.sources.files.byte_ranges import Descriptor, keep_few_open
 
 _RESIDENT = 1 << 28  # bytes of the files of one source that may be resident
 _BLOCK = 1 << 21  # bytes that one read may make resident: a huge page of the file cache
@@ -186,7 +186,7 @@ class LazyMap(ArrayColumn):
         opened = self._descriptor
         if opened is None:
             self._descriptor = opened = Descriptor(self.path, self._seen)
-            note_opened(self)
+            keep_few_open(self)
         return opened
 
     def _shorter(self, size: int) -> DamagedData:

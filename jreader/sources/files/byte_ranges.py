@@ -125,12 +125,12 @@ class LocalFile(ByteFile):
 
     def _opened(self) -> Descriptor:
         self._descriptor = opened = Descriptor(self.path, self._state)
-        note_opened(self)
+        keep_few_open(self)
         return opened
 
 
-def note_opened(file: Any) -> None:
-    """Takes note of an open file; closes those that were opened first, if too many are."""
+def keep_few_open(file: Any) -> None:
+    """Counts a file as open, and closes those that were opened first, if too many are."""
     _OPENED.append(ref(file))
     while len(_OPENED) > _OPEN:
         with suppress(IndexError):  # another thread was quicker

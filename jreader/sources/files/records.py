@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 
-from jreader.readers.columns import Array, Column, Where
+from jreader.readers.columns import Array, Column, Where, gathered_in_order
 from jreader.readers.joined_columns import found
 from jreader.sources.columns import FileTable
 from jreader.sources.files.block_store import Store
@@ -70,13 +70,7 @@ class Records(Column):
 
     def gather(self, rows: Array) -> list[Any]:
         """Those rows, in a list."""
-        if len(rows) < 2 or bool((rows[1:] >= rows[:-1]).all()):
-            return list(self._in_order(rows))
-        order = rows.argsort(kind="stable")
-        samples: list[Any] = [None] * len(rows)
-        for place, sample in zip(order.tolist(), self._in_order(rows[order]), strict=True):
-            samples[place] = sample
-        return samples
+        return gathered_in_order(rows, self._in_order)
 
     def each(self, rows: Array) -> Iterator[Any]:
         """Those rows one by one; a few are read ahead, and an error comes after the good ones."""
