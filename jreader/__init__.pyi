@@ -26,6 +26,7 @@ from jreader.feeds import data as data
 from jreader.linting import lint as lint
 from jreader.loaders import DataLoader as DataLoader
 from jreader.loaders import as_function as as_function
+from jreader.loaders import export as export
 from jreader.loaders import graceful_stop as graceful_stop
 from jreader.measuring import Report as Report
 from jreader.measuring import report as report
@@ -55,6 +56,7 @@ from jreader.sources.files.block_store import Store as Store
 from jreader.sources.image_folders import image_folder as image_folder
 from jreader.sources.json_lines import jsonl as jsonl
 from jreader.sources.random_access import source as source
+from jreader.sources.replaying import replay as replay
 from jreader.sources.tables.arrow_files import arrow as arrow
 from jreader.sources.tables.csv_files import csv as csv
 from jreader.sources.tables.huggingface_data import huggingface as huggingface

@@ -1,4 +1,4 @@
-"""The command line: `jreader show`, `check`, `peek` and `bench`, and `jreader demo`."""
+"""The command line: `jreader show`, `check`, `peek`, `bench`, `prepare`, `lock`, `demo`, ..."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jreader import __version__
@@ -32,6 +32,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     show.add_argument("--html", metavar="FILE", help="write a page for a browser instead")
     check = _command(commands, "check", "look for probable mistakes, and exit with 1 if found")
     check.add_argument("--ignore", action="append", default=[], metavar="NAME", help="of a finding")
+    check.add_argument(
+        "--locked",
+        nargs="?",
+        const="jreader.lock",
+        metavar="LOCK",
+        help="compare with what `jreader lock` wrote instead (default: jreader.lock)",
+    )
     check.add_argument("--no-measure", action="store_true", help="call and time no function")
     peek = _command(commands, "peek", "print the fields of the first samples, batches or feeds")
     peek.add_argument("-n", type=_positive, default=5, help="how many (default: 5)")
@@ -44,6 +51,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     bench = _command(commands, "bench", "time a pipeline, from its source alone to the whole")
     bench.add_argument("--seconds", type=_seconds, default=1.0, help="for each stage (default: 1)")
+    prepare = _command(commands, "prepare", "fill each cache(path) and filter(keep=path) of a plan")
+    prepare.add_argument("--processes", type=_positive, help="worker processes (default: none)")
+    prepare.add_argument(
+        "--part", type=_part, help="what this host makes, such as 3/8 (default: all)"
+    )
+    lock = _command(commands, "lock", "write down the files, packages and functions of a pipeline")
+    lock.add_argument("--to", metavar="LOCK", default="jreader.lock", help="(default: %(default)s)")
+    lock.add_argument("--sampled", action="store_true", help="hash 1 MiB of each larger file only")
+    where = _command(commands, "where", "print the steps that hold a sample; nothing is read")
+    where.add_argument(
+        "--sample", required=True, metavar="[SOURCE:]NUMBER", help="of a file or a named source"
+    )
+    where.add_argument("--epochs", type=_positive, help="how many to look at")
+    where.add_argument("--until", metavar="CURSOR", help="a cursor, as JSON: no later steps")
+    _add_index(commands)
     _add_demo(commands)
     options = parser.parse_args(arguments)
     return _run_demo(options) if options.command == "demo" else _run(options)
@@ -57,9 +79,28 @@ def _command(commands: Any, name: str, does: str) -> argparse.ArgumentParser:
     return parser
 
 
+def _add_index(commands: Any) -> None:
+    index = commands.add_parser(
+        "index",
+        help="index many files before the first start does",
+        description=(
+            "Finds where records begin in many files, or reads their footers, and keeps an index "
+            "that all later starts use. It lies beside the files, in a folder .jreader, for all "
+            "hosts that see them."
+        ),
+    )
+    index.add_argument("paths", nargs="+", metavar="PATH", help="a folder, a file or a pattern")
+    index.add_argument(
+        "--format",
+        choices=["parquet", "jsonl", "tar", "tfrecord"],
+        help="of the files (default: by their suffixes)",
+    )
+    index.add_argument("--cache", action="store_true", help="keep it in your cache folder instead")
+
+
 def _run(options: argparse.Namespace) -> int:
     """Prints the lines of a command; what goes wrong is one line of standard error."""
-    from jreader.commands import CommandFailed, in_one_line  # noqa: PLC0415  # `demo` needs none
+    from jreader import commands  # noqa: PLC0415  # `demo` needs none
 
     found, path = False, list(sys.path)
     try:
@@ -69,7 +110,9 @@ def _run(options: argparse.Namespace) -> int:
             for line in _command_lines(options):
                 found = True
                 print(line, flush=True)
-    except CommandFailed as error:
+            if not found and getattr(options, "locked", None):
+                print(commands.agreement(options.target, options.locked))
+    except commands.CommandFailed as error:
         return _failed(options, error, 1)
     except KeyboardInterrupt:
         return _failed(options, "interrupted", 130)
@@ -77,7 +120,7 @@ def _run(options: argparse.Namespace) -> int:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  # flushed at exit
         return 1
     except Exception as error:
-        return _failed(options, f"raised {in_one_line(error)}", 1)
+        return _failed(options, f"raised {commands.in_one_line(error)}", 1)
     finally:
         sys.path[:] = path  # without the user's folder
     return int(found and options.command == "check")
@@ -97,7 +140,8 @@ def _warned(
 
 
 def _failed(options: argparse.Namespace, why: object, code: int) -> int:
-    asked = options.command if options.command == "demo" else f"{options.command}: {options.target}"
+    target = getattr(options, "target", None)
+    asked = f"{options.command}: {target}" if target else options.command
     print(f"jreader {asked}:", *f"{why}".split(), file=sys.stderr)
     return code
 
@@ -106,15 +150,25 @@ def _command_lines(options: argparse.Namespace) -> Iterator[str]:
     """The lines of a command but `demo`."""
     from jreader import commands  # noqa: PLC0415  # as above
 
+    if options.command == "index":
+        return commands.index(options.paths, options.format, beside=not options.cache)
     subject = commands.pipeline_named(options.target)
-    if options.command == "show":
-        return commands.show(subject, options.target, options.html)
-    if options.command == "check":
-        return commands.check(subject, options.ignore, measure=not options.no_measure)
-    if options.command == "bench":
-        return commands.bench(subject, options.seconds)
-    decode = commands.tokenizer(options.tokenizer) if options.tokenizer else None
-    return commands.peek(subject, options.n, options.png, decode)
+    if options.command == "peek":
+        decode = commands.tokenizer(options.tokenizer) if options.tokenizer else None
+        return commands.peek(subject, options.n, options.png, decode)
+    lines: dict[str, Callable[[], Iterator[str]]] = {
+        "show": lambda: commands.show(subject, options.target, options.html),
+        "check": lambda: commands.check(
+            subject, options.ignore, measure=not options.no_measure, locked=options.locked
+        ),
+        "bench": lambda: commands.bench(subject, options.seconds),
+        "prepare": lambda: commands.prepare(subject, options.processes, options.part),
+        "where": lambda: commands.steps_holding(
+            subject, options.sample, options.epochs, options.until
+        ),
+        "lock": lambda: commands.write_lock(subject, options.to, sampled=options.sampled),
+    }
+    return lines[options.command]()
 
 
 def _add_demo(commands: Any) -> None:
@@ -166,6 +220,13 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is not at least 1")
     return number
+
+
+def _part(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(map(int, text.split("/")))  # `prepare` checks it
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a part, such as 3/8") from None
 
 
 def _run_demo(options: argparse.Namespace) -> int:

@@ -90,6 +90,25 @@ def noted(error: BaseException, note: str) -> None:
         error.add_note(note)
 
 
+class noting:  # read as `with noting(note):`
+    """Adds a note to the errors of a block, as `noted` does; of some kinds, if these are given.
+
+    >>> with suppress(KeyError), noting("raised here"):
+    ...     raise KeyError("a")
+    """
+
+    def __init__(self, note: str, *kinds: type[Exception]) -> None:
+        self.note, self.kinds = note, kinds or Exception
+
+    def __enter__(self) -> None:
+        """Begins the block."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """Adds the note."""
+        if isinstance(error, self.kinds):
+            noted(error, self.note)
+
+
 begun_at: ContextVar[str] = ContextVar("begun_at", default="an unknown place:0")
 """Where the user's code began the pass that a thread of jreader begins or draws."""
 _NOT_USERS = frozenset({"jreader", "threading"})

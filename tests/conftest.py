@@ -36,7 +36,10 @@ from programs import PATIENCE
 
 HERE = Path(__file__).parent
 IMPORT = re.compile(r"(from|import) ")
-collect_ignore = ["typed"]  # is for type checkers: what it says need not run
+collect_ignore = [
+    "typed",  # is for type checkers: what it says need not run
+    "benchmarks/gauntlet/contestants",  # import libraries that need not be installed
+]
 
 for name, examples in {"quick": 25, "ci": 250}.items():
     hypothesis.settings.register_profile(

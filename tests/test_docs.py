@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from unittest import mock
@@ -38,6 +39,16 @@ def name_of(page):
     return str(page.relative_to(DOCS).with_suffix(""))
 
 
+@pytest.fixture
+def forgotten(tmp_path):
+    """Forgets the modules that a page has written, since others have their names."""
+    yield
+    for name, module in [*sys.modules.items()]:
+        if str(getattr(module, "__file__", "")).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pytest.mark.usefixtures("forgotten")
 @pytest.mark.parametrize("page", few(PAGES, QUICK), ids=name_of)
 def test_the_python_blocks_of_a_page_run_one_after_another(page, tmp_path, monkeypatch):
     for name in NEEDS.get(name_of(page), ()):

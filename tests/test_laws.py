@@ -15,6 +15,7 @@ from graphs import (
     BoomError,
     Leaf,
     Recipe,
+    drawn_for,
     joined,
     kept,
     leaf_recipes,
@@ -24,6 +25,7 @@ from graphs import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from movers import fast, moving
 from programs import PATIENCE
 from seen import LIMIT, canonical, see
 from widths import examples
@@ -31,6 +33,7 @@ from widths import examples
 import jreader
 from jreader import (
     Pipeline,
+    Processes,
     at_epoch,
     batch,
     chain,
@@ -41,8 +44,10 @@ from jreader import (
     shard,
     shuffle,
 )
+from jreader.batches import Makers, batching, gives_batches, made_elsewhere
 from jreader.datasets import Sampler
 from jreader.readers import length, start
+from jreader.readers.lanes import dealt_below
 
 # random filters of few samples do so, and windows of short documents, and it is told
 pytestmark = [
@@ -304,6 +309,47 @@ def test_workers_are_invisible(recipe, size, threads):
         assert see(jreader.cache(recipe.build())).samples == plain.samples
     mapped = see(jreader.xmap_readers(tagged, recipe.build(), threads, size + 1, order=True))
     assert mapped.samples == see(map_readers(tagged, recipe.build())).samples
+
+
+@pytest.fixture(scope="module")
+def elsewhere():
+    """Worker processes that are begun once."""
+    with Processes(2) as workers:
+        yield workers
+
+
+def found_by_number(plan, functions, size, drop_last):
+    """Batches of a plan that are found by their number; None where only reading finds them."""
+    for rng in functions:
+        plan = jreader.map_samples(drawn_for, plan, rng=rng, seed=3 if rng else None)
+    if dealt_below(plan) is not None:
+        return None
+    plan = plan if gives_batches(plan) else batch(plan, size, drop_last)
+    found = batching(plan)
+    return plan if found.indexed and not found.lanes else None
+
+
+@given(
+    st.one_of(moving.map(fast), seeded.map(Recipe.build)),
+    st.lists(st.booleans(), max_size=2),
+    st.integers(1, 5),
+    st.booleans(),
+    st.integers(0, 2),
+)
+@examples(100)
+def test_batches_made_elsewhere_are_those_made_here(
+    elsewhere, plan, functions, size, drop_last, epoch
+):
+    plan = found_by_number(plan, functions, size, drop_last)
+    if plan is None:
+        return
+    here = at_epoch(plan, epoch)
+    there = at_epoch(made_elsewhere(plan, plan, Makers(elsewhere, {})), epoch)
+    expected = see(here)
+    assert see(there) == expected
+    for place in range(0, len(expected.positions), 3):
+        rest = see(there, expected.positions[place], LIMIT - place)
+        assert rest.samples == expected.samples[place:]
 
 
 @given(leaf_recipes, st.integers(1, 4), st.integers(1, 4))

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
 from queue import SimpleQueue
@@ -57,8 +58,7 @@ class Reading:
         set_worker_info(replace(info, id=self.number, num_workers=self.of, seed=seed))
         stacking.blocks = None  # a reader may stack on threads of its own
         worker.blocks.room = _BLOCK
-        up = start(self.reader, self.at)
-        try:
+        with closing(start(self.reader, self.at)) as up:
             worker.send(Answer(positions=[up.position()], ends=False))
             with _Outbox(worker, self.most) as outbox:
                 for sample in up.items:
@@ -66,8 +66,6 @@ class Reading:
                     del sample
                     if not outbox.has_room():
                         return
-        finally:
-            up.close()
 
 
 class _Sample(NamedTuple):

@@ -45,6 +45,8 @@ def map_and_stack(
     make: Callable[[Any], Any],
     items: Sequence[Any],
     column: Callable[[Sequence[Any], str], Any] | None = None,
+    *,
+    small: bool = False,
 ) -> tuple[Any, list[Any] | None]:
     """Maps items to samples and stacks those, copying each large array once, when it is made.
 
@@ -65,13 +67,14 @@ def map_and_stack(
         items: What samples are made of, at least one.
         column: Stacks the values of a small leaf, whose name it is given for its errors; None
             stacks numbers, and takes samples with anything else in them for not alike.
+        small: Whether to stack samples without large arrays, too.
 
     Returns:
         The tree of stacked arrays and None; or None and the list of samples.
     """
     first = make(items[0])
-    columns = _Columns(first, len(items))
-    if not (columns.large and restores(first)):
+    columns = _Columns(first, len(items), small=small)
+    if not (columns.worth and restores(first)):
         return None, [first, *map(make, items[1:])]
     for row, item in enumerate(items[1:], 1):
         sample = make(item)
@@ -100,10 +103,10 @@ def _number_column(values: Sequence[Any], _name: str) -> Array:
 class _Columns:
     """The leaves of samples, as columns: stacked where they are large arrays, else in lists."""
 
-    def __init__(self, first: Any, rows: int) -> None:
+    def __init__(self, first: Any, rows: int, *, small: bool) -> None:
         self.first, self.columns = first, [_empty_column(leaf, rows) for leaf in leaves(first)]
-        self.large = any(isinstance(column, np.ndarray) for column in self.columns)
-        if self.large:
+        self.worth = small or any(isinstance(column, np.ndarray) for column in self.columns)
+        if self.worth:
             self.put(0, first)
 
     def put(self, row: int, sample: Any) -> bool:

@@ -29,7 +29,7 @@ from jreader._worker.shared_memory import (
 )
 from jreader._worker.unpickling import unpickled
 from jreader._worker.worker_info import WorkerInfo, set_worker_info
-from jreader.errors import noted
+from jreader.errors import noting
 from jreader.readers import Position
 
 _GRACE = 1.0  # seconds to clean up once nobody listens
@@ -157,15 +157,12 @@ class _ReceivedFunction:
         return blocks.pickled(self.function(*arguments, **options), "result")
 
     def _unpickled(self, data: Any, *buffers: Any) -> Any:
-        try:
+        note = (
+            "a worker process imports the modules that a function uses: put the module on "
+            "sys.path, or send it along with cloudpickle.register_pickle_by_value(module)"
+        )
+        with noting(note, ImportError, AttributeError):
             return unpickled(data, buffers)
-        except (ImportError, AttributeError) as error:
-            noted(
-                error,
-                "a worker process imports the modules that a function uses: put the module on "
-                "sys.path, or send it along with cloudpickle.register_pickle_by_value(module)",
-            )
-            raise
 
 
 def main(descriptor: int, parent: int) -> None:

@@ -8,7 +8,7 @@ the ops after a `batch`.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -16,7 +16,8 @@ from typing import Any
 from jreader.batches.buckets import bucket
 from jreader.batches.padded_batches import padded_batch
 from jreader.batches.plain_batches import batch, map_batches
-from jreader.readers import Node, Reader, length
+from jreader.batches.some_rows import moved_to, samples_done
+from jreader.readers import Node, Position, Reader, length
 from jreader.readers.lanes import dealt_below
 from jreader.readers.mapped_rows import mapped_rows
 from jreader.readers.nodes import bare, declares, own_pass, unrolled
@@ -59,6 +60,13 @@ class Batching:
         """The `batch`, if positions count its samples; else None."""
         return self.op if self.by_sample else None
 
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """The samples of full batches, where these differ in size; () where they do not."""
+        if self.buckets is not None:
+            return self.buckets.rows
+        return self.op.sizes.sizes if self.op and self.op.sizes.vary else ()
+
     @property
     def samples(self) -> int | None:
         """How many samples the batches are made of, at present; None if unknown."""
@@ -68,7 +76,7 @@ class Batching:
     def lanes(self) -> int:
         """How many lanes the rows of each batch come from; 0 where the samples are not in lanes."""
         dealt = dealt_below(self.counted.reader) if self.counted else None
-        return dealt.lanes if dealt else 0
+        return dealt.lanes if dealt and not dealt.owned else 0
 
     @property
     def indexed(self) -> bool:
@@ -77,6 +85,30 @@ class Batching:
             return self.by_batch and length(self.buckets) is not None
         op = self.counted
         return op is not None and mapped_rows(seeded(op.reader, 0)) is not None
+
+    def positions(self, at: Position) -> tuple[Iterator[Position], Position] | None:
+        """The position after each batch that is left, and that at the end, by arithmetic alone.
+
+        >>> from jreader import arrays
+        >>> after, end = batching(batch(arrays([1, 2, 3, 4, 5]), 2, drop_last=True)).positions(2)
+        >>> list(after), end
+        ([4], 5)
+
+        Args:
+            at: A position, as a pass tells it.
+
+        Returns:
+            Both; None if only reading tells, or the position counts no samples.
+        """
+        if self.buckets is not None:
+            many, more = len(self.buckets), at[1:]
+            return ((done + 1, *more) for done in range(at[0], many)), (many, *more)
+        op, done = self.counted, samples_done(at)
+        end = length(op.reader) if op else None
+        if op is None or end is None or done is None:
+            return None
+        last = op.sizes.full(done, end)[1] if op.drop_last else end
+        return (moved_to(at, each) for each in op.sizes.ends(done, last)), moved_to(at, end)
 
 
 def batching(reader: Reader[Any]) -> Batching:
@@ -129,7 +161,7 @@ def _handed_on(op: Node[Any]) -> tuple[str, bool]:
 def _made_by(reader: Reader[Any]) -> Batching:
     """How the batches are made that a reader makes of samples."""
     if (op := plain_batch(reader)) is not None:
-        size = op.batch_size
+        size = op.batch_size if isinstance(op.batch_size, int) else None
         return Batching(op, size, size, whole=True, ordered=True, by_sample=True)
     if isinstance(reader, bucket) and own_pass(reader) is None:
         return Batching(buckets=reader, whole=True, ordered=True, by_batch=True)

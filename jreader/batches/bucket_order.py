@@ -108,6 +108,33 @@ class KnownBatches:
         numbers = np.searchsorted(self.begins, mixed, "right") - 1
         return numbers, mixed - self.begins[numbers]
 
+    def places(self, samples: Array) -> tuple[Array, Array]:
+        """The batch of each of these samples, and its row there: the inverse of `found`.
+
+        Those that are in no batch have row -1.
+
+        >>> order = BucketOrder.of(np.array([1, 0, 1, 1]), np.array([2, 2]))
+        >>> known = KnownBatches(order, (0, 0, 0), short=False)
+        >>> known.at(0), known.places(np.array([1, 3]))
+        ((1, array([2, 3])), (array([-1,  0]), array([-1,  1])))
+        """
+        order, asked, begins = self.order, samples.astype(np.uint32), offsets_of(self.order.counts)
+        batches, rows = np.full((2, len(samples)), -1)
+        for number in self.buckets():
+            held, chosen = order.samples[slice(*begins[number : number + 2])], 1 + number
+            place = held.searchsorted(asked)
+            mine = np.flatnonzero(held.take(place, mode="clip") == asked)
+            place = self._undone(place[mine], len(held), chosen)
+            nth, rows[mine] = np.divmod(place, order.rows[number])
+            batches[mine] = nth + self.begins[number]
+            rows[mine[batches[mine] >= self.begins[number + 1]]] = -1  # of a short one
+        there = rows >= 0
+        batches[there] = self._undone(batches[there], len(self), 0)
+        return batches, rows
+
+    def _undone(self, moved: Array, n: int, number: int) -> Array:
+        return orders.permutation(moved, n, orders.key(*self._path, number), inverse=True)
+
     def cursor_at(self, index: int) -> tuple[Position, int]:
         """The position before a batch, and how many samples the batches before it have."""
         numbers, places = self._located(np.arange(index))

@@ -135,8 +135,13 @@ class LaneBatches(Generic[T]):
         self.numbers = (
             [*range(dealt.lanes)] if rows is None else np.unique(rows // self._each).tolist()
         )
+        self.open()
+
+    def open(self) -> None:
+        """Begins a pass over each lane."""
+        node, places = self._node, self._places
         self._lanes = [
-            _Lane(of_lane(node.reader, number), self._places[number], node, self._each)
+            _Lane(of_lane(node.reader, number), places[number], node, self._each)
             for number in self.numbers
         ]
 
@@ -147,7 +152,7 @@ class LaneBatches(Generic[T]):
             for made in self.runs():
                 if not made.fresh:
                     return
-                yield list(made) if made.valid is None else made
+                yield made if made.stacked or made.valid is not None else list(made)
 
         return Pass(deal(), self.position, self.close)
 

@@ -186,7 +186,12 @@ class padded_batch(batch[T]):
         padding = self.padding
 
         def padded(samples: Sequence[T]) -> Sequence[T]:
-            return Columns(padding.columns(list(samples), self.length_for))
+            made: Columns[T] = Columns(padding.columns(list(samples), self.length_for))
+            if isinstance(samples, Columns):
+                made.full = samples.full
+                if self.removed:
+                    made.rows, made.valid = samples.rows, samples.valid
+            return made
 
         return padded
 

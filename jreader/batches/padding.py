@@ -13,16 +13,7 @@ import numpy as np
 
 from jreader import errors
 from jreader.batches.stacked import all_none, refuse_none, stack, stack_field
-from jreader.readers import (
-    Reader,
-    branches,
-    described,
-    indexed,
-    itself,
-    joined,
-    leaves,
-    rebuilt,
-)
+from jreader.readers import Reader, branches, described, indexed, itself, joined, leaves, rebuilt
 from jreader.readers.columns import Array, in_dtype
 from jreader.readers.joined_columns import Joined
 from jreader.readers.ragged import Ragged

@@ -7,15 +7,20 @@ A batch is a sequence of samples: a `list` from a stream, `Columns` from the ind
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
-from functools import partial
+from functools import cached_property, partial
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
 
 from jreader import errors
+from jreader.batches.batch_sizes import BatchSizes, checked_sizes
 from jreader.batches.lane_batches import Ends, LaneBatches, check_divides
+from jreader.batches.lanes_elsewhere import LanesElsewhere
+from jreader.batches.removed_samples import Removed
+from jreader.batches.some_rows import rows_of_each
 from jreader.batches.stacked import returned, stack
 from jreader.counters import Sampling, working
 from jreader.profiling import annotated, profiler
@@ -25,6 +30,8 @@ from jreader.readers import (
     Pass,
     Position,
     Reader,
+    argument,
+    checked_position,
     described,
     explain,
     flag,
@@ -36,12 +43,14 @@ from jreader.readers import (
     truth,
     whole,
 )
-from jreader.readers.lanes import dealt_below
+from jreader.readers.lanes import Lanes, by_lane, dealt_below, owners_of
 from jreader.readers.located import located_errors
+from jreader.readers.mapped_rows import mapped_rows
 from jreader.readers.starting import in_batches, mapped_last
+from jreader.readers.trees import Rows
 from jreader.workers import Processes
 from jreader.workers.ahead import made_ahead
-from jreader.workers.executor_map import ExecutorCrew
+from jreader.workers.executor_map import ExecutorCrew, Makers
 from jreader.workers.limits import Limits
 from jreader.workers.map_tasks import MapTask
 from jreader.workers.threads import map_on_threads
@@ -64,58 +73,118 @@ class batch(Node[Sequence[T]]):
     >>> [samples.columns.tolist() for samples in batch(shuffle(digits, seed=1), 3)()]
     [[2, 3, 1], [4, 0]]
 
+    Batches may grow, by the steps of a pass:
+
+    >>> [len(samples) for samples in batch(digits, {0: 1, 2: 3})()]
+    [1, 1, 3]
+
     Cost: one batch is in memory. Over an indexed reader, it gathers each column once for each
     batch. Resuming costs what it costs in `reader`.
 
     Args:
         reader: Any reader.
-        batch_size: Samples per batch.
+        batch_size: Samples per batch; or a dict, as {0: 256, 10_000: 512}, of the size by the step
+            from which on batches have it. Steps are batches of one pass: each epoch begins at step
+            0, unless `epochs` below this op makes one pass of all.
         drop_last: Whether to leave out a last batch with fewer samples. None hands it over too, but
             `load` leaves it out then; with False, `load` pads it.
 
     Raises:
         BatchNotDivisible: The samples come in lanes (`read`), and their number does not divide
             `batch_size`.
+        ValueError: The samples of a stream come in lanes, and batches have several sizes; a size is
+            less than 1, or the first one has another step than 0.
     """
 
     reader: Reader[T]
-    batch_size: int = whole(least=1)
+    batch_size: int | Mapping[int, int] = argument(checked_sizes)
     drop_last: bool | None = truth(default=None)
     _wraps: Ends | None = field(default=None, init=False)
     """How lanes begin again that have ended, where a loader says so."""
+    _makers: Makers | None = field(default=None, init=False)
+    """Whose workers read the lanes, where a loader says so."""
+    removed: Removed | None = field(default=None, init=False)
+    """Samples whose rows stay empty, where a loader says so."""
     unit = "batches"
     in_cursor = "counted"
 
     def check_arguments(self) -> dict[str, Any]:
         """Checks that every lane can give its share of a batch."""
-        if dealt := dealt_below(self.reader):
-            check_divides(self, self.batch_size, dealt)
+        dealt = dealt_below(self.reader)
+        if dealt is None:
+            return {}
+        if not dealt.owned and self.sizes.vary:
+            raise ValueError(
+                f"batch(reader, {self.batch_size!r}) counts the samples of one stream, and "
+                f"{described(dealt)} deals them to lanes: type lanes=1, or one batch size."
+            )
+        for size in self.sizes.sizes if not dealt.owned or owners_of(self.reader) > 1 else ():
+            check_divides(self, size, dealt)
         return {}
+
+    @cached_property
+    def sizes(self) -> BatchSizes:
+        """How many samples batches have, from which step on."""
+        return BatchSizes.of(self.batch_size)
+
+    @property
+    def named_size(self) -> int | str:
+        """The size of batches, as cursors name it."""
+        return self.batch_size if isinstance(self.batch_size, int) else repr(self.batch_size)
 
     def start(self, at: Position) -> Pass[Sequence[T]]:
         """Begins a pass; its position is that of `reader`, or that of each of its lanes."""
-        if lanes := self.in_lanes(at):
-            return lanes.batches()
-        reader, size = mapped_last(self.reader, at), self.batch_size
+        dealt = dealt_below(self.reader)
+        if dealt and not dealt.owned:
+            return self.in_lanes(dealt, at).batches()
+        if self._in_rows(dealt):
+            return rows_of_each(np.arange, self, at).mapped(_as_list)
+        if self.sizes.vary:
+            return self._grown(at)
+        reader, size = mapped_last(self.reader, at), self.sizes.sizes[0]
         whole = in_batches(reader, size, at)
         up = whole or start(reader, at).watched(self, size).in_runs(size, located_errors(self))
         if not self.drop_last:
             return up
-        full = (held for held in up.items if len(held) == self.batch_size)
+        full = (held for held in up.items if len(held) == size)
         return Pass(full, up.position, up.close)
 
-    def in_lanes(self, at: Position, rows: Any = None) -> LaneBatches[T] | None:
-        """A pass over the lanes that the samples come in, or over those of some rows; else None."""
-        dealt = dealt_below(self.reader)
+    def _in_rows(self, dealt: Lanes | None) -> bool:
+        """Whether the rows of batches are found one by one."""
+        if self.removed or (self.sizes.vary and mapped_rows(self.reader)):
+            return True
+        return dealt is not None and owners_of(self.reader) > 1
+
+    def _grown(self, at: Position) -> Pass[Sequence[T]]:
+        """Batches of a stream, of several sizes; the position begins with the samples done."""
+        sizes, (done, inner) = self.sizes, checked_position(at, (0, None))
+        up = start(self.reader, inner).watched(self, max(sizes.sizes))
+
+        def deal() -> Iterator[Sequence[T]]:
+            nonlocal done
+            with located_errors(self):
+                while held := list(islice(up.items, size := sizes.at(done))):
+                    done += len(held)
+                    short = len(held) < size
+                    if not (short and self.drop_last):
+                        yield Columns(Rows(held), full=size) if short else held
+
+        return Pass(deal(), lambda: (done, up.position()), up.close)
+
+    def in_lanes(self, dealt: Lanes, at: Position, rows: Any = None) -> LaneBatches[T]:
+        """A pass over the lanes that a stream is dealt to, or over those of some rows."""
         ends = self._wraps or ("drop" if self.drop_last else "pad")
-        return LaneBatches(self, dealt, ends, at, rows) if dealt else None
+        if self._makers is not None:
+            return LanesElsewhere(self._makers, self, dealt, ends, at, rows)
+        return LaneBatches(self, dealt, ends, at, rows)
 
     def length(self) -> int | None:
         """The number of batches."""
         known = length(self.reader)
         if known is None:
             return None
-        return known // self.batch_size if self.drop_last else -(-known // self.batch_size)
+        many, end = self.sizes.full(0, known)
+        return many + (end < known and not self.drop_last)
 
     def lookup(self) -> Callable[[int], Sequence[T]] | None:
         """Finds a batch by the indices of its samples."""
@@ -123,10 +192,13 @@ class batch(Node[Sequence[T]]):
         if find is None:
             return None
 
+        sizes, lanes = self.sizes, owners_of(self.reader)
+
         def samples(index: int) -> Sequence[T]:
-            first, last = index * self.batch_size, (index + 1) * self.batch_size
-            indices = range(first, last if known is None else min(last, known))
-            return list(map(find, indices)) if plane is None else plane.take(np.array(indices))
+            begin = sizes.after(0, index)
+            indices = begin + by_lane(sizes.at(begin), lanes, begin)
+            indices = indices if known is None else indices[indices < known]
+            return list(map(find, indices.tolist())) if plane is None else plane.take(indices)
 
         return samples
 
@@ -247,25 +319,19 @@ class map_batches(Node[Sequence[Any]]):
         except Exception as error:
             explain(error, self, self.fn, given)
             raise
-        try:
+        note = f"given by {described(self.fn)} in map_batches, made at {self.made_at}"
+        with errors.noting(note, TypeError, ValueError):
             return mapped_from(samples, returned(self.fn, mapped))
-        except (TypeError, ValueError) as error:
-            errors.noted(
-                error, f"given by {described(self.fn)} in map_batches, made at {self.made_at}"
-            )
-            raise
 
     def _given(self, samples: Sequence[Any]) -> Any:
         if not self.stacked:
             return list(samples)
-        try:
+        note = (
+            f"or have {described(self.fn)} take the list of the samples, and make the arrays: "
+            f"map_batches(fn, stacked=False), made at {self.made_at}"
+        )
+        with errors.noting(note, errors.FeedMismatch):
             return stack(samples)
-        except errors.FeedMismatch as error:
-            error.add_note(
-                f"or have {described(self.fn)} take the list of the samples, and make the arrays: "
-                f"map_batches(fn, stacked=False), made at {self.made_at}"
-            )
-            raise
 
     def length(self) -> int | None:
         """The length of `reader`."""
@@ -275,6 +341,12 @@ class map_batches(Node[Sequence[Any]]):
         """Applies `fn` to the batch that `reader` finds."""
         find = lookup_of(self.reader)
         return find and (lambda index: self.mapped(find(index)))
+
+
+def _as_list(made: Columns[T]) -> Sequence[T]:
+    """A batch as users know it: a list where its samples are not stacked."""
+    is_short = len(made) < (made.full or 0) or made.valid is not None
+    return made if made.stacked or is_short else list(made)
 
 
 _AHEAD = 2  # batches of each worker that may be ahead

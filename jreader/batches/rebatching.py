@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, TypeVar
 
-import numpy as np
-
 from jreader.batches.batching import batching
 from jreader.batches.plain_batches import batch
+from jreader.batches.stacked import concatenated
 from jreader.errors import FeedMismatch, NotResumable, check_number, check_reader
 from jreader.readers import (
     Columns,
@@ -25,11 +24,11 @@ from jreader.readers import (
     leaves,
     length,
     lookup_of,
-    map_tree,
     op,
     start,
 )
-from jreader.readers.joined_columns import ENDLESS, alike
+from jreader.readers.joined_columns import ENDLESS
+from jreader.readers.lanes import owners_of
 from jreader.readers.ragged import lengths_hash
 from jreader.transforms import firstn
 
@@ -48,6 +47,7 @@ class unbatch(Node[Any]):
     A batch is a list or another sequence of samples, but not a tuple; or a tree of arrays (a tuple
     or a dict of them, say) with a row for each sample. An empty one has no samples.
 
+    >>> import numpy as np
     >>> list(unbatch(lambda: [{"id": np.array([1, 2])}])())
     [{'id': np.int64(1)}, {'id': np.int64(2)}]
 
@@ -160,12 +160,14 @@ class unbatch(Node[Any]):
         """The samples before they were batched, where all batches come as `batch` makes them."""
         found = batching(self.reader)
         made_by = found.op if found.by_sample and found.whole and not found.functions else None
-        if made_by is None or not made_by.drop_last:
-            return None if made_by is None else made_by.reader
+        if made_by is None or owners_of(made_by.reader) > 1:  # its rows are in another order
+            return None
+        if not made_by.drop_last:
+            return made_by.reader
         known, plane = length(made_by.reader), indexed(made_by.reader)
         if plane is not None and plane.length >= ENDLESS:
             return made_by.reader
-        return None if known is None else firstn(made_by.reader, known - known % made_by.batch_size)
+        return None if known is None else firstn(made_by.reader, made_by.sizes.full(0, known)[1])
 
 
 def rebatch(reader: Reader[Any], batch_size: int, drop_last: bool | None = None) -> batch[Any]:
@@ -176,6 +178,7 @@ def rebatch(reader: Reader[Any], batch_size: int, drop_last: bool | None = None)
 
     Batches of arrays are cut and joined, and no sample is touched:
 
+    >>> import numpy as np
     >>> rows = rebatch(lambda: [np.arange(3), np.arange(3, 8)], 4)
     >>> [samples.columns.tolist() for samples in rows()]
     [[0, 1, 2, 3], [4, 5, 6, 7]]
@@ -211,9 +214,4 @@ def _together(cut: list[Sequence[T]]) -> Sequence[T]:
     """Parts of batches as one batch, which `cut` does not hold any longer."""
     parts = cut[:]
     cut.clear()
-    if len(parts) == 1:
-        return parts[0]
-    trees = [part.columns for part in parts if type(part) is Columns]
-    if len(trees) < len(parts) or not alike(trees):
-        return [sample for part in parts for sample in part]
-    return Columns(map_tree(lambda *columns: np.concatenate(columns), *trees))
+    return parts[0] if len(parts) == 1 else concatenated(parts)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from array import array as machine_array
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from jreader import errors
 from jreader._worker.stacking import stacked_in_shared_memory
 from jreader.readers import Columns, branches, described, joined, map_tree, same_structure
+from jreader.readers.joined_columns import alike
+
+T = TypeVar("T")
 
 _VALUES = frozenset({np.ndarray, int, float, bool})  # known at a glance
 _TEXTS: dict[str, set[type]] = {"U": {str, np.str_}, "S": {bytes, np.bytes_}}  # by kind of array
@@ -82,6 +85,24 @@ def stack_field(values: Sequence[Any], name: Any) -> Any:
         FeedMismatch: The values differ in structure or shape, or some are None.
     """
     return _stacked_tree(values, f"a sample[{name!r}]", _column)
+
+
+def concatenated(parts: Sequence[Sequence[T]]) -> Sequence[T]:
+    """Several batches as one: their columns, where all are stacked alike, or a list of samples.
+
+    >>> concatenated([Columns(np.arange(2)), Columns(np.arange(3))]).columns
+    array([0, 1, 0, 1, 2])
+    >>> concatenated([Columns(np.arange(2)), ["a"]])
+    [np.int64(0), np.int64(1), 'a']
+    """
+    columns = [part for part in parts if type(part) is Columns]
+    trees = [part.columns for part in columns]
+    same = len(columns) == len(parts) and alike(trees)
+    if not same or any(part.numbers != columns[0].numbers for part in columns):
+        return [sample for part in parts for sample in part]
+    made: Columns[T] = Columns(map_tree(lambda *every: np.concatenate(every), *trees))
+    made.numbers = columns[0].numbers
+    return made
 
 
 def refuse_none(samples: Sequence[Any]) -> None:

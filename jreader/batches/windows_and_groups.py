@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -32,9 +33,11 @@ from jreader.readers import (
     start,
     whole,
 )
-from jreader.readers.columns import Indices
+from jreader.readers.columns import Array, Indices
+from jreader.readers.holders import Held
 from jreader.readers.joined_columns import ENDLESS, Joined
 from jreader.readers.stacked_rows import StackedRows
+from jreader.readers.windowed import Cut
 
 
 @op
@@ -181,12 +184,18 @@ class sliding_window(Node[Any]):
         if behind and self.drop_last is False:
             return None
         self._tell(behind)
+
+        def held(column: int, rows: Array, end: int) -> Held:
+            below = up.holding(rows, end * self._stride + self.size, column)
+            samples = replace(below, begin=below.index, end=below.index + 1)
+            return Cut(self.size, self._stride, end).holding(samples)
+
         arrays = all(isinstance(column, (np.ndarray, Joined)) for column in leaves(up.columns))
         stacked = partial(StackedRows, size=self.size, stack=self._stacked)
         if arrays and (up.straight or up.runs):
             columns = map_tree(partial(stacked, runs=True), up.columns)
-            return Plane(columns, full, lambda indices: up.route(indices * self._stride))
-        return Plane(map_tree(stacked, up.columns), full, partial(self._route, up))
+            return Plane(columns, full, lambda indices: up.route(indices * self._stride), held=held)
+        return Plane(map_tree(stacked, up.columns), full, partial(self._route, up), held=held)
 
     def _route(self, up: Plane, indices: Indices) -> list[Indices]:
         namespace = indices.__array_namespace__()
@@ -270,8 +279,5 @@ def _check_samples(reader: Reader[Any], call: str, cure: str) -> None:
 
 def _one_sample(samples: Sequence[Any], what: str) -> Any:
     """The samples stacked as one; `what` is how an error calls them."""
-    try:
+    with errors.noting(f"in {what}", errors.FeedMismatch):
         return stack(samples)
-    except errors.FeedMismatch as error:
-        error.add_note(f"in {what}")
-        raise

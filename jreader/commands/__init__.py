@@ -1,22 +1,32 @@
-"""What `jreader show`, `check`, `peek` and `bench` do with the pipeline of a user's module.
+"""What `jreader show`, `check`, `peek`, `bench`, `prepare`, `lock` and `where` do with a pipeline.
 
 `named_pipelines.py` finds it by `module:name`, as uvicorn and gunicorn find an application, and
-says what is wrong in one line; `show`, `peek` (with `check`) and `bench` do the rest. jax is
-imported only if the module does.
+says what is wrong in one line; each command has a module (`check` is beside `peek`).
+jax is imported only if the module does. `index` looks through files.
 """
 
 from jreader.commands.bench import bench
+from jreader.commands.index import INDEXED, index
+from jreader.commands.lock import agreement, write_lock
 from jreader.commands.named_pipelines import CommandFailed, in_one_line, pipeline_named, tokenizer
 from jreader.commands.peek import check, peek
+from jreader.commands.prepare import prepare
 from jreader.commands.show import show
+from jreader.commands.where import steps_holding
 
 __all__ = [
+    "INDEXED",
     "CommandFailed",
+    "agreement",
     "bench",
     "check",
     "in_one_line",
+    "index",
     "peek",
     "pipeline_named",
+    "prepare",
     "show",
+    "steps_holding",
     "tokenizer",
+    "write_lock",
 ]

@@ -9,6 +9,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -125,11 +126,8 @@ def _rate_row(
 
 
 def _pass_items(stage: Reader[Any]) -> Iterator[Any]:
-    up = start(stage)
-    try:
+    with closing(start(stage)) as up:
         yield from up.items
-    finally:
-        up.close()
 
 
 def _feeds(loader: Any) -> Iterator[Any]:

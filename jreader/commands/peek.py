@@ -10,10 +10,11 @@ import numpy as np
 
 from jreader.batches import stack
 from jreader.commands.contact_sheets import sheet
-from jreader.commands.named_pipelines import CommandFailed, is_loader
+from jreader.commands.named_pipelines import CommandFailed, is_loader, reader_of
 from jreader.commands.show import aligned_rows
 from jreader.linting import lint
 from jreader.linting.plan_parts import of_batches, peeked
+from jreader.pipelines.locking import check_lock
 from jreader.readers import Columns
 from jreader.readers.trees import named_leaves
 
@@ -62,7 +63,13 @@ def peek(
         yield sheet([leaf for item in items for _, leaf in _named_arrays(item)], png, _SHEET)
 
 
-def check(subject: Any, ignore: Collection[str] = (), *, measure: bool = True) -> Iterator[str]:
+def check(
+    subject: Any,
+    ignore: Collection[str] = (),
+    *,
+    measure: bool = True,
+    locked: str | None = None,
+) -> Iterator[str]:
     """The findings of a plan or a loader, with functions timed: the line of an op, and the fix.
 
     >>> from jreader import Pipeline
@@ -73,10 +80,14 @@ def check(subject: Any, ignore: Collection[str] = (), *, measure: bool = True) -
         subject: A reader or a loader.
         ignore: The names of findings to leave out.
         measure: Whether to time functions.
+        locked: A lock to compare with instead; None for none.
 
     Raises:
         CommandFailed: The plan gives nothing, so there is nothing to check.
     """
+    if locked is not None:
+        yield from check_lock(reader_of(subject), locked)
+        return
     found = lint(subject, measure=measure, ignore=ignore)
     if not found and not is_loader(subject) and not first_items(subject, 1):
         raise CommandFailed("yields nothing: there is no first sample to check")

@@ -11,13 +11,7 @@ import numpy as np
 
 from jreader import errors, orders
 from jreader.batches import batch
-from jreader.datasets.samplers import (
-    IntArray,
-    RandomSampler,
-    Sampler,
-    SequenceSampler,
-    indices_of,
-)
+from jreader.datasets.samplers import IntArray, RandomSampler, Sampler, SequenceSampler, indices_of
 from jreader.orders import random_seed
 from jreader.readers import (
     Node,

@@ -14,13 +14,7 @@ from numpy.typing import NDArray
 
 from jreader import orders
 from jreader.datasets.dataset import IterableDataset, OfOthers, call_that_makes
-from jreader.datasets.fetching import (
-    check_dataset,
-    fetch,
-    index_within,
-    is_stream,
-    with_indices,
-)
+from jreader.datasets.fetching import check_dataset, fetch, index_within, is_stream, with_indices
 from jreader.errors import warn
 from jreader.orders.parts import part_sizes
 from jreader.readers import described, length, set_fields

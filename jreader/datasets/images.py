@@ -8,10 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from jreader.readers import (
-    Node,
-    op,
-)
+from jreader.readers import Node, op
 from jreader.sources.columns import Table
 from jreader.transforms import map_readers
 

@@ -10,13 +10,11 @@ managers do not reach the thread that places.
 """
 
 from jreader.devices.placements import Placement, places_placement, sharding_placement
-from jreader.devices.shares import Share
 from jreader.devices.targets import over, where_written
 from jreader.feeds.casts import placeable
 
 __all__ = [
     "Placement",
-    "Share",
     "over",
     "placeable",
     "places_placement",

@@ -14,23 +14,15 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
-from jreader.devices.shares import Share
 from jreader.devices.targets import over, own, target_of
 from jreader.devices.transfers import putter
 from jreader.errors import BatchNotDivisible, FeedMismatch
-from jreader.feeds.casts import placeable
-from jreader.readers import described, leaves, rebuilt
+from jreader.feeds.casts import narrowed, placeable
+from jreader.feeds.fields import Canonical
+from jreader.feeds.shares import Share
+from jreader.readers import described, itself, leaves, rebuilt
 
 _AS_THEY_ARE = nullcontext()
-_NARROW = {
-    np.dtype(wide): np.dtype(narrow)
-    for wide, narrow in (
-        ("int64", "int32"),
-        ("uint64", "uint32"),
-        ("float64", "float32"),
-        ("complex128", "complex64"),
-    )
-}
 
 
 @dataclass(frozen=True)
@@ -56,11 +48,10 @@ class Placement:
     share: Share | None = field(default=None, repr=False)
     steps: bool = field(default=False, repr=False)
 
-    def canonical(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
-        """The dtype that stands for another on the device: 64 bits only in x64 mode."""
-        if self.x64 or self.target == "host":
-            return dtype
-        return _NARROW.get(dtype, dtype)
+    @property
+    def canonical(self) -> Canonical:
+        """Gives the dtype that stands for another on the device: 64 bits only in x64 mode."""
+        return itself if self.x64 or self.target == "host" else narrowed
 
     def chunked(self) -> Placement:
         """The placement of feeds that begin with an axis of steps, which no device splits.

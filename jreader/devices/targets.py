@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
+from jreader.errors import noting
 from jreader.readers import leaves, rebuilt
 
 
@@ -83,11 +84,8 @@ def _over_the_mesh(spec: PartitionSpec, call: str) -> NamedSharding:
             f"{call} is {spec}, and no mesh is set here: write that line under `with "
             f"jax.set_mesh(mesh):`, or give NamedSharding(mesh, {spec})."
         )
-    try:
+    with noting(f"raised for {call}={spec}", ValueError):
         return NamedSharding(mesh, spec)
-    except ValueError as error:
-        error.add_note(f"raised for {call}={spec}")
-        raise
 
 
 def where_written(sharding: Any) -> Any:

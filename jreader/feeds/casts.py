@@ -20,6 +20,25 @@ _WIDEST = -(2**63), 2**64 - 1
 _NUMBERS = frozenset("?bBhHiIlLqQefdFDE")  # chars; those of ml_dtypes among them are numbers
 _NO_NUMBERS = np.void, np.longdouble, np.clongdouble  # on a device
 
+_NARROW = {
+    np.dtype(wide): np.dtype(narrow)
+    for wide, narrow in (
+        ("int64", "int32"),
+        ("uint64", "uint32"),
+        ("float64", "float32"),
+        ("complex128", "complex64"),
+    )
+}
+
+
+def narrowed(dtype: DType) -> DType:
+    """The dtype that stands for another on devices without 64 bits.
+
+    >>> narrowed(np.dtype("int64")), narrowed(np.dtype("uint8"))
+    (dtype('int32'), dtype('uint8'))
+    """
+    return _NARROW.get(dtype, dtype)
+
 
 def cast(array: Array, dtype: DType, name: str) -> Array:
     """`array` in another dtype, with the values it had; `name` is how an error calls it.

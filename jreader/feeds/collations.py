@@ -23,7 +23,7 @@ from jreader.datasets.fetching import fetch, fetch_one, gathers, is_stream
 from jreader.errors import FeedMismatch
 from jreader.feeds.casts import cast, placeable
 from jreader.feeds.layouts import FeedList, Feeds
-from jreader.readers import Columns, branches, described, joined, leaves, rebuilt
+from jreader.readers import Columns, branches, described, joined, leaves, map_tree, rebuilt
 from jreader.workers import get_worker_info, map_and_stack
 
 _CALL = "DataLoader(dataset, ...)"
@@ -126,7 +126,8 @@ class Collation:
 
     def _of_arrays(self, feed: Any) -> Any:
         # copied: their maker may overwrite them while a device still reads them
-        return _numpy_copies(feed) if self.feed_list is None else self._named(_numpy_copies(feed))
+        copies = map_tree(_numpy_copy, feed)
+        return copies if self.feed_list is None else self._named(copies)
 
     def _named(self, feed: Any) -> Any:
         return Feeds(self.feed_list).from_arrays(feed)
@@ -168,12 +169,9 @@ def _plain(index: Any) -> Any:
     return index.item() if isinstance(index, np.generic) else index
 
 
-def _numpy_copies(tree: Any) -> Any:
-    """The tree with a NumPy copy of each array, of any library; other leaves stay as they are."""
-    parts = branches(tree)
-    if parts is not None:
-        return joined(tree, {key: _numpy_copies(part) for key, part in parts.items()})
-    return np.array(tree) if hasattr(tree, "__array__") else tree
+def _numpy_copy(leaf: Any) -> Any:
+    """A NumPy copy of an array, of any library; any other leaf as it is."""
+    return np.array(leaf) if hasattr(leaf, "__array__") else leaf
 
 
 def _lists(tree: Any) -> Any:

@@ -316,6 +316,24 @@ class Feeds:
         )
 
 
+class FeedsThere(Feeds):
+    """The feeds that workers make, who know of no device, and get the batches in no order.
+
+    Whoever puts these in order asks `check_none` there.
+
+    >>> FeedsThere(["x"]).from_samples([(1.5,), (2.5,)])
+    {'x': array([1.5, 2.5])}
+    """
+
+    def check_none(self, feed: Any) -> None:
+        """Does nothing: there is no batch before."""
+
+
+def in_one_home(on_host: bool, feed: Any) -> list[bool]:
+    """That each leaf of a feed stays on the host, or none does."""
+    return [on_host] * len(leaves(feed))
+
+
 def _cure(name: str, key: int | str, names: list[Any]) -> str:
     """What to do where a field is missing in samples that have fields of these names."""
     if isinstance(key, int) and key < len(names):

@@ -188,7 +188,7 @@ def shapes(fed: Fed) -> Iterator[Finding]:
             f"Give {few}; loader.shapes() lists them, loader.warm(step) compiles ahead.",
             made_at,
         )
-    elif fed.keeps and batching(fed.plan).buckets is None and (len(found) > 1 or _ends_short(fed)):
+    elif fed.keeps and not batching(fed.plan).sizes and (len(found) > 1 or _ends_short(fed)):
         yield Finding(
             "ragged-last-batch",
             f"the last batch of an epoch is shorter than the others: {again}, twice.",
@@ -203,7 +203,8 @@ def _ends_short(fed: Fed) -> bool:
     many = known_length(found.op.reader) if found.op and found.whole else None
     if many is None or found.op is None or found.op.drop_last:
         return False
-    return many > found.op.batch_size and many % found.op.batch_size > 0
+    full, end = found.op.sizes.full(0, many)
+    return full > 0 and end < many
 
 
 def _kinds_of(arrays: Iterable[Any], axes: int = 0) -> Kinds:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -129,6 +130,8 @@ _FUNCTIONS: dict[type, tuple[str, Stage]] = {
 
 def call_of(op: Node[Any]) -> Call | None:
     """The function that an op calls for each item, and on what; None if it calls none."""
+    if isinstance(op, transforms.filter) and op.whole:  # it looks up what it has learnt
+        return None
     found = next((each for kind, each in _FUNCTIONS.items() if isinstance(op, kind)), None)
     return None if found is None else Call(op, *found, *_workers(op))
 
@@ -167,11 +170,8 @@ def prefixes(reader: Reader[Any]) -> Iterator[Reader[Any]]:
 
 def peeked(reader: Reader[Any], most: int = 1) -> list[Any]:
     """The first items of a reader, by a pass of its own."""
-    some = start(reader)
-    try:
+    with closing(start(reader)) as some:
         return list(islice(some.items, most))
-    finally:
-        some.close()
 
 
 def gathered_columns(reader: Reader[Any]) -> list[Any]:

@@ -89,7 +89,7 @@ def _rows_below(op: Node[Any], rows: int | None) -> int | None:
     """How many samples of its readers make a batch, if `rows` of those of an op do."""
     if (made := plain_batch(op)) is not None:
         dealt = dealt_below(made.reader)
-        return made.batch_size // (dealt.lanes if dealt else 1)
+        return max(made.sizes.sizes) // (dealt.lanes if dealt and not dealt.owned else 1)
     return rows if one_for_one(op) or mixes(op) else None
 
 
@@ -231,9 +231,10 @@ def left_out(fed: Fed) -> Iterator[Finding]:
     found = batching(fed.plan)
     if not fed.loses or found.op is None or found.op.drop_last or not found.whole:
         return
-    many, size = known_length(found.op.reader), found.op.batch_size
-    if many is not None and many % size and not is_shuffled(fed.plan):
-        yield same_left_out(fed.plan, many % size)
+    many = known_length(found.op.reader)
+    rest = 0 if many is None else many - found.op.sizes.full(0, many)[1]
+    if rest and not is_shuffled(fed.plan):
+        yield same_left_out(fed.plan, rest)
 
 
 def is_shuffled(reader: Reader[Any]) -> bool:

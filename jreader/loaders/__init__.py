@@ -12,6 +12,7 @@ loader: `DataLoader`: its arguments and its methods.
 arguments: The arguments that a loader keeps, and those of PyTorch and Paddle without meaning here.
 map_style: `DataLoader(dataset)`: samplers, workers and feeds of collated samples.
 source: What a loader is given: its source, and its options.
+steering: Mixtures whose weights change while a run goes on, and where it resumes.
 loading: What it loads, as one frozen value: source, options, placement, the end of epochs.
 epoch_batches: The batches of an epoch, from any position on.
 remainders: The samples at the end of an epoch that fill no step: dropped, padded or wrapped.
@@ -20,8 +21,8 @@ host_feeds: The host feeds of an epoch, with the position after each.
 prefetching: The feeds of a pass on the devices: placed ahead of the loop, and agreed on by hosts.
 ends: What an epoch leaves out at its end, and the warnings of it.
 run: What the passes of a loader share: the place of the latest, and what it leaves for the next.
-iterators: `FeedIterator`, which a loop iterates: its step, its cursor, `seek`.
-checkpoints: Cursors, the places that they store, and resuming with new weights.
+iterators: `FeedIterator`, which a loop iterates: its step, its cursor, `seek`, `set_weights`.
+checkpoints: Cursors, and the places that they store.
 queries: What a loader answers without moving: shapes, warm-up, samples of a step, stats.
 device_programs: Functions of feeds that run jitted on the devices, and `as_function`.
 tuning: `load(tune=True)`: threads and capacity, moved while the loop runs.
@@ -30,8 +31,9 @@ interrupts: `graceful_stop`.
 """
 
 from jreader.loaders.device_programs.as_function import as_function
+from jreader.loaders.device_programs.exported import export
 from jreader.loaders.interrupts import graceful_stop
 from jreader.loaders.iterators import FeedIterator
 from jreader.loaders.loader import DataLoader
 
-__all__ = ["DataLoader", "FeedIterator", "as_function", "graceful_stop"]
+__all__ = ["DataLoader", "FeedIterator", "as_function", "export", "graceful_stop"]

@@ -7,8 +7,12 @@ from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from jreader import errors
+from jreader.batches import Batching, Makers
+from jreader.batches.made_elsewhere import check_numbered
 from jreader.feeds import data
-from jreader.readers import Node, described
+from jreader.readers import Node, Reader, described
+from jreader.readers.seeds import waits
+from jreader.workers.clusters import SharedDask
 
 CAPACITY = 2  # one feed is placed while another one is used
 
@@ -125,6 +129,59 @@ def check_order(batch_size: Any, shuffle: Any, drop_last: Any) -> None:
             f"these are arguments in the order of torch, where a sampler follows shuffle, and in "
             f"{CALL} drop_last does: type DataLoader(dataset, batch_size, sampler=sampler)."
         )
+
+
+def checked_makers(
+    workers: Any, batches: Reader[Any], *, resident: bool, share: str | None = None
+) -> Makers:
+    """The executor that `workers` of `load` asks for.
+
+    Raises:
+        TypeError: It is none, or none that can share; or the batches cannot be found by number.
+        ValueError: The data are on the devices already, or batches to share are not seeded.
+    """
+    call = "load(workers=...)"
+    executor = workers.get_executor() if hasattr(workers, "get_executor") else workers
+    if isinstance(workers, type) or not callable(getattr(executor, "submit", None)):
+        many = workers if type(workers) is int and workers > 0 else 4
+        raise TypeError(
+            f"{call} needs workers that make the batches, not {described(workers)}: give "
+            f"jreader.Processes({many}), another executor of concurrent.futures, a Dask client, or "
+            "jreader.workers.clusters.ray_executor()."
+        )
+    if resident:
+        raise ValueError(
+            f"{call} makes feeds ahead of the step, while resident=True puts all data on the "
+            "devices before the first one: leave one of them out."
+        )
+    found = check_numbered(batches)
+    if share is None:
+        return Makers(executor, {})
+    return _sharing_makers(executor, found, batches, share)
+
+
+def _sharing_makers(executor: Any, found: Batching, batches: Reader[Any], share: Any) -> Makers:
+    """The executor that loaders share whose `share` is equal."""
+    call = f"load(workers=..., share={described(share)})"
+    client = getattr(executor, "_client", None)  # Dask's
+    if not (isinstance(share, str) and share):
+        raise TypeError(f"{call} needs the name that other jobs type too: give share='sweep', say.")
+    if client is None:
+        raise TypeError(
+            f"{call} needs a cluster that several programs use, and {described(executor)} is of "
+            "this one: give workers=dask.distributed.Client(address), or leave share= out."
+        )
+    if found.lanes:
+        raise TypeError(
+            f"{call} needs batches that are found by number, and {described(batches)} reads lanes "
+            "in order: leave share= out, or use an indexed source, or .cache(path)."
+        )
+    if waits(batches):
+        raise ValueError(
+            f"{call} needs what other jobs draw too, and {described(batches)} draws other numbers "
+            "in each: type seed=0 where it is random."
+        )
+    return Makers(SharedDask(client), {}, share)
 
 
 def _is_place(value: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from jreader.errors import FeedMismatch
-from jreader.feeds import padded, with_mask
+from jreader.feeds import Feeds, padded, with_mask
 from jreader.feeds.collations import arrays_of, check_rows, refilled
 from jreader.loaders.loading import Loading
 from jreader.readers import Columns, leaves, map_tree
@@ -41,13 +41,15 @@ class Assembler:
         self._parts, self._chunk = parts, loading.options.chunk
         self._alone = loading.axes == 1  # the arrays of a batch are those of its feed
         self._per_place = source.batch_per_place and parts is not None
-        self._lanes, self._buckets = source.batching.lanes > 0, source.batching.buckets is not None
+        self._lanes, self._vary = source.batching.lanes > 0, bool(source.batching.sizes)
         own = self._lanes and loading.share is not None
-        self._needs_own_rows = own and not loading.masked  # else batches without any make no feed
+        self._needs_own_rows = own and not loading.pads  # else batches without any make no feed
         self._ended = False  # whether a short batch has come that has to be the last
         self._usual: list[int] | None = None  # the rows of a whole feed: another needs no look
         self._plain: int | None = None  # those of its batch, if its arrays are the feed
         self._named = partial(loading.feeds.from_samples, lists=self._kind == "samples")
+        if loading.options.workers is not None:
+            self._named = partial(_received, loading.feeds)
 
     def feed(self, group: Any) -> Any | None:
         """The host feed of a batch, or of a list of them if it takes several; None: it is left out.
@@ -111,13 +113,15 @@ class Assembler:
         self.fed = sum(samples)
         self.spread = 1 if rows == samples else max(-(-sum(rows) // max(self.fed, 1)), 1)
         whole, full_rows, needed = self._compared(facts[0], rows, samples)
-        if loading.masked:
+        if loading.pads:
             if self._lanes:  # a sample has the number of its row, whatever rows are empty
                 self.fed = (self._size or 0) * len(arrays)
             return self._padded(facts, arrays, full_rows)
         if not whole:
             return self._left_out(self.fed, needed * self._per_feed)
-        if rows == samples and not self._buckets:
+        if loading.masked:
+            return self._padded(facts, arrays, rows[0])
+        if rows == samples and not self._vary:
             self._usual, self._plain = rows, rows[0] if loading.plain else None
         return self._finished(facts, arrays)
 
@@ -125,10 +129,10 @@ class Assembler:
         self, first: Columns[Any], rows: list[int], samples: list[int]
     ) -> tuple[bool, int, int]:
         """Whether batches make a feed as they are; the rows, and samples, of a full one of them."""
-        if not self._buckets:
+        if not self._vary:
             whole = self._is_whole(samples, rows)
             return whole, self.rows or 0, self._size or self.rows or max(rows)
-        full = samples[0] if first.full is None else first.full  # each bucket has another size
+        full = samples[0] if first.full is None else first.full  # each has another size
         whole = samples[0] == full or self.last == "keep"
         return whole, -(-rows[0] * full // max(samples[0], 1)), full
 
@@ -142,7 +146,7 @@ class Assembler:
         """Whether batches make a feed as they are; checks their sizes where steps have one."""
         if self.last == "keep":
             return True
-        if self._any_size and not self.loading.masked:
+        if self._any_size and not self.loading.pads:
             equal = rows == rows[:1] * self._per_feed
             return equal and self.loading.takes(rows[0])
         self._fix(samples, rows)
@@ -187,7 +191,7 @@ class Assembler:
 
     def _check_made(self, full: int, rows: list[int]) -> None:
         """Checks the rows that a function of whole batches made of full ones."""
-        if min(rows, default=full) < full and not self.loading.masked:
+        if min(rows, default=full) < full and not self.loading.pads:
             raise FeedMismatch(
                 f"a function of whole batches made {min(rows)} rows of {self._size} samples, and "
                 f"{full} before: {_ONE_SIZE}"
@@ -236,6 +240,14 @@ class Assembler:
         if self._per_place:
             return map_tree(lambda *columns: np.stack(columns), *batches)
         return map_tree(lambda column: column.reshape(parts, -1, *column.shape[1:]), batches[0])
+
+
+def _received(feeds: Feeds, batch: Any) -> Any:
+    """The named arrays of a batch that a worker has made, and named if it could."""
+    if not (type(batch) is Columns and batch.named):
+        return feeds.from_samples(batch)
+    feeds.check_none(batch.columns)
+    return batch.columns
 
 
 _PLAIN: Columns[Any] = Columns(Rows())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import islice
 from typing import Any
 
@@ -150,8 +151,5 @@ def _has_short_batch_only(reader: Reader[Any]) -> bool:
     found = batching(reader)
     if not found.whole or found.op is None or not found.op.drop_last:
         return False
-    samples = start(found.op.reader)
-    try:
+    with closing(start(found.op.reader)) as samples:
         return any(True for _ in samples.items)
-    finally:
-        samples.close()

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from jreader.batches import batch, plain_batch
+from jreader.batches import batch, batching, made_elsewhere, plain_batch
 from jreader.errors import NotResumable
+from jreader.feeds.shards import dealt_to, sizes_dealt_to, whole_dealt_to
 from jreader.loaders.checkpoints.positions import EpochPosition
 from jreader.loaders.loading import Loading
-from jreader.loaders.multihost.shards import buckets_dealt_to, dealt_to
 from jreader.loaders.source import Source
 from jreader.readers import (
     Columns,
@@ -29,10 +29,11 @@ from jreader.readers import (
     start,
 )
 from jreader.readers.growing import as_it_was
+from jreader.readers.hashing import identity
 from jreader.readers.plain_functions import in_epoch
 from jreader.readers.seeds import waits
 from jreader.transforms import cache, map_readers
-from jreader.workers import fetch_batches
+from jreader.workers import Processes, fetch_batches
 
 
 def batches_from(
@@ -49,7 +50,8 @@ def batches_from(
     Returns:
         The pass, and the seed that an unseeded plan drew for this epoch; None for a seeded plan.
     """
-    at, remainder = _checked(source, cursor), loading.remainder
+    remainder = loading.remainder
+    at = _position_of(source, cursor, continues=remainder.continues)
     epoch = 0 if remainder.continues else cursor["epoch"]
     plan = at_epoch(_own_batches(loading, source, cursor, at), epoch)
     if loading.per_feed > 1:
@@ -64,15 +66,40 @@ def batches_from(
 
 
 def _own_batches(loading: Loading, source: Source, cursor: Cursor, at: Position) -> Reader[Any]:
-    """The batches that this process reads, counted and copied where that is needed."""
+    """The batches that this process reads, by itself or by its workers."""
+    whole, workers = _of_all_hosts(loading, source, cursor, at), loading.options.workers
+    streamed = whole is not source.batches and not batching(whole).indexed
+    if workers is None or streamed:  # so goes on what was a stream when it stopped
+        return _of_this_host(loading, _copied_where_shared(loading, source, whole))
+    batches, made_at = _of_this_host(loading, whole), loading.options.made_at
+    if workers.share:
+        workers = workers._replace(share=shared_name(loading, workers.share))
+    made = made_elsewhere(batches, whole, workers, loading.named_there, made_at)
+    ours = loading.placement.hosts and not isinstance(workers.executor, Processes)
+    return map_readers(_own, made) if ours else made
+
+
+def shared_name(loading: Loading, share: str) -> str:
+    """What two loaders have in common whose workers make equal feeds."""
+    dtypes = [str(loading.placement.canonical(np.dtype(kind))) for kind in ("i8", "f8")]
+    return f"{share} {identity([loading.plan(), loading.share, loading.shares, dtypes])}"
+
+
+def _of_all_hosts(loading: Loading, source: Source, cursor: Cursor, at: Position) -> Reader[Any]:
+    """The batches on all processes, counted where sizes have to be those of the cursor."""
     batches, remainder = as_it_was(source.batches, at), loading.remainder
     again = cursor["samples"] > 0 and not (remainder.continues and cursor["epoch"])
     if again and remainder.last == "keep" and not isinstance(batches, Node):
-        batches = _of_same_sizes(batches, at, cursor["samples"], source)
-    batches = _copied_where_shared(loading, source, batches)
+        return _of_same_sizes(batches, at, cursor["samples"], source)
+    return batches
+
+
+def _of_this_host(loading: Loading, batches: Reader[Any]) -> Reader[Any]:
+    """The batches with only the rows that this process feeds."""
     if loading.share:
-        batches = dealt_to(batches, loading.share, pads=loading.masked) or batches
-    return buckets_dealt_to(batches, loading.shares) if loading.shares else batches
+        dealt = dealt_to(batches, loading.share, pads=loading.pads)
+        return dealt or whole_dealt_to(batches, loading.share)
+    return sizes_dealt_to(batches, loading.shares) if loading.shares else batches
 
 
 def _copied_where_shared(loading: Loading, source: Source, batches: Reader[Any]) -> Reader[Any]:
@@ -118,11 +145,12 @@ def _of_same_sizes(reader: Reader[Any], at: Position, samples: int, source: Sour
     return checked
 
 
-def _checked(source: Source, cursor: Cursor) -> Position:
+def _position_of(source: Source, cursor: Cursor, *, continues: bool) -> Position:
     """The position of the reader of batches in a cursor.
 
     Raises:
-        NotResumable: It counts batches where this reader counts samples, or the reverse.
+        NotResumable: It counts batches where this reader counts samples, or the reverse; or sizes
+            of batches depend on samples that it does not count.
     """
     if cursor["position"] is None:
         return None
@@ -134,7 +162,24 @@ def _checked(source: Source, cursor: Cursor) -> Position:
             f"{described(source.batches)} in {here}: resume with the pipeline that wrote it, whose "
             f"batches were made in another way."
         )
-    return position.batches
+    grew, grows = isinstance(position.size, str), isinstance(source.size, str)
+    if grew == grows or batching(as_it_was(source.batches, position.batches)).indexed:
+        return position.batches
+    if grows and continues:
+        raise NotResumable(
+            f"this cursor is of batches of {position.size} samples of a stream that goes on in the "
+            f"next epoch, and does not say how many came before: resume with one batch size, not "
+            f"with {source.size}."
+        )
+    return _counted_in_stream(source, position.batches, cursor["samples"], grows=grows)
+
+
+def _counted_in_stream(source: Source, at: Position, samples: int, *, grows: bool) -> Position:
+    """The position of a stream with the samples done, where sizes of batches depend on them."""
+    if not waits(source.batches):
+        return (samples, at) if grows else at[1]
+    drawn, inner = at
+    return drawn, (samples, inner) if grows else inner[1]
 
 
 def _copied(arrays: Any) -> Any:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from threading import get_ident
 from typing import Any
 
 from jax.profiler import StepTraceAnnotation, TraceAnnotation
 
 from jreader.errors import check_number, warn
-from jreader.loaders.checkpoints.cursors import sealed, with_plan
+from jreader.loaders.checkpoints.cursors import sealed, weights_line, with_plan
 from jreader.loaders.checkpoints.positions import EVERY, SKIPPED, Place, Wanted, next_epoch
 from jreader.loaders.loading import Loading
 from jreader.loaders.prefetching import device_feeds
 from jreader.loaders.queries.seeking import cursor_of_step, too_few
 from jreader.loaders.run import Run
+from jreader.loaders.steering import last_change
 from jreader.profiling import profiler
 from jreader.readers import Cursor, Pass, described
 from jreader.readers.located import located, located_errors
@@ -54,6 +56,7 @@ class FeedIterator(Iterator[Any]):
             wanted: The steps to give.
         """
         self.waited, self.annotates_steps = 0.0, True
+        self._thread = 0  # that got the last feed
         self._step: Any = None
         self._wait: Any = None
         self._loading, self._run, self._wanted, self._first = loading, run, wanted, cursor
@@ -115,7 +118,7 @@ class FeedIterator(Iterator[Any]):
 
     def __next__(self) -> Any:
         """The next feed."""
-        came = time.perf_counter_ns()
+        came, self._thread = time.perf_counter_ns(), get_ident()
         if _records() or profiler.active:
             self._annotate()
         while here := self._pass:
@@ -212,6 +215,11 @@ class FeedIterator(Iterator[Any]):
                 size.
         """
         start, first = check_number("feeds.seek(step)", step), self._first
+        if weights_line(first["plan"]) != weights_line(self._loading.plan()):
+            raise ValueError(
+                f"feeds.seek({start}) finds steps of the plan as it was written, and this pass "
+                f"has other weights: go to a cursor instead, with loader.steps(at=cursor)."
+            )
         try:
             cursor = self._found(start)
         except ValueError:
@@ -237,6 +245,53 @@ class FeedIterator(Iterator[Any]):
         cursor = {**cursor, "skipped": first["skipped"]}
         self._place[0] = Place.of(cursor)
         self._enter(cursor)
+
+    def set_weights(self, weights: Mapping[str, Any] | Sequence[Any]) -> int:
+        """Gives the readers of a `mix` other weights from the next feed on; none loses its place.
+
+        Ops that hold samples of a stream (`pack`, `shuffle(n)`) give those first. Later epochs and
+        cursors keep the weights. Several processes all call it after the same step.
+
+        >>> import numpy as np
+        >>> from jreader import Pipeline, arrays, mix
+        >>> sources = {"web": arrays(np.zeros(64, int)), "code": arrays(np.ones(64, int))}
+        >>> feeds = iter(Pipeline(mix(sources, seed=0)).batch(8).load())
+        >>> next(feeds).tolist(), feeds.set_weights({"web": 0, "code": 1})
+        ([1, 0, 0, 1, 0, 1, 1, 0], 8)
+        >>> next(feeds).tolist()
+        [1, 1, 1, 1, 1, 1, 1, 1]
+
+        Args:
+            weights: As `mix` takes them; 0 switches a reader off.
+
+        Returns:
+            The number of the first sample of the mixture, in this epoch, that is dealt by them.
+
+        Raises:
+            TypeError: The plan has no `mix` whose samples make the batches in their order, or
+                `weights` have another form.
+            ValueError: A weight is below 0, is for a name that is not there, or missing; or the
+                `mix` has `stop="once"`.
+            RuntimeError: The pass has ended, or has not come to the step that it was to begin with;
+                or another thread draws its feeds.
+        """
+        if self._thread not in (0, get_ident()):
+            raise RuntimeError(
+                "set_weights(...) changes the next feed, and another thread draws the feeds of "
+                "this pass: call it in that thread, between two feeds."
+            )
+        if self._pass is None or self.step < self._wanted.first:
+            raise RuntimeError(
+                "set_weights(...) changes a pass that is under way, and this one has ended, or has "
+                "yet to come to its first step: call it between two feeds, or before the first "
+                "feed of the next epoch."
+            )
+        cursor = self._loading.with_weights(self._now, weights)
+        self.close()
+        self._run.stream.close()
+        self._first, self._place[0] = cursor, Place.of(cursor)
+        self._enter(cursor)
+        return last_change(cursor)
 
     def _found(self, step: int) -> Cursor | None:
         """The cursor of a step, if it can be found without reading up to there; else None."""

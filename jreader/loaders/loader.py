@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -11,7 +11,14 @@ from jreader.batches import batch, batching
 from jreader.devices import where_written
 from jreader.feeds import FeedList, Feeds
 from jreader.linting import Fed, warn_of_plan
-from jreader.loaders.arguments import CAPACITY, Given, capacity_of, check_order, names_given
+from jreader.loaders.arguments import (
+    CAPACITY,
+    Given,
+    capacity_of,
+    check_order,
+    checked_makers,
+    names_given,
+)
 from jreader.loaders.checkpoints.cursors import beginning, checked, sealed, with_plan
 from jreader.loaders.checkpoints.positions import EVERY, Place, Wanted, next_epoch
 from jreader.loaders.device_programs.resident import Resident
@@ -21,8 +28,11 @@ from jreader.loaders.loading import Loading
 from jreader.loaders.map_style import Asked
 from jreader.loaders.multihost.agreement import TIMEOUT
 from jreader.loaders.prefetching import finisher, first_item, spec_of
+from jreader.loaders.queries.asked_rows import AskedRows
 from jreader.loaders.queries.notebook_table import picture
+from jreader.loaders.queries.occurrences import Between, Occurrences, checked_epochs, occurrences_of
 from jreader.loaders.queries.provenance import Samples, samples_of
+from jreader.loaders.queries.removal import loading_without
 from jreader.loaders.queries.shapes import shapes_of
 from jreader.loaders.queries.stats import Stats, stats_of
 from jreader.loaders.queries.warm_up import Warming
@@ -258,18 +268,31 @@ class DataLoader:
         sharding: Any = None,
         pmap: Any = None,
         resident: bool = False,
+        workers: Any = None,
+        share: str | None = None,
+        lock: tuple[str, ...] = (),
         **options: Any,
     ) -> DataLoader:
         """What `Pipeline.load` returns; `options` are those of `from_generator`."""
         loader = cls.from_generator(feed_list, **options)
         rows = batching(batches).rows
         source = Source(
-            batches, "sample lists", sharding, batch_per_place=False, pmap=pmap, rows=rows
+            batches,
+            "sample lists",
+            sharding,
+            batch_per_place=False,
+            pmap=pmap,
+            rows=rows,
+            lock=lock,
         )
-        return loader._set(source, resident=resident)  # noqa: SLF001  # its own class
+        return loader._set(source, resident=resident, workers=workers, share=share)  # noqa: SLF001  # its own class
 
     def set_sample_generator(
-        self, reader: Reader[Any], batch_size: int, drop_last: bool = True, places: Any = None
+        self,
+        reader: Reader[Any],
+        batch_size: int | Mapping[int, int],
+        drop_last: bool = True,
+        places: Any = None,
     ) -> DataLoader:
         """Sets a reader of samples as the source; each place gets `batch_size` of them per feed.
 
@@ -293,9 +316,8 @@ class DataLoader:
         drops = errors.check_flag("drop_last of set_sample_generator", drop_last)
         keeps = self._options.remainder.last in ("pad", "wrap", "error", "keep")
         batches = batch(reader, batch_size, None if keeps else drops)
-        return self._set(
-            Source(batches, "samples", places, batch_per_place=True, rows=batches.batch_size)
-        )
+        rows = batching(batches).rows
+        return self._set(Source(batches, "samples", places, batch_per_place=True, rows=rows))
 
     def set_sample_list_generator(self, reader: Reader[Any], places: Any = None) -> DataLoader:
         """Sets a reader of lists of samples as the source; each sample is a tuple or a dict.
@@ -410,8 +432,19 @@ class DataLoader:
         self._loading: Loading | None = None
         self._run = Run(options.tune)
         self._started: FeedIterator | None = None
+        self._removed: tuple[AskedRows, ...] = ()
 
-    def _set(self, source: Source, *, resident: bool = False) -> Self:
+    def _set(
+        self,
+        source: Source,
+        *,
+        resident: bool = False,
+        workers: Any = None,
+        share: str | None = None,
+    ) -> Self:
+        if workers is not None or share is not None:
+            makers = checked_makers(workers, source.batches, resident=resident, share=share)
+            self._options = replace(self._options, workers=makers)
         source = replace(source, places=where_written(source.places))
         loading = Loading.of(source, self._options)
         warn_of_plan(source.batches, shared=loading.placement.spans)
@@ -446,12 +479,13 @@ class DataLoader:
             )
         return self._loading
 
-    def _with(self, **changed: Any) -> Self:
-        """A copy of this loader with other options, and with passes of its own."""
+    def _with(self, loading: Loading | None = None, *removed: AskedRows, **changed: Any) -> Self:
+        """A copy of this loader with other options or batches, and with passes of its own."""
         loader = object.__new__(type(self))
         vars(loader).update(vars(self))
         loader._options = replace(self._options, **changed)
-        old = self._loading
+        loader._removed = (*self._removed, *removed)
+        old = loading or self._loading
         loader._load(old and Loading.of(old.source, loader._options, old.resident))
         return loader
 
@@ -508,10 +542,11 @@ class DataLoader:
     def _next_pass(self) -> FeedIterator:
         """Begins the next epoch, or what is left of the one that a cursor is of."""
         run = self._run
-        cursor, run.resumed = run.resumed or self._next_cursor(), None
+        resumed, run.resumed = run.resumed, None
+        cursor = resumed or self._next_cursor()
         run.next_epoch = cursor["epoch"] + 1
-        if cursor["plan"]["ops"]:
-            self._loaded.check_plan(cursor)
+        if resumed and resumed["plan"]["ops"]:
+            self._loaded.check_plan(resumed)
         feeds = self._feeds(cursor)
         run.in_order = run.place
         return feeds
@@ -526,9 +561,12 @@ class DataLoader:
         """The cursor of the next epoch; if epochs continue a stream, where the last pass is."""
         run, remainder = self._run, self._loaded.remainder
         cursor = beginning(run.next_epoch)
-        if run.in_order is None or not run.next_epoch or not remainder.continues:
+        if run.in_order is None or not run.next_epoch:
             return cursor
         after = next_epoch(Place(*run.in_order[0]).cursor, continues=True)
+        cursor["plan"] = after["plan"]  # its weights, where they were changed, go on
+        if not remainder.continues:
+            return cursor
         return {**cursor, "position": after["position"], "digest": after["digest"]}
 
     def _first(self, epoch: int, at: Cursor | None, start: int) -> Cursor:
@@ -656,6 +694,123 @@ class DataLoader:
             epoch = errors.check_number("epoch of loader.samples(step)", epoch)
         return samples_of(self._loaded, Place(*self._run.place[0]), number, epoch)
 
+    def where(
+        self,
+        indices: Any,
+        epochs: Iterable[int] | None = None,
+        *,
+        source: str | int | None = None,
+        field: str | int | None = None,
+        since: Cursor | None = None,
+        until: Cursor | None = None,
+    ) -> Occurrences:
+        """Returns the steps of an indexed plan that hold some samples, and the rows; reads nothing.
+
+        It is the inverse of `samples`, by arithmetic: no batch was logged, and none is looked at.
+        Samples are counted as their source has them, before the plan moves, repeats or batches
+        them; of windows and packs, they are the documents. Maps of samples do not matter.
+
+        >>> import numpy as np
+        >>> from jreader import Pipeline, arrays
+        >>> loader = Pipeline(arrays(x=np.arange(6) * 10)).shuffle(seed=1).batch(2).load()
+        >>> for sample, epoch, step, row in loader.where(5, epochs=range(2)):
+        ...     print(sample, epoch, step, row, loader.samples(step, epoch).rows["x"][row])
+        5 0 1 0 5
+        5 1 2 1 5
+
+        Args:
+            indices: The numbers of samples: an int, a list or an array; or a `Where`, or a list of
+                these, as `loader.samples(step).files` has them.
+            epochs: The numbers of the epochs to look at, as `range(3)`. None for all up to that of
+                `until`, or else of the latest pass.
+            source: In which source samples are counted, where the plan has several: the name or the
+                number of a reader of `mix`, `chain` or `interleave`, or the path of a file. None
+                counts through all of them, in their order.
+            field: The field whose source is meant, where a `compose` has several; None for the
+                first.
+            since: A cursor: steps before it do not count.
+            until: A cursor: steps after it do not count.
+
+        Raises:
+            TypeError: The plan is not indexed, or the indices or epochs are not ints.
+            IndexError: There is no sample of that number.
+            ValueError: There is no such source, field or file; the order of an epoch is drawn anew,
+                and it is not under way; or it has no end, and `until` is not given.
+            NotResumable: A cursor is of another plan.
+        """
+        cursors = [each and self._loaded.checked(each) for each in (since, until)]
+        return occurrences_of(
+            self._loaded,
+            Place(*self._run.place[0]),
+            AskedRows(indices, source, field),
+            Between(checked_epochs(epochs), *cursors),
+        )
+
+    def without(
+        self, indices: Any, *, source: str | int | None = None, field: str | int | None = None
+    ) -> Self:
+        """Returns a loader of the same run without some samples: a mask hides their rows.
+
+        Every feed carries a `mask`, as with `last="pad"`. Rows of removed samples are zeros, where
+        it is False; rows of `pack` stay, with segment id 0 and padding in place of removed
+        documents. Nothing else moves, so a step that holds none of them is what it was. They are
+        not read, and no function gets them.
+
+        >>> import numpy as np
+        >>> from jreader import Pipeline, arrays
+        >>> loader = Pipeline(arrays(x=np.arange(6) * 10)).shuffle(seed=1).batch(2).load()
+        >>> for feed in loader.without([5]):
+        ...     print(feed["x"].tolist(), feed["mask"].tolist())
+        [40, 20] [True, True]
+        [0, 0] [False, True]
+        [10, 30] [True, True]
+
+        It resumes cursors of the original run. Its own cursors name what was removed, and you get a
+        warning if you resume one with other samples removed.
+
+        Args:
+            indices: The samples, as in `where`. In packed rows, padding takes the place of removed
+                documents; windows that hold a part of one are hidden whole.
+            source: In which source samples are counted, as in `where`.
+            field: The field whose source is meant, as in `where`.
+
+        Raises:
+            TypeError: Samples are not found by their index, batches come from buckets, the loader
+                is resident, or the indices are not ints.
+            IndexError: There is no sample of that number.
+            ValueError: There is no such source, field or file.
+        """
+        asked = AskedRows(indices, source, field, "loader.without(indices)")
+        return self._with(loading_without(self._loaded, asked), asked)
+
+    def affected(
+        self, epochs: Iterable[int] | None = None, *, until: Cursor | None = None
+    ) -> list[tuple[int, int]]:
+        """Returns which steps differ from those of the run with all samples; it reads nothing.
+
+        >>> import numpy as np
+        >>> from jreader import Pipeline, arrays
+        >>> loader = Pipeline(arrays(x=np.arange(6) * 10)).shuffle(seed=1).batch(2).load()
+        >>> loader.affected(range(2)), loader.without([5]).affected(range(2))
+        ([], [(0, 1), (1, 2)])
+
+        Args:
+            epochs: The numbers of the epochs to look at, as in `where`.
+            until: A cursor, as in `where`.
+
+        Returns:
+            The (epoch, step) of each, in the order of the run; steps count from 0 in each epoch.
+
+        Raises:
+            ValueError: The order of an epoch is drawn anew, and it is not under way; or it has no
+                end, and `until` is not given.
+        """
+        wanted, steps = checked_epochs(epochs), set[tuple[int, int]]()
+        for each in self._removed:
+            where: Any = {"source": each.source, "field": each.field, "until": until}
+            steps |= {found[1:3] for found in self.where(each.indices, wanted, **where)}
+        return sorted(steps)
+
     def state_dict(self) -> dict[str, Any]:
         """Returns the cursor of the latest pass, a dict that JSON and orbax can store.
 
@@ -769,7 +924,7 @@ class DataLoader:
             self._run.counters,
             on_device=bool(self._options.stages.stages) or bool(loading and loading.resident),
             capacity=self.tuned.capacity if self.tuned else self._options.capacity,
-            equal=not (loading and loading.source.batching.buckets),
+            equal=not (loading and loading.source.batching.sizes),
         )
 
     @property

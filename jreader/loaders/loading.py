@@ -6,39 +6,39 @@ of the thread that begins a pass (`here`). What all passes of a loader share is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from jax.sharding import NamedSharding
 
 from jreader.batches import Batching, batch, bucket
-from jreader.batches.padded_batches import varied
-from jreader.devices import Placement, Share
+from jreader.batches.padded_batches import padded_batch, varied
+from jreader.devices import Placement
 from jreader.errors import BatchNotDivisible, NotResumable, ShortEpoch, warn
-from jreader.feeds import Feeds
-from jreader.loaders.checkpoints.cursors import check_plan, checked, skipping, weights_line
+from jreader.feeds import Feeds, FeedsThere
+from jreader.feeds.layouts import in_one_home
+from jreader.feeds.shards import dealt_to
+from jreader.feeds.shares import Share
+from jreader.loaders.checkpoints.cursors import (
+    REMOVED,
+    check_plan,
+    checked,
+    names_readers,
+    skipping,
+    weights_line,
+    with_plan,
+)
 from jreader.loaders.checkpoints.positions import EpochPosition
 from jreader.loaders.device_programs.resident import Resident
 from jreader.loaders.device_programs.stages import Layout
-from jreader.loaders.multihost.shards import dealt_to
 from jreader.loaders.remainders import Remainder
 from jreader.loaders.source import Options, Source
-from jreader.readers import (
-    Cursor,
-    Plan,
-    Reader,
-    at_epoch,
-    described,
-    fingerprint,
-    first_column,
-    length,
-)
-from jreader.readers.fingerprints import changeable
+from jreader.loaders.steering import going_on, reweighed, steered
+from jreader.readers import Cursor, Plan, Reader, described, fingerprint, first_column, length
+from jreader.readers.fingerprints import with_history
 from jreader.readers.growing import grows
-from jreader.readers.rewriting import rewritten
-from jreader.readers.seeds import seeded, waits
 from jreader.transforms import exactly
 from jreader.workers.threads import runs_users_code
 
@@ -54,7 +54,7 @@ class Loading:
         remainder: What to do at the end of an epoch, resolved for this source.
         resident: The data, if they are on the devices already.
         share: The rows of each batch that this process feeds, if it reads no others.
-        shares: The same for the batches of each bucket.
+        shares: The same for batches of each size, where these differ.
     """
 
     source: Source
@@ -101,9 +101,11 @@ class Loading:
 
     def _shares(self, placement: Placement) -> tuple[Share, ...]:
         found = self.source.batching
-        if found.buckets is None or not found.indexed or found.functions:
+        if not found.sizes or found.functions or isinstance(found.op, padded_batch):
             return ()
-        shares = [placement.here(rows) for rows in found.buckets.rows]
+        if not found.indexed:
+            return ()
+        shares = [placement.here(rows) for rows in found.sizes]
         return tuple(share for share in shares if share) if all(shares) else ()
 
     @cached_property
@@ -121,7 +123,7 @@ class Loading:
     def plain(self) -> bool:
         """Whether the named arrays of a full batch are a feed without further work."""
         named = self.source.kind in ("samples", "sample lists") and not self.options.return_list
-        whole = self.share is None and not (self.masked or self.source.batching.buckets)
+        whole = self.share is None and not (self.masked or self.source.batching.sizes)
         return named and whole and self.axes == 1 and self.per_feed == 1
 
     @property
@@ -137,6 +139,18 @@ class Loading:
         placement = self.placement
         return Feeds(self.options.feed_list, placement.canonical, placement.on_host)
 
+    @property
+    def named_there(self) -> Callable[[Any], Any] | None:
+        """`feeds.from_samples` for workers, which know neither devices nor jax.
+
+        None where some fields of a feed stay on the host.
+        """
+        placement = self.placement
+        if placement.hosts and placement.target != "host":
+            return None
+        homes = partial(in_one_home, placement.hosts)
+        return FeedsThere(self.options.feed_list, placement.canonical, homes).from_samples
+
     @cached_property
     def placed(self) -> Placement:
         """The placement of feeds with their mask and their axis of steps."""
@@ -147,6 +161,12 @@ class Loading:
     @cached_property
     def masked(self) -> bool:
         """Whether every feed carries a mask."""
+        op = self.source.batching.counted
+        return self.pads or (op is not None and op.removed is not None)
+
+    @property
+    def pads(self) -> bool:
+        """Whether the last step is filled up with zeros."""
         return self.remainder.last == "pad"
 
     @cached_property
@@ -155,7 +175,7 @@ class Loading:
         return self.remainder.strict(self.source.batching)
 
     def of_feed(self, feed: Any) -> Loading:
-        """The same for feeds of the rows of this one, where they come from buckets."""
+        """The same for feeds of the rows of this one, where batches differ in size."""
         rows = len(first_column(feed)) if self.shares else 0
         shares = [each for each in self.shares if len(each) == rows]
         return replace(self, share=shares[0], shares=()) if shares else self
@@ -167,14 +187,14 @@ class Loading:
         per_place = self.source.batch_per_place and self.placement.parts is not None
         return per_place or self.placement.divides(rows)
 
-    def fed(self, samples: int, op: batch[Any]) -> int:
-        """How many of the samples of an epoch, which `op` batches, make feeds."""
+    def fed(self, samples: int, op: batch[Any], done: int = 0) -> int:
+        """How many of the samples of an epoch, which `op` batches, make feeds, after some steps."""
         if op.drop_last:
-            samples -= samples % op.batch_size
-        rest = samples % (op.batch_size * self.per_feed)
-        alone = self.remainder.any_size and self.per_feed == 1 and self.takes(rest)
-        given = self.masked or self.remainder.last == "keep" or alone
-        return samples if given else samples - rest
+            samples = op.sizes.full(done, samples)[1]
+        whole = op.sizes.times(self.per_feed).full(done, samples)[1]
+        alone = self.remainder.any_size and self.per_feed == 1 and self.takes(samples - whole)
+        given = self.pads or self.remainder.last == "keep" or alone
+        return samples if given else whole
 
     def short(self, seen: int, needed: int) -> ShortEpoch:
         """The error of a step with fewer samples."""
@@ -196,12 +216,14 @@ class Loading:
             cursor: The cursor; None for the beginning.
             began: The cursor at which the pass began that came to this one; None for this one.
         """
+        if cursor is not None and (there := self.steered(cursor)) is not self:
+            return there.of_epoch(cursor, began)
         if cursor is None or (cursor["position"] is None and not cursor["samples"]):
-            # what short batches of buckets do depends on lengths, which may grow
-            buckets = self.source.batching.buckets is not None
-            return self._ending(self.source.batches) if buckets else self._whole
+            # what short batches of several sizes do depends on lengths, which may grow
+            vary = self.source.batching.sizes
+            return self._ending(self.source.batches) if vary else self._whole
         batches, continues = self.source.batches, self.remainder.continues
-        batches = _with_weights_before(batches, began or cursor, endless=continues)
+        batches = going_on(batches, began or cursor, endless=continues)
         return self._ending(batches, cursor["samples"], EpochPosition.of(cursor).steps)
 
     def _ending(self, batches: Reader[Any], samples: int = 0, steps: int = 0) -> Source:
@@ -220,10 +242,10 @@ class Loading:
         samples = found.samples
         if found.op is None or samples is None:
             return self._count_of_batches(found)
-        size = found.op.batch_size
-        full, rest = divmod(here.fed(samples, found.op), size * self.per_feed)
-        equal = not remainder.any_size or self.masked or here.takes(size)
-        return full * equal + (rest > 0)
+        sizes, fed = found.op.sizes, here.fed(samples, found.op)
+        full, end = sizes.times(self.per_feed).full(0, fed)
+        equal = not remainder.any_size or self.pads or here.takes(sizes.sizes[0])
+        return full * equal + (end < fed)
 
     def _count_of_batches(self, found: Batching) -> int | None:
         many, last = length(self.of_epoch().batches), self.remainder.last
@@ -246,9 +268,12 @@ class Loading:
         if op and isinstance(op.reader, exactly):
             op.reader.check()
         samples = length(op.reader) if op and self.strict else None
-        size = (op.batch_size if op else 1) * self.per_feed
-        if samples is not None and samples % size:
-            raise self.short(samples % size, size)
+        if op is None or samples is None:
+            return
+        sizes = op.sizes.times(self.per_feed)
+        whole = sizes.full(0, samples)[1]
+        if whole < samples:
+            raise self.short(samples - whole, sizes.at(whole))
 
     def _check_buckets(self, op: bucket[Any]) -> None:
         """Checks that each bucket fills its batches; warns of one that never fills any.
@@ -286,7 +311,10 @@ class Loading:
 
     def check_plan(self, cursor: Cursor) -> None:
         """Raises NotResumable if a cursor is of another plan."""
-        check_plan(cursor["plan"], self.plan(), grows=grows(self.source.batches))
+        written, plan = cursor["plan"], self.plan()
+        if names_readers(plan) and not names_readers(written):
+            plan = self._plan_of(self.of_epoch().batches, by_name=False)
+        check_plan(written, plan, grows=grows(self.source.batches))
 
     def check_weights(self, cursor: Cursor) -> None:
         """Checks that a cursor of a resident loader goes on with the plan that is on the devices.
@@ -309,8 +337,8 @@ class Loading:
         """
         if steps is None and not cursor["skipped"]:
             return cursor
-        op = self.of_epoch().batching.counted
-        return skipping(cursor, steps, op.batch_size * self.per_feed if op else 0)
+        size = self.source.size or 0
+        return skipping(cursor, steps, size if isinstance(size, str) else size * self.per_feed)
 
     def plan(self, cursor: Cursor | None = None) -> Plan:
         """The plan as a cursor stores it, made anew when the data set has grown or shrunk.
@@ -323,13 +351,47 @@ class Loading:
         samples = length(op.reader if op else batches)
         plan = self._plans.get(samples)
         if plan is None:  # a look-ahead may ask at the same time, for another length
-            stages = (stage.fn for stage in self.options.stages.stages)
-            plan = fingerprint(batches, self._feeds_in_plan(), stages)
+            plan = self._plan_of(batches)
             self._plans.clear()
             self._plans[samples] = plan
-        if cursor and cursor["position"] and weights_line(cursor["plan"]) != weights_line(plan):
-            return fingerprint(self.of_epoch(cursor).batches, plan["feeds"])
+        if cursor is None or (line := weights_line(cursor["plan"])) is None:
+            return plan
+        changed = cursor["position"] is not None and line != weights_line(plan)
+        if changed or self.steered(cursor) is not self:
+            return with_history(plan, self.of_epoch(cursor).batches)
         return plan
+
+    def _plan_of(self, batches: Reader[Any], *, by_name: bool = True) -> Plan:
+        stages = (stage.fn for stage in self.options.stages.stages)
+        plan = fingerprint(batches, self._feeds_in_plan(), stages, by_name=by_name)
+        op = self.source.batching.counted
+        if self.source.lock:
+            plan["lock"] = [*self.source.lock]
+        if op and op.removed:
+            plan["values"].append(f"{REMOVED}{op.removed}")
+        return plan
+
+    def steered(self, cursor: Cursor) -> Loading:
+        """The same with the weights that `set_weights` gave a mixture before a cursor."""
+        batches = steered(self.source.batches, cursor)
+        if batches is self.source.batches:
+            return self
+        return replace(self, source=replace(self.source, batches=batches))
+
+    def with_weights(self, cursor: Cursor, weights: Any) -> Cursor:
+        """The cursor from which a mixture goes on with other weights.
+
+        Raises:
+            TypeError: There is no mixture whose weights may change, or `weights` are none.
+            ValueError: `weights` do not fit its readers.
+            NotResumable: One order is kept on the devices.
+        """
+        batches, continues = self.of_epoch(cursor).batches, self.remainder.continues
+        batches = reweighed(batches, cursor, weights, endless=continues)
+        changed = with_plan(cursor, with_history(self.plan(), batches))
+        if self.resident:
+            self.check_weights(changed)
+        return changed
 
     def _feeds_in_plan(self) -> Iterator[str]:
         """The lines of the plan that say how feeds are made."""
@@ -347,7 +409,8 @@ class Loading:
     @cached_property
     def runs_users_code(self) -> bool:
         """Whether a pass over the batches calls what its user wrote: one thread draws it then."""
-        return self.resident is None and runs_users_code(self.source.batches)
+        here = self.resident is None and self.options.workers is None
+        return here and runs_users_code(self.source.batches)
 
     @property
     def numbered(self) -> bool:
@@ -363,42 +426,20 @@ def _check_shapes(loading: Loading) -> None:
         ValueError: Several batches make a feed, and they differ in shape.
     """
     found, placement = loading.source.batching, loading.placement
-    if loading.per_feed > 1 and (found.buckets or (found.op and varied(found.op))):
+    if loading.per_feed > 1 and (found.sizes or (found.op and varied(found.op))):
         many = "chunk(k)" if loading.options.chunk else "a batch for each place"
         raise ValueError(
             f"{described(loading.source.batches)} gives batches of several shapes, and {many} "
             "needs batches of one shape: leave it out, and split each batch over the devices, as "
-            ".load(sharding=mesh) does; or use .padded_batch(n, to=[length]), or .pack(size)."
+            ".load(sharding=mesh) does; or use .batch(n), .padded_batch(n, to=[length]), or "
+            ".pack(size)."
         )
-    op = None if found.functions else found.buckets
-    for bound, rows in zip(op.bounds, op.rows, strict=True) if op else ():
-        if not placement.divides(rows):
+    for number, rows in enumerate(() if found.functions else found.sizes):
+        if found.buckets is None:
+            placement.check(rows)
+        elif not placement.divides(rows):
             raise BatchNotDivisible(
-                f"a batch of {rows} samples of length {bound} cannot be split evenly over "
-                f"{placement.most} devices: type bucket(..., divisible_by={placement.most})."
+                f"a batch of {rows} samples of length {found.buckets.bounds[number]} cannot be "
+                f"split evenly over {placement.most} devices: type "
+                f"bucket(..., divisible_by={placement.most})."
             )
-
-
-def _with_weights_before(batches: Reader[Any], cursor: Cursor, *, endless: bool) -> Reader[Any]:
-    """The plan of an epoch from a cursor on, with what the cursor says of the part before it.
-
-    The place of a sample in an indexed mixture depends on the weights from the beginning on. So a
-    cursor says what they were (`Adjustable`), and the plan that goes on from it has them up to
-    there: what was given stays as it was, and every source goes on.
-
-    Args:
-        batches: The plan of a loader.
-        cursor: A cursor of this plan, perhaps with other values of what a run may change.
-        endless: Whether the epochs of a loader are parts of one epoch of the plan.
-    """
-    op, line = changeable(batches), weights_line(cursor["plan"])
-    if op is None or cursor["position"] is None or line is None:
-        return batches
-    drawn, at = batches, EpochPosition.of(cursor).batches
-    if waits(batches):
-        drawn, at = seeded(batches, at[0]), at[1]
-    if not isinstance(at, int):  # a stream: its position says where each source is
-        return batches
-    now: Any = changeable(at_epoch(drawn, 0 if endless else cursor["epoch"]))
-    changes = now.after(line, at)
-    return rewritten(batches, lambda node: changes if node is op else {})

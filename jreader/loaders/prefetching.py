@@ -31,6 +31,7 @@ from jreader.loaders.multihost.board import Board
 from jreader.loaders.multihost.lane_places import LanesHere, lanes_read
 from jreader.loaders.run import Run
 from jreader.readers import Cursor, Pass, first_column, itself, leaves, rebuilt
+from jreader.readers.growing import grows
 from jreader.readers.seeds import waits
 from jreader.workers import lookahead
 from jreader.workers.threads import Drawer
@@ -147,7 +148,11 @@ class _DeviceFeeds:
         if self.run.board is None:
             self.run.board = Board(loading.placement.processes, loading.options.made_at)
         feeds = f"feeds of {loading.per_feed} batches of {loading.source.rows} samples"
-        about, lanes = (feeds, f"{loading.remainder}"), None
+        about, lanes = [feeds, f"{loading.remainder}"], None
+        if grows(loading.source.batches):  # and the folders of each process are its own, perhaps
+            placed = loading.of_epoch(began).batching.indexed
+            found = "by index, since its folders are complete" if placed else "in order"
+            about.append(f"samples {found}")
         if share is not None and (every := loading.source.batching.lanes):
             numbers = lanes_read(share, every)
             ends: dict[str | None, Any] = {"drop": "first", "error": "together"}
@@ -194,7 +199,7 @@ def first_item(loading: Loading, cursor: Cursor) -> Any:
     Raises:
         ValueError: The epoch has no feed.
     """
-    host = HostFeeds(loading.here, loading.of_epoch(), cursor).begun()
+    host = HostFeeds(loading.here, loading.of_epoch(cursor), cursor).begun()
     try:
         for item in host.items:
             return item

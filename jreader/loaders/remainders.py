@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from jreader import errors
 from jreader.batches import Batching, batch, batching, bucket
+from jreader.batches.batch_sizes import BatchSizes
 from jreader.readers import Node, Reader, described, length
 from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.nodes import may_not_end
@@ -215,7 +216,7 @@ class Remainder:
         if self._passes_on:
             return batches
         if op is not None:
-            rows = self._of_samples(op, op.batch_size * per_step, samples, steps)
+            rows = self._of_samples(op, per_step, samples, steps)
             return _with(batches, op, reader=rows, drop_last=None)
         if self.last == "wrap":
             raise ValueError(
@@ -238,19 +239,36 @@ class Remainder:
         """What `exactly` does where samples, or batches, end too soon."""
         return _SHORT.get(str(self.last), "error")
 
-    def _of_samples(self, op: batch[Any], size: int, samples: int, steps: int) -> Reader[Any]:
-        """The samples of an epoch in steps of `size`, as many as it needs, where some are done."""
+    def _of_samples(self, op: batch[Any], per_step: int, samples: int, steps: int) -> Reader[Any]:
+        """The samples of an epoch, as many as its steps need, where some are done."""
         short: Short = self._short
         if op.drop_last and short == "pad":
             short = "error"  # `batch` itself leaves out what would be short
+        sizes = op.sizes.times(per_step)
         if self.continues:
-            return exactly(op.reader, size, ENDLESS // size, short)
-        whole = None
-        if self.steps is not None:
-            whole = max(self.steps - steps, 0) + samples // size
-        elif short != "wrap":
-            return op.reader
-        return exactly(op.reader, size, whole, short, samples % size)
+            return exactly(op.reader, sizes.at(samples), ENDLESS // sizes.at(samples), short)
+        if self.steps is None:
+            return self._filled(op, sizes, samples) if short == "wrap" else op.reader
+        left = max(self.steps - steps, 0)
+        size, end = sizes.at(sizes.after(samples, max(left, 1) - 1)), sizes.after(samples, left)
+        return exactly(op.reader, size, end // size, short, end)
+
+    def _filled(self, op: batch[Any], sizes: BatchSizes, samples: int) -> Reader[Any]:
+        """The samples of an epoch, and the first ones again until the last step is full.
+
+        Raises:
+            ValueError: Of which size that step is depends on how many samples there are.
+        """
+        known = length(op.reader)
+        if known is None and sizes.vary:
+            raise ValueError(
+                f"last='wrap' fills up the last batch, whose size depends on the number of "
+                f"samples, and {described(op.reader)} does not tell that: give last='pad'."
+            )
+        if known is not None and known < samples:  # it is full
+            return exactly(op.reader, samples, 1, "wrap")
+        origin = sizes.full(samples, samples if known is None else known)[1]
+        return exactly(op.reader, sizes.at(origin), None, "wrap", origin)
 
     def _of_full_buckets(self, batches: Reader[Any], op: bucket[Any]) -> Reader[Any]:
         """The same batches; if the short ones are left out, and known, they are not made at all.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
-from jreader.batches import Batching, batching
+from jreader.batches import Batching, Makers, batching
 from jreader.devices import Placement, places_placement, sharding_placement
 from jreader.feeds import FeedList
 from jreader.loaders.device_programs.stages import Stages
@@ -33,6 +33,7 @@ class Options:
         chunk: How many steps make one feed; None for feeds without an axis of steps.
         made_at: The file and line that made the loader.
         tune: What threads and capacity may grow to while the loop runs; None to leave them alone.
+        workers: Who makes the batches, by number; None for the loader itself.
     """
 
     feed_list: FeedList | None = None
@@ -45,6 +46,7 @@ class Options:
     chunk: int | None = None
     made_at: str = ""
     tune: Ceilings | None = None
+    workers: Makers | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Source:
         pmap: The devices of the pmap layout, if that was asked for.
         rows: The rows of a full batch: its samples, unless a function of whole batches returns
             more, or fewer; None if unknown before the first batch.
+        lock: The lines that name the lock of the plan in cursors; none without a lock.
     """
 
     batches: Reader[Any]
@@ -69,6 +72,7 @@ class Source:
     batch_per_place: bool
     pmap: Any = None
     rows: int | None = None
+    lock: tuple[str, ...] = ()
 
     def placement(self) -> Placement:
         """The devices and shardings of feeds."""
@@ -82,6 +86,6 @@ class Source:
         return batching(self.batches)
 
     @property
-    def size(self) -> int | None:
-        """The samples per batch, if positions count samples; else None."""
-        return self.batching.counted.batch_size if self.batching.counted else None
+    def size(self) -> int | str | None:
+        """The samples per batch, as cursors name them, if positions count samples; else None."""
+        return self.batching.counted.named_size if self.batching.counted else None

@@ -64,6 +64,9 @@ def advice_for(
             "so fill it before the run, or keep it from run to run with .cache(path)",
             {},
         )
+    if limit.by == "workers":
+        more = "add workers, on cores of their own, or make its work cheaper"
+        return Advice(f"the {limit.workers} workers of load(workers=...) do it: {more}", {})
     step = max([1e-6, *(each.seconds for each in stages if each.name == "step")])
     if limit.name == "map" or (limit.name == "map_batches" and limit.by):
         return _of_map(limit, _time_of_others(limit, stages), step)

@@ -27,7 +27,7 @@ from jreader.loaders.checkpoints.cursors import beginning
 from jreader.loaders.loading import Loading
 from jreader.loaders.prefetching import device_feeds
 from jreader.loaders.run import Run
-from jreader.readers import Node, Pass, Reader, described, indexed
+from jreader.readers import Node, Pass, Reader, described, indexed, itself
 from jreader.readers.rewriting import rewritten
 from jreader.readers.seeds import seeded
 from jreader.readers.starting import watching
@@ -45,6 +45,7 @@ _ALONE: Mapping[str, Any] = {
     "threads": 0,
     "processes": 0,
     "executor": None,
+    "keep": None,
     "process_num": 0,
     "pool": None,
     "timeout": 0,
@@ -62,7 +63,7 @@ class Measured:
         function: The name of its function, or of the op that reads; "" for a stage of the loader.
         where: The file and line of the function, or of the op.
         alone: Seconds a feed on one worker.
-        by: "threads", "processes" or "executor"; "" for the thread that draws.
+        by: "threads", "processes" or "executor"; "workers" of `load`; "" for the thread that draws.
         workers: How many workers it has.
         holding: Whether its function holds the interpreter's lock, and whether it waits; None where
             that was not measured.
@@ -139,10 +140,15 @@ class Probed:
 
     probes: tuple[Probe, ...]
     read: float
-    collate: float
+    collate: Probe
     place: float
     feeds: int
     computes: float
+
+    def move_to_workers(self, workers: int, *, stacks: bool) -> None:
+        """Has all of the plan done by the workers of `load`, who may stack batches, too."""
+        for each in (*self.probes, self.collate) if stacks else self.probes:
+            each.stage = replace(each.stage, by="workers", workers=workers)
 
     def move_threads(self, threads: Mapping[str, int]) -> None:
         """Counts as many threads of each map as a tuner has come to, by the line that made it."""
@@ -166,11 +172,12 @@ def probe(loading: Loading, epoch: int, feeds: int, seconds: float) -> Probed | 
     if not ready:
         return None
     timed = _but_first(list(meter.run.counters.assembled))
+    stacks = [stacked - read for _, read, stacked, _ in timed]
     placed = _but_first(list(meter.run.counters.placed)) or [0]
     return Probed(
         tuple(each for each in meter.probes.values() if each.calls),
         fmean(read - came for came, read, _, _ in timed) if timed else 0.0,
-        median(stacked - read for _, read, stacked, _ in timed) if timed else 0.0,
+        Probe(Measured("collate"), time=int(median(stacks)) if stacks else 0),
         median(placed) + median(ready),
         len(ready),
         computes,
@@ -197,7 +204,7 @@ class _Meter:
         source = loading.source
         if loading.resident is None:
             source = replace(source, batches=rewritten(source.batches, self.probed))
-        options = replace(loading.options, capacity=0)
+        options = replace(loading.options, capacity=0, workers=None)
         alone = Loading.of(source, options, loading.resident)
         at = beginning(0 if loading.remainder.continues else epoch)
         with warnings.catch_warnings(), watching(self.watched):
@@ -245,8 +252,7 @@ class _Meter:
             return {"buf_size": 0} if streamed else {}  # it would read a window for one feed
         if isinstance(node, cache) and not node.filled:
             self.filling = True
-            below = rewritten(node.reader, self.probed)
-            return map_readers(_unchanged, below)
+            return map_readers(itself, rewritten(node.reader, self.probed))
         call = call_of(node)
         return _SAME if call is None else self._called(call)
 
@@ -315,10 +321,6 @@ class _Meter:
         probe.calls += 1
         if inside:
             inside[-1] += spent
-
-
-def _unchanged(sample: Any) -> Any:
-    return sample
 
 
 def written_at(function: Any) -> str:

@@ -15,6 +15,7 @@ from jreader.measuring.advice import advice_for, place, stage_in_words
 from jreader.measuring.bars import StageBar, bars
 from jreader.measuring.probing import Measured, Name, Probed, probe
 from jreader.measuring.verdicts import counted_step, counted_wait, limit_of, stages_of
+from jreader.workers.executor_map import workers_of
 
 _LEAST = 4  # feeds of a loop: the first one is that for which all is made
 _IDLE = 8  # feeds after the first, at least, of a loop that does nothing
@@ -219,6 +220,9 @@ def _probed(loader: DataLoader, feeds: int, seconds: float) -> tuple[Probed | No
         return None, f"The plan could not be read again: {type(error).__name__}: {error}"
     if found and loader.tuned:
         found.move_threads({each.made_at: each.threads for each in loader.tuned.maps})
+    if found and (makers := loading.options.workers):
+        stacks = loading.named_there is not None
+        found.move_to_workers(workers_of(makers.executor), stacks=stacks)
     return found, "" if found else "The plan could not be read again: it gave no feed."
 
 

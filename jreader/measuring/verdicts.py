@@ -27,7 +27,8 @@ def stages_of(stats: Stats, probed: Probed | None) -> list[Measured]:
     """The stages of a loader in the order that samples pass through them, and the step."""
     counted = _counted_stages(stats)
     last: Any = stats.stages[-2].name  # "transfer" or "on_device"
-    place, collate = counted.get(last, 0.0), counted.get("collate", 0.0)
+    place = counted.get(last, 0.0)
+    collate = Measured("collate", alone=counted.get("collate", 0.0))
     stages: list[Measured] = []
     if probed is None:
         read = counted.get("read", 0.0)
@@ -40,9 +41,10 @@ def stages_of(stats: Stats, probed: Probed | None) -> list[Measured]:
         }
         stages += _of_plan(counted.get("read", 0.0), in_processes, probed)
         # in the loop they may have waited for the interpreter, which others held
-        place, collate = 1e-9 * probed.place, 1e-9 * probed.collate
+        place, stacking = 1e-9 * probed.place, probed.collate
+        collate = replace(stacking.stage, alone=1e-9 * stacking.time)
     stages += [
-        Measured("collate", alone=collate),
+        collate,
         Measured(last, alone=place),
         Measured("step", alone=counted_step(stats)),
     ]

@@ -4,6 +4,12 @@ Blocks are permuted, and laid out in groups of so many; the samples of a group a
 pass that keeps the blocks of one group open reads each block once, and still any place of the order
 is computed by itself, from a table of one number for each block (drawn anew for each epoch).
 
+In lanes, the permuted blocks are laid end to end and cut into ranges of equal length, whatever the
+blocks are: lane v owns one, groups are formed inside it, and the places v, v + lanes, ... of the
+order are its samples. So a lane is read by itself, and two lanes share only the block at the border
+between them: with `lanes` lanes, at most `lanes` - 1 blocks are read twice. Lanes of whole blocks
+would share none, but differ in length, and so have no places that are the same in all epochs.
+
 That is the block shuffle of Levanter (https://github.com/stanford-crfm/levanter), which permutes
 inside each window of blocks; WebDataset's shards with a shuffle buffer give a similar mixing, but
 no place can be computed there.
@@ -12,6 +18,7 @@ no place can be computed there.
 from __future__ import annotations
 
 from collections import deque
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,17 +57,24 @@ class BlockOrder:
         starts: The sample at which each block begins; the first 0; blocks may be empty.
         length: The number of samples.
         together: How many blocks make a group.
+        lanes: How many lanes the blocks are dealt to.
     """
 
-    def __init__(self, starts: Array, length: int, together: int) -> None:
+    def __init__(self, starts: Array, length: int, together: int, lanes: int = 1) -> None:
         sizes = np.diff(starts, append=length)
         filled = sizes > 0
         self.starts, self.sizes = starts[filled], sizes[filled]
-        self.length, self.together = length, together
-        rest = len(self.sizes) % together or together
-        rising = np.sort(self.sizes)
-        self._least, self._most = int(rising[:rest].sum()), int(rising[-together:].sum())
-        self._tables: deque[tuple[tuple[int, ...], BlockTable]] = deque(maxlen=_KEPT)
+        self.length, self.together, self.lanes = length, together, lanes
+        rising, rest = np.sort(self.sizes), len(self.sizes) % together or together
+        self._least = int(rising[:rest].sum()) if lanes == 1 else 0
+        self._most = int(rising[-together:].sum())
+        each, more = divmod(length, lanes)
+        parts = np.arange(lanes + 1)
+        self._begins = parts * each + np.minimum(parts, more)
+        # a block that is cut at either end, and as many small ones between as fit into a lane
+        most = min(int(rising.cumsum().searchsorted(each + 1, "right")) + 2, len(rising))
+        self._groups = -(-most // together)
+        self._table = lru_cache(_KEPT)(lambda path: self._drawn(key(*path, 0), np))
 
     def rows(self, indices: Array, path: tuple[Any, ...]) -> Array:
         """The samples at these places of the order.
@@ -71,9 +85,31 @@ class BlockOrder:
         """
         if not self.length:
             return indices
+        if self.lanes > 1:  # the place of each where the blocks are laid end to end
+            begins = indices.__array_namespace__().asarray(self._begins)
+            indices = (begins[indices % self.lanes] + indices // self.lanes).astype(indices.dtype)
         if isinstance(indices, np.ndarray) and all(isinstance(number, int) for number in path):
             return self._on_host(indices, path)
         return self._traced(indices, path)
+
+    def places(self, rows: Array, path: tuple[int, ...]) -> Array:
+        """The places of these samples in the order: the inverse of `rows`, on the host.
+
+        >>> order = BlockOrder(np.array([0, 3, 5, 9]), 12, 2)
+        >>> order.places(order.rows(np.arange(5), (0, 0, 1)), (0, 0, 1)).tolist()
+        [0, 1, 2, 3, 4]
+        """
+        table = self._table(path)
+        block = self.starts.searchsorted(rows, "right") - 1
+        block = permutation(block, len(self.sizes), key(*path, 0), inverse=True)
+        moved = rows - table.shifts[block]
+        indices = np.empty_like(rows)
+        which = table.group_ends.searchsorted(moved, "right")
+        for group in np.unique(which).tolist():
+            here = which == group
+            indices[here] = self._in_group(moved[here], group, table, path, inverse=True)
+        lane = self._begins.searchsorted(indices, "right") - 1
+        return (indices - self._begins[lane]) * self.lanes + lane
 
     def _on_host(self, indices: Array, path: tuple[int, ...]) -> Array:
         if not indices.size:
@@ -83,36 +119,53 @@ class BlockOrder:
         if low == high:
             return self._in_group(indices, low, table, path)
         which = table.group_ends.searchsorted(indices, "right")
-        groups = np.unique(which).tolist() if high - low >= _FEW else range(low, high + 1)
+        groups = np.flatnonzero(np.bincount(which - low)) + low
         if len(groups) > _FEW and self._most < 1 << 31:
-            return self._in_each(indices, which, table, path)
+            return self._in_each(indices, which, table, path, groups)
         rows = np.empty_like(indices)
-        for group in groups:
+        for group in groups.tolist():
             here = which == group
             rows[here] = self._in_group(indices[here], group, table, path)
         return rows
 
     def _in_group(
-        self, indices: Array, group: int, table: BlockTable, path: tuple[int, ...]
+        self,
+        indices: Array,
+        group: int,
+        table: BlockTable,
+        path: tuple[int, ...],
+        *,
+        inverse: bool = False,
     ) -> Array:
         first = int(table.group_ends[group - 1]) if group else 0
         size = int(table.group_ends[group]) - first
-        moved = permutation(indices - first, size, key(*path, group + 1)) + first
-        block = group * self.together
-        ends = table.ends[block : block + self.together]
-        shifts = table.shifts[block : block + self.together]
-        rows: Array = moved + shifts[ends.searchsorted(moved, "right")]
+        chosen = key(*path, group + 1)
+        moved = permutation(indices - first, size, chosen, inverse=inverse) + first
+        if inverse:
+            return moved
+        low, high = table.ends.searchsorted([first, first + size - 1], "right").tolist()
+        near = slice(low, high + 1)
+        rows: Array = moved + table.shifts[near][table.ends[near].searchsorted(moved, "right")]
         return rows
 
     def _in_each(
-        self, indices: Array, which: Array, table: BlockTable, path: tuple[Any, ...]
+        self,
+        indices: Array,
+        which: Array,
+        table: BlockTable,
+        path: tuple[Any, ...],
+        groups: Array | None = None,
     ) -> Array:
-        """Samples of many groups in one go."""
+        """Samples of many groups in one go; on the host, of these groups and no others."""
         namespace = indices.__array_namespace__()
         ends = table.group_ends
         firsts = namespace.concatenate([ends[:1] * 0, ends[:-1]])
-        keys = key(*path, namespace.arange(1, len(ends) + 1))
-        lengths = Lengths(ends - firsts, keys, self._least, self._most)
+        numbers, least = namespace.arange(1, len(ends) + 1), self._least
+        if groups is not None:
+            which = groups.searchsorted(which)
+            firsts, ends, numbers = firsts[groups], ends[groups], numbers[groups]
+            least = int((ends - firsts).min())
+        lengths = Lengths(ends - firsts, key(*path, numbers), least, self._most)
         first = firsts[which]
         moved = permutation_of_each(indices - first, which, lengths) + first
         return moved + table.shifts[namespace.searchsorted(table.ends, moved, side="right")]
@@ -138,33 +191,39 @@ class BlockOrder:
         block = (moved[:, None] >= table.ends).sum(-1)
         return moved + namespace.take_along_axis(table.shifts, block[:, None], 1)[:, 0]
 
-    def _table(self, path: tuple[int, ...]) -> BlockTable:
-        for known, table in list(self._tables):
-            if known == path:
-                return table
-        table = self._drawn(key(*path, 0), np)
-        self._tables.append((path, table))
-        return table
-
     def _drawn(self, chosen: Key, namespace: Any) -> BlockTable:
         """The table of an epoch; of keys in a column, a row for each."""
         blocks = permutation(namespace.arange(len(self.sizes)), len(self.sizes), chosen)
         sizes = namespace.asarray(self.sizes)[blocks]
         ends = sizes.cumsum(-1)
         shifts = namespace.asarray(self.starts)[blocks] - (ends - sizes)
-        last = [ends[..., -1:]] if len(self.sizes) % self.together else []
-        group_ends = [ends[..., self.together - 1 :: self.together], *last]
-        return BlockTable(ends, shifts, namespace.concatenate(group_ends, -1))
+        return BlockTable(ends, shifts, self._group_ends(ends, namespace))
+
+    def _group_ends(self, ends: Array, namespace: Any) -> Array:
+        """Where the groups of each lane end; those that a lane has not are empty, at its end."""
+        begins, numbers = namespace.asarray(self._begins), namespace.arange(1, self._groups + 1)
+        if ends.ndim == 1:
+            first = namespace.searchsorted(ends, begins[:-1], side="right")
+        else:
+            first = (ends[..., None, :] <= begins[:-1, None]).sum(-1)
+        last = namespace.minimum(
+            first[..., None] + self.together * numbers - 1, len(self.sizes) - 1
+        )
+        flat = last.reshape(*ends.shape[:-1], -1)
+        inside = namespace.take_along_axis(ends, flat, -1).reshape(last.shape)
+        return namespace.minimum(inside, begins[1:, None]).reshape(flat.shape)
 
 
 _orders: deque[tuple[Array, BlockOrder]] = deque(maxlen=_KEPT)
 
 
-def block_order(starts: Array, length: int, together: int) -> BlockOrder:
+def block_order(starts: Array, length: int, together: int, lanes: int = 1) -> BlockOrder:
     """A `BlockOrder`; one that was asked for lately is found again, with its tables."""
+    asked = length, together, lanes
     for known, order in list(_orders):
-        if (order.length, order.together) == (length, together) and np.array_equal(known, starts):
+        same = (order.length, order.together, order.lanes) == asked
+        if same and np.array_equal(known, starts):
             return order
-    order = BlockOrder(starts, length, together)
+    order = BlockOrder(starts, *asked)
     _orders.append((starts, order))
     return order

@@ -23,7 +23,7 @@ NARROW_END = 1 << 31
 WIDE_END = 1 << 48
 
 
-def permutation(indices: Indices, n: int, key: Key) -> Indices:
+def permutation(indices: Indices, n: int, key: Key, *, inverse: bool = False) -> Indices:
     """Maps indices by the random permutation of range(n) that the key chooses.
 
     Each index is computed by itself, so no memory is needed for the whole order. On the host the
@@ -34,11 +34,14 @@ def permutation(indices: Indices, n: int, key: Key) -> Indices:
     array([4, 9, 0, 7, 8, 6, 1, 5, 2, 3])
     >>> permutation(np.arange(3), 10**9, key(42))
     array([596757414, 724494133, 362674733])
+    >>> permutation(np.array([596757414]), 10**9, key(42), inverse=True)
+    array([0])
 
     Args:
         indices: An array of integers from 0 to n - 1, of NumPy or jax, traced or not.
         n: At most 2**31 under jax, 2**48 under NumPy.
         key: Made by `jreader.orders.key`; several keys make several permutations.
+        inverse: Whether to undo the permutation: to map what it gives back to the indices.
 
     Returns:
         An array with the dtype of the indices, and the shape that the indices and the words of the
@@ -57,9 +60,9 @@ def permutation(indices: Indices, n: int, key: Key) -> Indices:
     words = WIDE if length > NARROW_END else NARROW
     cells, keys = lifted(given.astype(words.word)), _joined_key(of_length(key, length), words)
     if length > INSERTED:
-        moved = _turned(cells, _grid(length), keys, namespace)
+        moved = _turned(cells, _grid(length), keys, namespace, inverse=inverse)
     else:
-        moved = _inserted(cells, length, keys, namespace)
+        moved = _inserted(cells, length, keys, namespace, inverse=inverse)
     return moved.reshape(shape).astype(given.dtype)  # type: ignore[no-any-return]  # NumPy's or jax's
 
 
@@ -248,40 +251,65 @@ def _rotations(least: int, most: int) -> dict[int, int]:
     }
 
 
-def _turned(indices: Any, grid: _Grid, keys: tuple[Any, Any], namespace: Any) -> Any:
+def _turned(
+    indices: Any, grid: _Grid, keys: tuple[Any, Any], namespace: Any, *, inverse: bool = False
+) -> Any:
     """Rotates the grid, columns first, rows last, and returns the new cells of the indices.
+
+    The inverse, of a grid of one length, has the same rotations backwards, the last one first.
 
     `+=` and the like work in place under NumPy, and make new arrays under jax. In a column that the
     last row reaches, `column - left` wraps around, and its top bit makes the column one higher; so
     does `row - rows` in a full row. It costs a third of what `where` does.
     """
-    words, top = grid.words, grid.words.bits - grid.words.word(1)
+    turns, moved = range(max(grid.turns)), None
     row, column = indices >> grid.column_bits, indices & grid.last_column
-    moved = None
-    for turn, tweak in enumerate(words.tweaks[: max(grid.turns)]):
-        chosen, other = keys if turn % 2 else keys[::-1]
+    for done, turn in enumerate(reversed(turns) if inverse else turns, 1):
         if turn % 2:
-            to = hash_of(row, chosen + tweak, other, words)
-            to >>= words.bits - grid.column_bits
-            if not grid.even:
-                to *= (row - grid.rows) >> top  # the last row, which is not full, stays
+            to = _turn_of_rows(turn, row, grid, keys)
+            to = -to if inverse else to
             to += column
             to &= grid.last_column
             column = to
         else:
-            height = grid.rows if grid.even else ((column - grid.left) >> top) + grid.rows
-            to = below(height, grid.row_bits, hash_of(column, chosen + tweak, other, words), words)
+            height, to = _turn_of_columns(turn, column, grid, keys)
+            to = height - to if inverse else to
             to += row
             row = namespace.minimum(to, to - height)
-        if (most := grid.turns.get(turn + 1)) is not None:
+        if (most := grid.turns.get(done)) is not None:
             here = (row << grid.column_bits) + column
             # shorter lengths take more turns
             moved = here if moved is None else namespace.where(grid.sizes <= most, here, moved)
     return moved
 
 
+def _turn_of_rows(turn: int, row: Any, grid: _Grid, keys: tuple[Any, Any]) -> Any:
+    """How far a turn rotates each row; a last row that is not full stays."""
+    words = grid.words
+    to = hash_of(row, keys[0] + words.tweaks[turn], keys[1], words)
+    to >>= words.bits - grid.column_bits
+    if not grid.even:
+        to *= (row - grid.rows) >> words.bits - words.word(1)
+    return to
+
+
+def _turn_of_columns(turn: int, column: Any, grid: _Grid, keys: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The height of each column, and how far a turn rotates it."""
+    words, height = grid.words, grid.rows
+    if not grid.even:
+        height = ((column - grid.left) >> words.bits - words.word(1)) + height
+    hashed = hash_of(column, keys[1] + words.tweaks[turn], keys[0], words)
+    return height, below(height, grid.row_bits, hashed, words)
+
+
 def _inserted(
-    indices: Any, most: int, keys: tuple[Any, Any], namespace: Any, sizes: Any = None
+    indices: Any,
+    most: int,
+    keys: tuple[Any, Any],
+    namespace: Any,
+    sizes: Any = None,
+    *,
+    inverse: bool = False,
 ) -> Any:
     """Shuffles by insertion: each i swaps with a random position up to i (Fisher-Yates).
 
@@ -291,13 +319,15 @@ def _inserted(
         keys: The words of the keys.
         namespace: NumPy's or jax's.
         sizes: The length of each index, where there are several.
+        inverse: Whether to swap in reverse, which undoes it.
     """
     moved = namespace.broadcast_to(indices, np.broadcast_shapes(indices.shape, keys[0].shape))
     shape = (-1, *(1,) * keys[0].ndim)
     ends = np.arange(2, most + 1, dtype=np.uint32)
     hashed = hash_of(NARROW.tweaks[: len(ends)].reshape(shape), *keys, NARROW)
     chosen = below(ends.reshape(shape), np.uint32(INSERTED.bit_length()), hashed, NARROW)
-    for last, to in zip(ends - np.uint32(1), chosen, strict=True):
+    swaps = [*zip(ends - np.uint32(1), chosen, strict=True)]
+    for last, to in reversed(swaps) if inverse else swaps:
         swapped = namespace.where(moved == to, last, namespace.where(moved == last, to, moved))
         moved = swapped if sizes is None else namespace.where(last < sizes, swapped, moved)
     return moved

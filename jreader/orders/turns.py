@@ -28,6 +28,7 @@ turns that are no neighbours, 100 and 260.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
@@ -43,6 +44,7 @@ _RUN_BITS = 6
 RUN = 1 << _RUN_BITS
 MOST_LEVELS = 30  # of a block: the least share is 2**-30
 LAST_TURN = 1 << 46
+TRACED_SUM = 1 << 30  # of weights that are traced, so that no share is below 2**-30
 _FEW = 16  # sources that are compared one by one
 _FRACTION = 48  # bits of the fractions of cumulative shares
 
@@ -66,14 +68,46 @@ class Turns:
     def __init__(self, weights: Sequence[int]) -> None:
         total = sum(weights)
         self.weights, self._many = tuple(weights), len(weights)
-        self._levels = levels_of(weights)
-        self.block = 1 << self._levels
+        self._levels = self._most_levels = levels_of(weights)
+        self.block: Number = 1 << self._levels
         # as many sources as a power of two, for a search by halves: those added have no share
         self._row = 1 << (self._many - 1).bit_length()
         ends = [*accumulate(weights), *[total] * (self._row - self._many)]
         parts = [divmod(self.block * end, total) for end in (0, *ends)]
         self._whole = np.array([whole for whole, _ in parts])
         self._rest = np.array([-(-(rest << _FRACTION) // total) for _, rest in parts])
+        self._limbs = [(self._rest >> shift & 0xFFFF).astype(np.uint32) for shift in (0, 16, 32)]
+
+    @classmethod
+    def traced(cls, weights: Number) -> Turns:
+        """The same turns, of weights that are known only when a program of jax runs.
+
+        Every bit of a share is a step of a long division, since a trace has 32 bits.
+
+        Args:
+            weights: A jax array of whole numbers, 0 for a source without turns. Their sum is below
+                `TRACED_SUM`, which no trace can check.
+        """
+        self, namespace = cls.__new__(cls), weights.__array_namespace__()
+        self.weights, self._many, self._most_levels = weights, len(weights), MOST_LEVELS
+        self._row = 1 << (self._many - 1).bit_length()
+        ends = namespace.cumulative_sum(weights.astype(np.uint32), dtype=np.uint32)
+        total = ends[-1]
+        least = namespace.where(weights > 0, weights.astype(np.uint32), total).min()
+        bits = np.arange(MOST_LEVELS, dtype=np.uint32)
+        levels = ((total - np.uint32(1)) // least >> bits > 0).sum(dtype=np.uint32)
+        self._levels = namespace.maximum(levels, np.uint32(_RUN_BITS))
+        left = namespace.concat([ends[:1] & 0, ends, ends[-1:].repeat(self._row - self._many)])
+        self._whole, left = _quotient(left, total, self._levels)
+        high, left = _quotient(left, total, 16)
+        middle, left = _quotient(left, total, 16)
+        low, left = _quotient(left, total, 16)
+        low = low + (left > 0)  # rounded up
+        middle = middle + (low >> 16)
+        tables = [self._whole, low & 0xFFFF, middle & 0xFFFF, high + (middle >> 16)]
+        self._whole, *self._limbs = tables
+        self.block = np.uint32(1) << self._levels
+        return self
 
     def at(
         self, turns: Number, path: Sequence[Any], settled: int | None = None
@@ -93,16 +127,48 @@ class Turns:
             which, sample = self._one_by_one(int(turns[0]), len(turns), path, settled)
             return which, sample.astype(turns.dtype, copy=False)
         word = np.int16 if host and self._levels < 15 else np.int32
-        rank, slot = (each.astype(word) for each in self._ranks(turns, path, settled))
+        rank, plain = (each.astype(word) for each in self._ranks(turns, path, settled))
         end, cut = self._tables(turns >> self._levels, word)
         found, step = turns & 0, self._row
         while step > 1:
             step //= 2
             found = found + step * (cut(found + step) <= rank)
-        inside = _turns_before(rank, slot, cut(found), cut(found + 1), self._levels)
+        inside = _turns_before(rank, plain, cut(found), cut(found + 1), self._most_levels)
         sample = end(found + 1) - end(found) + inside
         small = np.uint8 if self._many <= 256 else np.uint16
         return found.astype(small if host else np.int32), sample.astype(turns.dtype)
+
+    def turns_of(
+        self, which: Array, sample: Array, path: Sequence[Any], settled: int | None = None
+    ) -> Array:
+        """The turns in which sources give these of their samples: the inverse of `at`.
+
+        >>> turns = np.arange(1000)
+        >>> bool((Turns((3, 1)).turns_of(*Turns((3, 1)).at(turns, (42,)), (42,)) == turns).all())
+        True
+        """
+        share = np.array(self.weights)[which] * (self.block / sum(self.weights))
+        block = np.maximum((sample / share).astype(np.int64) - 2, 0)  # no share is off by more
+        for _ in range(4):
+            first, last = self._end(block + 1, which), self._end(block + 1, which + 1)
+            block += last - first <= sample
+        first, last = self._end(block, which), self._end(block, which + 1)
+        left = sample - (last - first)
+        begin, end = self._end(block + 1, which) - first, self._end(block + 1, which + 1) - last
+        slot, rank, upper = left & 0, left & 0, self._levels - _RUN_BITS
+        for level in range(self._levels):
+            coin, inner = left & 0, level - upper
+            if inner == 0:  # the bits so far are those of the run, whose coins say the others
+                low, high = self._coins((block << upper) + slot, path, settled)
+            if inner >= 0:
+                node = (slot & ((1 << inner) - 1)).astype(np.uint32)
+                coin = (_coin(low, high, node, inner) & np.uint32(1)).astype(np.int64)
+            rank |= coin << level  # of the earlier half, all ranks are equal up to this bit
+            here = (end - 1 - rank >> level + 1) - (begin - 1 - rank >> level + 1)
+            later = (left >= here).astype(np.int64)
+            left, slot, rank = left - here * later, slot * 2 + later, rank ^ later << level
+        turns: Array = block * self.block + slot
+        return turns
 
     def _one_by_one(
         self, first: int, many: int, path: Sequence[Any], settled: int | None
@@ -143,12 +209,12 @@ class Turns:
         self, turns: Number, sources: Number, path: Sequence[Any], settled: int | None
     ) -> Number:
         """How many samples each of some sources gives, each before a turn of its own."""
-        rank, slot = (each.astype(np.int32) for each in self._ranks(turns, path, settled))
+        rank, plain = (each.astype(np.int32) for each in self._ranks(turns, path, settled))
         block = turns >> self._levels
         first, last = self._end(block, sources), self._end(block, sources + 1)
         begin = (self._end(block + 1, sources) - first).astype(np.int32)
         end = (self._end(block + 1, sources + 1) - last).astype(np.int32)
-        return last - first + _turns_before(rank, slot, begin, end, self._levels)
+        return last - first + _turns_before(rank, plain, begin, end, self._levels)
 
     def _given(self, run: int) -> Number:
         """How many samples each source gives before a run, which does not depend on keys."""
@@ -156,29 +222,26 @@ class Turns:
         block, inside = run >> upper, run & ((1 << upper) - 1)
         ends = self._end(np.array([[block], [block + 1]]), np.arange(self._many + 1))
         given = np.diff(ends[0])
-        if inside:  # as in `_turns_before`; where bits of slots are 0, no turns are before them
+        if inside:
             rank = sum((inside >> (upper - 1 - level) & 1) << level for level in range(upper))
             cuts = ends[1] - ends[0]
-            given += _turns_before(rank, inside << _RUN_BITS, cuts[:-1], cuts[1:], self._levels)
+            given += _turns_before(rank, rank, cuts[:-1], cuts[1:], upper)
         return given
 
     def _ranks(
         self, turns: Number, path: Sequence[Any], settled: int | None
     ) -> tuple[Number, Number]:
-        """The rank of each turn in its block, if that is sorted by source, and its number there."""
+        """The rank of each turn in its block, if that is sorted by source; and without coins."""
         runs, which = distinct(turns >> _RUN_BITS)
         low, high = self._coins(runs, path, settled)
         low, high = _table_of(low, which), _table_of(high, which)
         slot = (turns & (self.block - 1)).astype(np.uint32)
-        rank, upper = slot & np.uint32(0), self._levels - _RUN_BITS
-        for level in range(self._levels):
-            bit = slot >> np.uint32(self._levels - 1 - level)
-            if (inner := level - upper) >= 0:  # the bits before this one choose the coin
-                node = (slot & np.uint32(RUN - 1)) >> np.uint32(_RUN_BITS - inner)
-                last = inner == _RUN_BITS - 1
-                bit = bit ^ (high >> node if last else low >> (node + np.uint32((1 << inner) - 1)))
-            rank |= (bit & np.uint32(1)) << np.uint32(level)
-        return rank, slot
+        inside, flips = slot & np.uint32(RUN - 1), slot & np.uint32(0)
+        for level in range(_RUN_BITS):  # the bits before this one choose the coin
+            node = inside >> np.uint32(_RUN_BITS - level)
+            flips |= (_coin(low, high, node, level) & np.uint32(1)) << np.uint32(level)
+        plain = _backwards(slot) >> _word(32 - self._levels)
+        return plain ^ flips << _word(self._levels - _RUN_BITS), plain
 
     def _ranks_of_runs(self, runs: Array, path: Sequence[Any], settled: int | None) -> Array:
         """The ranks of all turns of these runs, [RUN, runs]: each coin is looked at once."""
@@ -241,10 +304,9 @@ class Turns:
             half, mask = np.uint64(24), np.uint64((1 << 24) - 1)
             parts = (many * (exact >> half) + (many * (exact & mask) >> half)) >> half
             return blocks * self._whole[sources] + parts.astype(np.int64)
-        namespace = blocks.__array_namespace__()
-        limbs = [self._rest >> shift & 0xFFFF for shift in (0, 16, 32)]
+        asarray = blocks.__array_namespace__().asarray
         whole, *rest = (
-            namespace.asarray(part.astype(np.uint32))[sources] for part in (self._whole, *limbs)
+            asarray(part.astype(np.uint32))[sources] for part in (self._whole, *self._limbs)
         )
         many = blocks.astype(np.uint32)
         return (many * whole + _product(many, rest)).astype(np.int32)
@@ -281,19 +343,72 @@ def levels_of(weights: Sequence[int]) -> int:
     return max(_RUN_BITS, (-(-sum(weights) // min(weights)) - 1).bit_length())
 
 
-def _turns_before(rank: Number, slot: Number, begin: Number, end: Number, levels: int) -> Number:
-    """How many turns of a block before turn `slot` have ranks from `begin` up to `end`.
+def _turns_before(rank: Number, plain: Number, begin: Number, end: Number, levels: int) -> Number:
+    """How many turns of a block before one have ranks from `begin` up to `end`.
 
-    The turns before it are runs, one for each bit of `slot` that is 1. The ranks of a run differ
-    from each other by a power of two, and from that of `slot` in one bit below it.
+    They are runs, one for each bit of the turn's number that is 1. The ranks of a run differ from
+    each other by a power of two, and from that of the turn in one bit below it.
+
+    Args:
+        rank: That of the turn.
+        plain: The bits of its number in the block, in reverse order.
+        begin: The first of the ranks.
+        end: The one after the last.
+        levels: The bits of a number in the block, or more.
     """
-    first, last, found = begin - 1, end - 1, slot & 0
-    for level in range(levels):
+    first, last = begin - 1, end - 1
+
+    def of_level(level: Number) -> Number:
         distance = level + 1
         other = (rank & ((1 << distance) - 1)) ^ (1 << level)
         inside = ((last - other) >> distance) - ((first - other) >> distance)
-        found = found + (inside & -((slot >> (levels - distance)) & 1))
-    return found
+        return inside & -((plain >> level) & 1)
+
+    if isinstance(begin, np.ndarray):
+        return sum(map(of_level, range(levels)))
+    every = np.arange(levels, dtype=np.int32)  # one axis more: XLA compiles it for one level
+    return of_level(every.reshape(-1, *[1] * rank.ndim)).sum(0, dtype=rank.dtype)
+
+
+def _backwards(words: Number) -> Number:
+    """The bits of uint32 words in reverse order: pairs change places, then pairs of pairs."""
+    for shift, every in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F), (8, 0x00FF00FF)):
+        by, mask = np.uint32(shift), np.uint32(every)
+        words = (words >> by & mask) | (words & mask) << by
+    return words >> np.uint32(16) | words << np.uint32(16)
+
+
+def _word(number: Number) -> Number:
+    return np.uint32(number) if isinstance(number, int) else number.astype(np.uint32)
+
+
+def _quotient(left: Number, total: Number, bits: Number) -> tuple[Number, Number]:
+    """The integer part of `left * 2**bits / total`, which fits 32 bits, and the remainder.
+
+    Args:
+        left: uint32 numbers of at most `total`.
+        total: A uint32 number below 2**31.
+        bits: How many; a traced number of at most `MOST_LEVELS`.
+    """
+
+    def step(done: Number, state: tuple[Number, Number]) -> tuple[Number, Number]:
+        found, left = state
+        by = (done < bits).astype(np.uint32)
+        left = left << by
+        digit = (left >= total).astype(np.uint32)
+        return (found << by) + digit, left - digit * total
+
+    most = bits if isinstance(bits, int) else MOST_LEVELS
+    quotient: tuple[Number, Number] = sys.modules["jax"].lax.fori_loop(
+        0, most, step, (left & 0, left), unroll=8
+    )
+    return quotient
+
+
+def _coin(low: Number, high: Number, node: Number, inner: int) -> Number:
+    """The coin of a node of a run at some level, as the lowest bit of a number."""
+    last = inner == _RUN_BITS - 1
+    return high >> node if last else low >> (node + np.uint32((1 << inner) - 1))
 
 
 def _product(many: Number, fraction: list[Number]) -> Number:

@@ -144,8 +144,7 @@ def _slice_of(reader: Reader[Any], first: int, last: int | None, step: int) -> R
         return reader
 
     def part(mapped: Reader[Any]) -> Reader[Any]:
-        if type(mapped) is batch and step == 1:
-            size = mapped.batch_size
+        if type(mapped) is batch and step == 1 and isinstance(size := mapped.batch_size, int):
             ends = first * size, None if last is None else last * size
             return with_reader(mapped, _slice_of(mapped.reader, *ends, 1))
         spelled = _spelling(mapped)

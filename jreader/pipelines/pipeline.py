@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import closing
 from dataclasses import field
 from typing import (
     TYPE_CHECKING,
@@ -45,12 +47,14 @@ if TYPE_CHECKING:
     from jreader.feeds import FeedList
     from jreader.loaders import DataLoader
     from jreader.loaders.remainders import Last
-    from jreader.pipelines import parts, specs
+    from jreader.pipelines import locking, parts, preparing, specs
     from jreader.transforms.mixture_schedules import Stop
 else:  # each is imported when one of its ops is first used
     batches, sinks = Room("jreader.batches"), Room("jreader.sinks")
     transforms, workers = Room("jreader.transforms"), Room("jreader.workers")
     parts, specs = Room("jreader.pipelines.parts"), Room("jreader.pipelines.specs")
+    preparing = Room("jreader.pipelines.preparing")
+    locking = Room("jreader.pipelines.locking")
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -130,12 +134,9 @@ class Pipeline(Node[T]):
         Raises:
             ValueError: There is none.
         """
-        first = start(transforms.firstn(self.reader, 1))
-        try:
+        with closing(start(transforms.firstn(self.reader, 1))) as first:
             for sample in first.items:
                 return sample
-        finally:
-            first.close()
         raise ValueError(f"{self!r} is empty: there is no first sample to look at")
 
     @property
@@ -249,9 +250,11 @@ class Pipeline(Node[T]):
         return Pipeline(transforms.map_readers(fn, self))  # the same, and the least that a map is
 
     @like(transforms.filter)
-    def filter(self, fn: Callable[[T], object]) -> Pipeline[T]:
+    def filter(
+        self, fn: Callable[[T], object], keep: str | os.PathLike[str] | None = None
+    ) -> Pipeline[T]:
         """The samples for which `fn` is true."""
-        return Pipeline(transforms.filter(fn, self))
+        return Pipeline(transforms.filter(fn, self, keep))
 
     @like(transforms.flat_map)
     def flat_map(self, fn: Callable[[T], Iterable[S] | Node[S]]) -> Pipeline[S]:
@@ -304,6 +307,9 @@ class Pipeline(Node[T]):
     unbatch = method(batches.unbatch)
     sliding_window = method(batches.sliding_window)
     write = result(sinks.write)
+    prepare = result(preparing.prepare)
+    lock = result(locking.lock)
+    check_lock = result(locking.check_lock)
     split = result(parts.split)
     folds = result(parts.folds)
 
@@ -336,7 +342,9 @@ class Pipeline(Node[T]):
         return Pipeline(op)
 
     @like(batches.batch)
-    def batch(self, batch_size: int, drop_last: bool | None = None) -> Pipeline[Sequence[T]]:
+    def batch(
+        self, batch_size: int | Mapping[int, int], drop_last: bool | None = None
+    ) -> Pipeline[Sequence[T]]:
         """Sequences of `batch_size` samples: lists, or `Columns` where samples are rows of arrays.
 
         Batches of batches warn: `rebatch` makes batches larger or smaller.
@@ -438,6 +446,9 @@ class Pipeline(Node[T]):
         peer_timeout: float = 300,
         resident: bool = False,
         tune: bool | Mapping[str, int] = False,
+        workers: Any = None,
+        share: str | None = None,
+        lock: str | os.PathLike[str] | None = None,
     ) -> DataLoader:
         """A loader that puts these batches on devices, ahead of the step.
 
@@ -477,11 +488,21 @@ class Pipeline(Node[T]):
                 while the loop runs, to what makes feeds come quickest; the stream stays the same. A
                 dict has ceilings: `tune={"threads": 32, "capacity": 16, "bytes": 2**30}` are those
                 of True. `loader.tuned` tells what it came to.
+            workers: Make whole batches: `Processes(n)`, another executor of `concurrent.futures`,
+                `jreader.workers.clusters.ray_executor()`, or a Dask client. They open the sources;
+                feeds, their order and cursors stay the same. The batches must be found by number,
+                or come in lanes (`read(fn, lanes=8)`). None makes them here.
+            share: A name. Jobs on one Dask cluster that give the same name to the same plan have
+                each batch made once, if they are at most 64 batches apart. None shares nothing.
+            lock: The file that `pipeline.lock(path)` wrote, which cursors then name. Names and
+                sizes of files must be those in it; `pipeline.check_lock(path)` also hashes them.
+                None compares nothing.
 
         Raises:
             BatchNotDivisible: The batch cannot be split evenly over the devices.
             ValueError: `drop_last` or `last` contradicts `drop_last=False` of `batch`, or
-                `capacity=0` leaves nothing to `tune`.
+                `capacity=0` leaves nothing to `tune`; or `lock` is of another pipeline, or of
+                other files.
             FeedMismatch: The samples are not in batches, do not fit the feed_list, or a short batch
                 is not the last one (while iterating).
             ShortEpoch: An epoch has fewer steps than `last` or `steps_per_epoch` allows.
@@ -501,6 +522,9 @@ class Pipeline(Node[T]):
             peer_timeout=peer_timeout,
             resident=resident,
             tune=tune,
+            workers=workers,
+            share=share,
+            lock=() if lock is None else locking.held(self, lock),
         )
 
 

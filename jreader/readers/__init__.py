@@ -20,7 +20,8 @@ index: The number of a sample in a reader, from 0. An indexed reader finds a sam
 plane: The index plane of an indexed reader: its columns, and the rows of each index (`planes.py`).
 look-ahead, prefetch: Reading before somebody asks; `buffered` and loaders do. It moves no position.
 shard: One of several parts of a reader that together are all of it.
-lane: One of several parts of a stream that are read side by side, each by itself (`lanes.py`).
+lane: One of several parts of a stream that are read side by side, each by itself (`lanes.py`); or
+    of the blocks of a shuffle, each of which owns the same rows of every batch.
 worker: A process that loads or maps samples for another one.
 host: One of several processes of a run on several machines, each with devices of its own.
 
@@ -34,7 +35,8 @@ Rules that every op keeps, and that tests/test_laws.py checks on random plans:
   anew for each pass. The root of the pass draws once, for all such ops (`seeds.py`), and the
   position of an unseeded pass is `(what was drawn, position)`, so it can be resumed too.
 * `at_epoch(reader, 0)` is `reader`; other epochs have other orders. Epochs fold, so `epochs` may
-  stand inside `epochs`. What a `cache` reads is pinned: neither epochs nor draws reach it.
+  stand inside `epochs`. What a `cache` reads, or a filter that keeps bits, is pinned: neither
+  epochs nor draws reach it.
 * The order depends on seeds, epochs, windows and the number of samples; never on samples, batch
   sizes, workers, devices or hosts. Random functions of samples draw by seed, epoch, place in the
   plan and index of the sample. A cursor names all that and is refused where it differs;

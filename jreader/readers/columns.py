@@ -10,6 +10,7 @@ import mmap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, repeat
+from math import prod
 from operator import getitem
 from typing import Any, NamedTuple, TypeAlias
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from jreader.readers.messages import described
 from jreader.readers.overlaps import overlapping
-from jreader.readers.protected import protected
+from jreader.readers.protected import protected, read_only_columns
 from jreader.readers.trees import Columns, branches, joined, map_tree
 from jreader.staging import Staging
 
@@ -56,11 +57,14 @@ class Column:
         in_pairs: Whether a row number is two: the row in a column, and the number of the column.
         rows_each: How many rows of another column make one of its own.
         at_once: How many rows are gathered at once where they are wanted one by one.
-        block_starts: The row at which each block begins, where blocks are decoded as a whole.
+        block_starts: The row at which each block begins, where an order by blocks reads these as a
+            whole (`held`).
+        block_bytes: How many bytes such a block has, if `cut_in_blocks` made them; else 0.
         arrays: The arrays, or maps of files, that its rows lie in, for checks of files and for
             advice on how they are read; none where rows are made.
         tables: Arrays that say where rows lie in those.
         asks_users_class: Whether each row is one call of a `__getitem__` in Python.
+        late: Whether rows come from other machines, so that a pass asks for some batches ahead.
     """
 
     stacks: bool = True
@@ -70,9 +74,11 @@ class Column:
     rows_each: int = 1
     at_once: int = 64
     block_starts: Array | None = None
+    block_bytes: int = 0
     arrays: Sequence[Any] = ()
     tables: Sequence[Array] = ()
     asks_users_class: bool = False
+    late: bool = False
 
     def __len__(self) -> int:
         """The number of rows; where rows are not one number, what each may be at most."""
@@ -80,6 +86,15 @@ class Column:
 
     def __repr__(self) -> str:
         return f"samples[{len(self)}]"
+
+    @property
+    def source(self) -> Column:
+        """The column whose rows its rows are made of: of documents, for windows of these."""
+        return self
+
+    def without(self, _documents: Array) -> Column | None:
+        """The same with padding in place of these rows of its source; None if it has no padding."""
+        return None
 
     def __getitem__(self, rows: Any) -> Any:
         """A row of a number, or several: an array, or a list where rows cannot be stacked."""
@@ -111,15 +126,12 @@ class Column:
             yield from given if isinstance(given, list) else Columns(given)
 
     def good_ones_first(self, rows: Array) -> Iterable[Any]:
-        """Those rows at once; if one of them raises, one by one, so that the error comes behind.
-
-        For columns whose `gather` gives a list.
-        """
+        """Those rows at once; if one of them raises, one by one, so that the error comes behind."""
         try:
-            given: Iterable[Any] = self.gather(rows)
+            given: Iterable[Any] = [self.gather(rows)]
         except Exception:  # which of them it was shows one by one
-            given = chain.from_iterable(self.gather(rows[at : at + 1]) for at in range(len(rows)))
-        return given
+            given = (self.gather(rows[at : at + 1]) for at in range(len(rows)))
+        return chain.from_iterable(map(_samples, given))
 
     def gatherer(self, _size: int) -> tuple[Take, Staging | None]:
         """The call that gathers up to so many rows; if it is `take`, what makes the array for it.
@@ -151,9 +163,13 @@ class Column:
     def end_to_end(columns: Sequence[Any]) -> Any:
         """Several columns that say so alike as one such column; None if only rows tell."""
 
-    def keeping(self, _blocks: int) -> Column:
-        """The same column, which keeps so many blocks open, if it is read in blocks."""
-        return self
+    def cuts(self, size: int) -> Array:
+        """The row at which each run of rows begins that has about `size` bytes."""
+        raise NotImplementedError(f"{type(self).__name__} must define cuts(self, size)")
+
+    def held(self, low: int, high: int) -> Any:
+        """Those rows, which lie in one block, read at once: a tree of columns in memory."""
+        return list(self.each(np.arange(low, high)))
 
     def reading(self, *, in_batches: bool = True) -> Column:  # noqa: ARG002  # blocks ask
         """The same rows for one pass, which tells it what comes, and closes it at its end."""
@@ -198,12 +214,25 @@ class ArrayColumn(Column):
         given: Array = take(rows) if staged is None else take(rows, 0, staged(len(rows)), "clip")
         return given
 
+    def spans(self, begins: Array, ends: Array) -> Iterable[Array]:
+        """The rows from each begin to its end."""
+        return map(self.__getitem__, map(slice, begins.tolist(), ends.tolist()))
+
     def slices(self, begins: Array, size: int, out: Array | None = None) -> Array:
         """`size` rows from each of these on, as an array of [slices, size, ...]."""
         taken = np.empty((len(begins), size, *self.shape[1:]), self.dtype) if out is None else out
-        for row, begin in zip(taken, begins.tolist(), strict=True):
-            row[...] = self[begin : begin + size]
+        for row, span in zip(taken, self.spans(begins, begins + size), strict=True):
+            row[...] = span
         return taken
+
+    def cuts(self, size: int) -> Array:
+        """Runs of as many rows each."""
+        each = prod(self.shape[1:]) * self.dtype.itemsize
+        return np.arange(0, max(len(self), 1), max(size // max(each, 1), 1))
+
+    def held(self, low: int, high: int) -> Array:
+        """A copy of those rows."""
+        return np.array(self[low:high])
 
 
 class Dense(ArrayColumn):
@@ -225,6 +254,10 @@ class Dense(ArrayColumn):
         """Views, not copies; of objects, what may be changed."""
         each_row = map(getitem, repeat(self.array), rows.tolist())
         return map(protected, each_row) if self.array.dtype.hasobject else each_row
+
+    def spans(self, begins: Array, ends: Array) -> Iterable[Array]:
+        """Views of the array."""
+        return map(getitem, repeat(self.array), map(slice, begins.tolist(), ends.tolist()))
 
     def gatherer(self, size: int) -> tuple[Take, Staging | None]:
         """Whole rows are taken as they lie in memory, into staged memory where that pays."""
@@ -261,7 +294,7 @@ class Dense(ArrayColumn):
             mapped = mapped.base
         if not mapped.filename:
             return None
-        first = mapped.offset + _address(self.array) - _address(mapped)
+        first = mapped.offset + _memory_address(self.array) - _memory_address(mapped)
         step = self.array.strides[0]
         return [Where(str(mapped.filename), first + row * step) for row in rows.tolist()]
 
@@ -356,6 +389,33 @@ def gathered_in_order(rows: Array, read: Callable[[Array], Iterable[Any]]) -> li
     return given
 
 
+def cut_in_blocks(columns: Sequence[Column], size: int) -> None:
+    """Has columns of the same samples say where blocks begin of `size` bytes of the largest one."""
+    starts = max((column.cuts(size) for column in columns), key=len)
+    for column in columns:
+        column.block_starts, column.block_bytes = starts, size
+
+
+def run_begins(offsets: Array, size: int) -> list[int]:
+    """The rows at which runs begin that end before they are longer than `size`.
+
+    A row that is longer is a run by itself.
+
+    >>> run_begins(np.array([0, 2, 4, 5, 20, 21]), 5)
+    [0, 3, 4]
+
+    Args:
+        offsets: Where each row begins, and where the last one ends.
+        size: In the unit of the offsets.
+    """
+    starts, row = list[int](), 0
+    while row < len(offsets) - 1:
+        starts.append(row)
+        end = int(offsets.searchsorted(int(offsets[row]) + size, "right")) - 1
+        row = max(end, row + 1)
+    return starts
+
+
 def offsets_of(lengths: Any) -> Array:
     """Where each of several begins, laid end to end, and where the last one ends.
 
@@ -367,11 +427,20 @@ def offsets_of(lengths: Any) -> Array:
     return offsets
 
 
+def _samples(gathered: Any) -> Iterable[Any]:
+    """What a column has gathered, as samples that cannot be written to."""
+    return gathered if isinstance(gathered, list) else Columns(read_only_columns(gathered))
+
+
 def column_of(leaf: Any) -> Column:
     """A leaf of a tree of columns as a `Column`: an array, a list of objects, or what is one."""
     if isinstance(leaf, Column):
         return leaf
-    return Objects(len(leaf), partial(_kept, leaf)) if isinstance(leaf, list) else Dense(leaf)
+    return (
+        Objects(len(leaf), partial(_protected_objects, leaf))
+        if isinstance(leaf, list)
+        else Dense(leaf)
+    )
 
 
 def array_column(array: Any) -> ArrayColumn:
@@ -379,7 +448,7 @@ def array_column(array: Any) -> ArrayColumn:
     return array if isinstance(array, ArrayColumn) else Dense(array)
 
 
-def _kept(objects: list[Any], rows: Array) -> Iterator[Any]:
+def _protected_objects(objects: list[Any], rows: Array) -> Iterator[Any]:
     """Those objects, which may be changed."""
     return map(protected, map(objects.__getitem__, rows.tolist()))
 
@@ -419,6 +488,6 @@ def axes_as_stored(array: Array) -> tuple[int, ...]:
     return 0, *sorted(inner, key=lambda axis: -abs(array.strides[axis]))
 
 
-def _address(array: Array) -> int:
+def _memory_address(array: Array) -> int:
     address: int = array.__array_interface__["data"][0]
     return address

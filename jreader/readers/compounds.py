@@ -9,13 +9,14 @@ epochs: only routes order samples.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import is_
 from typing import Any
 
 import numpy as np
 
 from jreader.readers.columns import Array, Column, Indices, column_of
+from jreader.readers.holders import Held
 from jreader.readers.joined_columns import ENDLESS, begins, laid_end_to_end, parted, share_starts
 from jreader.readers.planes import Plane, SideBySide, flattened
 from jreader.readers.stacked_rows import StackedRows
@@ -25,11 +26,18 @@ from jreader.readers.trees import leaves, rebuilt, same_structure
 def beside(planes: Sequence[Plane]) -> Plane:
     """One plane for planes side by side, whose tuples are flattened into one, as in `compose`."""
     columns = [plane.columns for plane in planes]
+    numbers = [(plane, number) for plane in planes for number in range(len(leaves(plane.columns)))]
+
+    def held(column: int, rows: Array, end: int) -> Held:
+        plane, number = numbers[column]
+        return plane.holding(rows, end, number)
+
     return Plane(
         SideBySide(tuple(columns)) if any(map(_makes_rows, columns)) else flattened(columns),
         min(plane.length for plane in planes),
         lambda indices: [rows for plane in planes for rows in plane.route(indices)],
         blocks=_common_blocks(planes),
+        held=held,
     )
 
 
@@ -73,7 +81,14 @@ def end_to_end(planes: Sequence[Plane]) -> Plane | None:
         if plane.blocks is not None
     ]
     blocks = np.concatenate(firsts) if len(firsts) == len(planes) else None
-    return Plane(members.columns, length, route, straight=members.straight, blocks=blocks)
+
+    def held(column: int, rows: Array, end: int) -> Held:
+        ends = [end - start for start in starts]
+        return members.held(column, rows, ends, lambda number, local: local + starts[number])
+
+    return Plane(
+        members.columns, length, route, straight=members.straight, blocks=blocks, held=held
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +142,33 @@ class Members:
                 selected = list(map(namespace.where, here, routed, selected or routed))
         return selected or [local] * len(self.shifts)
 
+    def held(
+        self,
+        column: int,
+        rows: Array,
+        ends: Sequence[int],
+        index: Callable[[int, Array], Array],
+    ) -> Held:
+        """The samples that hold rows of a column, which count through those of all sources.
+
+        Args:
+            column: The number of the column.
+            rows: The rows.
+            ends: At which sample of each plane to stop.
+            index: Gives, for the number of a plane and samples of it, where these are in the order.
+        """
+        starts = source_begins([leaves(plane.columns)[column] for plane in self.planes])
+        asked = np.arange(len(rows))
+        members = parted(np.searchsorted(starts, rows, "right") - 1)
+        if not any(starts):  # all gather from one column, or one of them has rows
+            members = ((number, asked) for number in range(len(self.planes)))
+        parts = []
+        for number, here in members:
+            local = self.planes[number].holding(rows[here] - starts[number], ends[number], column)
+            row = asked[here][local.asked]
+            parts.append(replace(local, asked=row, index=index(number, local.index)))
+        return Held.joined(parts)
+
     def _routed(self, number: int, local: Indices) -> list[Indices]:
         routed, shifts = self.planes[number].route(local), [each[number] for each in self.shifts]
         if len({*shifts}) == 1 and all(rows is routed[0] for rows in routed):
@@ -164,6 +206,15 @@ def _makes_rows(columns: Any) -> bool:
 def makes_samples(columns: Any) -> bool:
     """Whether a tree of columns is one column that makes whole samples, found by one number."""
     return isinstance(columns, Column) and columns.kind is None and columns.form is None
+
+
+def source_begins(columns: Sequence[Any]) -> list[int]:
+    """Where the rows of the source of each column begin, if they count through all of them."""
+    every = list(map(column_of, columns))
+    while isinstance(every[0], StackedRows):
+        columns = [each.column for each in every if isinstance(each, StackedRows)]
+        every = list(map(column_of, columns))
+    return [0] * len(every) if _one(columns) else begins([len(each.source) for each in every])
 
 
 def _one(column: Sequence[Any]) -> bool:

@@ -42,6 +42,8 @@ def lasting(path: str) -> str:
     >>> lasting("https://me:secret@host/get?file=a&sig=5"), lasting("https://host/a.jsonl?sig=5")
     ('https://host/get?file=a', 'https://host/a.jsonl')
     """
+    if "://" not in path:
+        return path
     before, _, query = _USER.sub("", path).partition("?")
     if not query or not path.startswith("http"):
         return path if not query else f"{before}?{query}"

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from jreader import errors
-from jreader.readers.columns import Indices
+from jreader.readers.columns import Array, Indices
 from jreader.readers.compounds import routed_by_member
 from jreader.readers.declarations import op, whole
+from jreader.readers.holders import Held
 from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.nodes import Node, Reader, length
 from jreader.readers.passes import Pass, Position, checked_position, counted, foreign
@@ -120,7 +121,7 @@ class epochs(Node[T]):
             return None
         each, columns = up.length, len(leaves(up.columns))
 
-        def member(epoch: Any, indices: Indices) -> list[Indices]:
+        def plane_in(epoch: Any) -> Plane:
             plane = indexed(at_epoch(self.reader, epoch))
             if plane is None or plane.length != each:
                 raise errors.ReaderError(
@@ -129,7 +130,10 @@ class epochs(Node[T]):
                     "passes, not within one. Let the loader count epochs: `for feed in loader`, or "
                     "loader.steps(n)."
                 )
-            return plane.route(indices)
+            return plane
+
+        def member(epoch: Any, indices: Indices) -> list[Indices]:
+            return plane_in(epoch).route(indices)
 
         def route(indices: Indices) -> list[Indices]:
             which, local = indices // each, indices % each
@@ -137,7 +141,13 @@ class epochs(Node[T]):
                 return routed_by_member(which, local, member, columns)
             return member(which, local)  # a trace folds an epoch of its own for every index
 
-        return Plane(up.columns, min(each * self.n, ENDLESS) if self.n else ENDLESS, route)
+        def held(column: int, rows: Array, end: int) -> Held:
+            ends = ((e, min(end - e * each, each)) for e in range(-(-end // each)))
+            every = [plane_in(e).holding(rows, before, column) for e, before in ends]
+            return Held.joined([part.at(part.index + e * each) for e, part in enumerate(every)])
+
+        many = min(each * self.n, ENDLESS) if self.n else ENDLESS
+        return Plane(up.columns, many, route, lanes=up.lanes, held=held)
 
     def _opened(self, epoch: int, inner: Position) -> Pass[T] | None:
         if self.n is not None and epoch >= self.n:

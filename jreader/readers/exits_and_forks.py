@@ -11,9 +11,13 @@ import os
 import threading
 import time
 import weakref
-from typing import Protocol
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Protocol, TypeVar
 
 from jreader.errors import ReaderError
+
+T = TypeVar("T")
 
 _PATIENCE = 2.0  # seconds that an ending program waits for what runs: a user's function, a decoder
 
@@ -45,6 +49,29 @@ def _stop_all() -> None:
     limit = time.monotonic() + _PATIENCE
     for thread in [thread for state in states for thread in state.threads]:
         thread.join(max(0, limit - time.monotonic()))
+
+
+def in_daemon(name: str, call: Callable[[], T]) -> Future[T]:
+    """Begins a call on a thread, and returns its future.
+
+    The thread is a daemon, unlike those of an executor: a call that hangs does not keep the program
+    from its end.
+
+    >>> in_daemon("a thread", lambda: 3).result()
+    3
+    """
+    given: Future[T] = Future()
+    given.set_running_or_notify_cancel()  # who waits for it may give up: it goes on
+    threading.Thread(target=settle, args=(given, call), name=name, daemon=True).start()
+    return given
+
+
+def settle(given: Future[T], call: Callable[[], T]) -> None:
+    """Gives a future what a call returns, or raises."""
+    try:
+        given.set_result(call())
+    except BaseException as error:  # it is raised where the result is wanted
+        given.set_exception(error)
 
 
 class ForkGuard:

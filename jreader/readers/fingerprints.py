@@ -9,7 +9,8 @@ resumes with other samples at the same indices, and a warning says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +20,7 @@ import numpy as np
 
 from jreader.readers.credentials import lasting, name_in_cursor
 from jreader.readers.declarations import in_cursor
+from jreader.readers.epochs import epochs
 from jreader.readers.excerpts import SAMPLED, some_bytes, spread
 from jreader.readers.growing import unwritten
 from jreader.readers.hashing import files_hash, hashed, identity, name_in_cursors, text_hash
@@ -34,13 +36,16 @@ from jreader.readers.nodes import (
 )
 from jreader.readers.passes import Position
 from jreader.readers.planes import indexed
-from jreader.readers.seeds import seeded
+from jreader.readers.seeds import seeded, waits
 from jreader.readers.trees import branches, leaves
 
 T = TypeVar("T")
 
 HISTORY = "told: "
 """What the line begins with that says what a run may change (`Adjustable`)."""
+
+READER = "reader "
+"""What the line begins with of a reader that a run may add, drop or move by its name."""
 
 FOUND = "found by place"
 """What the line begins with that says that samples below it are found by their place."""
@@ -67,12 +72,28 @@ class Adjustable(Node[T]):
 
     adjustable: ClassVar[tuple[str, ...]] = ()
 
-    def history(self) -> str:
-        """What the arguments were up to now, as a text in a cursor."""
+    def history(self, *, by_name: bool = True) -> str:
+        """What the arguments were up to now, as a text in a cursor.
+
+        Args:
+            by_name: Whether it has the names of readers.
+        """
         raise NotImplementedError
 
-    def after(self, history: str, index: int) -> Mapping[str, Any]:
-        """The fields of this op that change after `index` samples of one with that history."""
+    def after(self, history: str, index: Callable[[], int]) -> Mapping[str, Any]:
+        """The fields of this op that change after `index()` samples of one with that history."""
+        raise NotImplementedError
+
+    def by_name(self) -> Mapping[str, Reader[Any]]:
+        """Its readers by their names, if a run may add, drop or move some where it resumes."""
+        return {}
+
+    def reweighed(self, weights: Any) -> Mapping[str, Any]:
+        """The fields of this op that change if a run gives it other weights while it goes on."""
+        raise NotImplementedError
+
+    def steered(self, history: str) -> Mapping[str, Any]:
+        """The fields that a run has changed so by now; none if the plan has other arguments."""
         raise NotImplementedError
 
 
@@ -128,14 +149,20 @@ class Plan(_FirstParts, total=False):
             them. Cursors of earlier releases lack it, and the next part.
         values: Arguments of ops that change samples alone, and what functions and data hold that
             their hashes leave out (`hidden_state`).
+        lock: What names the lock of the plan, if the loader has one (`pipelines/locking.py`).
     """
 
     layouts: list[str]
     values: list[str]
+    lock: list[str]
 
 
 def fingerprint(
-    reader: Reader[Any], feeds: Iterable[str] = (), stages: Iterable[Callable[..., Any]] = ()
+    reader: Reader[Any],
+    feeds: Iterable[str] = (),
+    stages: Iterable[Callable[..., Any]] = (),
+    *,
+    by_name: bool = False,
 ) -> Plan:
     """The fingerprint of a plan, equal in every process and on every host.
 
@@ -148,22 +175,27 @@ def fingerprint(
         reader: The plan.
         feeds: Lines that say how feeds are made, with hashes of functions.
         stages: The functions in these lines.
+        by_name: Whether readers that a run may add and drop have lines of their own; cursors of
+            earlier releases have none.
     """
     op = changeable(reader)
-    history = [f"{HISTORY}{op.history()}"] if op else []
+    history = [f"{HISTORY}{op.history(by_name=by_name)}"] if op else []
     in_stages: list[str] = []
     for stage in stages:
         hashed(stage, in_stages)
     facts = _Facts()
     every = [facts[each] for each in sources_first(reader, readers_below)]
+    named = _by_name(reader, op).values() if by_name and op else ()
+    apart = {id(each) for up in named for each in sources_first(up, readers_below)}
+    others = [fact for fact in every if id(fact.reader) not in apart]
     values = _lines(every, "values") + [f"{STAGE}{line}" for line in in_stages]
     return Plan(
-        ops=[*history, *_capped(_op_lines(unwritten(reader), facts))],
+        ops=[*history, *_capped(_op_lines(unwritten(reader), facts, by_name))],
         members=_capped(_member_lines(every, facts)),
         data=_capped(_lines(every, "data")),
         functions=_capped(_lines(every, "functions")),
         feeds=_capped(feeds),
-        layouts=_capped(_layout_lines(every)),
+        layouts=_capped(_layout_lines(others)),
         values=_capped(values + _lines(every, "hidden")),
     )
 
@@ -173,15 +205,34 @@ def _lines(facts: Iterable[_Fact], part: str) -> list[str]:
     return [line for fact in facts for line in getattr(fact, part)]
 
 
-def changeable(reader: Reader[Any]) -> Adjustable[Any] | None:
-    """The op of which some arguments may change where a run resumes, if any."""
+def changeable(reader: Reader[Any], *, held: bool = False) -> Adjustable[Any] | None:
+    """The op of which some arguments may change where a run resumes, if any.
+
+    Args:
+        reader: The plan.
+        held: Whether it is also one whose samples ops above read in order, and hold.
+    """
     while isinstance(reader, Node) and own_pass(reader) is None:
         if isinstance(reader, Adjustable):
             return reader
-        if len(reader.input_readers) != 1 or reader.in_cursor == "always":
+        if len(reader.input_readers) != 1:
+            return None
+        if reader.in_cursor == "always" and not (held and _reads_once(reader)):
             return None
         (reader,) = reader.input_readers
     return None
+
+
+def _reads_once(node: Node[Any]) -> bool:
+    """Whether an op reads the samples of its reader in their order, once for each of its passes."""
+    return not (node.pinned or isinstance(node, epochs) or indexed(seeded(node, 0)))
+
+
+def with_history(plan: Plan, reader: Reader[Any]) -> Plan:
+    """The fingerprint with the history of what a run has changed in a plan."""
+    op = changeable(reader, held=True)
+    lines = [line for line in plan["ops"] if not line.startswith(HISTORY)]
+    return {**plan, "ops": [f"{HISTORY}{op.history()}", *lines]} if op else plan
 
 
 def _capped(lines: Iterable[str]) -> list[str]:
@@ -309,7 +360,7 @@ class _Met:
         several = len(node.input_readers) > 1
         if self.own or several or self._orders_or_counts(node):
             first = [f"{length(node)} samples"] if self.own else []
-            first += [f"{len(node.input_readers)} readers"] if several else []
+            first += [f"{len(node.input_readers)} readers"] * (several and "readers" not in but)
             yield _line(fact, node, first, but)
         if self.plane is not None:
             yield f"{FOUND}: {self.plane.extent}"
@@ -318,12 +369,35 @@ class _Met:
         return node.in_cursor in _ALWAYS or (node.in_cursor == "counted" and self.counted)
 
 
-def _op_lines(plan: Reader[Any], facts: _Facts) -> Iterator[str]:
+def _op_lines(plan: Reader[Any], facts: _Facts, by_name: bool) -> Iterator[str]:
     """The lines of a plan, from its sources up."""
     adjusted = changeable(plan)  # some of its fields have a line of their own
-    for met in sources_first(_Met(seeded(plan, 0), plan), _Met.below):
+    named = _by_name(plan, adjusted) if by_name and adjusted else {}
+    for name, reader in named.items():
+        nodes = [facts[each] for each in sources_first(reader, readers_below)]
+        lines = [*_lines_of(reader, facts, None), *_layout_lines(nodes)]
+        lines = [line for line in lines if not line.startswith(FOUND)]  # all are, or none
+        told = "; ".join(lines) if len(named) <= _MANY else text_hash(*lines)
+        yield f"{READER}{name!r}: {told}"
+    yield from _lines_of(plan, facts, adjusted, apart=bool(named))
+
+
+def _by_name(plan: Reader[Any], op: Adjustable[Any]) -> Mapping[str, Reader[Any]]:
+    """The readers that a run may add and drop: not where ops draw seeds, one after another."""
+    return {} if waits(plan) else op.by_name()
+
+
+def _lines_of(
+    plan: Reader[Any], facts: _Facts, adjusted: Adjustable[Any] | None, *, apart: bool = False
+) -> Iterator[str]:
+    """The lines of a plan, without some arguments of one op; `apart`, without its readers too."""
+
+    def below(met: _Met) -> Sequence[_Met]:
+        return () if met.reader is adjusted else met.below()
+
+    for met in sources_first(_Met(seeded(plan, 0), plan), below if apart else _Met.below):
         but = adjusted.adjustable if adjusted and adjusted is met.reader else ()
-        yield from met.lines(facts[met.reader], but)
+        yield from met.lines(facts[met.reader], (*but, "readers") if apart else but)
 
 
 def _line(
@@ -334,7 +408,7 @@ def _line(
         if name in but:
             continue
         if name in ("path", "paths"):
-            parts.append(f"{name}={_named_files(value)}")
+            parts.append(f"{name}={_named_files(value, node.here_sizes())}")
             if not fact.holds_rows:  # lines are found by their bytes
                 parts.append(f"of {files_hash(_as_tuple(value))}")
         elif not _is_function(value):
@@ -392,7 +466,7 @@ def _layout_lines(every: list[_Fact]) -> Iterator[str]:
         if layout := node.layout():
             yield f"{name_in_cursors(type(node))}: {layout}"
         if far := node.far_sizes():
-            yield f"files elsewhere: {_in_few_words(far, far)}"
+            yield f"files elsewhere: {_in_few_words(far, len(far), far)}"
 
 
 def _data_lines(fact: _Fact, node: Node[Any]) -> Iterator[str]:
@@ -486,18 +560,31 @@ def _tree_text(parts: Mapping[Any, Any]) -> str:
     return f"{{{', '.join(inside[:8])}{rest}}}"
 
 
-def _named_files(paths: Any) -> str:
+def _named_files(paths: Any, sizes: Sequence[int] | None) -> str:
     """Files by name and size, so that they can be moved."""
     names = _as_tuple(paths)
-    sizes = [f"{name_in_cursor(path)!r} of {_file_size(path)} bytes" for path in names]
-    lasts = [f"{Path(lasting(path)).name!r} of {_file_size(path)} bytes" for path in names]
-    return _in_few_words(sizes, lasts)
+    each = list(map(_file_size, names)) if sizes is None else sizes[: len(names)]
+    first = [
+        f"{name_in_cursor(path)!r} of {size} bytes"
+        for path, size in zip(names[:2], each, strict=False)
+    ]
+    lasts = (
+        f"{_last_name(lasting(path))!r} of {size} bytes"
+        for path, size in zip(names, each, strict=True)
+    )
+    return _in_few_words(first, len(names), lasts)
 
 
-def _in_few_words(sizes: list[str], hashed_too: list[str]) -> str:
-    if len(sizes) <= 2:
+def _last_name(path: str) -> str:
+    """The name of a file without its folders; a Path costs ten times as much."""
+    name = path.rpartition("/")[2]
+    return name if name not in ("", ".") and os.sep == "/" else Path(path).name
+
+
+def _in_few_words(sizes: list[str], many: int, hashed_too: Iterable[str]) -> str:
+    if many <= 2:
         return " and ".join(sizes)
-    return f"{len(sizes)} files, {sizes[0]}, ...: {text_hash(*hashed_too)}"
+    return f"{many} files, {sizes[0]}, ...: {text_hash(*hashed_too)}"
 
 
 def _as_tuple(paths: Any) -> tuple[Any, ...]:

@@ -1,10 +1,11 @@
 """Plans over samples that are written while they are read, as `cache(reader, path)` does it.
 
-Until all are written, the plan is a stream; a plan that is made later finds samples by their index.
-Both have one order, since an op whose order needs all samples has them written before it begins
-(`written_first`). A position belongs to one of the two, and says to which (`as_it_was`): a run goes
-on as a stream where it was one, though the samples are indexed by now, and by index where it was
-indexed, though they have to be written once more.
+`filter(fn, reader, keep=path)` writes which samples it keeps. Until all are written, the plan is a
+stream; a plan that is made later finds samples by their index. Both have one order, since an op
+whose order needs all samples has them written before it begins (`written_first`). A position
+belongs to one of the two, and says to which (`as_it_was`): a run goes on as a stream where it was
+one, though the samples are indexed by now, and by index where it was indexed, though they have to
+be written once more.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def written_first(reader: R, *, known: bool = True) -> R:
         known: Whether to do so also where the number of samples is known in advance.
     """
 
-    def first(node: Any) -> dict[str, Any]:
+    def first(node: Any) -> Any:
+        if node.grows and node.from_reader == "some":  # how many are left is known of none
+            return node.changed({"first": True, "reader": written_first(node.reader)})
         asked = node.grows and (known or _is_unknown(node.reader))
         return {"first": True} if asked else {}
 
@@ -67,14 +70,10 @@ def written_first(reader: R, *, known: bool = True) -> R:
 
 def streamed(reader: R) -> R:
     """The plan that hands samples over while they are written, whether or not they are by now."""
-    if not grows(reader):
-        return reader
-
-    def lazy(node: Any) -> dict[str, Any]:
-        return {"whole": False} if node.grows and not node.first else {}
-
-    plan = _rewritten(reader, lazy)
-    return plan if _lazy(plan) else unwritten(reader)  # earlier releases wrote nothing first
+    ops: list[Any] = ops_of(cast("Any", reader))
+    if all(op.first for op in ops if op.grows):  # earlier releases wrote nothing first
+        return unwritten(reader)
+    return _rewritten(reader, lambda op: {"whole": False} if op.grows and not op.first else {})
 
 
 def unwritten(reader: R) -> R:
@@ -93,14 +92,8 @@ def as_it_was(reader: R, at: Position) -> R:
     return streamed(reader) if _is_in_order(at) or plane_of(cast("Any", reader)) else reader
 
 
-def _rewritten(reader: R, change: Callable[[Any], dict[str, Any]]) -> R:
+def _rewritten(reader: R, change: Callable[[Any], Any]) -> R:
     return cast("R", rewritten(cast("Any", reader), change, pinned=True))
-
-
-def _lazy(reader: Any) -> bool:
-    """Whether something is not written first."""
-    ops: list[Any] = ops_of(reader)
-    return any(op.grows and not op.first for op in ops)
 
 
 def _is_unknown(reader: Reader[Any]) -> bool:

@@ -18,10 +18,12 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import fields
 from enum import Enum
 from hashlib import blake2b
+from pathlib import Path
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -104,6 +106,20 @@ def identity(value: Any, named: str = "", hidden: list[str] | None = None) -> st
     return made
 
 
+def modules_in(values: Iterable[Any]) -> set[str]:
+    """The names of the modules whose functions, classes or objects the hashes of values look at.
+
+    >>> "numpy.linalg" in modules_in([functools.partial(np.linalg.norm, ord=1)])
+    True
+    """
+    found = set[str]()
+    for value in values:  # a walk for each, which does not look at everything
+        walk = _Walk()
+        walk.of(value)
+        found |= walk.modules
+    return found
+
+
 def hashed(function: Callable[..., Any], hidden: list[str] | None = None) -> str:
     """The name of a function, or of the class of what is called, and its hash, as `identity`.
 
@@ -126,6 +142,7 @@ class _Walk:
         self.left, self.depth = left, depth
         self.seen: dict[int, tuple[int, Any]] = {}  # the values too: ids are given again
         self.hidden: list[str] = []
+        self.modules: set[str] = set()
 
     def of(self, value: Any) -> Any:
         """What JSON can write of a value."""
@@ -138,6 +155,9 @@ class _Walk:
         if len(self.seen) > self.left or self.depth >= _DEEP:
             return ["more", kind]
         with suppress(Exception):  # an attribute of the user's raised
+            is_module = isinstance(value, ModuleType)
+            self.modules.add(value.__name__ if is_module else str(value.__module__))
+        with suppress(Exception):  # likewise
             if (held := hidden_state(value)) is not None:
                 self.hidden.append(identity(held))
         self.depth += 1
@@ -240,7 +260,10 @@ class _Walk:
 
     def _attributes(self, module: Any, code: CodeType) -> Iterator[Any]:
         """What a function takes from a module of the user's."""
-        if not isinstance(module, ModuleType) or module.__name__.partition(".")[0] == "jreader":
+        if not isinstance(module, ModuleType):
+            return
+        self.modules.update(f"{module.__name__}.{name}" for name in names_in(code))
+        if module.__name__.partition(".")[0] == "jreader":
             return
         if not _of_library(getattr(module, "__file__", None)):
             names = sorted(names_in(code) & set(vars(module)))
@@ -309,7 +332,23 @@ def _path_in_cursors(kind: type) -> str:
 
 def _module_in_cursors(named: type | FunctionType) -> str:
     """Where a class or function lies, as cursors know it."""
-    return _NAMED.get(named.__module__, named.__module__)
+    module = named.__module__
+    return _script.get() if module == "__main__" else _NAMED.get(module, module)
+
+
+_script = ContextVar("script", default="__main__")
+
+
+@contextmanager
+def script_as_imported() -> Iterator[None]:
+    """Hashes functions of the script that runs as if it were imported, inside the block."""
+    main: Any = sys.modules["__main__"]
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    before = _script.set(spec.name if spec else Path(file).stem if file else "__main__")
+    try:
+        yield
+    finally:
+        _script.reset(before)
 
 
 def _bound(cell: Any) -> bool:

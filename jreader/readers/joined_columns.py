@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate, chain, pairwise
 from math import prod
-from operator import getitem
+from operator import getitem, is_
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from jreader.readers.columns import (
     Array,
     ArrayColumn,
     Column,
+    Dense,
     Indices,
     Take,
     Where,
@@ -112,7 +113,7 @@ class EndToEnd(Column):
         self, parts: Sequence[Any], label: Callable[[Any, Any], Any] | None = None
     ) -> None:
         self.in_pairs, self.label = label is not None, label
-        self.parts = list(parts if label else chain.from_iterable(map(_parts_of, parts)))
+        self.parts = list(parts if label else chain.from_iterable(map(_flat_parts, parts)))
         lengths = list(map(len, self.parts))
         self.starts: Array = np.array(begins(lengths))
         self._length = max(len(parts), *lengths) if label else min(sum(lengths), ENDLESS)
@@ -120,10 +121,36 @@ class EndToEnd(Column):
         every = list(map(column_of, self.parts))
         self.stacks = all(column.stacks for column in every)
         self.asks_users_class = not label and all(column.asks_users_class for column in every)
+        self.late = any(column.late for column in every)
 
     def __len__(self) -> int:
         """How many rows; of pairs, what their numbers are checked against."""
         return self._length
+
+    @property
+    def source(self) -> Column:
+        """Those of all parts, end to end."""
+        every = list(map(column_of, self.parts))
+        parts = [column.source for column in every]
+        own = all(map(is_, parts, every)) and not self.in_pairs
+        return self if own else EndToEnd(parts)
+
+    def without(self, documents: Array) -> Column | None:
+        """Each part without its own; None if one of these parts has no padding."""
+        parts = list(map(column_of, self.parts))
+        starts = np.array(begins([len(part.source) for part in parts]))
+        which, local = found(starts, documents)
+        for number, here in parted(which):
+            emptied = parts[number].without(local[here])
+            if emptied is None:
+                return None
+            parts[number] = emptied
+        return EndToEnd(parts, self.label)
+
+    def cuts(self, size: int) -> Array:
+        """Those of each column."""
+        parts = zip(map(column_of, self.parts), self.starts, strict=True)
+        return np.concatenate([part.cuts(size) + start for part, start in parts])
 
     def __repr__(self) -> str:
         return " or ".join(map(described, self.parts)) if self.in_pairs else super().__repr__()
@@ -158,6 +185,11 @@ class EndToEnd(Column):
         each = isinstance(samples, list)
         return list(map(self.label, samples, numbers)) if each else self.label(samples, numbers)
 
+    def held(self, low: int, high: int) -> Any:
+        """Those rows of one column."""
+        which, (first,) = self.found(np.array([low]))
+        return column_of(self.parts[int(which[0])]).held(int(first), int(first) + high - low)
+
     def where(self, rows: Array) -> list[Where] | None:
         """Where those rows lie in the files of their columns, if all lie in some."""
         places: list[Where] = []
@@ -179,7 +211,9 @@ class EndToEnd(Column):
             for number, (tree, way) in enumerate(zip(placed, ways, strict=True)):
                 mine = which == number
                 given = way(tree, namespace.where(mine, local, 0))
-                chosen = given if chosen is None else map_tree(partial(_where, mine), given, chosen)
+                chosen = (
+                    given if chosen is None else map_tree(partial(_choose, mine), given, chosen)
+                )
             return self._labelled(chosen, which)
 
         return trees, rows_of
@@ -203,12 +237,13 @@ class Joined(ArrayColumn, EndToEnd):
     """
 
     def __init__(self, parts: Sequence[Any]) -> None:
-        flat = [read_only(each) for part in parts for each in _parts_of(part)]
+        flat = [read_only(each) for part in parts for each in _flat_parts(part)]
         self._begins = [0, *accumulate(map(len, flat[:-1]))]
         self.parts, self.starts = flat, np.array(self._begins)
         self.shape = (sum(map(len, flat)), *flat[0].shape[1:])
         self.dtype, self.arrays = flat[0].dtype, flat
         self.kind = self.dtype, self.shape[1:]
+        self.late = any(getattr(part, "late", False) for part in flat)
         self._axes = axes_as_stored(flat[0])
         width = prod(self.shape[1:]) * self.dtype.itemsize
         whole = 0 < width < _LARGE and all(_rows_are_whole(part, self._axes) for part in flat)
@@ -309,8 +344,10 @@ class Joined(ArrayColumn, EndToEnd):
         return np.asarray(self), rows_on_device
 
 
-def _parts_of(column: Any) -> Sequence[Any]:
+def _flat_parts(column: Any) -> Sequence[Any]:
     """The columns that one is laid end to end of; of any other, itself."""
+    if isinstance(column, Dense):
+        return [column.array]
     return column.parts if isinstance(column, EndToEnd) and not column.in_pairs else [column]
 
 
@@ -322,9 +359,22 @@ def laid_end_to_end(columns: Sequence[Any]) -> Any:
     """
     every = list(map(column_of, columns))
     way = every[0].end_to_end
-    if all(column.end_to_end is way for column in every) and (made := way(columns)) is not None:
-        return made
-    return EndToEnd(columns) if any(column.kind is None for column in every) else Joined(columns)
+    made = way(columns) if all(column.end_to_end is way for column in every) else None
+    if made is None:
+        whole = any(column.kind is None for column in every)
+        made = EndToEnd(columns) if whole else Joined(columns)
+    if made.block_starts is None:
+        _join_blocks(made, every)
+    return made
+
+
+def _join_blocks(made: Column, parts: Sequence[Column]) -> None:
+    """Has the column of several say where their blocks begin, if all of them have blocks."""
+    starts = [part.block_starts for part in parts if part.block_starts is not None]
+    if len(starts) == len(parts):
+        firsts = zip(starts, begins(list(map(len, parts))), strict=True)
+        made.block_starts = np.concatenate([each + first for each, first in firsts])
+        made.block_bytes = max(part.block_bytes for part in parts)
 
 
 def share_starts(columns: Sequence[Any]) -> None:
@@ -418,6 +468,6 @@ def _fit(leaf: Any, other: Any) -> bool:
     return both and leaf.dtype == other.dtype and leaf.shape[1:] == other.shape[1:]
 
 
-def _where(mine: Indices, rows: Indices, others: Indices) -> Indices:
+def _choose(mine: Indices, rows: Indices, others: Indices) -> Indices:
     here = mine.reshape(*mine.shape, *[1] * (rows.ndim - mine.ndim))
     return rows.__array_namespace__().where(here, rows, others)

@@ -11,11 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
 
 from jreader.readers.declarations import names_by
-from jreader.readers.nodes import Node, Reader
+from jreader.readers.mapped_rows import mapped_rows
+from jreader.readers.nodes import Node, Reader, plane_of
 from jreader.readers.rewriting import in_epoch_of, rewritten
+from jreader.readers.seeds import seeded
 
 T = TypeVar("T")
 
@@ -26,10 +30,13 @@ class Lanes:
     Attributes:
         lanes: How many lanes there are.
         lane: The number of the lane that a copy of the op reads; None for all.
+        owned: Whether it deals blocks of an indexed reader, whose samples stay in one order
+            (`shuffle`): then a lane is not read by itself, but owns some rows of each batch.
     """
 
     lanes: int
-    lane: int | None
+    lane: int | None = None
+    owned: ClassVar[bool] = False
 
     def of_lane(self, lane: int) -> Node[Any]:
         """The op that reads one lane, by its number."""
@@ -63,14 +70,45 @@ def dealt_below(reader: Reader[Any]) -> Lanes | None:
     >>> dealt_below(filter(str.isalpha, lines)).lanes, dealt_below(batch(lines, 2))
     (2, None)
     """
+    selected = 0  # by index: there a stream is one again, and who owns a block stays as it is
     while isinstance(reader, Node):
-        if isinstance(reader, Lanes):
-            return reader if reader.lane is None else None
+        if isinstance(reader, Lanes) and (reader.lanes > 1 or not reader.owned):
+            return reader if reader.lane is None and (reader.owned or not selected) else None
         kind: Any = type(reader)
-        if joins_lanes(kind) or reader.pinned or len(ups := reader.input_readers) != 1:
+        if reader.pinned or _ends_lanes(kind) or len(ups := reader.input_readers) != 1:
             return None
+        selected += joins_lanes(kind)
         (reader,) = ups
     return None
+
+
+@lru_cache(256)
+def _ends_lanes(kind: Any) -> bool:
+    """Whether nobody owns blocks above ops of a class, either: all but those that select."""
+    return joins_lanes(kind) and kind.moves != "rows"
+
+
+def owners_of(reader: Reader[Any]) -> int:
+    """How many lanes own the blocks of the samples of a plan; 1 where none do."""
+    dealt = dealt_below(reader)
+    found = mapped_rows(seeded(reader, 0)) if dealt and dealt.owned else None
+    plane = found and plane_of(found.rows)
+    return plane.lanes if plane else 1
+
+
+def by_lane(size: int, lanes: int, begin: Any) -> Any:
+    """The samples of a batch in the order of its rows: those of each lane side by side.
+
+    >>> by_lane(6, 3, 0), by_lane(6, 3, 1)
+    (array([0, 3, 1, 4, 2, 5]), array([2, 5, 0, 3, 1, 4]))
+
+    Args:
+        size: How many samples the batch has; `lanes` divides it.
+        lanes: How many lanes own blocks; 1 leaves samples in their order.
+        begin: The index of its first sample; it may be traced.
+    """
+    row, each = np.arange(size), size // lanes
+    return (row // each - begin) % lanes + row % each * lanes
 
 
 def of_lane(reader: Reader[T], lane: int) -> Reader[T]:
@@ -86,7 +124,9 @@ def of_lane(reader: Reader[T], lane: int) -> Reader[T]:
     """
 
     def part(node: Node[Any]) -> Mapping[str, Any] | Node[Any]:
-        return node.of_lane(lane) if isinstance(node, Lanes) else in_epoch_of(node, lane)
+        if isinstance(node, Lanes) and not node.owned:
+            return node.of_lane(lane)
+        return in_epoch_of(node, lane)
 
     return rewritten(reader, part)
 
@@ -94,6 +134,6 @@ def of_lane(reader: Reader[T], lane: int) -> Reader[T]:
 def in_turn(reader: Reader[T]) -> Reader[T] | None:
     """A plan in lanes as one stream, of which each sample is of the next lane; else None."""
     dealt = dealt_below(reader)
-    if dealt is None:
+    if dealt is None or dealt.owned:
         return None
     return dealt.in_turn([of_lane(reader, lane) for lane in range(dealt.lanes)])

@@ -100,6 +100,21 @@ class Refusal(str):
     __slots__ = ()
 
 
+def refusal_in(position: Any) -> Refusal | None:
+    """The refusal in a position, or in a part of it; None if there is none.
+
+    >>> refusal_in((3, [None, Refusal("no order")])), refusal_in((3, None))
+    ('no order', None)
+    """
+    parts = [position]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, Refusal):
+            return part
+        parts += part if isinstance(part, (tuple, list)) else ()
+    return None
+
+
 def refused(node: Node[Any], order: str) -> Refusal:
     """The position of an op that keeps no order: a text that names the op to use instead."""
     return Refusal(

@@ -6,16 +6,7 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field
 from functools import cached_property
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Generic,
-    Literal,
-    Self,
-    TypeAlias,
-    TypeVar,
-)
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
 
 from jreader.errors import place_of_caller
 from jreader.hints import check_keywords
@@ -58,7 +49,7 @@ class Node(Generic[T]):
     ['aa', 'bb', 'cc']
     """
 
-    pinned: ClassVar[bool] = False
+    pinned: bool = False
     """Whether epochs and draws stop here: what it reads stays as it is, pass after pass."""
     from_reader: ClassVar[Literal["", "all", "some", "each"]] = ""
     """Which samples of its field `reader` it hands on unchanged: "all", "some", or none (""); or
@@ -69,7 +60,7 @@ class Node(Generic[T]):
     """Whether a cursor names the op: "never", if it gives one sample for each of its reader, at the
     same position; "counted", only where an op above counts what it gives; "in place", always, but
     its samples have the indices that they have in its reader."""
-    moves: ClassVar[Literal["", "rows", "keys", "samples"]] = ""
+    moves: Literal["", "rows", "keys", "samples"] = ""
     """How it may change places with others (`mapped_rows.py`): "rows", if it reorders or selects
     samples by their index alone; "samples", if it makes one of each alone, or hands it on; "keys",
     if it puts a key beside each."""
@@ -198,6 +189,18 @@ class Node(Generic[T]):
     def far_sizes(self) -> list[str]:
         """The names and sizes of its files that are not on this machine, as a cursor has them."""
         return []
+
+    def here_sizes(self) -> Sequence[int] | None:
+        """The sizes of the files that it is of, 0 of those elsewhere; None if it knows none."""
+        return None
+
+    def file_paths(self) -> Sequence[str]:
+        """The files that its samples are read from; none where it reads no files itself."""
+        return ()
+
+    def revision(self) -> str:
+        """The name and version that the publisher gives its data; else ""."""
+        return ""
 
     def batches(self, size: int, at: Position) -> Pass[Sequence[T]] | None:
         """A pass over runs of `size` samples, if that is cheaper than one by one; else None."""

@@ -24,6 +24,7 @@ import numpy as np
 
 from jreader.errors import NotResumable, missing
 from jreader.readers.columns import Array, Column, Dense, Indices, column_of
+from jreader.readers.holders import Held
 from jreader.readers.joined_columns import ENDLESS, Joined
 from jreader.readers.mapped_memory import Mapped, advise, mapped_columns
 from jreader.readers.messages import described
@@ -55,6 +56,11 @@ class Plane:
         runs: Whether samples that follow one another are rows that do, in all columns.
         blocks: The sample at which each block begins, where samples lie in blocks that are decoded
             as a whole, in their order; the first 0. Else None.
+        lanes: How many lanes own the blocks: sample i is one of lane i % lanes, up to a shift
+            between epochs, and no two lanes read the same blocks, but for one at each border.
+        held: The inverse of `route`: the samples that hold some rows, given the number of their
+            column, these rows and the index at which to end. None where the row of every sample is
+            its index, or where only a search finds it.
     """
 
     columns: Any
@@ -63,6 +69,8 @@ class Plane:
     straight: bool = field(default=False, kw_only=True)
     runs: bool = field(default=False, kw_only=True)
     blocks: Array | None = field(default=None, kw_only=True)
+    lanes: int = field(default=1, kw_only=True)
+    held: Callable[[int, Array, int], Held] | None = field(default=None, kw_only=True)
 
     def take(self, indices: Array) -> Sequence[Any]:
         """The samples of these indices."""
@@ -91,6 +99,30 @@ class Plane:
         if len(indices) > 1 and self._mapped:
             advise(self._mapped, routed)
         return routed
+
+    def holding(self, rows: Array, end: int = ENDLESS, column: int = 0) -> Held:
+        """The samples that hold these rows of a column, up to an index.
+
+        >>> from jreader import arrays, epochs, shuffle
+        >>> plane = indexed(epochs(shuffle(arrays(np.arange(5) * 10), seed=0), 2))
+        >>> held = plane.holding(np.array([3]))
+        >>> held.index, list(plane.take(held.index))
+        (array([1, 5]), [np.int64(30), np.int64(30)])
+
+        Args:
+            rows: Rows as the source has them: of windows and packs, documents.
+            end: Where to stop; needed where the plane has no end.
+            column: The number of the column, in the order of the leaves.
+        """
+        end = min(end, self.length)
+        held = Held.of(rows)
+        if end <= 0 or not len(rows):
+            return held.within(0)
+        if self.held is not None:
+            held = self.held(column, rows, end)
+        elif not self.straight:
+            held = held.searched(lambda indices: self.route(indices)[column], end)
+        return held.within(end)
 
     def samples(self, at: Position) -> Pass[Any]:
         """One by one, views where rows are arrays; the position is the number of the next one."""
@@ -137,18 +169,44 @@ class Plane:
 
         return Pass(deal(), lambda: done, opened.close)
 
-    def reordered(self, length: int, order: Callable[[Indices], Indices]) -> Plane:
-        """The plane of `length` samples, of which sample i is sample `order(i)` of this one."""
-        return Plane(self.columns, length, lambda indices: self.route(order(indices)))
+    def reordered(
+        self,
+        length: int,
+        order: Callable[[Indices], Indices],
+        back: Callable[[Held], Held] | None = None,
+        reach: Callable[[int], int] = lambda end: end,
+    ) -> Plane:
+        """The plane of `length` samples, of which sample i is sample `order(i)` of this one.
+
+        Args:
+            length: The number of samples.
+            order: Takes an array of numbers of samples, and gives their indices in this plane.
+            back: The inverse: moves what this plane holds to the indices of the samples, some of
+                which may lie outside of range(length). Without it, all of them are searched.
+            reach: Where this plane has no end, before which index of it the samples before another
+                one are.
+        """
+
+        def held(column: int, rows: Array, end: int) -> Held:
+            all_of_them = self.length if self.length < ENDLESS else reach(end)
+            below = self.holding(rows, all_of_them, column)
+            return below.searched(order, end) if back is None else back(below)
+
+        return Plane(self.columns, length, lambda indices: self.route(order(indices)), held=held)
 
     def part(self, first: int, length: int) -> Plane:
         """The plane of `length` samples, from sample `first` of this one on."""
-        part = self.reordered(length, lambda indices: indices + first)
+        part = self.reordered(
+            length,
+            lambda indices: indices + first,
+            lambda held: held.strided(first),
+            lambda end: end + first,
+        )
         blocks = self.blocks
         if blocks is not None:
             from_, to = blocks.searchsorted([first, first + length], "right")
             blocks = np.maximum(blocks[max(from_ - 1, 0) : max(to, 1)] - first, 0)
-        return replace(part, runs=self.runs or self.straight, blocks=blocks)
+        return replace(part, runs=self.runs or self.straight, blocks=blocks, lanes=self.lanes)
 
     @cached_property
     def _mapped(self) -> list[Mapped]:

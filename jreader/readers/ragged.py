@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from jreader.readers.columns import Array, Column, Where, column_of
-from jreader.readers.joined_columns import Joined
+from jreader.readers.columns import Array, ArrayColumn, Column, Where, array_column, run_begins
+from jreader.readers.joined_columns import Joined, laid_end_to_end
 from jreader.readers.nodes import Reader, plane_of, readers_below
 from jreader.readers.planes import Plane
 from jreader.readers.protected import read_only
@@ -46,7 +47,9 @@ class Ragged(Column):
         self.shape = (len(offsets) - 1, None, *values.shape[1:])
         self.ndim = len(self.shape)
         self.kind, self.tables = (self.dtype, self.shape[1:]), (offsets,)
-        self.arrays = column_of(self.values).arrays
+        self._column = column = array_column(self.values)
+        self.arrays, self.late = column.arrays, column.late
+        self.at_once = max(column.at_once * len(self) // max(len(values), 1), 1)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -71,13 +74,22 @@ class Ragged(Column):
 
     def where(self, rows: Array) -> list[Where] | None:
         """Where the first values of those rows lie."""
-        return column_of(self.values).where(self.offsets[rows])
+        return self._column.where(self.offsets[rows])
 
     def each(self, rows: Array) -> Iterator[Array]:
         """These rows one by one, as views of the values where these are one array."""
-        values = self.values
-        begins, ends = self.offsets[rows].tolist(), self.offsets[rows + 1].tolist()
-        return (values[begin:end] for begin, end in zip(begins, ends, strict=True))
+        return iter(self._column.spans(self.offsets[rows], self.offsets[rows + 1]))
+
+    def cuts(self, size: int) -> Array:
+        """Runs of whole rows; a longer row is one by itself."""
+        each = prod(self.shape[2:]) * self.dtype.itemsize
+        return np.array(run_begins(self.offsets, size // max(each, 1)) or [0])
+
+    def held(self, low: int, high: int) -> Ragged:
+        """Those rows, and a copy of their values."""
+        offsets = self.offsets[low : high + 1]
+        values = np.array(self.values[int(offsets[0]) : int(offsets[-1])])
+        return Ragged(values, offsets - offsets[0])
 
     def __repr__(self) -> str:
         inside = "".join(f", {size}" for size in self.shape[2:])
@@ -96,7 +108,9 @@ class Ragged(Column):
         for column in columns:
             offsets.append(column.offsets[:-1] - column.offsets[0] + begins)
             begins += int(column.offsets[-1] - column.offsets[0])
-        return Ragged(Joined(values), np.concatenate([*offsets, [begins]]))
+        made = laid_end_to_end(values)
+        whole = made if isinstance(made, ArrayColumn) else Joined(values)
+        return Ragged(whole, np.concatenate([*offsets, [begins]]))
 
 
 def _between(values: Any, first: int, last: int) -> Any:

@@ -1,19 +1,29 @@
-"""Passes over columns that are read in blocks: they say which rows come, and close what they read.
+"""Passes say which rows come, so that columns read ahead; and close what they have read.
 
 The route of a plan is computed, so a pass knows its rows long before it hands them over. It tells
-them to columns that read in blocks, which can so read ahead, and keep what comes again.
+them to columns that read in blocks, which can so read ahead, and keep what comes again; and to
+those whose rows come late, from other machines: several batches are on their way at a time.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, wait
+from functools import partial
 from typing import Any, NamedTuple
 
-from jreader.readers.columns import Array, Column
-from jreader.readers.trees import leaves, map_tree, rebuilt
+import numpy as np
+
+from jreader.readers.columns import Array, Column, Take
+from jreader.readers.exits_and_forks import ForkGuard, in_daemon
+from jreader.readers.trees import leaves, rebuilt
+from jreader.staging import Staging
 
 _RUNS = 64  # runs of indices that are routed ahead, at most
+_AT_ONCE = 4  # batches that are on their way at the same time
+_NAME = "jreader late rows"  # of threads
+_PATIENCE = 2.0  # seconds that a pass that ends waits for them: a store may write what came
 
 
 class OpenedColumns(NamedTuple):
@@ -41,7 +51,7 @@ class OpenedColumns(NamedTuple):
             more = True
             while True:
                 for _ in range(2):  # one more than is handed over, so that the first comes soon
-                    far = len(known) > _RUNS or (known and all(self._full()))
+                    far = len(known) > _RUNS or (known and self.full())
                     if not more or far:
                         break
                     try:
@@ -49,7 +59,7 @@ class OpenedColumns(NamedTuple):
                     except Exception as error:
                         failed, rows = error, None
                     if more := rows is not None:
-                        self._tell(rows)
+                        self.tell(rows)
                         known.append(rows)
                 if not known:
                     break
@@ -65,19 +75,25 @@ class OpenedColumns(NamedTuple):
         for _, reading in self.readings:
             reading.close()
 
-    def _tell(self, rows: list[Array]) -> None:
+    def tell(self, rows: list[Array]) -> None:
+        """Says that these rows come."""
         for number, reading in self.readings:
             reading.expect(rows[number])
 
-    def _full(self) -> Iterator[bool]:
-        return (reading.full() for _, reading in self.readings)
+    def full(self) -> bool:
+        """Whether to tell more would be of no use."""
+        return all(reading.full() for _, reading in self.readings)
 
 
 def opened_for_pass(columns: Any, *, in_batches: bool) -> OpenedColumns:
     """The columns for one pass."""
     every = leaves(columns)
     made = [
-        column.reading(in_batches=in_batches) if isinstance(column, Column) else column
+        GatheredAhead(column)
+        if isinstance(column, Column) and column.late
+        else column.reading(in_batches=in_batches)
+        if isinstance(column, Column)
+        else column
         for column in every
     ]
     pairs = enumerate(zip(every, made, strict=True))
@@ -85,10 +101,69 @@ def opened_for_pass(columns: Any, *, in_batches: bool) -> OpenedColumns:
     return OpenedColumns(rebuilt(columns, iter(made)) if readings else columns, readings)
 
 
-def keeping(columns: Any, blocks: int) -> Any:
-    """The columns, of which those that are read in blocks keep so many of these open."""
+class GatheredAhead(Column):
+    """The rows of a column for one pass, of which the next batches are gathered on threads.
 
-    def kept(column: Any) -> Any:
-        return column.keeping(blocks) if isinstance(column, Column) else column
+    >>> from jreader.readers.columns import Objects
+    >>> squares = GatheredAhead(Objects(9, lambda rows: iter((rows**2).tolist())))
+    >>> _ = squares.gatherer(2)
+    >>> squares.expect(np.array([5, 2, 3]))
+    >>> squares.gather(np.array([5, 2])), squares.gather(np.array([3])), squares[8]
+    ([25, 4], [9], 64)
 
-    return map_tree(kept, columns)
+    Args:
+        column: The column.
+    """
+
+    def __init__(self, column: Column) -> None:
+        """Begins with nothing expected; threads begin with what is."""
+        self.column, self.stacks, self.kind = column, column.stacks, column.kind
+        self.at_once = column.at_once
+        self._coming = deque[Array]()
+        self._asked = deque[tuple[Array, Future[Any]]]()
+        self._fork_guard = ForkGuard()
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    def gatherer(self, size: int) -> tuple[Take, Staging | None]:
+        """Takes note of how many rows a batch has."""
+        self.at_once = max(size, 1)
+        return self.gather, None
+
+    def expect(self, rows: Array) -> None:
+        """Takes note that these rows come, in batches."""
+        self._coming += [rows[at : at + self.at_once] for at in range(0, len(rows), self.at_once)]
+        self._ask()
+
+    def full(self) -> bool:
+        """Whether more batches are expected than may be on their way."""
+        return bool(self._coming)
+
+    def gather(self, rows: Array) -> Any:
+        """Those rows, which may be on their way already."""
+        if self._asked and not self._fork_guard.forked:
+            expected, given = self._asked[0]
+            if np.array_equal(expected, rows):
+                self._asked.popleft()
+                self._ask()
+                return given.result()
+        return self.column.gather(rows)
+
+    def each(self, rows: Array) -> Iterator[Any]:
+        """Those rows one by one; an error comes after the good ones."""
+        for low in range(0, len(rows), self.at_once):
+            yield from self.good_ones_first(rows[low : low + self.at_once])
+
+    def close(self) -> None:
+        """Asks for no more, and waits a moment for what is on its way."""
+        asked = [given for _, given in self._asked]
+        self._coming.clear()
+        self._asked.clear()
+        if not self._fork_guard.forked:
+            wait(asked, _PATIENCE)
+
+    def _ask(self) -> None:
+        while self._coming and len(self._asked) < _AT_ONCE:
+            rows = self._coming.popleft()
+            self._asked.append((rows, in_daemon(_NAME, partial(self.column.gather, rows))))

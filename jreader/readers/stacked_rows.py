@@ -63,6 +63,11 @@ class StackedRows(Column):
     def __repr__(self) -> str:
         return f"{described(self.column)} by {self.size}"
 
+    @property
+    def source(self) -> Column:
+        """That of the other column."""
+        return self._inner.source
+
     def of_column(self, column: Any) -> StackedRows:
         """The same of another column."""
         return StackedRows(column, self.size, self.stack, runs=self.runs)

@@ -187,6 +187,20 @@ def same_structure(tree: Any, other: Any) -> bool:
     )
 
 
+def leaves_in_order(tree: Any, other: Any) -> list[Any]:
+    """What another tree has for each leaf of a tree, as far as the two have the same branches.
+
+    jax sorts the keys of dicts, so trees that come from it are in another order.
+
+    >>> leaves_in_order({"b": 0, "a": (0, 0)}, {"a": (1, 2), "b": 3})
+    [3, 1, 2]
+    """
+    parts, others = branches(tree), branches(other)
+    if parts is None or others is None or parts.keys() != others.keys():
+        return [other]
+    return [leaf for key, part in parts.items() for leaf in leaves_in_order(part, others[key])]
+
+
 def zipped(tree: Any, parts: Sequence[Iterable[Any]]) -> Iterator[Any]:
     """Trees like `tree`, one for each value of the parts that stand for its leaves.
 
@@ -231,6 +245,7 @@ class Columns(Sequence[T], Generic[T]):
         fresh: Whether a sample of it is one of this epoch, and not of lanes that begin again.
         numbers: For each leaf the type of Python's numbers that its rows are given back as; None
             for rows of the arrays.
+        named: Whether its columns are the named arrays of a feed already.
 
     Raises:
         TypeError: A column has no rows.
@@ -243,6 +258,7 @@ class Columns(Sequence[T], Generic[T]):
     valid: np.ndarray[Any, Any] | None = None
     fresh: bool = True
     numbers: Sequence[type | None] | None = None
+    named: bool = False
 
     def __init__(
         self,
@@ -277,7 +293,7 @@ class Columns(Sequence[T], Generic[T]):
         self.rows, self.valid = rows, valid
 
     @classmethod
-    def collated(cls, feed: Any, made_of: int) -> Columns[Any]:
+    def collated(cls, feed: Any, made_of: int | None) -> Columns[Any]:
         """The batch of so many samples of which a function has made a feed, of any form."""
         made: Columns[Any] = cls.__new__(cls)
         made.columns, made.arrays = feed, [each for each in leaves(feed) if each is not None]

@@ -6,13 +6,25 @@ Window `i` begins where arithmetic, or a table of documents, says: nothing is st
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from jreader.readers.columns import Array, ArrayColumn, Indices, Take, Where, array_column
+from jreader.readers.columns import (
+    Array,
+    ArrayColumn,
+    Column,
+    Indices,
+    Take,
+    Where,
+    array_column,
+    column_of,
+)
+from jreader.readers.holders import Held
 from jreader.readers.joined_columns import found
+from jreader.readers.overlaps import overlapping
 from jreader.readers.ragged import Ragged
 from jreader.staging import Staging
 
@@ -58,6 +70,31 @@ class Cut:
         """Windows over `total` values as one stream."""
         return cls(size, stride, max((total - size) // stride + 1, 0))
 
+    def holding(self, documents: Held) -> Held:
+        """The windows that hold these documents, of which `begin` and `end` are among all values.
+
+        >>> cut = Cut.within(np.array([5, 1, 4]), 2, 2)
+        >>> both = Held(np.arange(2), np.arange(2), np.array([0, 5]), np.array([5, 6]))
+        >>> print(*cut.holding(both))
+        [0 0] [0 1] [0 0] [2 2]
+        """
+        low, high = documents.begin, documents.end
+        first = np.maximum((low - self.size) // self.stride + 1, 0)
+        last = np.minimum((high - 1) // self.stride, self.count - 1)
+        if self.table:
+            number, begins = self.table
+            which = np.minimum(begins.searchsorted(low), len(begins) - 1)
+            first = number[which]
+            last = first + (high - low - self.size) // self.stride
+        many = np.where(low < high, np.maximum(last - first + 1, 0), 0)
+        held = documents.at(first).repeated(many)
+        begin = self.begins(held.index)
+        return replace(
+            held,
+            begin=np.maximum(held.begin - begin, 0),
+            end=np.minimum(held.end - begin, self.size),
+        )
+
     def begins(self, rows: Indices, table: tuple[Any, ...] | None = None) -> Indices:
         """The values at which windows begin; `table` is that of a device, in a trace."""
         if not self.table:
@@ -79,16 +116,26 @@ class Windowed(ArrayColumn):
         first: The index in `values` at which the first document begins.
         total: How many values all documents have.
         cut: Where the windows begin.
+        documents: The column of the documents.
     """
 
     kind = None  # its rows overlap: such columns are not laid end to end as arrays
 
-    def __init__(self, values: Any, first: int, total: int, cut: Cut) -> None:
+    def __init__(
+        self, values: Any, first: int, total: int, cut: Cut, documents: Any = None
+    ) -> None:
         self.values, self.first, self.total, self.cut = values, first, total, cut
+        self.documents = documents
         self.dtype = values.dtype
         self.shape = (cut.count, cut.size, *values.shape[1:])
         self._column = array_column(values)
         self.arrays, self.tables = self._column.arrays, cut.table
+        self.late, self.at_once = self._column.late, max(self._column.at_once // cut.size, 1)
+
+    @property
+    def source(self) -> Column:
+        """The documents."""
+        return column_of(self.documents)
 
     def begins(self, rows: Array) -> Array:
         """The indices of the values at which these rows begin."""
@@ -101,8 +148,8 @@ class Windowed(ArrayColumn):
 
     def each(self, rows: Array) -> Iterator[Array]:
         """The rows one by one, as views where the values of a window lie in one array."""
-        values, size = self.values, self.cut.size
-        return (values[begin : begin + size] for begin in self.begins(rows).tolist())
+        begins = self.begins(rows)
+        return iter(self._column.spans(begins, begins + self.cut.size))
 
     def gatherer(self, size: int) -> tuple[Take, Staging | None]:
         """Copies windows into staged memory, where that pays."""
@@ -113,6 +160,17 @@ class Windowed(ArrayColumn):
             return slices(self.begins(rows), self.cut.size, out)
 
         return gather, None
+
+    def cuts(self, size: int) -> Array:
+        """Runs of windows whose values have so many bytes, each counted once."""
+        each = prod(self.shape[2:]) * self.dtype.itemsize * self.cut.stride
+        return np.arange(0, max(len(self), 1), max(size // max(each, 1), 1))
+
+    def held(self, low: int, high: int) -> Array:
+        """Those rows, of which values were read at once."""
+        begins, size = self.begins(np.arange(low, high)), self.cut.size
+        values = np.array(self.values[int(begins[0]) : int(begins[-1]) + size])
+        return np.asarray(overlapping(values, size)[begins - begins[0]])
 
     def placed(self) -> tuple[Any, Any]:
         """What goes to a device: the values of all documents, once, and where windows begin.
@@ -151,7 +209,6 @@ class Strung(ArrayColumn):
 
     def __init__(self, column: Ragged, rows: Array) -> None:
         lengths = column.lengths(rows)
-        rows, lengths = rows[lengths > 0], lengths[lengths > 0]
         self.values, self.dtype = column.values, column.dtype
         self._column = array_column(column.values)
         self.begins, self.ends = column.offsets[rows], np.cumsum(lengths)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from itertools import repeat
 from pathlib import Path
@@ -293,8 +293,5 @@ class ShardWriters:
             for low in range(0, piece.many, self.block):
                 yield samples[low : low + self.block]
             return
-        batches = self.plane.part(piece.first, piece.many).batches(self.block, None)
-        try:
+        with closing(self.plane.part(piece.first, piece.many).batches(self.block, None)) as batches:
             yield from batches.items
-        finally:
-            batches.close()

@@ -14,15 +14,7 @@ from jreader.readers import leaves
 from jreader.readers.columns import column_of
 from jreader.readers.trees import same_structure
 from jreader.sources.stored_columns import Stored, StoredColumn
-from jreader.sources.stored_rows import (
-    Kind,
-    as_found,
-    common,
-    encoded,
-    kind_of,
-    size_of,
-    skeleton,
-)
+from jreader.sources.stored_rows import Kind, as_found, common, encoded, kind_of, size_of, skeleton
 from jreader.sources.transactions import FULL, full_disk_said
 
 _AT_ONCE = 1 << 10  # rows that are converted in one go
@@ -53,7 +45,7 @@ class Appending:
 
     def __init__(self, held: Stored, at: Any, said: Callable[[Any], Any]) -> None:
         self._at, self._said = at, said
-        self._state = _unwritten(held)
+        self._state = _nothing_added(held)
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -98,36 +90,41 @@ class Appending:
         Raises:
             OSError: The disk is full, or another error of the file system.
         """
-        held, added, written = self._state
-        columns, at = held.columns, added[-1][1] if added else self._at
-        with self._telling():
-            if added:
-                pairs = zip(columns, written, strict=True)
-                columns = tuple(column.appended(rows[: len(added)]) for column, rows in pairs)
-            if whole:
-                for file in replace(held, columns=columns).files:
-                    file.finish()
-            held = replace(held, rows=held.rows + len(added), whole=whole, columns=columns)
-            held = replace(held, said=self._said(at)).saved()
+        held, added, _ = self._state
+        at = added[-1][1] if added else self._at
+        with _told_of(held):
+            held = self.written(replace(held, rows=held.rows + len(added), whole=whole))
+            for file in held.files if whole else ():
+                file.finish()
+            held = replace(held, said={**self._said(at), **held.said}).saved()
         self._at = at
-        self._state, self.bytes = _unwritten(held), 0
+        self._state, self.bytes = _nothing_added(held), 0
+
+    def written(self, held: Stored) -> Stored:
+        """What is held, with what was added in its columns, and what else is to be said of it."""
+        _, added, every = self._state
+        pairs = zip(held.columns, every, strict=True) if added else ()
+        columns = tuple(column.appended(rows[: len(added)]) for column, rows in pairs)
+        return replace(held, columns=columns or held.columns, said={})
 
     def _begun(self, sample: Any) -> Stored:
         tree = skeleton(sample)
         kinds = [Kind("object")] if tree is None else [*map(kind_of, leaves(sample))]
-        with self._telling():
+        with _told_of(self.held):
             columns = tuple(
                 StoredColumn.created(self.held.folder, str(number), kind)
                 for number, kind in enumerate(kinds)
             )
-        self._state = _unwritten(replace(self.held, tree=tree, columns=columns, made=len(columns)))
+        self._state = _nothing_added(
+            replace(self.held, tree=tree, columns=columns, made=len(columns))
+        )
         return self.held
 
     def _converted(self, wanted: list[Kind] | None) -> Stored:
         """Makes columns of other kinds; None for one column of whole samples, as objects."""
         self.commit()
         held = self.held
-        with self._telling():
+        with _told_of(self.held):
             if wanted is None:
                 samples = held.samples(0, held.rows)
                 tree, columns = None, [self._rewritten(held.made, Kind("object"), samples)]
@@ -137,7 +134,7 @@ class Appending:
                 tree, columns = held.tree, [self._as_kind(*each) for each in pairs]
             made = held.made + len(columns)
             held = replace(held, tree=tree, columns=tuple(columns), made=made)
-            self._state = _unwritten(held.saved())
+            self._state = _nothing_added(held.saved())
             held.sweep()
         return self.held
 
@@ -155,22 +152,24 @@ class Appending:
             column = column.appended(some)
         return column
 
-    @contextmanager
-    def _telling(self) -> Iterator[None]:
-        """Says what a full disk, or a folder that was removed, means here."""
-        kept, folder = f"{self.held.rows:,} samples are kept there", str(self.held.folder)
-        try:
-            with full_disk_said(folder, kept, "again, which goes on there; or"):
-                yield
-        except OSError as error:
-            if error.errno in FULL:
-                raise
-            raise OSError(
-                error.errno,
-                f"{folder!r} cannot be written any more ({error}): {kept}, if it still "
-                f"exists. Run again to resume there, and let no other program change it.",
-            ) from error
+
+@contextmanager
+def _told_of(held: Stored) -> Iterator[None]:
+    """Says what a full disk, or a folder that was removed, means for what is held there."""
+    kept, folder = f"{held.rows:,} samples are kept there", str(held.folder)
+    try:
+        with full_disk_said(folder, kept, "again, which goes on there; or"):
+            yield
+    except OSError as error:
+        if error.errno in FULL:
+            raise
+        raise OSError(
+            error.errno,
+            f"{folder!r} cannot be written any more ({error}): {kept}, if it still "
+            f"exists. Run again to resume there, and let no other program change it.",
+        ) from error
 
 
-def _unwritten(held: Stored) -> _State:
+def _nothing_added(held: Stored) -> _State:
+    """The state in which nothing waits to be written."""
     return _State(held, [], [[] for _ in held.columns])

@@ -13,7 +13,8 @@ import os
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 from lzma import LZMAError
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
@@ -21,17 +22,12 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from jreader.errors import DamagedData
-from jreader.readers import (
-    argument,
-    choice,
-    described,
-    leaves,
-    op,
-    set_fields,
-)
+from jreader.readers import argument, choice, described, leaves, op, set_fields
+from jreader.readers.columns import column_of
 from jreader.readers.excerpts import is_mapped
-from jreader.readers.joined_columns import Joined
+from jreader.readers.joined_columns import laid_end_to_end
 from jreader.sources.columns import FileTable, Table, mismatch
+from jreader.sources.far_systems import is_far
 from jreader.sources.file_checks import (
     called,
     check_path,
@@ -41,7 +37,12 @@ from jreader.sources.file_checks import (
     most_unpacked,
     reading,
 )
+from jreader.sources.files.block_store import Store, checked_block, checked_store
+from jreader.sources.files.copies import local_copy
 from jreader.sources.files.file_readers import files_named, written
+from jreader.sources.files.file_rows import npy_rows
+from jreader.sources.files.kept_indices import in_threads
+from jreader.sources.files.stored_files import open_file
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -57,7 +58,10 @@ class _ArrayTable(FileTable[Any]):
     @property
     def read_whole(self) -> bool:
         """Whether all arrays were read, and none is mapped from its file."""
-        return "columns" in vars(self) and not any(map(is_mapped, leaves(self.columns)))
+        if "columns" not in vars(self):
+            return False
+        every = list(map(column_of, leaves(self.columns)))
+        return not any(each.late or any(map(is_mapped, each.arrays)) for each in every)
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -70,13 +74,21 @@ class _ArrayFiles(_ArrayTable):
     paths: tuple[str, ...]
     shards: tuple[int, ...] = field(init=False, default=())
     """How many files each column has, if one has several."""
+    store: Store | None = field(default=None, metadata={"cursor": "never"})
+    block: int | None = field(default=None, metadata={"cursor": "never"})
 
-    def __init__(self, *paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> None:
+    def __init__(
+        self,
+        *paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        store: Store | None = None,
+        block: int | str | None = None,
+    ) -> None:
         call = f"{type(self).__name__}(*paths)"
-        groups = [files_named(call, path, self.suffixes, far=False) for path in paths]
-        files = check_paths(call, tuple(file for group in groups for file in group))
+        size = None if block is None else checked_block(f"block of {call}", block)
+        groups = [files_named(call, path, self.suffixes) for path in paths or [()]]
+        files = tuple(chain.from_iterable(groups))
         shards = tuple(map(len, groups)) if len(files) > len(groups) else ()
-        set_fields(self, paths=files, shards=shards)
+        set_fields(self, paths=files, shards=shards, store=checked_store(call, store), block=size)
 
     def read(self, path: str) -> Array:
         """Returns the array of one file."""
@@ -94,7 +106,7 @@ class _ArrayFiles(_ArrayTable):
 
     def _joined(self, paths: Sequence[str]) -> Any:
         """The arrays of shards end to end, if they have rows of one dtype and shape."""
-        shards = list(map(self.read, paths))
+        shards = in_threads(self.read, paths) if is_far(paths[0]) else [*map(self.read, paths)]
         if len(shards) == 1:
             return shards[0]
         first = shards[0]
@@ -106,19 +118,21 @@ class _ArrayFiles(_ArrayTable):
                     f"one by one, as in {type(self).__name__}(images, labels)."
                 )
         filled = [shard for shard in shards if len(shard)]
-        return Joined(filled) if filled else first
+        return laid_end_to_end(filled) if filled else first
 
     def __repr__(self) -> str:
         """The call that makes this reader; of many shards, the first and the last."""
-        return f"{type(self).__name__}({', '.join(map(written, self._groups()))})"
+        block = [] if self.block is None else [f"block={self.block}"]
+        return f"{type(self).__name__}({', '.join([*map(written, self._groups()), *block])})"
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class npy(_ArrayFiles):
     """A reader of the rows of `.npy` files, side by side; the files are mapped into memory.
 
-    Only the rows that a pass needs are loaded. The samples of one file are its rows, those of
-    several files are tuples of their rows. Rows are read-only.
+    A pass loads only the rows that it needs; those of far files (`s3://`, `https://`) it fetches by
+    ranges. The samples of one file are its rows, those of several files are tuples of their rows.
+    Rows are read-only.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -139,17 +153,24 @@ class npy(_ArrayFiles):
         *paths: At least one file, or a list of shards, or a pattern such as `"images-*.npy"`, or a
             folder (its `.npy` files). The shards of a pattern or folder are sorted by name. All
             hold arrays with the same number of rows; those of shards are added up.
+        store: Keeps blocks of far files on disk (`Store`).
+        block: The size of the blocks that `shuffle(blocks=)` reads, such as "4MB" of the largest
+            array; None for none.
 
     Raises:
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
+        ValueError: `block` is not a size.
         DamagedData: Raised when a pass begins, if a file is truncated, has another format, holds
             Python objects, or has another number of rows, or a shard has other rows than the first.
     """
 
     suffixes = (".npy",)
 
-    def read(self, path: str) -> Array:
-        """Returns the array, mapped into memory."""
+    def read(self, path: str) -> Any:
+        """Returns the array, mapped into memory, or the rows of a far one."""
+        if is_far(path) and (rows := npy_rows(open_file(path, self.store))) is not None:
+            return rows
+        path = local_copy(path, self.store)
         with reading(path, "a .npy file of numbers"):
             # np.load does the same, but its error takes any file of another format for a pickle
             return np.asarray(np.lib.format.open_memmap(path, mode="r"))
@@ -185,7 +206,7 @@ class npz(_ArrayTable):
     names: tuple[str, ...]
 
     def __init__(self, path: str | os.PathLike[str], *names: str) -> None:
-        (path,) = check_paths("npz(path, *names)", (path,))
+        (path,) = check_paths("npz(path, *names)", (path,), far=True)
         for name in names:
             if not isinstance(name, str):
                 raise TypeError(
@@ -196,12 +217,13 @@ class npz(_ArrayTable):
 
     def opened(self) -> Any:
         """The arrays of the samples."""
-        with Path(self.path).open("rb") as file:  # of a path it gives no error but False
+        path = local_copy(self.path)
+        with Path(path).open("rb") as file:  # of a path it gives no error but False
             is_zip = zipfile.is_zipfile(file)
         if not is_zip:
             raise damaged(self.path, "an .npz archive", "it does not end as a zip file does")
         with reading(self.path, "an .npz archive of numbers"):
-            archive = np.load(self.path, allow_pickle=False)
+            archive = np.load(path, allow_pickle=False)
         with archive:
             if missing := [name for name in self.names if name not in archive.files]:
                 raise ValueError(
@@ -255,6 +277,8 @@ class idx(_ArrayFiles):
         *paths: At least one file, or a list of shards, or a pattern such as `"images-*"`, whose
             files are sorted by name. All hold arrays with the same number of rows; those of shards
             are added up.
+        store: Keeps blocks of far files on disk (`Store`), of which copies are then made.
+        block: As for `npy`.
 
     Raises:
         FileNotFoundError: A file does not exist, or a pattern has none.
@@ -264,6 +288,7 @@ class idx(_ArrayFiles):
 
     def read(self, path: str) -> Array:
         """Returns the array: a view of the mapped file, or a copy in native byte order."""
+        path = local_copy(path, self.store)
         with reading(path, "an IDX file"):
             head = _file_bytes(path, _IDX_HEAD)[:_IDX_HEAD].tobytes()
             if len(head) < _IDX_HEAD or head[:2] != b"\0\0" or head[2] not in _IDX_TYPES:
@@ -308,13 +333,14 @@ class mnist_json(_ArrayTable):
         DamagedData: Raised when a pass begins, if the file is truncated or has another form.
     """
 
-    path: str = argument(check_path)
+    path: str = argument(partial(check_path, far=True))
     mode: str = choice(*_MODES, default="train")
 
     def opened(self) -> Any:
         """Images, float32[n, 784], and labels, int64[n]."""
+        path = local_copy(self.path)
         with reading(self.path, "three pairs [images, labels] in JSON"):
-            pairs = json.loads(_file_bytes(self.path).tobytes(), parse_float=_Floats().__getitem__)
+            pairs = json.loads(_file_bytes(path).tobytes(), parse_float=_Floats().__getitem__)
             if not isinstance(pairs, list) or len(pairs) != len(_MODES):
                 raise ValueError("it does not hold a list of three")
             images, labels = pairs[_MODES.index(self.mode)]

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from jreader.extras import extra
-from jreader.readers import op
+from jreader.readers import argument, op
 from jreader.readers.columns import Array, Objects, gathered_in_order
 from jreader.readers.joined_columns import begins, found
 from jreader.sources.columns import FileTable
 from jreader.sources.file_checks import changed, damaged
+from jreader.sources.files.block_store import Store, checked_store
+from jreader.sources.files.copies import local_copy
 from jreader.sources.files.file_readers import FileReader, Paths
 from jreader.sources.files.kept_indices import in_threads
 from jreader.sources.files.magic_numbers import first_bytes
@@ -58,37 +60,39 @@ class arrayrecord(FileReader[bytes], FileTable[bytes]):
     Args:
         paths: A file, a folder (its `.arrayrecord` and `.array_record` files), a pattern such as
             `"data/*.arrayrecord*"`, or a list of these: one sequence, in that order. The files of a
-            folder or pattern are sorted by name.
+            folder or pattern are sorted by name. When the first pass begins, all far
+            files (`s3://`, say) are copied into temporary folders.
+        store: Keeps blocks of far files on disk (`Store`).
 
     Raises:
         ModuleNotFoundError: array-record is not installed:
             `python -m pip install 'jreader[arrayrecord]'`.
         TypeError: A path is neither a str nor a path.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
-        ValueError: A file is elsewhere (`s3://`, say).
         DamagedData: When a pass begins, or comes to the record: a file is truncated, of another
             format, or has changed since it was first read, or a hash does not match.
     """
 
     shown_call = "arrayrecord(paths)"
     suffixes = (".arrayrecord", ".array_record")
-    far = False
     paths: tuple[str, ...]
+    store: Store | None = argument(checked_store, default=None, cursor="never")
 
-    def __init__(self, paths: Paths) -> None:
+    def __init__(self, paths: Paths, *, store: Store | None = None) -> None:
         array_record()
-        self.keep(paths)
+        self.keep(paths, store=store)
 
     def opened(self) -> Objects:
         """A single column, whose rows are the records; the indices of files are read here."""
-        counts = in_threads(_count, self.paths)
-        files = list(zip(self.paths, counts, strict=True))
+        paths = in_threads(partial(local_copy, store=self.store), self.paths)
+        counts = in_threads(_count, paths)
+        files = list(zip(paths, counts, strict=True))
         make = partial(_records, _OpenReaders(), files, np.array(begins(counts)))
         return _Records(sum(counts), make, name="bytes")
 
 
 class _Records(Objects):
-    """Records of several files, which are gathered file by file, so that each is opened once."""
+    """Records of several files, gathered file by file, so that each is opened once."""
 
     def gather(self, rows: Array) -> list[bytes]:
         """Those records, in a list."""
@@ -96,10 +100,10 @@ class _Records(Objects):
 
 
 class _OpenReaders(threading.local):
-    """The open readers of one thread: array_record has them used by no other."""
+    """The open readers of one thread, since array_record lets no other use them."""
 
     def __init__(self) -> None:
-        self.readers: dict[str, Any] = {}
+        self.readers = dict[str, Any]()
 
     def of(self, path: str, many: int) -> Any:
         """The reader of a file that has so many records."""

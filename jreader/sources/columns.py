@@ -22,7 +22,7 @@ from jreader.readers import (
     op,
     set_fields,
 )
-from jreader.readers.columns import Array, Column, Indices
+from jreader.readers.columns import Array, Column, Dense, Indices, cut_in_blocks
 from jreader.readers.protected import read_only, read_only_columns
 from jreader.readers.ragged import Ragged
 from jreader.readers.trees import joined
@@ -78,7 +78,14 @@ class Table(Node[T]):
 
 
 class FileTable(FileNode[T], Table[T]):
-    """A reader of the rows of columns that lie in files; a format only has to define `opened`."""
+    """A reader of the rows of columns that lie in files; a format only has to define `opened`.
+
+    Attributes:
+        block: How many bytes a block has for an order by blocks; a format whose columns can be cut
+            (`Column.cuts`) names it as a field. None for no blocks.
+    """
+
+    block: int | None = None
 
     def opened(self) -> Any:
         """Opens the files and returns the columns.
@@ -103,6 +110,11 @@ def _opened_between_looks(table: FileTable[Any]) -> Any:
     table.check_files()
     columns = table.opened()
     table.check_files()  # which may have changed while they were looked through
+    if table.block is not None:
+        columns = map_tree(
+            lambda leaf: Dense(read_only(leaf)) if isinstance(leaf, np.ndarray) else leaf, columns
+        )
+        cut_in_blocks(leaves(columns), table.block)
     return columns
 
 
@@ -312,7 +324,7 @@ def mismatch(columns: Any) -> str | None:
     if not arrays:
         return f"needs at least one column, not the empty {columns!r}: give an array or a list."
     for array in arrays:
-        if not array.ndim:
+        if not getattr(array, "ndim", 1):
             return (
                 f"needs columns with an axis of rows, not {described(array.item())}: give an array "
                 f"or a list; a tuple is read as several columns."

@@ -12,7 +12,6 @@ import inspect
 import os
 import secrets
 import selectors
-import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, as_completed
 from functools import partial
@@ -23,6 +22,7 @@ from weakref import WeakSet
 
 from jreader.extras import extra
 from jreader.readers.credentials import masked
+from jreader.readers.exits_and_forks import in_daemon
 
 T = TypeVar("T")
 
@@ -173,36 +173,8 @@ async def once(system: Any, method: str, *args: Any, **options: Any) -> Any:
     coroutine = getattr(system, f"_{method}", None)
     if getattr(system, "async_impl", False) and inspect.iscoroutinefunction(coroutine):
         return await coroutine(*args, **options)
-    loop = _asyncio().get_running_loop()
-    given, call = loop.create_future(), partial(getattr(system, method), *args, **options)
-    in_daemon("jreader far", call, partial(loop.call_soon_threadsafe, settle, given))
-    return await given
-
-
-def in_daemon(
-    name: str, call: Callable[[], T], put: Callable[[T | None, BaseException | None], object]
-) -> None:
-    """Has a thread give what a call returns, or raises, to `put`.
-
-    It is a daemon, unlike those of an executor: a call that hangs does not keep the program from
-    its end.
-    """
-
-    def run() -> None:
-        value, failed = None, None
-        try:
-            value = call()
-        except BaseException as error:  # it is raised where the result is wanted
-            failed = error
-        put(value, failed)
-
-    threading.Thread(target=run, name=name, daemon=True).start()
-
-
-def settle(future: Any, value: Any, error: BaseException | None) -> None:
-    """Gives a future a result, or an error; whoever waited for it may be gone."""
-    if not future.done():
-        future.set_result(value) if error is None else future.set_exception(error)
+    call = partial(getattr(system, method), *args, **options)
+    return await _asyncio().wrap_future(in_daemon("jreader far", call))
 
 
 async def asked(system: Any, method: str, what: str, *args: Any, **options: Any) -> Any:

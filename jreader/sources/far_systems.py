@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -64,6 +65,19 @@ class FarState:
 
     st_mtime_ns = st_ino
 
+    def stamp_of(self, path: str) -> str:
+        """What tells this state of the file of a path from others, and from those of other files.
+
+        The stamp, and what a web server without ETags is asked, which may name the file; where
+        nothing tells states apart, another text each time.
+        """
+        if not self.known:
+            return secrets.token_hex(8)
+        if self.etag or "?" not in path:
+            return self.stamp
+        of = f"{self.stamp}\n{path}".encode(errors="surrogateescape")
+        return blake2b(of, digest_size=8).hexdigest()
+
 
 def is_far(path: str) -> bool:
     """Whether a path is that of a file elsewhere: it begins with a protocol.
@@ -71,7 +85,16 @@ def is_far(path: str) -> bool:
     >>> is_far("s3://bucket/part-0.jsonl"), is_far("data/part-0.jsonl"), is_far("C:/data")
     (True, False, False)
     """
-    return _FAR.match(path) is not None
+    return "://" in path and _FAR.match(path) is not None
+
+
+def far_among(paths: Sequence[str]) -> list[int]:
+    """The numbers of those paths that are of files elsewhere.
+
+    >>> far_among(["a.jsonl", "s3://bucket/a.jsonl"])
+    [1]
+    """
+    return [at for at, path in enumerate(paths) if "://" in path and is_far(path)]
 
 
 def system_of(path: str) -> tuple[Any, str]:
@@ -99,19 +122,6 @@ def system_of(path: str) -> tuple[Any, str]:
             "knows http, https, s3, gs, hf, memory and others."
         ) from None
     return _SYSTEMS.setdefault((os.getpid(), where), system), name
-
-
-def far_state(path: str) -> FarState:
-    """What a far file is now, or was a moment ago.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        OSError: It cannot be reached.
-    """
-    (state,) = far_states([path])
-    if state is None:
-        raise FileNotFoundError(f"{masked(path)} cannot be found")
-    return state
 
 
 def far_states(paths: Sequence[str]) -> list[FarState | None]:
@@ -143,7 +153,7 @@ def far_matches(path: str, suffixes: tuple[str, ...]) -> list[str] | None:
     Raises:
         OSError: It cannot be reached.
     """
-    infos = _listed(path, *system_of(path))
+    infos = _far_infos(path, *system_of(path))
     if infos is None:
         return None
     if "*" not in path:
@@ -156,7 +166,30 @@ def far_matches(path: str, suffixes: tuple[str, ...]) -> list[str] | None:
     return [unstrip(name) for name in names]
 
 
-def _listed(path: str, system: Any, name: str) -> list[dict[str, Any]] | None:
+def far_entries(path: str, *, deep: bool = False) -> dict[str, bool]:
+    """What lies in a far folder, by its name there, and whether it is a folder; none if it is none.
+
+    Args:
+        path: The folder.
+        deep: Whether all files below are meant, also those in folders, instead.
+
+    Raises:
+        OSError: It cannot be reached.
+    """
+    system, name = system_of(path)
+    system.invalidate_cache()
+    what, method = f"the list of files of {masked(path)}", "find" if deep else "ls"
+    inside = f"{name.rstrip('/')}/"
+    try:
+        found = one_of(partial(asked, system, method, what, inside, detail=True))
+    except FileNotFoundError:
+        return {}
+    infos = found.values() if isinstance(found, dict) else found
+    named = {info["name"].rstrip("/"): _is_dir(info) for info in infos if "name" in info}
+    return {name.removeprefix(inside): named[name] for name in named if name.startswith(inside)}
+
+
+def _far_infos(path: str, system: Any, name: str) -> list[dict[str, Any]] | None:
     """What a file system knows of what is in a folder, or fits a pattern; None of a file."""
     web = path.startswith("http")  # where a question mark begins what a server is asked
     what = f"the list of files of {masked(path)}"

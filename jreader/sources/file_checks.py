@@ -11,22 +11,25 @@ import mmap
 import os
 import re
 import stat
+import time
 import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from jreader.errors import DamagedData
 from jreader.readers import Node
-from jreader.readers.columns import Column
+from jreader.readers.columns import Array, Column
 from jreader.readers.credentials import masked, name_in_cursor
-from jreader.sources.far_systems import FarState, far_states, forget, is_far
+from jreader.sources.far_systems import FarState, far_among, far_states, forget, is_far
 
 T = TypeVar("T")
 UNPACKED_LIMIT = "JREADER_UNPACKED_LIMIT"
@@ -34,8 +37,84 @@ UNPACKED_LIMIT = "JREADER_UNPACKED_LIMIT"
 
 _LEAST_UNPACKED, _TIMES = 1 << 28, 100
 _ONE_SLASH = re.compile(r"[a-z0-9]+:/[^/]")
-State: TypeAlias = "os.stat_result | FarState | None"
+_MANY = 1024  # files: to look at so many takes a few milliseconds
+_ALL_READ = stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH
+_PAUSES = 2  # times as long as a look takes, for which so many are not looked at again
+_GONE = (-1, 0, 0)
+
+
+class HereState(NamedTuple):
+    """What a file of this machine was: some of what `os.stat` says."""
+
+    st_size: int
+    st_ino: int
+    st_mtime_ns: int
+
+
+State: TypeAlias = "os.stat_result | HereState | FarState | None"
 """What a file is now; None if it is not there."""
+
+
+class States:
+    """What files are now: 24 bytes for each that is on this machine.
+
+    >>> states = States([__file__, "no such file"])
+    >>> len(states), states[0].st_size == Path(__file__).stat().st_size, states[1]
+    (2, True, None)
+    """
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        """Looks at the files; those elsewhere, many at a time."""
+        far, self.paths = far_among(paths), paths
+        self.far = dict(zip(far, far_states([paths[at] for at in far]), strict=True)) if far else {}
+        here = ("" if at in self.far else path for at, path in enumerate(paths)) if far else paths
+        numbers = chain.from_iterable(map(_state_numbers, here))
+        self._numbers = np.fromiter(numbers, np.int64, 3 * len(paths)).reshape(-1, 3)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __iter__(self) -> Iterator[State]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __getitem__(self, at: int) -> State:
+        """What one file was."""
+        if at in self.far:
+            return self.far[at]
+        size, node, changed_at = self._numbers[at].tolist()
+        return None if size < 0 else HereState(size, node % (1 << 64), changed_at)
+
+    def here_sizes(self) -> list[int]:
+        """How many bytes each had, 0 of those elsewhere, or gone."""
+        sizes: list[int] = self._numbers[:, 0].clip(0).tolist()
+        return sizes
+
+    def differing(self, before: States) -> list[int]:
+        """The numbers of files that may have changed, or are gone, or lie elsewhere."""
+        size, node, changed_at = (self._numbers != before._numbers).T
+        return np.flatnonzero(size | (node & changed_at) | (self._numbers[:, 0] < 0)).tolist()
+
+    def identities(self) -> Array:
+        """The sizes of the files, and numbers of which another state of a file has another."""
+        found = self._numbers.T[[0, 2]]
+        for at, state in self.far.items():
+            if state is not None:
+                found[:, at] = state.st_size, number_of(state.stamp_of(self.paths[at]))
+        return found
+
+
+def _state_numbers(path: str) -> tuple[int, int, int]:
+    seen = state_of(path)
+    if not isinstance(seen, os.stat_result):
+        return _GONE
+    node = seen.st_ino
+    return seen.st_size, node - (node >> 63 << 64), seen.st_mtime_ns
+
+
+def number_of(text: str) -> int:
+    """A hash of a text, as an int64."""
+    of = blake2b(text.encode(errors="surrogateescape"), digest_size=8)
+    return int.from_bytes(of.digest(), "little", signed=True)
 
 
 class FileNode(Node[T]):
@@ -53,12 +132,20 @@ class FileNode(Node[T]):
         return False
 
     @cached_property
-    def _first_seen(self) -> list[State]:
-        return _states(self._named)
+    def _first_seen(self) -> States:
+        return States(self._named)
+
+    @cached_property
+    def _next_look(self) -> list[float]:
+        return [0.0]
+
+    def file_paths(self) -> tuple[str, ...]:
+        """The files that it was given."""
+        return self._named
 
     def far_sizes(self) -> list[str]:
         """The names and sizes of its files that are not on this machine, as a cursor has them."""
-        far = [path for path in self._named if is_far(path)]
+        far = [self._named[at] for at in far_among(self._named)]
         if not far:
             return []
         sizes = [state.st_size if state else 0 for state in far_states(far)]
@@ -67,23 +154,30 @@ class FileNode(Node[T]):
             for path, size in zip(far, sizes, strict=True)
         ]
 
+    def here_sizes(self) -> list[int]:
+        """The sizes of its files, 0 of those elsewhere, or gone."""
+        return (vars(self).get("_first_seen") or States(self._named)).here_sizes()
+
     def check_files(self) -> None:
         """Raises DamagedData if a file has another size, was replaced, or is gone.
 
-        Files elsewhere are looked at again after some seconds only. Bytes that are overwritten in
-        place, in a file of the same size, are not noticed here: a mapped file shows them.
+        Files elsewhere are looked at again after some seconds only, and thousands of files after
+        twice as long as that takes; each is looked at when it is opened, too. Bytes that are
+        overwritten in place, in a file of the same size, are not noticed here: a mapped file shows
+        them.
         """
-        first_seen = self._first_seen
-        for path, first, now in zip(self._named, first_seen, _states(self._named), strict=True):
-            if (first is not None and now is not None) or not self.read_whole:
-                check_state(path, first, now)
-
-
-def _states(paths: Sequence[str]) -> list[State]:
-    """What files are now; None for those that are not there."""
-    far = [path for path in paths if is_far(path)]
-    states = dict(zip(far, far_states(far), strict=True)) if far else {}
-    return [states[path] if path in states else state_of(path) for path in paths]
+        names, began, again = self._named, time.monotonic(), "_first_seen" in vars(self)
+        if began < self._next_look[0]:
+            return
+        first = self._first_seen
+        now = States(names) if again else first
+        for at in now.differing(first):
+            before, state = first[at], now[at]
+            if (before is not None and state is not None) or not self.read_whole:
+                check_state(names[at], before, state)
+        if len(names) > _MANY:
+            ended = time.monotonic()
+            self._next_look[0] = ended + _PAUSES * (ended - began)
 
 
 def state_of(path: str) -> State:
@@ -104,8 +198,27 @@ def is_file(path: str) -> bool:
     >>> is_file(__file__), is_file(".")
     (True, False)
     """
+    return _mode_of(path) is not None
+
+
+def are_files(paths: Sequence[str]) -> list[bool]:
+    """Whether paths name files, here or elsewhere.
+
+    >>> are_files([__file__, ".", "memory://no such file"])
+    [True, False, False]
+    """
+    seen = zip(paths, States(paths), strict=True)
+    return [is_file(path) if not is_far(path) else state is not None for path, state in seen]
+
+
+def _mode_of(path: str) -> int | None:
+    """The mode of a file of this machine; None if it is none."""
     seen = state_of(path)
-    return isinstance(seen, os.stat_result) and stat.S_ISREG(seen.st_mode)
+    return seen.st_mode if isinstance(seen, os.stat_result) and stat.S_ISREG(seen.st_mode) else None
+
+
+def _may_read(path: str, mode: int) -> bool:
+    return mode & _ALL_READ == _ALL_READ or os.access(path, os.R_OK)
 
 
 def is_folder(path: str) -> bool:
@@ -146,9 +259,9 @@ def path_text(given: Any) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def check_path(call: str, path: Any) -> str:
+def check_path(call: str, path: Any, *, far: bool = False) -> str:
     """Returns a path as a string, if it names a file: see `check_paths`."""
-    (name,) = check_paths(call, (path,))
+    (name,) = check_paths(call, (path,), far=far)
     return name
 
 
@@ -180,20 +293,21 @@ def check_paths(call: str, paths: tuple[Any, ...], *, far: bool = False) -> tupl
                     f"it here first. Formats that are read by ranges, such as jsonl, are read from "
                     f"there."
                 )
-        elif not is_file(name):
-            raise _no_file(call, name)
-        elif not os.access(name, os.R_OK):
+        elif (mode := _mode_of(name)) is None:
+            raise not_there(call, name, "a file")
+        elif not _may_read(name, mode):
             raise PermissionError(
                 f"{call} may not read {name!r}: the user who runs this program has no permission. "
                 f"Give it one (chmod u+r), or run as a user who has."
             )
         names.append(name)
-    _check_far(call, list(filter(is_far, names)))
+    _check_far(call, [names[at] for at in far_among(names)])
     return tuple(names)
 
 
-def _no_file(call: str, name: str) -> FileNotFoundError:
-    why = "does not exist" if state_of(name) is None else "is not a file"
+def not_there(call: str, name: str, what: str) -> FileNotFoundError:
+    """The error for a path that does not name `what`."""
+    why = "does not exist" if state_of(name) is None else f"is not {what}"
     if _ONE_SLASH.match(name):
         why += " (a Path has one slash less than what it was made of: give the str)"
     return FileNotFoundError(

@@ -12,7 +12,7 @@ from jreader.errors import check_number
 from jreader.readers import argument, op, set_fields
 from jreader.readers.columns import Array, Objects
 from jreader.sources.columns import Table
-from jreader.sources.file_checks import FileNode, State, check_state, state_of
+from jreader.sources.file_checks import FileNode, States, check_state, state_of
 from jreader.sources.files.file_parts import FilePart
 from jreader.sources.files.file_readers import (
     Paths,
@@ -73,7 +73,7 @@ class files(FileNode[Any], Table[Any]):
     @cached_property
     def columns(self) -> Objects:
         """The names, or parts; for these, the sizes of the files are asked for."""
-        make = partial(_checked, self.paths, self._first_seen, self.parts)
+        make = partial(_checked_path, self.paths, self._first_seen, self.parts)
         return Objects(len(self.paths) * (self.parts or 1), make)
 
     def check_files(self) -> None:
@@ -84,8 +84,8 @@ class files(FileNode[Any], Table[Any]):
         return typed_call(self, written(self.paths), typed_arguments(self))
 
 
-def _checked(
-    names: Sequence[str], first_seen: Sequence[State], parts: int | None, rows: Array
+def _checked_path(
+    names: Sequence[str], first_seen: States, parts: int | None, rows: Array
 ) -> Iterator[str | FilePart]:
     """The names, or parts, of those rows one by one; each file is checked when it is named."""
     which, numbers = np.divmod(rows, parts or 1)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property, partial
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
@@ -13,26 +14,26 @@ from typing import Any
 import numpy as np
 
 from jreader.readers import argument, op, set_fields
-from jreader.readers.columns import Array, Objects, Where
+from jreader.readers.columns import Array, Column, Where
+from jreader.readers.credentials import masked
 from jreader.readers.declarations import convert_fields
 from jreader.sources.columns import Table
-from jreader.sources.file_checks import damaged, is_folder, path_text, state_of
+from jreader.sources.far_systems import far_entries, far_states, forget, is_far
+from jreader.sources.file_checks import damaged, is_folder, not_there, path_text
+from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.file_readers import typed_arguments, typed_call
-from jreader.sources.files.stored_files import open_file
+from jreader.sources.files.stored_files import open_file, read_many
 
 _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+_AT_ONCE = 64  # images elsewhere that are asked for together
 
 
 def _checked_folder(call: str, path: Any) -> str:
     name = path_text(path)
     if name is None:
         raise TypeError(f"{call} needs a str or a path, not {path!r}.")
-    if not is_folder(name):
-        why = "does not exist" if state_of(name) is None else "is no folder"
-        raise FileNotFoundError(
-            f"{call} cannot read {name!r}, which {why}. Check the spelling, and the folder that "
-            f"the program runs in, {Path.cwd()}."
-        )
+    if not is_far(name) and not is_folder(name):
+        raise not_there(call, name, "a folder")
     return name
 
 
@@ -68,7 +69,8 @@ class image_folder(Table[dict[str, Any]]):
     (('cat', 'dog'), [(0, b'cat/a.jpg'), (0, b'cat/b.jpg'), (1, b'dog/a.png')])
 
     The names of the files are listed when the first pass begins; each file is opened when its image
-    is asked for. Files and folders whose name begins with a dot are left out.
+    is asked for. The folder may be far away (`s3://`, `https://`); then the images of a batch are
+    fetched together. Files and folders whose name begins with a dot are left out.
 
     Args:
         path: The folder. Its folders are the classes, with the images in them, also in folders of
@@ -77,6 +79,7 @@ class image_folder(Table[dict[str, Any]]):
             None for none.
         with_paths: Whether samples have a field `path` too, the name of the file: the note under an
             error of a function of samples, such as one that decodes them, shows it.
+        store: Keeps far images on disk (`Store`).
 
     Attributes:
         classes: The names of the classes, by label.
@@ -94,6 +97,7 @@ class image_folder(Table[dict[str, Any]]):
     path: str = argument(_checked_folder)
     skip: tuple[str, ...] = argument(_checked_suffixes, default=())
     with_paths: bool | None = argument(default=None, cursor="if given")  # None for False
+    store: Store | None = argument(checked_store, default=None, cursor="never")
 
     def __init__(
         self,
@@ -101,48 +105,50 @@ class image_folder(Table[dict[str, Any]]):
         skip: str | Sequence[str] | None = (),
         *,
         with_paths: bool = False,
+        store: Store | None = None,
     ) -> None:
         if not isinstance(with_paths, bool):
             raise TypeError(
                 f"{self.shown_call} needs True or False for with_paths, not {with_paths!r}."
             )
-        set_fields(self, path=path, skip=skip, with_paths=with_paths or None)
+        set_fields(self, path=path, skip=skip, with_paths=with_paths or None, store=store)
         convert_fields(self)
         if not self.classes:
             raise FileNotFoundError(
-                f"{self.shown_call} finds no folder in {self.path!r}: give the folder that has a "
-                "folder of images for each class, such as train/cat and train/dog."
+                f"{self.shown_call} finds no folder in {masked(self.path)!r}: give the folder that "
+                "has a folder of images for each class, such as train/cat and train/dog."
             )
 
     @cached_property
     def classes(self) -> tuple[str, ...]:
         """The names of the classes, by label."""
-        with os.scandir(self.path) as entries:
-            return tuple(sorted(each.name for each in entries if _is_folder(each)))
+        entries = _folder_entries(self.path)
+        return tuple(sorted(name for name in entries if entries[name] and not name.startswith(".")))
 
     @cached_property
-    def columns(self) -> Objects:
+    def columns(self) -> _Images:
         """The images and labels; the names of the files are listed at the first use."""
-        names, ends, labels = self._listed
-        where = partial(_files, names, ends)
-        make = partial(_images, where, labels, with_paths=self.with_paths is True)
-        return Objects(len(labels), make, where, "images")
+        return _Images(self._listed, self)
 
     @cached_property
     def _listed(self) -> tuple[bytes, Array, Array]:
         """The names of all files end to end, where each begins and ends, and the labels."""
-        if loose := sorted(_loose(self.path)):
-            raise ValueError(
-                f"{self._inside}{loose[0]} is not in the folder of a class: put it into one of the "
-                f"folders of {self.path}, or elsewhere."
-            )
         labels, names = list[Array](), list[str]()
+        walked = defaultdict[str, list[tuple[str, list[str]]]](list)  # by class
+        for root, files in _walked(self._inside):
+            walked[root[len(self._inside) :].partition(os.sep)[0]].append((root, files))
+        loose = (name for _, files in walked[""] for name in files if not name.startswith("."))
+        if lost := sorted(name for name in loose if name.lower().endswith(_IMAGES)):
+            raise ValueError(
+                f"{masked(self._inside)}{lost[0]} is not in the folder of a class: put it into "
+                f"one of the folders of {masked(self.path)}, or elsewhere."
+            )
         for label, name in enumerate(self.classes):
-            found = list(_images_below(f"{self._inside}{name}", self.skip))
+            found = list(_images_in(walked[name], self.skip))
             if not found:
                 raise ValueError(
-                    f"{self._inside}{name} has no image: remove the folder, or give it one; a "
-                    f"class that has none would have a label that never occurs."
+                    f"{masked(self._inside)}{name} has no image: remove the folder, or give it "
+                    f"one; a class that has none would have a label that never occurs."
                 )
             labels.append(np.full(len(found), label))
             names += found
@@ -160,6 +166,10 @@ class image_folder(Table[dict[str, Any]]):
         names = (listed[low + folder : high] for low, high in pairwise(ends.tolist()))
         return blake2b(b"\0".join(names), digest_size=8).hexdigest()
 
+    def file_paths(self) -> list[str]:
+        """The images, in their order."""
+        return self.columns.paths(np.arange(len(self.columns)))
+
     @property
     def _inside(self) -> str:
         """What the names of all files begin with: a Path for each would cost more."""
@@ -168,58 +178,104 @@ class image_folder(Table[dict[str, Any]]):
     def __repr__(self) -> str:
         """The call that makes this reader."""
         skip = {"skip": self.skip} if self.skip else {}
-        return typed_call(self, repr(self.path), typed_arguments(self) | skip)
+        return typed_call(self, repr(masked(self.path)), typed_arguments(self) | skip)
 
 
-def _images(
-    where: Callable[[Array], list[Where]], labels: Array, rows: Array, *, with_paths: bool
-) -> Iterator[dict[str, Any]]:
-    """Those samples one by one: each file is read when it is asked for."""
-    for (path, _), label in zip(where(rows), labels[rows].tolist(), strict=True):
-        file = open_file(path)
-        if not file.size:
-            raise damaged(path, "an image", "it is empty")
-        sample = {"image": file.read(0, file.size), "label": label}
-        yield {"path": path, **sample} if with_paths else sample
+class _Images(Column):
+    """The samples of an `image_folder`: each file is read when it is asked for, or some far ones.
+
+    Args:
+        listed: The names of all files end to end, where each begins and ends, and the labels.
+        of: The `image_folder`.
+    """
+
+    stacks = False
+
+    def __init__(self, listed: tuple[bytes, Array, Array], of: image_folder) -> None:
+        self._names, self._ends, self._labels = listed
+        self._store, self._with_paths, self.late = of.store, of.with_paths, is_far(of.path)
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def __repr__(self) -> str:
+        return f"images[{len(self)}]"
+
+    def each(self, rows: Array) -> Iterator[dict[str, Any]]:
+        """Those samples one by one."""
+        names, labels = self.paths(rows), self._labels[rows].tolist()
+        for path, data, label in zip(
+            names, _file_contents(names, self._store), labels, strict=True
+        ):
+            if not data:
+                raise damaged(path, "an image", "it is empty")
+            sample = {"image": data, "label": label}
+            yield {"path": masked(path), **sample} if self._with_paths else sample
+
+    def where(self, rows: Array) -> list[Where]:
+        """Where those samples lie: each is a file."""
+        return [Where(masked(path), 0) for path in self.paths(rows)]
+
+    def paths(self, rows: Array) -> list[str]:
+        """The file of each row."""
+        spans = zip(self._ends[rows].tolist(), self._ends[rows + 1].tolist(), strict=True)
+        return [os.fsdecode(self._names[begin:end]) for begin, end in spans]
 
 
-def _files(names: bytes, ends: Array, rows: Array) -> list[Where]:
-    """The file of each row."""
-    spans = zip(ends[rows].tolist(), ends[rows + 1].tolist(), strict=True)
-    return [Where(os.fsdecode(names[begin:end]), 0) for begin, end in spans]
+def _file_contents(paths: Sequence[str], store: Store | None) -> Iterator[bytes]:
+    """What files hold."""
+    many = _AT_ONCE if any(map(is_far, paths[:1])) else 1
+    for low in range(0, len(paths), many):
+        some = paths[low : low + many]
+        far_states([path for path in some if is_far(path)])  # all at once
+        files = [open_file(path, store) for path in some]
+        yield from read_many([(file, 0, file.size) for file in files])
+        for path in some:
+            forget(path)  # there may be millions
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    return not entry.name.startswith(".") and entry.is_dir()
-
-
-def _loose(folder: str) -> list[str]:
-    """The images that are in no class."""
+def _folder_entries(folder: str) -> dict[str, bool]:
+    """What lies in a folder, by name, and whether it is a folder."""
+    if is_far(folder):
+        return far_entries(folder)
     with os.scandir(folder) as entries:
-        named = [each.name for each in entries if not each.is_dir()]
-    return [name for name in named if name.lower().endswith(_IMAGES) and not name.startswith(".")]
+        return {each.name: each.is_dir() for each in entries}
 
 
-def _images_below(folder: str, skip: tuple[str, ...]) -> Iterator[str]:
+def _images_in(walked: Sequence[tuple[str, list[str]]], skip: tuple[str, ...]) -> Iterator[str]:
     """The images of a class, folder by folder in the order of their paths, as torchvision has them.
 
     Raises:
         ValueError: A file has a suffix of no image, and none to skip.
     """
-    for root, names in sorted(_walked(folder)):
+    for root, names in sorted(walked):
         for name in sorted(names):
             if name.startswith(".") or (skip and name.endswith(skip)):
                 continue
             if not name.lower().endswith(_IMAGES):
                 suffix = Path(name).suffix or name
                 raise ValueError(
-                    f"{root}{os.sep}{name} does not have the name of an image: to leave such files "
-                    f"out, type image_folder(path, skip=({suffix!r},))."
+                    f"{masked(root)}/{name} does not have the name of an image: to leave such "
+                    f"files out, type image_folder(path, skip=({suffix!r},))."
                 )
             yield f"{root}{os.sep}{name}"
 
 
-def _walked(folder: str) -> Iterator[tuple[str, list[str]]]:
+def _walked(folder: str) -> list[tuple[str, list[str]]]:
+    """The folders in a folder, at any depth, and the names of the files in each."""
+    if is_far(folder):
+        return _walked_elsewhere(folder)
+    walked = []
     for root, folders, files in os.walk(folder, followlinks=True):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        yield root, files
+        walked.append((root, files))
+    return walked
+
+
+def _walked_elsewhere(folder: str) -> list[tuple[str, list[str]]]:
+    files = defaultdict[str, list[str]](list)
+    for path in far_entries(folder, deep=True):
+        *folders, name = path.split("/")
+        if not any(each.startswith(".") for each in folders):
+            files["/".join([folder.rstrip("/"), *folders])].append(name)
+    return [*files.items()]

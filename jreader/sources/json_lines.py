@@ -14,15 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from jreader.readers import Pass, Plane, Position, argument, op
+from jreader.readers import Pass, Plane, Position, op
 from jreader.readers.columns import Array
-from jreader.readers.credentials import masked
-from jreader.sources.far_systems import is_far
 from jreader.sources.file_checks import damaged
-from jreader.sources.files.block_store import Store, checked_store
+from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile
-from jreader.sources.files.file_parts import Which
-from jreader.sources.files.file_readers import Paths
+from jreader.sources.files.file_readers import Paths, written
 from jreader.sources.files.kept_indices import in_threads
 from jreader.sources.files.records import Parse, RecordFiles
 from jreader.sources.text_files import LineFiles, without_a_byte
@@ -64,12 +61,13 @@ class jsonl(LineFiles[Any], RecordFiles[Any]):
         *paths: At least one file in UTF-8, or a folder (its `.jsonl` files), or a pattern such as
             `"data/*.jsonl"`, or a list of these. The files of a folder or pattern are sorted by
             name. Or one part of a file, as `files(paths, parts=n)` gives it, which is streamed.
-        store: What keeps blocks of files that lie elsewhere (`Store`).
+        store: Keeps blocks of far files on disk (`Store`).
+        block: The size of the blocks that `shuffle(blocks=)` reads, such as "4MB"; None for none.
 
     Raises:
         TypeError: A path is neither a str nor a path, or the store is not a `Store`.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
-        ValueError: A file is packed, and one is elsewhere.
+        ValueError: A file is compressed although `block` is given; or `block` is not a size.
         DamagedData: Raised during a pass, where a line is not JSON, or if a file is empty or has
             changed, or a gzip file is truncated or its checksum, which stands at its end, does not
             match.
@@ -78,17 +76,16 @@ class jsonl(LineFiles[Any], RecordFiles[Any]):
     shown_call = "jsonl(*paths)"
     suffixes = (".jsonl", ".jsonl.gz")
     kind = "lines"
-    paths: tuple[str, ...]
-    part: Which | None = argument(default=None, cursor="if given")
-    store: Store | None = argument(checked_store, default=None, cursor="never")
 
-    def __init__(self, *paths: Paths, store: Store | None = None) -> None:
-        self.keep(paths, store=store)
-        if self._packed and (elsewhere := next(filter(is_far, self.paths), None)):
+    def __init__(
+        self, *paths: Paths, store: Store | None = None, block: int | str | None = None
+    ) -> None:
+        self.keep(paths, store=store, block=block)
+        if self.block is not None and self._streamed:
             raise ValueError(
-                f"{self.shown_call} has to stream all files if one of them is compressed, and "
-                f"cannot stream {masked(elsewhere)!r}, which is not on this machine: copy the "
-                "files to this machine, or unpack them where they are."
+                f"{self.shown_call} reads compressed files and parts of files line by line, and "
+                f"cannot read {written(self.paths, self.part)} in blocks: unpack the files, or "
+                "leave block out."
             )
 
     @property

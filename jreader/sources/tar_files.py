@@ -17,9 +17,8 @@ import numpy as np
 from jreader.readers import argument, op
 from jreader.readers.columns import Array
 from jreader.sources.file_checks import damaged
-from jreader.sources.files.block_store import Store, checked_store
+from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile
-from jreader.sources.files.file_parts import Which
 from jreader.sources.files.file_readers import Paths
 from jreader.sources.files.magic_numbers import first_bytes, known_format
 from jreader.sources.files.records import Parse, RecordFiles
@@ -64,13 +63,15 @@ class tar(RecordFiles[dict[str, Any]]):
         paths: An archive, a folder (its `.tar` files), a pattern such as `"data/train-*.tar"`, or a
             list of these. The files of a folder or pattern are sorted by name. Or one part of a
             file, as `files(paths, parts=n)` gives it.
-        store: What keeps blocks of files that lie elsewhere (`Store`).
+        store: Keeps blocks of far files on disk (`Store`).
+        block: The size of the blocks that `shuffle(blocks=)` reads, such as "4MB"; None for none.
         with_url: Whether each sample has its archive's path as `__url__`.
 
     Raises:
         TypeError: A path is neither a str nor a path.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
-        ValueError: When a pass begins: an archive has only names without a dot, so no sample.
+        ValueError: `block` is not a size; or, when a pass begins, an archive has only names without
+            a dot, so no sample.
         DamagedData: Raised during a pass, after the samples before: an archive is truncated, empty,
             packed or of another format, has changed, or has one name twice in a sample.
     """
@@ -79,13 +80,17 @@ class tar(RecordFiles[dict[str, Any]]):
     suffixes = (".tar",)
     kind = "tar"
     index_rules = "names have a dot"
-    paths: tuple[str, ...]
-    store: Store | None = argument(checked_store, default=None, cursor="never")
-    part: Which | None = argument(default=None, cursor="if given")
     with_url: bool | None = argument(default=None, cursor="if given")  # None for False
 
-    def __init__(self, paths: Paths, *, store: Store | None = None, with_url: bool = False) -> None:
-        self.keep(paths, store=store, with_url=True if with_url else None)
+    def __init__(
+        self,
+        paths: Paths,
+        *,
+        store: Store | None = None,
+        with_url: bool = False,
+        block: int | str | None = None,
+    ) -> None:
+        self.keep(paths, store=store, with_url=True if with_url else None, block=block)
 
     def find(self, file: ByteFile) -> Array:
         """The bytes at which samples begin, and the end; what is wrong is in the last one."""

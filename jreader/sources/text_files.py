@@ -11,16 +11,23 @@ import gzip
 import io
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
 
 from jreader.errors import DamagedData, NotResumable
 from jreader.readers import Pass, Position, argument, checked_position, foreign, op
+from jreader.readers.credentials import masked
+from jreader.sources.far_systems import is_far
 from jreader.sources.file_checks import changed, check_unpacked, damaged, most_unpacked, reading
+from jreader.sources.files.block_store import Store, checked_block, checked_store
+from jreader.sources.files.byte_ranges import FileObject
 from jreader.sources.files.file_parts import FilePart, Which
 from jreader.sources.files.file_readers import FileReader, Paths
 
 T = TypeVar("T")
+
+_AT_ONCE = 1 << 22  # bytes of a file elsewhere that are fetched at once
 
 
 class LineFiles(FileReader[T]):
@@ -28,8 +35,10 @@ class LineFiles(FileReader[T]):
 
     Attributes:
         blank: Whether lines of white space are samples, and a file may have none.
+        block: How many bytes of a file elsewhere are fetched at once; None for 4 MB.
     """
 
+    block: int | None
     blank: ClassVar[bool] = False
 
     def parsed(self, line: bytes) -> T:
@@ -47,10 +56,10 @@ class LineFiles(FileReader[T]):
         def deal() -> Iterator[T]:
             nonlocal index, offset, file
             while index < len(self.paths):
-                with _opened(self.paths[index]) as opened:
+                with self._opened(index) as (opened, size):
                     file = opened
                     try:
-                        yield from self._samples(self.paths[index], opened, offset)
+                        yield from self._samples(masked(self.paths[index]), opened, size, offset)
                     finally:
                         offset, file = opened.tell(), None
                 index, offset = index + 1, 0
@@ -58,9 +67,18 @@ class LineFiles(FileReader[T]):
         items = cast("Any", deal())  # a generator, and so it can be closed
         return Pass(items, lambda: (index, file.tell() if file else offset), items.close)
 
-    def _samples(self, path: str, file: io.BufferedReader, offset: int) -> Iterator[T]:
+    @contextmanager
+    def _opened(self, index: int) -> Iterator[tuple[Any, int]]:
+        """A file, unpacked, whose lines are split in C, and how many bytes it has as it lies."""
+        path, block = self.paths[index], self.block or _AT_ONCE
+        far = FileObject(self.files[index]) if is_far(path) else None
+        with io.BufferedReader(far, block) if far else Path(path).open("rb") as file:
+            size = far.file.size if far else os.fstat(file.fileno()).st_size
+            yield _unpacked(masked(path), file, size) if path.endswith(".gz") else file, size
+
+    def _samples(self, path: str, file: io.BufferedReader, size: int, offset: int) -> Iterator[T]:
         parsed, expected = self.parsed, f"a file for {type(self).__name__}"
-        part = self._part_of(path, os.fstat(file.fileno()).st_size, expected)
+        part = self._part_of(path, size, expected)
         with reading(path, expected):
             if offset:
                 _go_to(path, file, offset)
@@ -126,11 +144,15 @@ class text(LineFiles[str]):
             `files(paths, parts=n)` gives it.
         encoding: The encoding of the files. Its lines have to end in the single byte `\n`, so
             UTF-16 and UTF-32 cannot be read.
+        store: Keeps blocks of far files on disk (`Store`).
+        block: How many bytes of a far file are fetched at once, such as "16MB"; None for 4 MB.
 
     Raises:
-        TypeError: A path is neither a str nor a path, or `encoding` is no str.
+        TypeError: A path is neither a str nor a path, `encoding` is no str, or the store is not a
+            `Store`.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
-        ValueError: `encoding` is unknown, or its lines do not end in the byte `\n`.
+        ValueError: `encoding` is unknown, or its lines do not end in the byte `\n`; or `block` is
+            not a size.
         DamagedData: Raised during a pass, if a line has another encoding, or if a gzip file is
             empty or truncated, or its checksum does not match. That stands at the end of the file,
             so lines before it may be wrong then.
@@ -138,14 +160,21 @@ class text(LineFiles[str]):
 
     shown_call = "text(*paths)"
     suffixes = (".txt", ".txt.gz")
-    far = False
     blank = True
     paths: tuple[str, ...]
     part: Which | None = argument(default=None, cursor="if given")
     encoding: str = argument(_checked_encoding, default="utf-8")
+    store: Store | None = argument(checked_store, default=None, cursor="never")
+    block: int | None = argument(checked_block, default=None, named=True, cursor="never")
 
-    def __init__(self, *paths: Paths, encoding: str = "utf-8") -> None:
-        self.keep(paths, encoding=encoding)
+    def __init__(
+        self,
+        *paths: Paths,
+        encoding: str = "utf-8",
+        store: Store | None = None,
+        block: int | str | None = None,
+    ) -> None:
+        self.keep(paths, encoding=encoding, store=store, block=block)
 
     def start(self, at: Position) -> Pass[str]:
         """Begins a pass; its position is (index of the file, byte offset in the unpacked file)."""
@@ -163,21 +192,18 @@ def without_a_byte(path: str, expected: str) -> DamagedData:
     return damaged(path, expected, said)
 
 
-def _opened(path: str) -> io.BufferedReader:
-    if not path.endswith(".gz"):
-        return Path(path).open("rb")
-    # a BufferedReader splits lines in C; closing it closes the gzip file and the file below
-    return io.BufferedReader(cast("io.RawIOBase", _BoundedLines(path)))
+def _unpacked(path: str, file: Any, packed: int) -> io.BufferedReader:
+    return io.BufferedReader(cast("io.RawIOBase", _BoundedLines(path, file, packed)))
 
 
 class _BoundedLines(gzip.GzipFile):
     """A gzip file that is unpacked a bit at a time, of which no line may be too long."""
 
-    def __init__(self, path: str) -> None:
-        """Opens it."""
-        super().__init__(path, "rb")
-        self._path, self._packed = path, Path(path).stat().st_size
-        self._line, self._most = 0, most_unpacked(self._packed)
+    def __init__(self, path: str, file: Any, packed: int) -> None:
+        """Unpacks a file of so many bytes."""
+        super().__init__(path, "rb", fileobj=file)
+        self._path, self._packed = path, packed
+        self._line, self._most = 0, most_unpacked(packed)
 
     def readinto(self, buffer: Any, /) -> int:
         """The next bytes, after a look for an end of line."""

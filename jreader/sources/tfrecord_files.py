@@ -19,9 +19,8 @@ from jreader.extras import extra
 from jreader.readers import argument, op
 from jreader.readers.columns import Array
 from jreader.sources.file_checks import damaged
-from jreader.sources.files.block_store import Store, checked_store
+from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile
-from jreader.sources.files.file_parts import Which
 from jreader.sources.files.file_readers import Paths
 from jreader.sources.files.magic_numbers import first_bytes, known_format
 from jreader.sources.files.records import Parse, RecordFiles
@@ -68,7 +67,8 @@ class tfrecord(RecordFiles[Any]):
             as `np.int64` or `np.float32` for one number, `(np.float32, (28, 28))` for an array of
             that shape, `[bytes]` or `[np.int64]` for any number of them (a list of bytes, an array;
             an empty one where the feature is missing). None for the data of records.
-        store: What keeps blocks of files that lie elsewhere (`Store`).
+        store: Keeps blocks of far files on disk (`Store`).
+        block: The size of the blocks that `shuffle(blocks=)` reads, such as "4MB"; None for none.
 
     Raises:
         ModuleNotFoundError: `google-crc32c` is not installed (the extra `tfrecord`).
@@ -76,16 +76,14 @@ class tfrecord(RecordFiles[Any]):
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
         DamagedData: Raised during a pass, after the records before: a record is truncated, does not
             match its CRC, or is not an Example; a file is empty or packed, or has changed.
-        ValueError: Raised during a pass, if an Example has not the features that were asked for.
+        ValueError: `block` is not a size; or, during a pass, an Example lacks a feature that you
+            asked for.
     """
 
     shown_call = "tfrecord(paths, features)"
     suffixes = (".tfrecord", ".tfrecords")
     kind = "tfrecord"
-    paths: tuple[str, ...]
     features: Mapping[str, Feature] | None = argument(checked_features, default=None)
-    store: Store | None = argument(checked_store, default=None, cursor="never")
-    part: Which | None = argument(default=None, cursor="if given")
 
     def __init__(
         self,
@@ -93,9 +91,10 @@ class tfrecord(RecordFiles[Any]):
         features: Mapping[str, Any] | None = None,
         *,
         store: Store | None = None,
+        block: int | str | None = None,
     ) -> None:
         _crc32c()
-        self.keep(paths, features=features, store=store)
+        self.keep(paths, features=features, store=store, block=block)
 
     def find(self, file: ByteFile) -> Array:
         """The bytes at which records begin, and the end; the head of what is no record is one."""

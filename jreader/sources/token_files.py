@@ -11,34 +11,36 @@ Four layouts are told apart by what a file begins with, and by the `.idx` beside
 - Anything else is tokens from the first byte to the last, as nanoGPT writes them.
 
 Only the beginnings of files are read before a document is asked for (an `.idx` as a whole), so that
-1,000 files and 10^10 tokens begin in milliseconds. jreader finds on several threads where documents
-end (at a token), and keeps that in the cache folder. The maps are in `lazy_maps.py`.
+1,000 files and 10^10 tokens begin in milliseconds. Several threads find where documents end (at a
+token); that is kept in the cache folder. The maps are in `lazy_maps.py`.
 """
 
 from __future__ import annotations
 
-import io
 import os
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jreader.errors import check_number
 from jreader.readers import argument, op, set_fields
-from jreader.readers.columns import Array
+from jreader.readers.columns import Array, ArrayColumn
 from jreader.readers.joined_columns import Joined
 from jreader.readers.ragged import Ragged
 from jreader.sources.columns import FileTable
-from jreader.sources.file_checks import changed, damaged, is_file, path_text, reading, state_of
+from jreader.sources.far_systems import is_far
+from jreader.sources.file_checks import are_files, damaged, path_text, reading
+from jreader.sources.files.block_store import Store, checked_block, checked_store
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.file_readers import FileReader, braces_expanded
-from jreader.sources.files.kept_indices import in_threads, kept
-from jreader.sources.files.magic_numbers import foreign_format
+from jreader.sources.files.file_rows import FileRows, npy_header
+from jreader.sources.files.kept_indices import FileIndex, in_threads
+from jreader.sources.files.magic_numbers import both_ends_read, foreign_format
+from jreader.sources.files.set_indices import MANY, SetIndex
 from jreader.sources.files.stored_files import open_file
 from jreader.sources.lazy_maps import LazyMap, ResidentBytes
 
@@ -51,7 +53,7 @@ _IDX_DTYPES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 8: "ui
 _AT_ONCE = 1 << 24  # bytes that a thread looks through in one go
 
 
-def _checked_dtype(call: str, dtype: Any) -> str:
+def _integer_dtype(call: str, dtype: Any) -> str:
     try:
         kind = np.dtype(dtype)
     except TypeError:
@@ -70,12 +72,12 @@ def _with_suffix(given: Any) -> Any:
         return given  # `keep` says what it is
     if path.endswith(".idx"):
         return f"{path.removesuffix('.idx')}.bin"
-    return f"{path}.bin" if state_of(path) is None and is_file(f"{path}.bin") else given
+    return f"{path}.bin" if are_files([path, f"{path}.bin"]) == [False, True] else given
 
 
 @op
 class tokens(FileReader[Array], FileTable[Array]):
-    """A reader of the documents in files of token ids; the files are mapped into memory.
+    """A reader of the documents in files of token ids, which are mapped into memory.
 
     It reads flat files as nanoGPT writes them, those of llm.c (which have a header), the `.bin` and
     `.idx` of Megatron, and `.npy`. Each sample is a document, an array of its tokens (a read-only
@@ -96,6 +98,9 @@ class tokens(FileReader[Array], FileTable[Array]):
     what it finds is kept in the folder `jreader/documents` of `$XDG_CACHE_HOME` or `~/.cache`, for
     as long as the files do not change. Some 300 MB of the files are resident at a time, at most.
 
+    Of far files (`s3://`, `https://`), jreader fetches only the ranges of the documents or windows
+    of a batch, and each `.idx` as a whole.
+
     Args:
         paths: A file, a folder (its `.bin` and `.npy` files), a pattern such as
             `"data/train_*.bin"`, or a list of these. The files of a folder or pattern are sorted by
@@ -105,11 +110,15 @@ class tokens(FileReader[Array], FileTable[Array]):
             themselves.
         eos: The token that ends a document, and is its last one (GPT-2 has 50256); in files of
             llm.c, it is the first token of each document. Documents of an `.idx` need none.
+        store: Keeps blocks of far files on disk (`Store`).
+        block: The size of the blocks that `shuffle(blocks=)` reads of documents, or of their
+            `windows`, such as "4MB"; None for none.
 
     Raises:
         TypeError: A path is neither a str nor a path, or `eos` is not a whole number.
-        ValueError: The dtype is not an integer type, or `eos` is not one of its values; or, when
-            the documents are first asked for, a file says that it has another dtype.
+        ValueError: The dtype is not an integer type, `eos` is not one of its values, or `block` is
+            not a size; or, when the documents are first asked for, a file says that it has another
+            dtype.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
         DamagedData: When a pass begins: a file is empty, truncated, of another format (also text,
             a pickle, Arrow or safetensors, by its first bytes or its suffix), does not fit its
@@ -118,20 +127,24 @@ class tokens(FileReader[Array], FileTable[Array]):
 
     shown_call = "tokens(paths, dtype, eos)"
     suffixes = (".bin", ".npy")
-    far = False
     paths: tuple[str, ...]
-    dtype: str = argument(_checked_dtype, default="uint16")
+    dtype: str = argument(_integer_dtype, default="uint16")
     eos: int | None = None
+    store: Store | None = argument(checked_store, default=None, cursor="never")
+    block: int | None = argument(checked_block, default=None, named=True, cursor="never")
 
     def __init__(
         self,
         paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         dtype: Any = "uint16",
         eos: int | None = None,
+        *,
+        store: Store | None = None,
+        block: int | str | None = None,
     ) -> None:
         several = paths if isinstance(paths, (list, tuple)) else [paths]
         each = [path for given in several for path in braces_expanded(given)]
-        self.keep(list(map(_with_suffix, each)), dtype=dtype)
+        self.keep(list(map(_with_suffix, each)), dtype=dtype, store=store, block=block)
         set_fields(self, paths=tuple(path for path in self.paths if not path.endswith(".idx")))
         if eos is not None:
             eos, most = check_number(f"eos of {self.shown_call}", eos), np.iinfo(self.dtype).max
@@ -143,27 +156,56 @@ class tokens(FileReader[Array], FileTable[Array]):
 
     def opened(self) -> Any:
         """The documents, a `Ragged`; only the beginnings of files are read, and each `.idx`."""
-        kind = np.dtype(self.dtype)
-        files = [_tokens_of(path, kind) for path in self.paths]
-        every = self._offsets_in(files)
-        resident = ResidentBytes(sum(file.count * kind.itemsize for file in files))
-        maps = [
-            LazyMap(file.path, file.first, file.count, kind, resident, seen)
-            for file, seen in zip(files, self._first_seen, strict=False)
-        ]
-        if len(maps) == 1:
-            return Ragged(maps[0], every[0])
-        begins = np.cumsum([0, *(file.count for file in files)])
-        shifted = [at[:-1] + begin for at, begin in zip(every, begins, strict=False)]
-        return Ragged(Joined(maps), np.concatenate([*shifted, begins[-1:]]))
+        every, begins = self._documents
+        lasts = begins[1:] - 1
+        counts = every[lasts]
+        values = self._values(counts)
+        for file in self.files if len(counts) < MANY else ():
+            file.close()  # they are mapped
+        if len(counts) == 1:
+            return Ragged(values, every)
+        firsts = np.repeat(np.cumsum(counts) - counts, np.diff(begins))
+        return Ragged(values, np.delete(every + firsts, lasts[:-1]))
 
-    def _offsets_in(self, files: Sequence[Tokens]) -> list[Array]:
-        """Where the documents of each file begin: by its `.idx`, or by `eos`."""
-        pairs = list(zip(files, self._indices, strict=True))
-        split = iter(document_offsets([file for file, index in pairs if index is None], self.eos))
-        return [
-            next(split) if index is None else _documents_of(file, index) for file, index in pairs
+    @property
+    def _documents(self) -> SetIndex:
+        """The tokens at which the documents of each file begin, and how many tokens it has."""
+        if not any(self._indices) and (self.eos is not None or len(self.paths) >= MANY):
+            asked = f"{np.dtype(self.dtype).str} {self.eos}"
+            return self.found_in_files(FileIndex("documents", self._look, self._fits, asked))
+        open_all = in_threads if any(map(is_far, self.paths)) else map
+        pairs = list(zip(self.files, self._indices, strict=True))
+        return SetIndex.of_parts(list(open_all(lambda pair: self._look(*pair), pairs)))
+
+    def _look(self, file: ByteFile, beside: str | None = None) -> Array:
+        """What `_documents` has of a file: by its `.idx`, or by `eos`."""
+        found = _tokens_of(file, np.dtype(self.dtype))
+        if beside is None:
+            return _documents_in(found, self.eos)
+        return _documents_of(found, open_file(beside, self.store))
+
+    def _fits(self, file: ByteFile, index: Array) -> bool:
+        whole = index.ndim == 1 and len(index) > 1 and index[0] == 0
+        return bool(whole and index[-1] == _tokens_of(file, np.dtype(self.dtype)).count)
+
+    def _values(self, counts: Array) -> ArrayColumn:
+        """The tokens of all files: mapped, or read by ranges if files are far away.
+
+        Args:
+            counts: How many each file has, at its end.
+        """
+        kind = np.dtype(self.dtype)
+        sizes = self._first_seen.identities()[0][: len(counts)]
+        spans = list(zip((sizes - counts * kind.itemsize).tolist(), counts.tolist(), strict=True))
+        if any(map(is_far, self.paths)):
+            parts = zip(self.files, spans, strict=True)
+            return FileRows([(file, *span) for file, span in parts], kind)
+        resident = ResidentBytes(int(counts.sum()) * kind.itemsize)
+        maps = [
+            LazyMap(path, *span, kind, resident, seen)
+            for path, span, seen in zip(self.paths, spans, self._first_seen, strict=False)
         ]
+        return maps[0] if len(maps) == 1 else Joined(maps)
 
     @property
     def _named(self) -> tuple[str, ...]:
@@ -173,80 +215,74 @@ class tokens(FileReader[Array], FileTable[Array]):
     def _indices(self) -> list[str | None]:
         """For each file, its `.idx`, if it has one."""
         beside = [f"{path.removesuffix('.bin')}.idx" for path in self.paths]
-        return [
-            index if path.endswith(".bin") and is_file(index) else None
-            for path, index in zip(self.paths, beside, strict=True)
+        bins = [
+            index for path, index in zip(self.paths, beside, strict=True) if path[-4:] == ".bin"
         ]
+        there = dict(zip(bins, are_files(bins), strict=True))
+        return [index if there.get(index) else None for index in beside]
 
 
-def _tokens_of(path: str, kind: np.dtype[Any]) -> Tokens:
+def _tokens_of(file: ByteFile, kind: np.dtype[Any]) -> Tokens:
     """Where the tokens of a file lie.
 
     Raises:
         DamagedData: The file is empty, truncated or of another format.
         ValueError: It has another dtype.
     """
-    expected = f"a file of {kind} tokens"
-    with io.FileIO(path) as file:
-        size, head = os.fstat(file.fileno()).st_size, file.read(16)
-        if head.startswith(np.lib.format.MAGIC_PREFIX):
-            return _npy_tokens(path, kind)
+    expected, path, size = f"a file of {kind} tokens", file.path, file.size
+    looked_at = both_ends_read(file)
+    head = looked_at.read(0, min(size, 16))
+    if head.startswith(np.lib.format.MAGIC_PREFIX):
+        return _npy_tokens(file, looked_at, kind)
     if not size:
         raise damaged(path, expected, "it is empty")
     magic, version, count = struct.unpack("<3i", head[:12].ljust(12, b"\0"))
     if magic in _LLMC:
-        return _llmc(path, kind, size, magic, version, count)
-    if said := foreign_format(path, kind.itemsize):
+        return _llmc(file, kind, magic, version, count)
+    if said := foreign_format(looked_at, kind.itemsize):
         raise damaged(path, expected, f"it is {said}")
     if size % kind.itemsize:
         last = size - size % kind.itemsize
         raise damaged(
             path, expected, f"it has {size:,} bytes, so the token at byte {last:,} is not whole"
         )
-    return Tokens(path, 0, size // kind.itemsize, kind)
+    return Tokens(file, 0, size // kind.itemsize, kind)
 
 
-def _npy_tokens(path: str, kind: np.dtype[Any]) -> Tokens:
-    expected = "a .npy file of one axis of token ids"
-    with reading(path, expected), Path(path).open("rb") as file:
-        read = {
-            (1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0,
-        }
-        shape, _, dtype = read[np.lib.format.read_magic(file)](file)
-        first, size = file.tell(), os.fstat(file.fileno()).st_size
+def _npy_tokens(file: ByteFile, looked_at: ByteFile, kind: np.dtype[Any]) -> Tokens:
+    path, expected = file.path, "a .npy file of one axis of token ids"
+    with reading(path, expected):
+        shape, _, dtype, first = npy_header(looked_at)
     if len(shape) != 1 or not shape[0]:
         raise damaged(path, expected, f"it has the shape {shape}")
     if dtype != kind:
         raise _other_dtype(path, kind, str(dtype))
-    _check_size(path, expected, size, first + shape[0] * kind.itemsize, f"{shape[0]:,} tokens")
-    return Tokens(path, first, shape[0], kind)
+    _check_size(file, expected, first + shape[0] * kind.itemsize, f"{shape[0]:,} tokens")
+    return Tokens(file, first, shape[0], kind)
 
 
-def _llmc(
-    path: str, kind: np.dtype[Any], size: int, magic: int, version: int, count: int
-) -> Tokens:
-    expected, (known, dtype) = "a file of tokens of llm.c", _LLMC[magic]
+def _llmc(file: ByteFile, kind: np.dtype[Any], magic: int, version: int, count: int) -> Tokens:
+    path, expected, (known, dtype) = file.path, "a file of tokens of llm.c", _LLMC[magic]
     if version != known:
         raise damaged(path, expected, f"byte 4 says version {version}, not {known}")
     if dtype != kind.name:
         raise _other_dtype(path, kind, dtype)
     needed = _LLMC_HEAD + max(count, 0) * kind.itemsize
-    _check_size(path, expected, size, needed, f"byte 8 says {count:,} tokens")
+    _check_size(file, expected, needed, f"byte 8 says {count:,} tokens")
     if count < 1:
         raise damaged(path, expected, f"byte 8 says that it has {count:,} tokens")
-    return Tokens(path, _LLMC_HEAD, count, kind, leads=True)
+    return Tokens(file, _LLMC_HEAD, count, kind, leads=True)
 
 
-def _documents_of(file: Tokens, path: str) -> Array:
+def _documents_of(file: Tokens, beside: ByteFile) -> Array:
     """The tokens at which the documents of an `.idx` begin, and how many there are.
 
     Raises:
         DamagedData: It is no `.idx`, or not that of the file.
         ValueError: It has another dtype.
     """
-    index = np.fromfile(path, np.uint8)
-    begin, many, marks = _idx_layout(path, index.data, file.dtype)
+    path, index = beside.path, beside.read(0, beside.size)
+    begin, many, marks = _idx_layout(beside, index, file.dtype)
     sizes = np.frombuffer(index, "<i4", many, begin)
     pointers = np.frombuffer(index, "<i8", many, begin + 4 * many)
     each = file.dtype.itemsize
@@ -261,7 +297,7 @@ def _documents_of(file: Tokens, path: str) -> Array:
     offsets = ends // each
     if offsets[-1] != file.count:
         seen = f"it has {file.count:,} tokens, not {offsets[-1]:,}"
-        raise damaged(file.path, f"the .bin of {path}", seen)
+        raise damaged(file.file.path, f"the .bin of {path}", seen)
     if marks is None:
         return offsets
     at = np.frombuffer(index, "<i8", marks, begin + 12 * many)
@@ -270,9 +306,9 @@ def _documents_of(file: Tokens, path: str) -> Array:
     return np.asarray(offsets[at])
 
 
-def _idx_layout(path: str, index: memoryview, kind: np.dtype[Any]) -> tuple[int, int, int | None]:
+def _idx_layout(file: ByteFile, index: bytes, kind: np.dtype[Any]) -> tuple[int, int, int | None]:
     """Where the numbers of an `.idx` begin, how many sequences it has, and marks of documents."""
-    head, size = bytes(index[: _IDX_HEAD + 8]), len(index)
+    path, head, size = file.path, index[: _IDX_HEAD + 8], len(index)
     if not head.startswith(_IDX_MAGIC) or len(head) < _IDX_HEAD:
         raise damaged(path, _IDX, f"it begins with the bytes [{head[:9].hex(' ')}]")
     version, code, many = struct.unpack_from("<QBQ", head, len(_IDX_MAGIC))
@@ -287,17 +323,14 @@ def _idx_layout(path: str, index: memoryview, kind: np.dtype[Any]) -> tuple[int,
     marks = int.from_bytes(head[_IDX_HEAD:], "little")
     needed = _IDX_HEAD + 8 + 12 * many + 8 * marks
     if size != needed + many:  # with modes
-        _check_size(
-            path, _IDX, size, needed, f"{many:,} sequences and {marks:,} marks of documents"
-        )
+        _check_size(file, _IDX, needed, f"{many:,} sequences and {marks:,} marks of documents")
     return _IDX_HEAD + 8, many, marks
 
 
-def _check_size(path: str, expected: str, size: int, needed: int, said: str) -> None:
-    if size != needed:
-        raise damaged(
-            path, expected, f"it has {size:,} bytes, and with {said} it would have {needed:,}"
-        )
+def _check_size(file: ByteFile, expected: str, needed: int, said: str) -> None:
+    if file.size != needed:
+        seen = f"it has {file.size:,} bytes, and with {said} it would have {needed:,}"
+        raise damaged(file.path, expected, seen)
 
 
 def _other_dtype(path: str, kind: np.dtype[Any], said: str) -> ValueError:
@@ -312,44 +345,33 @@ class Tokens:
     """The tokens of a file, and how its documents are told apart.
 
     Attributes:
-        path: The file.
+        file: The file.
         first: The byte at which its tokens begin.
         count: How many tokens it has.
         dtype: The dtype of the tokens.
         leads: Whether `eos` begins each document, as in files of llm.c, instead of ending it.
     """
 
-    path: str
+    file: ByteFile
     first: int
     count: int
     dtype: np.dtype[np.generic]
     leads: bool = False
 
 
-def document_offsets(files: Sequence[Tokens], eos: int | None) -> list[Array]:
-    """For each file, the tokens at which its documents begin, and how many tokens it has.
+def _documents_in(file: Tokens, eos: int | None) -> Array:
+    """The tokens at which the documents of a file begin, and how many tokens it has.
 
     Without an `eos`, a file is one document.
 
     Raises:
-        DamagedData: A file became shorter while it was read.
+        DamagedData: The file became shorter while it was read.
     """
     if eos is None:
-        return [np.array([0, file.count]) for file in files]
-    every = {file.path: file for file in files}
-
-    def find(opened: ByteFile) -> Array:
-        file = every[opened.path]
-        ends = in_threads(lambda part: _ends(file, part, eos), _token_ranges(file))
-        last = [] if _ended(ends, file) else [file.count]
-        return np.concatenate([[0], *ends, last]).astype(np.int64)
-
-    def fits(opened: ByteFile, index: Array) -> bool:
-        whole = index.ndim == 1 and len(index) > 1
-        return bool(whole and index[0] == 0 and index[-1] == every[opened.path].count)
-
-    asked = f"{files[0].dtype.str} {eos}" if files else ""
-    return kept("documents", [open_file(file.path) for file in files], find, fits, asked=asked)
+        return np.array([0, file.count])
+    ends = in_threads(lambda part: _ends(file, part, eos), _token_ranges(file))
+    last = [] if _ended(ends, file) else [file.count]
+    return np.concatenate([[0], *ends, last]).astype(np.int64)
 
 
 def _token_ranges(file: Tokens) -> list[range]:
@@ -359,11 +381,9 @@ def _token_ranges(file: Tokens) -> list[range]:
 
 def _ends(file: Tokens, part: range, eos: int) -> Array:
     """The tokens of a part at which documents end and others may begin."""
-    tokens = np.fromfile(
-        file.path, file.dtype, len(part), offset=file.first + part.start * file.dtype.itemsize
-    )
-    if len(tokens) < len(part):
-        raise changed(file.path, f"ended at token {part.start + len(tokens):,}")
+    each = file.dtype.itemsize
+    data = file.file.read(file.first + part.start * each, len(part) * each)
+    tokens = np.frombuffer(data, file.dtype)
     at = np.flatnonzero(tokens == eos) + part.start
     if not file.leads:
         return at + 1

@@ -89,7 +89,7 @@ def new_folder(folder: Path, check: Callable[[], object]) -> Iterator[Path]:
             yield hidden
             _commit(hidden, folder)
         except BaseException:
-            _removed(hidden)
+            removed(hidden)
             raise
         finally:
             os.close(lock)
@@ -129,9 +129,9 @@ def locked(path: Path) -> int | None:
         fcntl = import_module("fcntl")
     except ModuleNotFoundError:
         raise NotImplementedError(
-            "write(reader, path, format) and cache(reader, path) take a lock that Windows does not "
-            "have: run them on Linux or macOS, and copy the folder; cache(reader) keeps samples in "
-            "memory."
+            "write(reader, path, format), cache(reader, path) and filter(fn, reader, keep) take a "
+            "lock that Windows does not have: run them on Linux or macOS, and copy the folder; "
+            "cache(reader) keeps samples in memory."
         ) from None
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -180,7 +180,7 @@ def _commit(hidden: Path, folder: Path) -> None:
     (folder / _LOCK).unlink(missing_ok=True)
     with suppress(OSError):
         synced(folder.parent)
-    _removed(before)
+    removed(before)
 
 
 def _mend(folder: Path) -> None:
@@ -190,11 +190,11 @@ def _mend(folder: Path) -> None:
         before.rename(folder)
     for left in folder.parent.glob(f".{glob.escape(folder.name)}.*.removed"):
         shutil.rmtree(left, ignore_errors=True)
-    _removed(before)
+    removed(before)
 
 
-def _removed(folder: Path) -> None:
-    """Renames first: whoever wants that name again need not wait."""
+def removed(folder: Path) -> None:
+    """Removes a folder; renames it first: whoever wants that name again need not wait."""
     left = folder.with_name(f"{folder.name}.{secrets.token_hex(8)}.removed")
     with suppress(OSError):
         folder.rename(left)

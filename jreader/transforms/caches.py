@@ -39,7 +39,7 @@ from jreader.readers.nodes import children
 from jreader.readers.protected import is_fixed, protected
 from jreader.readers.seeds import Draws, seeded, waits
 from jreader.sources.stored_columns import read_table
-from jreader.transforms.disk_caches import DiskCache, check_folder
+from jreader.transforms.disk_caches import DiskCache, check_folder, check_one_order
 
 T = TypeVar("T")
 
@@ -115,12 +115,7 @@ class cache(Node[T]):
         """Looks whether a cache on disk is whole; what it is of is checked when a pass begins."""
         if self.path is None:
             return {}
-        if waits(self.reader):
-            raise ValueError(
-                f"cache(reader, path) keeps one order for all programs, and {self.reader!r} draws "
-                "new numbers in each pass: give its ops a seed, as in shuffle(seed=0), or cache "
-                "before them."
-            )
+        check_one_order("cache(reader, path)", self.reader, "cache before them")
         held = read_table(str(self.path))
         return {"whole": held.whole and held.rows > 0}
 
@@ -137,28 +132,28 @@ class cache(Node[T]):
         if self.first and writes():  # and empty: a stream says so in its positions
             done = checked_position(at, 0)
             return Pass(iter(()), lambda: done, lambda: None)
-        return self._kept.start(self, at)
+        return self.kept.start(self, at)
 
     def length(self) -> int | None:
         """The length of `reader`, or of a whole cache on disk."""
-        return self._kept.length(self)
+        return self.kept.length(self)
 
     def plane(self) -> Plane | None:
         """The plane of `reader`: indexed samples need not be kept to be found again.
 
         Of a cache on disk, its own, if it was whole when it was made, or is written first.
         """
-        return self._kept.plane(self)
+        return self.kept.plane(self)
 
     @property
     def unread(self) -> bool:
         """Whether to tell its length would read files."""
-        return (self.whole or self.first) and not self._kept.whole
+        return (self.whole or self.first) and not self.kept.whole
 
     @property
     def filled(self) -> bool:
         """Whether no pass reads `reader` any more: memory has all samples, or the folder had."""
-        return self.whole if self.path is not None else self._kept.whole
+        return self.whole if self.path is not None else self.kept.whole
 
     @property
     def settled(self) -> Reader[T]:
@@ -167,14 +162,14 @@ class cache(Node[T]):
 
     def resolved(self, draws: Draws) -> Mapping[str, Any]:
         """One drawn number for all ops below; it is kept for all passes, as the samples are."""
-        kept = self._kept
+        kept = self.kept
         known = self.draw is not None or not any(map(waits, children(self)))
         return {} if known or isinstance(kept, DiskCache) else {"draw": draws.kept(kept.draw)}
 
     def changed(self, new: Mapping[str, Any]) -> Self:
         """A copy that shares the kept samples."""
         copy = super().changed(new)
-        copy.__dict__["_kept"] = self._kept
+        copy.__dict__["_kept"] = self.kept
         return copy
 
     def __getstate__(self) -> dict[str, Any]:
@@ -182,7 +177,8 @@ class cache(Node[T]):
         return {name: value for name, value in super().__getstate__().items() if name != "_kept"}
 
     @property
-    def _kept(self) -> DiskCache[T] | MemoryCache[T]:
+    def kept(self) -> DiskCache[T] | MemoryCache[T]:
+        """What is kept, which all copies share."""
         if (known := self.__dict__.get("_kept")) is None:
             new: Any = DiskCache(self.reader, str(self.path)) if self.path else MemoryCache()
             known = self.__dict__.setdefault("_kept", new)  # atomic

@@ -15,11 +15,11 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Generator
-from functools import cached_property
+from collections.abc import Callable, Generator, Iterator
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from jreader import errors
 from jreader.orders import STREAM_VERSION
@@ -27,13 +27,14 @@ from jreader.progress import Bar
 from jreader.readers import Pass, Plane, Position, Reader, leaves, length, start
 from jreader.readers.fingerprints import difference, fingerprint, swapped
 from jreader.readers.growing import IN_ORDER, writes
-from jreader.readers.messages import Refusal
+from jreader.readers.messages import refusal_in
 from jreader.readers.passes import checked_position
+from jreader.readers.seeds import waits
 from jreader.sources.appending import Appending
 from jreader.sources.columns import straight
 from jreader.sources.file_checks import changed, check_map, path_text
 from jreader.sources.stored_columns import TABLE, Stored, read_table
-from jreader.sources.stored_rows import as_found
+from jreader.sources.stored_rows import as_found, encoded, kind_of, size_of
 from jreader.sources.transactions import locked
 
 T = TypeVar("T")
@@ -44,8 +45,8 @@ _AT_ONCE = 1 << 8  # rows that are looked up in one go
 _TURNS = 3
 _PATIENCE = 600.0  # seconds to wait for a process that writes no sample
 _POLL = 0.1  # seconds between two looks whether it has ended
-_LOCK = "writer.lock"
-_OTHER = "Delete that folder, or give another one, as in cache(reader, 'another')."
+LOCK = "writer.lock"
+PIECES = "pieces"  # a folder of folders, each of which has some of the samples (`pieces.py`)
 _PARTS = ("ops", "data", "functions", "layouts", "values")  # earlier folders lack the last two
 
 
@@ -62,7 +63,7 @@ def check_folder(call: str, path: Any) -> str:
     folder = Path(name).absolute()
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"path of {call} needs a folder, and {name!r} is a file: give another.")
-    ours = {TABLE, _LOCK}
+    ours = {TABLE, LOCK, PIECES}
     names = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
     if names and not ours & names:
         raise ValueError(
@@ -72,22 +73,57 @@ def check_folder(call: str, path: Any) -> str:
     return str(folder)
 
 
+def check_one_order(call: str, reader: Reader[Any], otherwise: str) -> None:
+    """Raises ValueError if a reader has another order in each pass, so that nothing fits it."""
+    if waits(reader):
+        raise ValueError(
+            f"{call} keeps one order for all programs, and {reader!r} draws new numbers in each "
+            f"pass: give its ops a seed, as in shuffle(seed=0), or {otherwise}."
+        )
+
+
 class DiskCache(Generic[T]):
     """The samples of a reader in a folder, written as they are read for the first time.
 
     Args:
         reader: What is read, of which every pass gives the same.
         folder: Where samples are kept.
+
+    Attributes:
+        named: What errors call it, and the call that gives it another folder.
     """
+
+    named = "cache", "cache(reader, 'another')"
 
     def __init__(self, reader: Reader[T], folder: str) -> None:
         self.reader, self.folder = reader, folder
         self._turn = threading.RLock()
         self._seen: Stored | None = None  # what the folder held when it was looked at last
         # at most one; a list, so that it outlives this object
-        self._writing: list[_CacheWriter[T]] = []
+        self._writing: list[CacheWriter[T]] = []
         self._users = 0  # passes that read on
-        weakref.finalize(self, _stop_writing, self._writing)
+        weakref.finalize(self, stop_writing, self._writing)
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.reader, self.folder)
+
+    @property
+    def of(self) -> Reader[Any]:
+        """The reader that gives one sample for each that is written."""
+        return self.reader
+
+    def over(self, reader: Reader[Any], folder: str) -> Self:
+        """The same of another reader, in another folder."""
+        return type(self)(reader, folder)
+
+    def items(self, held: Stored, begin: int) -> Iterator[Any]:
+        """What is written, from a sample on."""
+        return held.samples(begin, held.rows)
+
+    def bytes_of(self, sample: Any) -> float:
+        """The bytes that a sample takes, nearly."""
+        parts = leaves(as_found(sample))
+        return sum(size_of(encoded(part, kind_of(part))) for part in parts)
 
     @cached_property
     def plan(self) -> dict[str, list[str]]:
@@ -100,15 +136,16 @@ class DiskCache(Generic[T]):
     @property
     def whole(self) -> bool:
         """Whether all is written, and was looked at."""
+        self._writer()
         return self._seen is not None and self._seen.whole
 
     def length(self, node: Any) -> int | None:
         """How many samples the folder has, if it has all; else the length of what is read."""
-        return self._all(node).rows if self._is_complete(node) else length(node.reader)
+        return self._all(node).rows if self.is_complete(node) else length(node.reader)
 
     def plane(self, node: Any) -> Plane | None:
         """That of the columns in the folder, if all samples are there and these are some."""
-        held = self._all(node) if self._is_complete(node) else None
+        held = self._all(node) if self.is_complete(node) else None
         if held is None or not held.rows:
             return None
         columns = leaves(held.mapped)
@@ -116,7 +153,7 @@ class DiskCache(Generic[T]):
             check_map(column)
         return Plane(held.mapped, held.rows, straight(len(columns)), straight=True)
 
-    def _is_complete(self, node: Any) -> bool:
+    def is_complete(self, node: Any) -> bool:
         """Whether the folder has all samples by now, or gets them before it is read."""
         return node.whole or (node.first and (writes() or self.whole))
 
@@ -135,10 +172,25 @@ class DiskCache(Generic[T]):
             DamagedData: It was changed since it was written.
         """
         with self._turn:
-            return self._seen or self._look(check=True)
+            self._writer()
+            return self._seen or self.look(check=True)
 
-    def written(self) -> Stored:
+    def _writer(self) -> CacheWriter[T] | None:
+        """What writes, whose writing is seen from now on; one that is closed is forgotten."""
+        for writer in [*self._writing]:
+            self._seen = writer.out.held
+            if writer.closed:
+                self._writing.clear()
+        return next(iter(self._writing), None)
+
+    def written(
+        self, fill: Callable[[CacheWriter[T]], object] | None = None, *, waits: bool = True
+    ) -> Stored:
         """What is written, once all is: writes what is missing, or waits for another process.
+
+        Args:
+            fill: Gives what is missing to what writes; None to read it.
+            waits: Whether to wait; if not, what is there by now where another pass writes.
 
         Raises:
             ReaderError: Another pass has the lock, and writes nothing.
@@ -148,21 +200,27 @@ class DiskCache(Generic[T]):
                 return self.held()
             self._users += 1
             try:
-                while self._written(sys.maxsize) is None:
-                    if not self._writing:
-                        self._begin(self._awaited())
-                    if self._writing:
-                        self._read(sys.maxsize)
+                while (waits or not self._writer()) and not self.held().whole:
+                    lock = self._awaited if waits else self._lock
+                    writer = self._writer() or self._begun(lock())
+                    if writer is not None:
+                        (fill or self.read_rest)(writer)
+                    elif not waits:
+                        break
             finally:
                 self._left()
             return self.held()
 
+    def read_rest(self, writer: CacheWriter[T]) -> None:
+        """Reads what is missing."""
+        writer.upto(sys.maxsize)
+
     def _awaited(self) -> int:
         """The lock of the folder, as soon as the process that has it has written all, or ended."""
-        path, seen, since = Path(self.folder, _LOCK), 0, time.monotonic()
+        path, seen, since = Path(self.folder, LOCK), 0, time.monotonic()
         with Bar(f"waiting for the process that writes {Path(self.folder).name}") as bar:
             while (lock := locked(path)) is None:
-                rows = self._look().rows
+                rows = self.look().rows
                 bar.add(rows - seen)
                 if rows > seen:
                     seen, since = rows, time.monotonic()
@@ -200,15 +258,11 @@ class DiskCache(Generic[T]):
                     )
             finally:
                 self._left()
+                for each in aside:
+                    each.close()
 
         items = deal()
-
-        def close() -> None:
-            items.close()
-            for each in aside:
-                each.close()
-
-        return Pass(items, lambda: (IN_ORDER, done), close)
+        return Pass(items, lambda: (IN_ORDER, done), items.close)
 
     def _left(self) -> None:
         """Ends the writing that the last pass left; what was read by then is kept."""
@@ -216,8 +270,8 @@ class DiskCache(Generic[T]):
             try:
                 self._users -= 1
                 if not self._users:
-                    _stop_writing(self._writing)
-                    self._look()
+                    stop_writing(self._writing)
+                    self.look()
             finally:
                 self._turn.release()
 
@@ -227,62 +281,59 @@ class DiskCache(Generic[T]):
             if not aside:
                 some = self._written(index)
                 if some is None and may_write:
-                    some = self._written_now(index)
+                    writer = self._writer() or self._begun(self._lock())
+                    some = self._written(index)  # another process may have written it by now
+                    if some is None and writer is not None:
+                        some = writer.upto(index)
                 if some is not None:
                     return some
-                aside.append(self._aside(index))
+                aside.append(self.aside(index).mapped(as_found))
             return list(islice(aside[0].items, 1))
-
-    def _written_now(self, index: int) -> list[T] | None:
-        """Samples from an index on, where this process may write, or another one has by now."""
-        if not self._writing and (lock := locked(Path(self.folder, _LOCK))) is not None:
-            self._begin(lock)
-        elif not self._writing:
-            self._look()
-        some = self._written(index)
-        return self._read(index) if some is None and self._writing else some
-
-    def _read(self, index: int) -> list[T]:
-        """The sample of an index that nobody has read yet; none if there is none."""
-        (writer,) = self._writing
-        try:
-            return writer.upto(index)
-        finally:
-            if writer.closed:
-                self._writing.clear()
-                self._seen = writer.out.held
 
     def _written(self, index: int) -> list[T] | None:
         """Samples from an index on that are in the folder; None if there are none yet."""
-        if self._writing:
-            self._seen = self._writing[0].out.held
         held = self.held()
         if index < held.rows:
             return list(held.samples(index, min(index + _AT_ONCE, held.rows)))
         return [] if held.whole else None
 
-    def _begin(self, lock: int) -> None:
-        """Begins to write where another writer stopped; unless all is written by now."""
+    def _lock(self) -> int | None:
+        """The lock of the folder; None if another process has it."""
+        return locked(Path(self.folder, LOCK))
+
+    def _begun(self, lock: int | None) -> CacheWriter[T] | None:
+        """Begins to write where another writer stopped; None if all is written, or has no lock."""
+        if lock is None:
+            self.look()
+            return None
         try:
-            held = self._look(check=True)
+            held = self.look(check=True)
             if not held.whole:
-                if held.said and not held.said["goes_on"]:
-                    held = Stored(held.folder)
-                held.sweep()
-                self._writing.append(_CacheWriter(self.reader, held, self.plan, lock))
+                self._writing.append(self.writer(held, lock))
         finally:
             if not self._writing:
                 os.close(lock)
+        return self._writer()
 
-    def _aside(self, index: int) -> Pass[T]:
+    def writer(self, held: Stored, lock: int) -> CacheWriter[T]:
+        """What goes on writing there, with the lock of the folder."""
+        if held.said and not held.said["goes_on"]:
+            held = Stored(held.folder)
+        held.sweep()
+        position = held.said["position"] if held.said else None
+        out = Appending(held, position, partial(said_of, self.plan))
+        bar = Bar(f"caching in {held.folder.name}", length(self.reader))
+        return CacheWriter(out, start(self.reader, position), lock, bar)
+
+    def aside(self, index: int) -> Pass[Any]:
         """A pass over the reader itself, from an index on that is not written."""
         held = self.held()
         known = held.said is not None and held.said["goes_on"] and held.rows <= index
-        up = start(self.reader, held.said["position"] if known else None)
+        up = start(self.of, held.said["position"] if known else None)
         deque(islice(up.items, index - (held.rows if known else 0)), maxlen=0)
-        return up.mapped(as_found)
+        return up
 
-    def _look(self, *, check: bool = False) -> Stored:
+    def look(self, *, check: bool = False) -> Stored:
         """Looks at the folder anew; compares its files with their checksums if it is to be used."""
         for turn in range(_TURNS):
             try:
@@ -306,61 +357,82 @@ class DiskCache(Generic[T]):
             if before != now:
                 number, one, other = difference(before, now)
                 raise ValueError(
-                    f"the cache in {self.folder!r} is of another plan, whose line {number} of its "
-                    f"{name} is {one!r}; here it is {other!r}. {_OTHER} (Functions are told apart "
-                    "by their code, which another Python version compiles to another hash.)"
+                    f"{self._of_another}, whose line {number} of its {name} is {one!r}; here it is "
+                    f"{other!r}. {self.give_another} (Functions are told apart by their code, "
+                    "which another Python version compiles to another hash.)"
                 )
         if several := swapped(written["members"], self.plan["members"]):
             raise ValueError(
-                f"the cache in {self.folder!r} is of another plan: the members of {several} come "
-                f"in another order here. {_OTHER}"
+                f"{self._of_another}: the members of {several} come in another order here. "
+                f"{self.give_another}"
             )
 
+    @property
+    def _of_another(self) -> str:
+        return f"the {self.named[0]} in {self.folder!r} is of another plan"
 
-class _CacheWriter(Generic[T]):
-    """A reading whose samples are written; it has the lock of the folder."""
+    @property
+    def give_another(self) -> str:
+        """What to do about a folder of something else."""
+        return f"Delete that folder, or give another one, as in {self.named[1]}."
 
-    def __init__(
-        self, reader: Reader[T], held: Stored, plan: dict[str, list[str]], lock: int
-    ) -> None:
-        self._plan, self._lock, self._process = plan, lock, os.getpid()
-        position = held.said["position"] if held.said else None
-        self.out = Appending(held, position, self._said)
-        self._up = start(reader, position)
-        self._since = time.monotonic()
-        self._bar = Bar(f"caching in {held.folder.name}", length(reader))
-        self._bar.add(held.rows)
+
+class CacheWriter(Generic[T]):
+    """A reading whose samples are written; it has the lock of the folder.
+
+    Args:
+        out: What writes them.
+        up: The reading, which ends with it.
+        lock: The lock of the folder, which is given back when it is closed.
+        bar: How far it is.
+    """
+
+    def __init__(self, out: Appending, up: Pass[T], lock: int, bar: Bar) -> None:
+        self.out, self._up, self._lock, self._bar = out, up, lock, bar
+        self._process, self._since = os.getpid(), time.monotonic()
+        bar.add(out.held.rows)
         self.closed = False
         _LIVE.add(self)
 
     def upto(self, index: int) -> list[T]:
         """The sample of an index; reads and writes what comes before. None if there is none."""
         while len(self.out) <= index:
-            late = self.out.waiting and time.monotonic() - self._since > _SECONDS
-            if late or self.out.bytes >= _BYTES:
-                self._commit()
             try:
                 sample = next(self._up.items)
             except StopIteration:
-                self._commit(whole=True)
-                self.close()
+                self.finish()
                 return []
             except BaseException:
                 self.close()
                 raise
-            self.out.add(sample, self._up.position())
-            self._bar.add()
+            self.add(sample, self._up.position())
         return [self.out[index]]
+
+    def add(self, sample: T, at: Position) -> None:
+        """Writes a sample that its caller has read; `at` is the position after it."""
+        late = self.out.waiting and time.monotonic() - self._since > _SECONDS
+        if late or self.out.bytes >= _BYTES:
+            self._commit()
+        self.out.add(sample, at)
+        self._bar.add()
+
+    def finish(self) -> None:
+        """Writes that these are all samples, and closes."""
+        self._commit(whole=True)
+        self.close()
 
     def writes(self, folder: str) -> bool:
         """Whether it writes to a folder, in this process."""
-        return (
-            not self.closed and folder == str(self.out.held.folder) and self._process == os.getpid()
-        )
+        return self.live and folder == str(self.out.held.folder)
+
+    @property
+    def live(self) -> bool:
+        """Whether it is not closed, and of this process: a fork has the lock of its parent."""
+        return not self.closed and self._process == os.getpid()
 
     def close(self) -> None:
         """Writes what was read, ends the reading, and lets others write."""
-        if self.closed or self._process != os.getpid():  # a fork has the lock of its parent
+        if not self.live:
             return
         self.closed = True
         try:
@@ -375,19 +447,21 @@ class _CacheWriter(Generic[T]):
         self.out.commit(whole=whole)
         self._since = time.monotonic()
 
-    def _said(self, position: Position) -> dict[str, Any]:
-        """What the table keeps beside samples: the plan, and the position after the last one."""
-        goes_on = not isinstance(position, Refusal)
-        try:
-            json.dumps(position)
-        except (TypeError, ValueError):
-            goes_on = False
-        return {"plan": self._plan, "goes_on": goes_on, "position": position if goes_on else None}
+
+def said_of(plan: dict[str, list[str]], position: Position) -> dict[str, Any]:
+    """What the table keeps beside samples: the plan, and the position after the last one."""
+    goes_on = refusal_in(position) is None
+    try:
+        json.dumps(position)
+    except (TypeError, ValueError):
+        goes_on = False
+    return {"plan": plan, "goes_on": goes_on, "position": position if goes_on else None}
 
 
-_LIVE: weakref.WeakSet[_CacheWriter[Any]] = weakref.WeakSet()
+_LIVE: weakref.WeakSet[CacheWriter[Any]] = weakref.WeakSet()
 
 
-def _stop_writing(writing: list[_CacheWriter[Any]]) -> None:
+def stop_writing(writing: list[CacheWriter[Any]]) -> None:
+    """Ends what writes; what was read by then is kept."""
     while writing:
         writing.pop().close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from jreader.readers import (
     set_fields,
     start,
 )
-from jreader.readers.columns import Indices
+from jreader.readers.columns import Array, Indices
 from jreader.readers.compounds import Members, beside, end_to_end
 from jreader.readers.declarations import check_choice
 from jreader.readers.joined_columns import ENDLESS
@@ -37,6 +37,8 @@ from jreader.transforms.selections import int_array
 
 T = TypeVar("T")
 
+_Turn: TypeAlias = Callable[[Indices], tuple[Indices, Indices]]
+_Place: TypeAlias = Callable[[int, Array], Array]
 _NESTED = 32  # so many chains in one another may call one another; Python's stack has an end
 
 
@@ -328,11 +330,14 @@ class interleave(Node[T]):
             return None
         lengths = [plane.length for plane in planes]
         if self.stop == "first":
-            known, turn = self._first_end(lengths), _in_rounds(self._order)
+            known, (turn, place) = self._first_end(lengths), _in_rounds(self._order)
         else:
-            known, turn = sum(lengths), _in_turn(lengths)
+            known, (turn, place) = sum(lengths), _in_turn(lengths)
         return Plane(
-            members.columns, min(known, ENDLESS), lambda indices: members.rows(*turn(indices))
+            members.columns,
+            min(known, ENDLESS),
+            lambda indices: members.rows(*turn(indices)),
+            held=lambda column, rows, end: members.held(column, rows, [end] * len(planes), place),
         )
 
 
@@ -364,7 +369,7 @@ def _total(readers: Sequence[Reader[Any]]) -> int | None:
     return None if None in known else sum(n for n in known if n is not None)
 
 
-def _in_rounds(order: Sequence[int]) -> Callable[[Indices], tuple[Indices, Indices]]:
+def _in_rounds(order: Sequence[int]) -> tuple[_Turn, _Place]:
     """Which reader each sample is of, and its number there, in rounds of one order."""
     given = [order[:place].count(which) for place, which in enumerate(order)]
     each = [order.count(which) for which in order]
@@ -375,10 +380,15 @@ def _in_rounds(order: Sequence[int]) -> Callable[[Indices], tuple[Indices, Indic
         place = indices % len(order)
         return which[place], indices // len(order) * many[place] + before[place]
 
-    return turn
+    def place(which: int, local: Array) -> Array:
+        places = np.flatnonzero(np.array(order) == which)
+        found: Array = local // len(places) * len(order) + places[local % len(places)]
+        return found
+
+    return turn, place
 
 
-def _in_turn(lengths: Sequence[int]) -> Callable[[Indices], tuple[Indices, Indices]]:
+def _in_turn(lengths: Sequence[int]) -> tuple[_Turn, _Place]:
     """The same where round r has sample r of each reader that is so long.
 
     Between the lengths at which readers end, rounds have one size, so that a division finds the
@@ -399,4 +409,11 @@ def _in_turn(lengths: Sequence[int]) -> Callable[[Indices], tuple[Indices, Indic
         since = indices - first[stage]
         return numbers[offset[stage] + since % size[stage]], before[stage] + since // size[stage]
 
-    return turn
+    def place(which: int, local: Array) -> Array:
+        stage = np.searchsorted(rounds[1:], local, side="right")
+        before_it = np.array([sum(n < which for n in numbers) for numbers in going])
+        since = (local - np.array(rounds)[stage]) * sizes[stage] + before_it[stage]
+        found: Array = np.array(firsts)[stage] + since
+        return found
+
+    return turn, place

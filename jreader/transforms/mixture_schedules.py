@@ -11,6 +11,7 @@ epoch, and known before a seed is drawn.
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Sequence
 from functools import lru_cache
@@ -20,6 +21,7 @@ import numpy as np
 
 from jreader.orders.turns import LAST_TURN, RUN, Array, Number, Turns
 from jreader.readers.compounds import routed_by_member
+from jreader.readers.joined_columns import parted
 
 Stop = Literal["first", "all", "once", "repeat"]
 
@@ -32,7 +34,8 @@ class Piece(NamedTuple):
 
     Attributes:
         start: The number of its first turn.
-        weights: Whole numbers, one for each source; 0 for one that gives no samples here.
+        weights: Whole numbers, one for each source; 0 for one that gives no samples here. A traced
+            array of them, for the only piece of an endless mixture.
         before: How many samples each source has given before.
         settled: The number of the run, counted from `start`, with the same order in every epoch.
     """
@@ -63,6 +66,13 @@ class Piece(NamedTuple):
             given[source] += count
         return tuple(given)
 
+    def turns_of(self, source: int, samples: Array, path: Sequence[Any]) -> Array:
+        """The turns in which a source gives these of its samples: the inverse of `at`."""
+        active, dealt = _turns_of(self.weights)
+        which = np.full(len(samples), active.searchsorted(source))
+        samples = samples - self.before[source]
+        return self.start + dealt.turns_of(which, samples, (*path, self.start), self.settled)
+
     def is_settled(self, turn: int) -> bool:
         """Whether its settled run lies before a turn."""
         return self.settled is not None and self.settled * RUN < turn - self.start
@@ -87,6 +97,11 @@ class Schedule(NamedTuple):
             path: Seed, epoch and place of the op: what makes the keys.
         """
         first, *later = self.pieces
+        if first.start and bool((turns < first.start).any()):
+            raise ValueError(
+                f"the samples before number {first.start:,} were dealt when this mix had other "
+                f"readers: ask a pipeline with those readers for them."
+            )
         if not later:
             return first.at(turns, path)
         namespace = turns.__array_namespace__()
@@ -103,6 +118,48 @@ class Schedule(NamedTuple):
                 here = piece.at(namespace.where(mine, turns, piece.start), path)
                 which, sample = map(namespace.where, (mine, mine), here, (which, sample))
         return which, sample
+
+    def counts(self, turn: int, path: Sequence[Any]) -> tuple[int, ...]:
+        """How many samples each source has given before a turn."""
+        piece = next(each for each in reversed(self.pieces) if each.start <= turn)
+        return piece.counts(turn, path)
+
+    def turns_of(self, source: int, samples: Array, path: Sequence[Any]) -> Array:
+        """The turns in which a source gives these of its samples, which it does give."""
+        begins = np.array([piece.before[source] for piece in self.pieces])
+        turns = np.empty(len(samples), np.int64)
+        for number, here in parted(begins.searchsorted(samples, "right") - 1):
+            turns[here] = self.pieces[number].turns_of(source, samples[here], path)
+        return turns
+
+
+class History(NamedTuple):
+    """What a cursor says of a mixture: how it was dealt, and by which arguments.
+
+    Attributes:
+        pieces: Those of its schedule.
+        readers: The names of its readers; None if they have none, or were not written.
+        seeds: How many random ops lie below it, which is in the keys of its orders; None if they
+            were not written, and are as many as now.
+        weights: By which it goes on.
+        planned: Its weights and changes as they were written, where a run has set others.
+    """
+
+    pieces: tuple[Piece, ...]
+    readers: tuple[str, ...] | None
+    seeds: int | None
+    weights: tuple[int, ...]
+    planned: str | None
+
+    @classmethod
+    def of(cls, text: str) -> History:
+        """That of a text, which JSON made of one; earlier releases wrote pieces alone."""
+        parts = json.loads(text)
+        if type(parts[0][0]) is int:
+            parts = [parts, None, None, parts[-1][1], None]
+        every, readers, seeds, weights, planned = parts
+        pieces = (Piece(begin, tuple(of), tuple(done), run) for begin, of, done, run in every)
+        return cls(tuple(pieces), readers and tuple(readers), seeds, tuple(weights), planned)
 
 
 class Shares(NamedTuple):
@@ -199,25 +256,40 @@ def _spans_from(begin: Piece, shares: Shares) -> deque[tuple[int, tuple[int, ...
 
 
 def past_of(
-    history: tuple[Piece, ...], turn: int, path: Sequence[Any], shares: Shares
+    told: History,
+    turn: int,
+    path: Sequence[Any],
+    shares: Shares,
+    readers: tuple[str, ...] | None,
 ) -> tuple[Piece, ...]:
-    """The `past` of a mixture that goes on with other shares after some turns.
+    """The `past` of a mixture that goes on with other shares, or other readers, after some turns.
 
     Args:
-        history: The pieces by which those turns were dealt.
+        told: How those turns were dealt.
         turn: How many they were.
-        path: What made the keys of the orders.
+        path: What makes the keys of the orders.
         shares: What it deals by from there on.
+        readers: The names of its readers from there on; None if they have none.
     """
-    if history == scheduled(shares).pieces:
-        return ()
-    done = tuple(piece for piece in history if piece.start <= turn)
+    done = tuple(piece for piece in told.pieces if piece.start <= turn)
     weights, latest = shares.weights_at(turn), done[-1]
+    given = latest.counts(turn, (*path[:2], told.seeds))
+    if told.readers != readers:
+        return (Piece(turn, weights, _in_order_of(readers, told.readers, given)),)
     if weights == latest.weights:
         now = scheduled(shares, done).pieces[len(done) - 1]
         if now.settled == latest.settled or not (latest.is_settled(turn) or now.is_settled(turn)):
             return done
-    return (*done, Piece(turn, weights, latest.counts(turn, path)))
+    begun = (piece for piece in done if piece.start < turn)  # one that begins here gives nothing
+    return (*begun, Piece(turn, weights, given))
+
+
+def _in_order_of(
+    readers: tuple[str, ...] | None, names: tuple[str, ...] | None, given: tuple[int, ...]
+) -> tuple[int, ...]:
+    """The samples that readers have given, which stand in the order of `names`; 0 of new ones."""
+    known = dict(zip(names or (), given, strict=True))
+    return tuple([known.get(name, 0) for name in readers or ()])
 
 
 def _piece_and_end(piece: Piece, until: int | None, shares: Shares) -> tuple[Piece, int | None]:
@@ -262,8 +334,14 @@ def _run_of_end(piece: Piece, shares: Shares) -> int | None:
     return (max if shares.stop == "all" else min)(wanted, default=None)
 
 
+def _turns_of(weights: Any) -> tuple[Array, Turns]:
+    """The numbers of the sources that have a share, and their turns; of all if they are traced."""
+    if not isinstance(weights, tuple):
+        return np.arange(len(weights)), Turns.traced(weights)
+    return _turns_of_whole(weights)
+
+
 @lru_cache(256)
-def _turns_of(weights: tuple[int, ...]) -> tuple[Array, Turns]:
-    """The numbers of the sources that have a share, and their turns."""
+def _turns_of_whole(weights: tuple[int, ...]) -> tuple[Array, Turns]:
     active = np.flatnonzero(weights)
     return active, Turns([weights[source] for source in active.tolist()])

@@ -9,10 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from fractions import Fraction
-from numbers import Real
 from typing import Any
-
-import numpy as np
 
 from jreader import errors
 from jreader.orders.turns import MOST_LEVELS, levels_of
@@ -144,9 +141,9 @@ def _exact(number: Any, name: Any, what: str) -> Fraction:
     of, needed = what, "a number above 0 is needed, such as 7 or 0.7"
     if name is not None:
         of, needed = f"{what} of mix: that of {name!r}", f"{needed}, or 0 for no samples"
-    if isinstance(number, bool) or not isinstance(number, Real):
+    item = number.item() if getattr(number, "shape", None) == () else number
+    if isinstance(item, bool) or not isinstance(item, (int, float, Fraction)):
         raise TypeError(f"{of} is {number!r}, and {needed}.")
-    item: Any = number.item() if isinstance(number, np.number) else number
     if not 0 <= item < math.inf or (name is None and not item):
         raise ValueError(f"{of} is {item}, and {needed}.")
     return Fraction(repr(item) if isinstance(item, float) else item)

@@ -43,6 +43,7 @@ from jreader.readers.compounds import Members, makes_samples
 from jreader.readers.declarations import check_choice
 from jreader.readers.fingerprints import Adjustable
 from jreader.readers.growing import written_first
+from jreader.readers.holders import Held
 from jreader.readers.joined_columns import ENDLESS, EndToEnd
 from jreader.readers.nodes import others
 from jreader.readers.plain_functions import epoch_of_caller, in_epoch
@@ -50,6 +51,7 @@ from jreader.readers.planes import Plane
 from jreader.readers.rewriting import rewritten
 from jreader.readers.seeds import seeded_below
 from jreader.transforms.mixture_schedules import (
+    History,
     Piece,
     Schedule,
     Shares,
@@ -124,6 +126,9 @@ class mix(Adjustable[T]):
     source: str | None = argument(default=None, cursor="never")
     epoch: int = field(default=0, init=False)
     past: tuple[Piece, ...] = field(default=(), init=False)  # of a run that had other weights
+    planned: str | None = field(
+        default=None, init=False
+    )  # weights and `at`, where a run set others
     adjustable = ("weights", "at")
 
     def __init__(
@@ -162,20 +167,17 @@ class mix(Adjustable[T]):
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is (turn, (round, samples of it, position) of each reader).
 
+        Readers with names have a dict by names, so that a run may add and drop some.
+
         A pass may go on with other weights: each reader goes on where it is.
         """
-        first = (0, 0, None)
-        turn, inner = checked_position(at, (0, (first,) * len(self.readers)))
-        parts = [checked_position(each, first) for each in inner]
-        most = {"first": 0, "once": 1}.get(self.stop, _NO_LIMIT)
-        if any(number > most for number, _, _ in parts):
-            raise foreign(at, (0, (first,) * len(self.readers)))
+        turn, parts = self._begun(at)
         epoch = epoch_of_caller()
         sources = [
             _Source(reader, part, once=self.stop == "once")
             for reader, part in zip(self.readers, parts, strict=True)
         ]
-        changes = {start for start, _ in self.at if self.stop == "all"}
+        changes = {piece.start for piece in self._schedule().pieces if self.stop == "all"}
 
         def deal() -> Iterator[T]:
             nonlocal turn
@@ -203,11 +205,23 @@ class mix(Adjustable[T]):
                     sample = _with_field(self.source, sample, np.int32(which))
                 yield sample
 
-        return Pass(
-            deal(),
-            lambda: (turn, tuple(each.position() for each in sources)),
-            lambda: [each.up.close() for each in sources],
-        )
+        def position() -> Position:
+            every = tuple(each.position() for each in sources)
+            return turn, dict(zip(self.names, every, strict=True)) if self.names else every
+
+        return Pass(deal(), position, lambda: [each.up.close() for each in sources])
+
+    def _begun(self, at: Position) -> tuple[int, list[Any]]:
+        """The turn of a position, and the positions of the readers; that of a new one is None."""
+        first = (0, 0, None)
+        whole = (0, {} if self.names else (first,) * len(self.readers))
+        turn, inner = checked_position(_by_names(at, self.names), whole)
+        every = [inner.get(name) for name in self.names] if self.names else inner
+        parts = [checked_position(each, first) for each in every]
+        most = {"first": 0, "once": 1}.get(self.stop, _NO_LIMIT)
+        if any(number > most for number, _, _ in parts):
+            raise foreign(at, whole)
+        return turn, parts
 
     def _whose(self, turn: int, sources: list[_Source]) -> Iterator[int]:
         """The number of the reader of each turn, from one on; for "once" up to the end."""
@@ -228,10 +242,11 @@ class mix(Adjustable[T]):
         """Whether the pass ends at a turn, where nothing waits for a source to end."""
         if self.stop != "all":
             return self.stop == "first"
-        later = [weights for start, weights in self.at if start > turn]
+        pieces = self._schedule().pieces
+        begun = sum(piece.start <= turn for piece in pieces)
         return not any(
-            weights[which] and not each.ended
-            for weights in (self._shares.weights_at(turn), *later)
+            piece.weights[which] and not each.ended
+            for piece in pieces[begun - 1 :]
             for which, each in enumerate(sources)
         )
 
@@ -267,25 +282,63 @@ class mix(Adjustable[T]):
         return any(each is None or (endless and each >= ENDLESS) for each in self._extents)
 
     def _schedule(self, dropped: tuple[tuple[int, int], ...] = ()) -> Schedule:
+        if not isinstance(self.weights, tuple):  # traced (`with_weights`)
+            return Schedule((Piece(0, self.weights, (0,) * len(self.weights)),), None)
         return scheduled(self._shares, self.past, dropped, self._path if dropped else (0,))
 
-    def history(self) -> str:
-        """The pieces of the schedule."""
-        return json.dumps(self._schedule().pieces, separators=(",", ":"))
+    def history(self, *, by_name: bool = True) -> str:
+        """The pieces of the schedule; its readers, and what a run has changed."""
+        known = self._history if by_name else self._history.pieces
+        return json.dumps(known, separators=(",", ":"))
 
-    def after(self, history: str, index: int) -> Mapping[str, Any]:
+    @property
+    def _history(self) -> History:
+        pieces = self._schedule().pieces
+        return History(pieces, self.names, seeded_below(self), self.weights, self.planned)
+
+    def after(self, history: str, index: Callable[[], int]) -> Mapping[str, Any]:
         """The pieces up to a turn, if they are others; from there on it has its own weights."""
-        pieces = tuple(
-            Piece(start, tuple(weights), tuple(before), settled)
-            for start, weights, before, settled in json.loads(history)
-        )
-        if self.stop == "once" and pieces != self._schedule().pieces:
+        told, now = self._told(history), self._history
+        if (told.pieces, told.readers) == (now.pieces, now.readers):
+            return {}
+        if self.planned and told[1:] == now[1:]:
+            return {"past": told.pieces}
+        if self.stop == "once":
             raise errors.NotResumable(
-                f"weights of mix may change where a run goes on, but not with stop='once', where "
-                f"they follow from which readers have ended: go on with the weights it had, in "
-                f"{self!r}, made at {self.made_at}."
+                f"weights and readers of mix may change where a run resumes, but not with "
+                f"stop='once', where they follow from which readers have ended: resume with those "
+                f"it had, in {self!r}, made at {self.made_at}."
             )
-        return {"past": past_of(pieces, index, self._path, self._shares)}
+        return {"past": past_of(told, index(), self._path, self._shares, self.names)}
+
+    def _told(self, history: str) -> History:
+        """The history of a text; readers that have no names there are those of this mixture."""
+        told = History.of(history)
+        if told.readers is None:
+            told = told._replace(readers=self.names, seeds=seeded_below(self))
+        return told
+
+    def by_name(self) -> Mapping[str, Reader[Any]]:
+        """Its readers by their names; none where it was given a list."""
+        return dict(zip(self.names or (), self.readers, strict=False))
+
+    def reweighed(self, weights: Any) -> Mapping[str, Any]:
+        """Other weights, without the changes that were planned."""
+        if self.stop == "once":
+            raise ValueError(
+                f"set_weights(...) cannot change a mix with stop='once', whose weights follow from "
+                f"which readers have ended: give {self!r}, made at {self.made_at}, another stop."
+            )
+        whole = whole_weights(weights, self.names, len(self.readers), "set_weights(weights)")
+        planned = self.planned or json.dumps((self.weights, self.at))
+        return {"weights": whole, "at": (), "past": (), "planned": planned}
+
+    def steered(self, history: str) -> Mapping[str, Any]:
+        """The weights that a run has set, unless the plan has others than it had then."""
+        told, planned = self._told(history), json.dumps((self.weights, self.at))
+        if self.planned or (told.planned, told.readers) != (planned, self.names):
+            return {}
+        return {"weights": told.weights, "at": (), "planned": planned}
 
     def length(self) -> int | None:
         """The number of turns; None for no end, or if a reader's length is not known."""
@@ -307,7 +360,14 @@ class mix(Adjustable[T]):
         columns, rows = found
         schedule, path = self._schedule(), self._path
         end = ENDLESS if schedule.end is None else schedule.end
-        return _Mixture(columns, end, lambda turns: rows(*schedule.at(turns, path)))
+
+        def held(column: int, asked: Array, before: int) -> Held:
+            members = Members(None, planes, [], straight=False)
+            given = schedule.counts(before, path)
+            turns = partial(schedule.turns_of, path=path)
+            return members.held(column, asked, given, turns)
+
+        return _Mixture(columns, end, lambda turns: rows(*schedule.at(turns, path)), held=held)
 
     def _gathered(
         self, planes: Sequence[Plane]
@@ -358,6 +418,21 @@ class mix(Adjustable[T]):
         return f"{{{', '.join(f'{name!r}: {text}' for name, text in pairs)}}}"
 
 
+def mixed_as_read(reader: Reader[Any]) -> Reader[Any]:
+    """The plan in which mixtures that are not indexed have the order in which they are read.
+
+    Their readers are epochs inside their own one, and readers of indexed ones are not.
+    """
+
+    def folded(node: Node[Any]) -> Mapping[str, Any] | Node[Any]:
+        if not isinstance(node, mix) or node.stop not in ("first", "once") or indexed(node):
+            return {}
+        readers = (epochs[Any](mixed_as_read(each), 1) for each in node.readers)
+        return node.changed({"readers": tuple(readers)})
+
+    return rewritten(reader, folded)
+
+
 def sources_of(reader: Reader[Any], indices: Array) -> Array | None:
     """Which reader of a mixture samples come from: names, or numbers where readers have none.
 
@@ -402,6 +477,14 @@ class _Mixture(Plane):
     def extent(self) -> str:
         """The same for all weights."""
         return "as many as its readers have in proportion"
+
+
+def _by_names(at: Any, names: tuple[str, ...] | None) -> Position:
+    """A position of readers with names, where an earlier release wrote a list of their places."""
+    listed = isinstance(at, (list, tuple)) and len(at) == 2 and isinstance(at[1], (list, tuple))
+    if names and listed and len(at[1]) == len(names):
+        return at[0], dict(zip(names, at[1], strict=True))
+    return at
 
 
 def _with_field(name: str | None, sample: Any, number: Any) -> Any:

@@ -7,7 +7,7 @@ so a sample gets the same random numbers on any worker, in any order of work, an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -28,8 +28,10 @@ from jreader.readers import (
     start,
 )
 from jreader.readers.columns import Array, Objects
+from jreader.readers.holders import Held
 from jreader.readers.keyed import Keyed
 from jreader.readers.planes import Plane
+from jreader.readers.reading_ahead import OpenedColumns, opened_for_pass
 from jreader.readers.seeds import seeded_below
 
 T = TypeVar("T")
@@ -101,8 +103,43 @@ class _keyed_rows(Node[Keyed]):
         up = indexed(self.reader)
         if up is None:
             return None
-        pairs = Objects(up.length, partial(_with_keys, self, up))
-        return Plane(pairs, up.length, lambda indices: [indices])
+        pairs = _Pairs(self, up, OpenedColumns(up.columns, []))
+
+        def held(column: int, rows: Array, end: int) -> Held:
+            return up.holding(rows, end, column)  # of the columns that the pairs are made of
+
+        return Plane(pairs, up.length, lambda indices: [indices], lanes=up.lanes, held=held)
+
+
+class _Pairs(Objects):
+    """The samples of a plane with their keys, as rows of one column.
+
+    Args:
+        op: What knows the keys.
+        plane: The plane.
+        opened: Its columns, which may be those of a pass.
+    """
+
+    def __init__(self, op: _keyed_rows, plane: Plane, opened: OpenedColumns) -> None:
+        self.op, self.plane, self.opened = op, replace(plane, columns=opened.columns), opened
+        super().__init__(plane.length, partial(_with_keys, op, self.plane))
+
+    def reading(self, *, in_batches: bool = True) -> _Pairs:
+        """The same for one pass, if columns of the plane are read in blocks."""
+        opened = opened_for_pass(self.plane.columns, in_batches=in_batches)
+        return _Pairs(self.op, self.plane, opened) if opened.readings else self
+
+    def expect(self, rows: Array) -> None:
+        """Tells the columns of the plane."""
+        self.opened.tell(self.plane.rows(rows))
+
+    def full(self) -> bool:
+        """Whether these columns cannot read so far ahead."""
+        return self.opened.full()
+
+    def close(self) -> None:
+        """Lets go of what they have open."""
+        self.opened.close()
 
 
 def _with_keys(op: _keyed_rows, plane: Plane, rows: Array) -> Iterator[Keyed]:

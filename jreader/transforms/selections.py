@@ -29,6 +29,7 @@ from jreader.readers import (
     whole,
 )
 from jreader.readers.columns import Indices
+from jreader.readers.holders import Held
 from jreader.readers.planes import Plane
 from jreader.readers.seeds import seeded
 from jreader.transforms.leaking_parts import note_part
@@ -73,10 +74,18 @@ class _ByNumber(Node[T]):
         find = lookup_of(self.reader)
         return find and (lambda index: find(self.order(index)))
 
+    def back(self, held: Held) -> Held:
+        """What `reader` holds, at the places of this order: the inverse of `order`."""
+        return held.searched(self.order, self.length())
+
+    def reach(self, end: int) -> int:
+        """Where `reader` has no end, before which of its samples those before a place are."""
+        return int(self.order(np.arange(end)).max(initial=-1)) + 1
+
     def plane(self) -> Plane | None:
         """The plane of `reader` in that order."""
         up = indexed(self.reader)
-        return up and up.reordered(self.length(), self.order)
+        return up and up.reordered(self.length(), self.order, self.back, self.reach)
 
 
 @op
@@ -150,6 +159,13 @@ class select(_ByNumber[T]):
         starts = np.searchsorted(self.indices, up.blocks)
         return plane and replace(plane, blocks=np.unique([0, *starts[starts < len(self.indices)]]))
 
+    def back(self, held: Held) -> Held:
+        """Of a range, by arithmetic; a list is searched."""
+        if not isinstance(self.indices, range):
+            return super().back(held)
+        both = Held.joined([held, held.at(held.index - self.n)])  # counted from the end
+        return both.strided(self.indices.start, self.indices.step)
+
     def order(self, places: Indices) -> Indices:
         """The indices at these places."""
         if isinstance(self.indices, range):
@@ -204,6 +220,11 @@ class fixed_order(_ByNumber[T]):
                 f"Make the pipeline again."
             )
         return super().plane()
+
+    def back(self, held: Held) -> Held:
+        """By the inverse of the permutation."""
+        key = split_key(self.key)
+        return held.at(orders.permutation(held.index, self.n, key, inverse=True))
 
     def order(self, places: Indices) -> Indices:
         """The places in that order."""

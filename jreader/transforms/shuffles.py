@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 
 from jreader import errors, orders
 from jreader.orders import random_seed
-from jreader.orders.block_orders import block_order
+from jreader.orders.block_orders import BlockOrder, block_order
 from jreader.orders.keys import distinct
 from jreader.readers import (
     Node,
@@ -22,24 +23,27 @@ from jreader.readers import (
     foreign,
     length,
     op,
+    set_fields,
     start,
     whole,
 )
 from jreader.readers.columns import Array, Indices
-from jreader.readers.growing import writes
+from jreader.readers.declarations import declared_names
+from jreader.readers.growing import grows, writes, written_first
 from jreader.readers.hashing import text_hash
+from jreader.readers.lanes import Lanes
 from jreader.readers.mapped_rows import mapped_rows
 from jreader.readers.nodes import children, ops_of, unread
 from jreader.readers.planes import Plane, indexed
-from jreader.readers.reading_ahead import keeping
 from jreader.readers.seeds import seeded, seeded_below
+from jreader.sources.blocks import keeping
 from jreader.transforms.stream_windows import Made, in_windows
 
 T = TypeVar("T")
 
 
 @op
-class shuffle(Node[T]):
+class shuffle(Node[T], Lanes):
     """The samples in random order, within windows of `buf_size` samples.
 
     A window is read whole and handed over in random order before the next one is read: memory is
@@ -58,6 +62,14 @@ class shuffle(Node[T]):
     before it, and so may `map`, and `compose` with what lies in the same blocks, or in none: they
     leave samples in their blocks.
 
+    On several hosts, each would decode nearly every block. With `lanes=8`, the permuted blocks are
+    cut into eight equal parts, each of which supplies the same rows of every batch, as the lanes of
+    a stream do (`read`): lane k supplies rows k * B / 8 to (k + 1) * B / 8 of `batch(B)`. So a host
+    decodes only the blocks of the rows that it feeds, and all hosts together decode each block
+    once. `lanes` belongs to the plan, not to the run: any number of hosts that divides it, one
+    included, reads the same sequence. `blocks` counts the blocks of all lanes, so the memory of a
+    single host does not depend on `lanes`, and each of `n` hosts holds an n-th of them.
+
     Cost: over an indexed reader, it computes each index: it needs no memory for a window of any
     size, and resuming is immediate. Over maps of an indexed reader, it does the same, and each map
     is called for the samples that are handed over. Over a stream, it keeps one window of samples in
@@ -69,11 +81,15 @@ class shuffle(Node[T]):
             keep the order, as in Paddle, and warn.
         seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws
             anew for each pass, which can be resumed all the same.
-        blocks: How many blocks to mix at a time, of files that are read in blocks.
+        blocks: The number of blocks to mix at a time, of files that are read in blocks; readers
+            that find samples by number have blocks if you give them `block="4MB"`.
+        lanes: The number of parts that hosts share: a divisor of `blocks`, and a multiple of every
+            number of hosts that may run the plan.
 
     Raises:
         ValueError: `buf_size` is negative, or None although the length of `reader` is unknown; or
-            `blocks` is given with it, or for a reader whose samples do not lie in blocks.
+            `blocks` is given with it, or for a reader whose samples do not lie in blocks; or
+            `lanes` is given without `blocks`, or does not divide them.
         TypeError: `buf_size` is not a whole number, or `seed` is neither an int nor a jax key.
     """
 
@@ -81,22 +97,22 @@ class shuffle(Node[T]):
     buf_size: int | None = whole(default=None)
     seed: Any = random_seed()
     blocks: int | None = whole(default=None, least=1, cursor="if given")
+    lanes: int = whole(default=1, least=1, cursor="if given")
+    owned = True
+    open_blocks: int | None = field(default=None, init=False)
+    """The number of blocks that a process mixes if it reads only some lanes; None for all."""
     epoch: int = field(default=0, init=False)
     from_reader = "all"
     moves = "rows"
 
     def check_arguments(self) -> dict[str, Any]:
         """Checks what the reader has to have: a length, or blocks."""
-        if self.blocks is not None:
-            if self.buf_size is not None:
-                raise ValueError(
-                    f"shuffle(reader, buf_size={self.buf_size}, blocks={self.blocks}) takes only "
-                    "one of the two: buf_size, a window of samples as they come, or blocks, each "
-                    "of which is read as a whole."
-                )
-            check_blocks(self.reader, self.blocks)
+        if self.blocks is not None or self.lanes > 1:
+            self._check_in_blocks(self.blocks)
         elif self.buf_size is None and not unread(self.reader) and length(self.reader) is None:
-            raise self._of_no_length()
+            if not grows(self.reader):
+                raise self._of_no_length()
+            set_fields(self, reader=written_first(self.reader, known=False))
         if self.buf_size in (0, 1):
             meant = "." if self.seed is not None else f": was seed={self.buf_size} meant?"
             errors.warn(
@@ -106,12 +122,36 @@ class shuffle(Node[T]):
             )
         return {}
 
+    def _check_in_blocks(self, blocks: int | None) -> None:
+        if blocks is None:
+            raise ValueError(
+                f"shuffle(reader, lanes={self.lanes}) deals blocks to lanes, and no number of "
+                f"blocks is given: type shuffle(reader, seed=0, blocks={8 * self.lanes}, "
+                f"lanes={self.lanes}), or leave lanes out where samples are found by their index."
+            )
+        if self.buf_size is not None:
+            raise ValueError(
+                f"shuffle(reader, buf_size={self.buf_size}, blocks={blocks}) takes only "
+                "one of the two: buf_size, a window of samples as they come, or blocks, each "
+                "of which is read as a whole."
+            )
+        if blocks % self.lanes:
+            fit = max(blocks // self.lanes, 1) * self.lanes
+            raise ValueError(
+                f"shuffle(reader, blocks={blocks}, lanes={self.lanes}) cannot mix the same number "
+                f"of blocks in each lane: type blocks={fit}, or blocks={fit + self.lanes}."
+            )
+        ops: list[Any] = ops_of(self.reader)
+        learnt = [op.reader for op in ops if op.grows and op.from_reader == "some"]
+        check_blocks(learnt[-1] if learnt else self.reader, blocks)  # the others by a pass
+        set_fields(self, reader=written_first(self.reader, known=False))
+
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is (that before a window, its number, samples of it).
 
         In blocks, it is the number of samples handed over.
         """
-        if self.blocks is not None:
+        if self.blocks is not None and _blocks_of(self.reader) is not None:
             return self._start_in_blocks(checked_position(at, 0))
         size = length(self.reader) if self.buf_size is None else self.buf_size
         if size is None and writes():
@@ -138,8 +178,9 @@ class shuffle(Node[T]):
         """A pass that holds all samples: what `plane` computes, from the same order."""
         up = start(self.reader, None)
         held = list(up.items)
-        order = self._in_blocks(np.arange(len(held)), _blocks_of(self.reader), len(held))
-        items, count = counted(map(held.__getitem__, order[done:].tolist()), done)
+        order, path = self._in_blocks(_blocks_of(self.reader), len(held))
+        rows = order.rows(np.arange(len(held)), path)
+        items, count = counted(map(held.__getitem__, rows[done:].tolist()), done)
         return Pass(items, count, up.close)
 
     def _of_no_length(self) -> ValueError:
@@ -162,33 +203,46 @@ class shuffle(Node[T]):
         """The plane of `reader` in the order of the windows; None if the seed is not drawn yet."""
         up = None if self.seed is None else indexed(self.reader)
         if up is None or self.blocks is None:
-            return up and up.reordered(up.length, lambda indices: self._order(indices, up.length))
+            return up and up.reordered(
+                up.length,
+                lambda indices: self._order(indices, up.length),
+                lambda held: held.at(self._order(held.index, up.length, inverse=True)),
+                lambda end: end + (self.buf_size or 0),
+            )
         check_blocks(self.reader, self.blocks)
         starts: Any = up.blocks
-        plane = up.reordered(up.length, lambda indices: self._in_blocks(indices, starts, up.length))
-        return replace(plane, columns=keeping(up.columns, min(self.blocks, len(starts))))
+        order, path = self._in_blocks(starts, up.length)
+        plane = up.reordered(
+            up.length,
+            lambda indices: order.rows(indices, path),
+            lambda held: held.at(order.places(held.index, path)),
+        )
+        columns = keeping(up.columns, self.open_blocks or self.blocks)
+        return replace(plane, columns=columns, lanes=self.lanes)
 
-    def _in_blocks(self, indices: Indices, starts: Array, known: int) -> Indices:
-        order = block_order(starts, known, self.blocks or 1)
-        return order.rows(indices, (self.seed, self.epoch, seeded_below(self)))
+    def _in_blocks(self, starts: Array, known: int) -> tuple[BlockOrder, tuple[Any, ...]]:
+        """The order in blocks, and what its keys are made of."""
+        order = block_order(starts, known, (self.blocks or 1) // self.lanes, self.lanes)
+        return order, (self.seed, self.epoch, seeded_below(self))
 
-    def _order(self, indices: Indices, known: int) -> Indices:
+    def _order(self, indices: Indices, known: int, *, inverse: bool = False) -> Indices:
         size = known if self.buf_size is None else min(self.buf_size, known)
         if size < 2:
             return indices
         path = (self.seed, self.epoch, seeded_below(self))
+        permuted = partial(orders.permutation, inverse=inverse)
         if size == known:
-            return orders.permutation(indices, known, orders.key(*path, 0))
+            return permuted(indices, known, orders.key(*path, 0))
         window, index = indices // size, indices % size
         keys = _window_keys(path, window)
         if not (short := known % size):
-            return window * size + orders.permutation(index, size, keys)
+            return window * size + permuted(index, size, keys)
         namespace = indices.__array_namespace__()
         last = window == known // size
         # every index in a window of either size, since a trace computes both
-        moved = orders.permutation(index, size, keys)
+        moved = permuted(index, size, keys)
         if namespace is not np or last.any():
-            rest = orders.permutation(namespace.minimum(index, short - 1), short, keys)
+            rest = permuted(namespace.minimum(index, short - 1), short, keys)
             moved = namespace.where(last, rest, moved)
         return window * size + moved
 
@@ -202,6 +256,12 @@ def check_blocks(reader: Reader[Any], blocks: int) -> None:
     if _blocks_of(reader) is not None:
         return
     call, at = f"shuffle(reader, blocks={blocks})", reader
+    for each in ops_of(reader):
+        if "block" in declared_names(each) and getattr(each, "block", 0) is None:
+            raise ValueError(
+                f"{call} needs a reader of files that are read in blocks, and {each!r}, made at "
+                f"{each.made_at}, has none yet: type {type(each).__name__}(..., block='4MB')."
+            )
     while isinstance(at, Node):
         below = list(children(at))
         found = next((part for part in below if _blocks_below(part)), None)

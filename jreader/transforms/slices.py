@@ -92,7 +92,12 @@ class _Slice(Node[T]):
         share = self._share(up.length)
         if step == 1:
             return up.part(first, share)
-        return up.reordered(share, lambda indices: indices * step + first)
+        return up.reordered(
+            share,
+            lambda indices: indices * step + first,
+            lambda held: held.strided(first, step),
+            lambda end: end * step + first,
+        )
 
     def _share(self, known: int) -> int:
         first, stop, step = self.cut()
@@ -314,8 +319,12 @@ class exactly(Node[T]):
             wanted = known
         if wanted > known and not (self.short == "wrap" and known):
             return None
-        again = up.reordered(wanted, lambda indices: indices % known if wanted > known else indices)
-        return _Elastic(again.columns, again.length, again.route)
+        again = up.reordered(
+            wanted,
+            lambda indices: indices % known if wanted > known else indices,
+            lambda held: held.repeated(-(-(wanted - held.index) // known), known),
+        )
+        return _Elastic(again.columns, again.length, again.route, lanes=up.lanes, held=again.held)
 
 
 class _Elastic(Plane):

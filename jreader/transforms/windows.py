@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -21,14 +21,14 @@ from jreader.readers import (
     described,
     flag,
     indexed,
-    joined,
     leaves,
     op,
     rebuilt,
     start,
     whole,
 )
-from jreader.readers.columns import Array
+from jreader.readers.columns import Array, cut_in_blocks, each_column
+from jreader.readers.holders import Held
 from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.located import located_errors
 from jreader.readers.memos import Memo
@@ -124,7 +124,17 @@ class windows(Node[Any]):
             return None
         columns = self._columns.of(self.reader, lambda: self._cut(up))
         every = leaves(columns)
-        return Plane(columns, len(every[0]), lambda rows: [rows] * len(every), straight=True)
+        many, blocks = len(every), every[0].block_starts
+        return Plane(
+            columns,
+            len(every[0]),
+            lambda rows: [rows] * many,
+            straight=True,
+            blocks=blocks,
+            held=lambda column, rows, _: every[0].cut.holding(
+                _among_all_values(up, every[0], up.holding(rows, column=column))
+            ),
+        )
 
     def _cut(self, up: Plane) -> Any:
         """The columns of the windows, for the documents of a plane."""
@@ -140,7 +150,13 @@ class windows(Node[Any]):
         else:
             cut = Cut.within(first, self.size, step)
             _warn_of_rests(self, _left_out(first, self.size, step), len(first))
-        made = [Windowed(values, begin, total, cut) for (values, begin), _ in strung]
+        made = [
+            Windowed(values, begin, total, cut, column)
+            for ((values, begin), _), column in zip(strung, leaves(up.columns), strict=True)
+        ]
+        block = max(column.block_bytes for column in leaves(up.columns))
+        if block and not any(isinstance(values, Strung) for (values, _), _ in strung):
+            cut_in_blocks(made, block)
         return rebuilt(up.columns, iter(made))
 
 
@@ -199,6 +215,16 @@ def _documents_end_to_end(up: Plane) -> list[tuple[tuple[Any, int], Array]]:
         else:
             found.append(((Strung(column, rows), 0), ends - begins))
     return found
+
+
+def _among_all_values(up: Plane, column: Windowed, documents: Held) -> Held:
+    """The documents of a plane, with where they begin and end among all values, end to end."""
+    if isinstance(column.values, Strung):
+        begins, ends, which = column.values.starts, column.values.ends, documents.index
+        return replace(documents, begin=begins[which], end=ends[which])
+    rows, offsets = up.route(documents.index)[0], column.documents.offsets
+    first = column.first
+    return replace(documents, begin=offsets[rows] - first, end=offsets[rows + 1] - first)
 
 
 class _Stream:
@@ -268,7 +294,7 @@ class _Stream:
 
 def _document(node: windows, given: Any) -> tuple[Any, int]:
     """A document as a tree of arrays, and how many tokens it has."""
-    document = _document_arrays(given)
+    document = each_column(np.asarray, given)
     every = leaves(document)
     for leaf in every:
         if not leaf.ndim:
@@ -281,14 +307,6 @@ def _document(node: windows, given: Any) -> tuple[Any, int]:
         if len(one) != len(other):
             raise _unequal(node, number, len(one), len(other))
     return document, len(every[0])
-
-
-def _document_arrays(given: Any) -> Any:
-    """The tree with arrays for its leaves; a list is one leaf, as in NumPy."""
-    parts = None if isinstance(given, list) else branches(given)
-    if parts is None:
-        return np.asarray(given)
-    return joined(given, {key: _document_arrays(part) for key, part in parts.items()})
 
 
 def _unequal(node: windows, number: int, one: int, other: int) -> ValueError:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from math import inf
@@ -31,6 +32,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
+@dataclass(eq=False, repr=False)
 class DrawnChunk(Generic[S]):
     """Items that are drawn at once, and what becomes of them.
 
@@ -50,23 +52,16 @@ class DrawnChunk(Generic[S]):
         refused: What the executor raised that takes no more.
     """
 
+    first: int
+    items: list[S]
+    positions: list[Position]
+    error: BaseException | None = None
+    ends: bool = False
+    results: list[Any] = field(default_factory=list, init=False)
+    future: Future[Any] | None = field(default=None, init=False)
+    refused: Exception | None = field(default=None, init=False)
     seconds = bytes = sent_at = done_at = 0.0
     tries = 0
-    future: Future[Any] | None = None
-    refused: Exception | None = None
-
-    def __init__(
-        self,
-        first: int,
-        items: list[S],
-        positions: list[Position],
-        error: BaseException | None = None,
-        *,
-        ends: bool = False,
-    ) -> None:
-        self.first, self.items, self.positions = first, items, positions
-        self.error, self.ends = error, ends
-        self.results: list[Any] = []
 
     def rest(self, done: int) -> DrawnChunk[S]:
         """A chunk of the items that were not worked on; this one ends before them."""

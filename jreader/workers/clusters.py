@@ -8,9 +8,11 @@ cluster every now and then.
 
 from __future__ import annotations
 
+import json
 import time
 import weakref
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Container
 from concurrent.futures import Executor, Future
 from typing import Any
 
@@ -45,7 +47,8 @@ def ray_executor(**options: Any) -> Executor:
 class _RayExecutor(Executor):
     def __init__(self, ray: Any, workers: int, options: dict[str, Any]) -> None:
         self.ray, self.workers = ray, workers
-        self.call = ray.remote(**options)(_called)
+        self.options, self.alone = options, list[Executor]()
+        self.call = ray.remote(**options)(_call_there)
         self.sent: weakref.WeakKeyDictionary[Callable[..., Any], Any] = weakref.WeakKeyDictionary()
         self.session = self._session()
 
@@ -69,6 +72,11 @@ class _RayExecutor(Executor):
         future.add_done_callback(ended)
         return future
 
+    def each_alone(self) -> list[Executor]:
+        """Executors of one process each, as many as there are here; the same ones every time."""
+        self.alone = self.alone or [_RayActor(self) for _ in range(self.workers)]
+        return self.alone
+
     def gone(self) -> str:
         """Why it does no task any more; "" if it does."""
         if not self.ray.is_initialized():
@@ -84,8 +92,105 @@ class _RayExecutor(Executor):
         return f"<ray_executor of {self.workers} tasks>"
 
 
-def _called(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+class _RayActor(_RayExecutor):
+    """An executor of one process, which keeps what a task leaves there; a lost one is replaced."""
+
+    def __init__(self, executor: _RayExecutor) -> None:
+        vars(self).update(vars(executor))
+        of_tasks = ("max_retries", "retry_exceptions", "max_calls")
+        options = {name: each for name, each in self.options.items() if name not in of_tasks}
+        self.kind = self.ray.remote(**{"max_restarts": 0, **options})(_Caller)
+        self.workers, self.call = 1, None
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Has `fn(*args, **kwargs)` called by that process."""
+        self.call = self.call or self.kind.remote().called
+        future, lost = super().submit(fn, *args, **kwargs), self.ray.exceptions.RayActorError
+
+        def ended(future: Future[Any]) -> None:
+            if not future.cancelled() and isinstance(future.exception(), lost):
+                self.call = None
+
+        future.add_done_callback(ended)
+        return future
+
+
+class _Caller:
+    def called(self, *given: Any) -> Any:
+        return _call_there(*given)
+
+
+def _call_there(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return fn(*args, **kwargs)
+
+
+class _DaskWorker(Executor):
+    """An executor of one worker of a Dask cluster; of another one, once that is lost.
+
+    Dask forgets a task that asks for a worker which is gone, if there was no other just then.
+    """
+
+    def __init__(self, executor: Any, client: Any, number: int) -> None:
+        self._executor, self._client, self._number = executor, client, number
+        self._address, self._latest = "", Future[Any]()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Has `fn(*args, **kwargs)` called by that worker."""
+        if not self._address and (workers := sorted(self._client.nthreads())):
+            self._address = workers[self._number % len(workers)]
+        there = {"workers": [self._address], "allow_other_workers": True} if self._address else {}
+        self._latest = self._executor.submit(fn, *args, **kwargs, **there)
+        self._latest.add_done_callback(self._ended)
+        return self._latest
+
+    def _ended(self, future: Future[Any]) -> None:
+        if future.cancelled() or future.exception():
+            self._address = ""
+
+    def keep_to(self, workers: Container[str]) -> None:
+        """Gives up a task that asks for a worker which is gone, for who waits to send it again."""
+        if self._address and self._address not in workers:
+            self._latest.cancel()
+
+
+_NEAR = 64  # batches that a job may be behind another one, and has none of them made again
+
+
+class SharedDask(Executor):
+    """An executor on a Dask cluster: several programs that give it the same task have it done once.
+
+    They do as long as one of them holds the result: each holds those of its last tasks.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client, self._tries = client, Counter[str]()
+        self._held = deque[Any](maxlen=_NEAR + 2 * sum(client.nthreads().values()))
+
+    def submit(self, fn: Any, /, *args: Any, **_kwargs: Any) -> Future[Any]:
+        """Has a `MapTask` done, whose results are those of any other one with its `share`."""
+        (given,) = args
+        key = f"jreader {fn.share} {json.dumps(given.items)} {bool(fn.function_pickle)}"
+        lasting = self._client.submit(fn, given, key=f"{key} {self._tries[key]}")
+        self._held.append(lasting)
+        made: Future[Any] = Future()
+
+        def done(_lasting: Any) -> None:
+            if not made.set_running_or_notify_cancel():
+                return
+            try:
+                made.set_result(lasting.result())
+            except BaseException as error:  # the cluster's: those of tasks are results
+                self._tries[key] += 1
+                made.set_exception(error)
+
+        lasting.add_done_callback(done)
+        return made
+
+
+def dask_workers(executor: Executor, client: Any) -> list[Executor]:
+    """An executor for each thread of the workers of a Dask cluster, at least one."""
+    threads = sum(client.nthreads().values())
+    return [_DaskWorker(executor, client, number) for number in range(threads or 1)]
 
 
 _LONE = 60.0  # seconds that a Dask cluster may have no worker, once it had one
@@ -128,6 +233,8 @@ class Watch:
             workers = client.sync(client.scheduler.ncores_running, callback_timeout=5)
         except Exception:  # it is busy, or on its way out: its status tells
             return ""
+        if isinstance(self._executor, _DaskWorker):
+            self._executor.keep_to(workers)
         if workers:
             self._had_workers, self._alone = True, 0.0
         elif self._had_workers:

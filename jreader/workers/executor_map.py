@@ -19,15 +19,16 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import suppress
 from functools import partial
 from math import ceil, inf
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from jreader import errors
+from jreader.cores import usable_cores
 from jreader.counters import Work, working
 from jreader.readers import Node, Pass
 from jreader.workers.ahead import Crew, DrawnChunk
-from jreader.workers.clusters import Watch
+from jreader.workers.clusters import Watch, dask_workers
 from jreader.workers.limits import Limits
-from jreader.workers.map_tasks import UNKNOWN, Failure, MapTask, TaskInput, TaskResult
+from jreader.workers.map_tasks import UNKNOWN, Failure, MapTask, TaskInput, TaskResult, Unknown
 from jreader.workers.memory_estimates import raised_average
 from jreader.workers.processes import Processes
 
@@ -35,6 +36,15 @@ S = TypeVar("S")
 
 _WORK_PER_COST = 10  # the work of a task over what it costs to send it
 _TRIES = 3  # of one task, whose worker may be lost
+_LEARNT = (
+    "cost",
+    "each",
+    "begins",
+    "input_bytes",
+    "result_bytes",
+    "item_bytes",
+    "chunksize",
+)
 _LOOK = 1.0  # seconds between two looks whether a cluster is there
 
 _NOT_SENT = (pickle.PicklingError, TypeError, AttributeError)
@@ -42,6 +52,20 @@ _ADVICE = (
     ": samples and results are sent as arrays, numbers, strings, or containers of them; files, "
     "locks and connections are opened inside the function"
 )
+
+
+class Makers(NamedTuple):
+    """Who makes the batches of a loader, and what its passes have learnt of that work.
+
+    Attributes:
+        executor: Does the tasks, and is not shut down.
+        learnt: How long a task takes, beside its work and for each batch.
+        share: What loaders that share batches agree on; "" where they do not.
+    """
+
+    executor: Executor
+    learnt: dict[str, Any]
+    share: str = ""
 
 
 class ExecutorCrew(Crew[S]):
@@ -58,6 +82,7 @@ class ExecutorCrew(Crew[S]):
         explain: Adds notes to the error of a sample: the function, the op and its line.
         work: The counters of the op; None for new ones.
         size: How many samples each item of `up` stands for, to count them.
+        learnt: What an earlier pass learnt of the same work, and this one adds to.
     """
 
     def __init__(
@@ -70,8 +95,9 @@ class ExecutorCrew(Crew[S]):
         explain: Callable[[Exception, Any], object],
         work: Work | None = None,
         size: int = 1,
+        learnt: dict[str, Any] | None = None,
     ) -> None:
-        op = type(node).__name__
+        op = node.shown_call or type(node).__name__
         work = work or working(op, "", node.made_at, "processes", limits.workers)
         super().__init__(op, node.made_at, up, limits, work)
         self.task, self.executor, self.explain, self.size = task, executor, explain, size
@@ -82,11 +108,21 @@ class ExecutorCrew(Crew[S]):
         self.trials = 2 * limits.workers  # tasks of one sample, each for a worker that waits for it
         self.cost = inf  # seconds of a task beside its work
         self.each = 0.0  # seconds of work for a sample
-        self.widen(min(limits.workers, self.window))
+        self.begins = 0.0  # and of what each task does but once; below 0 where that is not known
+        self.learnt = {} if learnt is None else learnt
+        if self.learnt:  # one task of each worker shows whether it has the function
+            self.trials = 1
+            vars(self).update(self.learnt)
+        self.widen(min(limits.workers * self.chunksize, self.window))
+
+    @property
+    def ready(self) -> bool:
+        """Whether another task may be sent now."""
+        return not self.in_work or self.free >= self.chunksize
 
     def send(self) -> None:
         """Draws and sends as many chunks as there is room for."""
-        while not self.over and (not self.in_work or self.free >= self.chunksize):
+        while not self.over and self.ready:
             chunk = self.draw(self.chunksize)
             if chunk is None:
                 return
@@ -101,7 +137,7 @@ class ExecutorCrew(Crew[S]):
                 self.widen(self.limits.window_of(self.chunksize, self.item_bytes))
             self._send(chunk)
 
-    def _send(self, chunk: DrawnChunk[S]) -> None:
+    def _send(self, chunk: DrawnChunk[S], *, whole: bool = False) -> None:
         with self.lock:
             if self.closed:
                 return
@@ -109,31 +145,39 @@ class ExecutorCrew(Crew[S]):
             chunk.tries += 1
             chunk.sent_at = time.perf_counter()
             try:
-                chunk.future = self._submitted(chunk)
+                chunk.future = self._submitted(chunk, whole=whole)
             except Exception as error:  # told in its place, after what was done
                 chunk.future, chunk.refused, self.over = None, error, True
                 self.done.put(chunk)
                 return
         chunk.future.add_done_callback(partial(self._done, chunk))
 
-    def _submitted(self, chunk: DrawnChunk[S]) -> Future[Any]:
+    def _submitted(self, chunk: DrawnChunk[S], *, whole: bool) -> Future[Any]:
         if why := self.watch.gone(asking=False):
             raise RuntimeError(why)
         if _is_elsewhere(self.executor):
             self.task.pack()
-        return self.executor.submit(self.task, TaskInput(chunk.items, self.limits.chunk_bytes))
+        task = self.task.whole if whole and self.task.whole else self.task
+        return self.executor.submit(task, TaskInput(chunk.items, self.limits.chunk_bytes))
 
     def _done(self, chunk: DrawnChunk[S], _future: object) -> None:
         chunk.done_at = time.perf_counter()
         self.done.put(chunk)
 
     def received(self, turn: int, until: float) -> DrawnChunk[S] | None:
-        """The chunk whose task ended next; one that lost its worker is sent again."""
+        """The chunk whose task ended next; one that lost its worker is sent again.
+
+        So is one whose worker has not got the function.
+        """
         while (chunk := super().received(turn, until)) and not self.closed:
-            lost = chunk.future is not None and _is_loss(_error_of(chunk.future))
-            if not lost or chunk.tries == _TRIES:
+            future = chunk.future
+            error = _error_of(future) if future else None
+            unknown = future is not None and not error and type(future.result()) is Unknown
+            lost = _is_loss(error) and chunk.tries < _TRIES
+            if not (lost or unknown):
                 return chunk
-            self._send(chunk)
+            chunk.tries -= unknown
+            self._send(chunk, whole=unknown)
         return None
 
     def take(self, chunk: DrawnChunk[S]) -> None:
@@ -190,25 +234,19 @@ class ExecutorCrew(Crew[S]):
         """A result, unpickled if it was sent."""
         if isinstance(result, TaskResult):
             return result
-        try:
-            unpickled = TaskResult(*result())
-        except Exception as error:
-            errors.noted(
-                error,
-                f"raised while this process unpickled what a worker made of {chunk} of this pass, "
-                f"by {self.where}: its classes have to be here too, and their pickles have to be "
-                "readable",
-            )
-            raise
-        return unpickled
+        with errors.noting(
+            f"raised while this process unpickled what a worker made of {chunk} of this pass, by "
+            f"{self.where}: its classes have to be here too, and their pickles have to be readable"
+        ):
+            return TaskResult(*result())
 
     def _tell_of_draws(self) -> None:
         errors.warn(
-            f"{self.work.function} in {self.where}, draws from the global generators of np.random "
-            "or random. Each worker process has its own, which np.random.seed in this program does "
-            "not reach, so each run draws other numbers. Type map(fn, rng=True, seed=0), before "
-            "samples are batched, for a function fn(sample, rng): each sample then draws the same, "
-            "for any number of workers.",
+            f"{self.work.function or self.task} in {self.where}, draws from the global generators "
+            "of np.random or random. Each worker process has its own, which np.random.seed in this "
+            "program does not reach, so each run draws other numbers. Type map(fn, rng=True, "
+            "seed=0), before samples are batched, for a function fn(sample, rng): each sample then "
+            "draws the same, for any number of workers.",
             self.made_at,
         )
 
@@ -237,16 +275,28 @@ class ExecutorCrew(Crew[S]):
         self.result_bytes = raised_average(self.result_bytes, result.bytes / many)
         self.item_bytes = max(1.0, self.input_bytes + self.result_bytes)
         self.work.tasks.append((round(1e9 * result.seconds), self.size * many))
-        self.each += (result.seconds / many - self.each) / (4 if self.each else 1)
+        self.each += (self._each(result, many) - self.each) / (4 if self.each else 1)
         if self.trials and chunk.tries == 1:
             self.trials -= 1
             self.cost = min(self.cost, max(0.0, chunk.done_at - chunk.sent_at - result.seconds))
             if self.cost * _WORK_PER_COST > self.each and self.trials and not self.over:
                 return
             self.trials = 0
-        self.resize(
-            ceil(_WORK_PER_COST * self.cost / max(self.each, 1e-9)) if self.cost < inf else 1
-        )
+        cost = max(self.begins, 0.0) + (self.cost if self.cost < inf else 0.0)
+        wanted = ceil(_WORK_PER_COST * cost / max(self.each, 1e-9))
+        self.resize(wanted if self.begins >= 0 else max(wanted, 2))
+        self.learnt.update({name: getattr(self, name) for name in _LEARNT})
+
+    def _each(self, result: TaskResult, many: int) -> float:
+        """The seconds of work for a sample of a task, without what a task does but once."""
+        if not result.first:
+            return result.seconds / many
+        if many == 1:
+            self.begins = self.begins or -1.0
+            return result.first
+        each = (result.seconds - result.first) / (many - 1)
+        self.begins = max(result.first - each, 1e-9)
+        return each
 
     def cancel(self) -> None:
         """Has the executor do no more of its tasks than those that it has begun."""
@@ -262,6 +312,24 @@ class ExecutorCrew(Crew[S]):
             # gc may drop a pass inside of a lock of the executor's, which its `cancel` may wait for
             with suppress(RuntimeError):  # a program that ends starts no thread
                 start_new_thread(_cancel, (futures,))
+
+
+def workers_of(executor: Any) -> int:
+    """How many tasks an executor does side by side, where it tells; no standard says how."""
+    client = getattr(executor, "_client", None)  # Dask's
+    if client is not None:
+        return sum(client.nthreads().values()) or 1
+    told = getattr(executor, "workers", None) or getattr(executor, "_max_workers", None)
+    return told if isinstance(told, int) and told > 0 else usable_cores()
+
+
+def each_alone(executor: Any) -> list[Executor]:
+    """The workers of an executor, each as one that has no other; else all of them, as often."""
+    client = getattr(executor, "_client", None)  # Dask's
+    if client is not None:
+        return dask_workers(executor, client)
+    alone = getattr(executor, "each_alone", None)
+    return alone() if alone else [executor] * workers_of(executor)
 
 
 def _cancels_at_once(executor: Executor) -> bool:

@@ -78,13 +78,19 @@ def changes_generators(begin: Callable[[], object]) -> bool:
 
 
 def draws_anew(fn: Callable[[Any], object], sample: Any) -> bool:
-    """Whether each run of a function draws other numbers; not if it seeds the generators."""
+    """Whether each run of a function draws other numbers.
+
+    It does not if it seeds the generators, or if what it called drew only once, as it was imported.
+    """
     states = []
     for _ in range(2):
         seed_global_generators(os.urandom(16))
+        seeded = generator_states()
         with suppress(Exception):  # its results tell
             fn(sample)
         states.append(generator_states())
+        if states[-1] == seeded:
+            return False
     return states[0] != states[1]
 
 

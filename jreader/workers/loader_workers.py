@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from jreader._worker.worker_info import WorkerInfo, get_worker_info, set_worker_info
-from jreader.errors import noted
+from jreader.errors import noting
 from jreader.readers import (
     Node,
     Pass,
@@ -217,15 +217,9 @@ class _WorkerFunction:
             seed = info.seed if seed is None else seed + info.id
             set_worker_info(replace(info, dataset=self.dataset, seed=seed))
             if self.init is not None and not self.begun:
-                self._call_init(self.init, info.id)
+                with noting(f"raised by {described(self.init)}({info.id}), the worker_init_fn"):
+                    self.left_alone = changes_generators(partial(self.init, info.id))
         self.begun = True
-
-    def _call_init(self, init: Callable[[int], object], worker: int) -> None:
-        try:
-            self.left_alone = changes_generators(partial(init, worker))
-        except Exception as error:
-            noted(error, f"raised by {described(init)}({worker}), the worker_init_fn")
-            raise
 
     def __repr__(self) -> str:
         """What an error calls it."""

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from jreader import errors
-from jreader.cores import usable_cores
 from jreader.counters import working
 from jreader.orders import as_seed
 from jreader.profiling import annotated, profiler
@@ -38,18 +37,12 @@ from jreader.readers.planes import Plane
 from jreader.readers.seeds import seeded_below
 from jreader.transforms.sample_rng import generator, keyed
 from jreader.workers.ahead import made_ahead
-from jreader.workers.executor_map import ExecutorCrew
+from jreader.workers.executor_map import ExecutorCrew, workers_of
 from jreader.workers.limits import Limits
 from jreader.workers.map_tasks import Failure, MapTask, ShownAs
 from jreader.workers.processes.executors import Processes
 from jreader.workers.threads import map_on_threads
-from jreader.workers.worker_batches import (
-    BatchMap,
-    SampleMap,
-    SampleRun,
-    found_by_workers,
-    runs_of,
-)
+from jreader.workers.worker_batches import BatchMap, SampleMap, SampleRun, found_by_workers, runs_of
 
 T = TypeVar("T")
 
@@ -205,7 +198,7 @@ class map_samples(Node[T]):
         executor: Any = self._executor
         up, fn = self._sent(isinstance(executor, Processes), at, size)
         task = MapTask(fn, keep_going=self.on_error == "skip")
-        limits = self._limits(self.concurrency or _workers_of(executor), size or 1)
+        limits = self._limits(self.concurrency or workers_of(executor), size or 1)
         by = "processes" if self.executor is None else "executor"
         work = working(type(self).__name__, described(self.fn), self.made_at, by, limits.workers)
         crew = ExecutorCrew(self, up, task, executor, limits, self._explain, work, size or 1)
@@ -375,12 +368,3 @@ def _check_workers(threads: int, processes: int, executor: object, concurrency: 
             f"{described(executor)}: give ProcessPoolExecutor(), client.get_executor() of Dask, or "
             f"jreader.workers.clusters.ray_executor()."
         )
-
-
-def _workers_of(executor: Any) -> int:
-    """How many tasks an executor does side by side, where it tells; no standard says how."""
-    client = getattr(executor, "_client", None)  # Dask's
-    if client is not None:
-        return sum(client.nthreads().values()) or 1
-    told = getattr(executor, "workers", None) or getattr(executor, "_max_workers", None)
-    return told if isinstance(told, int) and told > 0 else usable_cores()

@@ -19,7 +19,7 @@ import numpy as np
 
 from jreader._worker.pickling import WorkerPickler
 from jreader._worker.stacking import NotAlikeError, map_and_stack
-from jreader.errors import noted
+from jreader.errors import noting
 from jreader.readers import (
     Columns,
     Node,
@@ -94,25 +94,22 @@ class BatchMap:
             return result
 
         try:
-            tree, several = map_and_stack(made, samples, _exact_column)
+            tree, several = map_and_stack(made, samples, exact_column)
         except Exception as error:
             sample = samples[min(at, len(samples) - 1)]
             return Failure(error, without_keys(sample))
         if several is not None:
             return several
         batch: Columns[Any] = Columns(tree)
-        batch.numbers = [_number_type(leaf) for leaf in leaves(results[0])]
+        batch.numbers = [number_type(leaf) for leaf in leaves(results[0])]
         return batch
 
     def read(self, run: SampleRun) -> list[Any]:
         """The samples of a run, as the function takes them."""
         low, high, rows, numbered = run
-        try:
+        with noting(f"raised while a worker read the samples from {low} to {high}"):
             each = self.plane.samples(low).items if rows is None else self.plane.each(rows)
             samples = list(islice(each, high - low))
-        except Exception as error:
-            noted(error, f"raised while a worker read the samples from {low} to {high}")
-            raise
         if numbered is None:
             return samples
         return [numbered(sample, low + turn) for turn, sample in enumerate(samples)]
@@ -255,11 +252,12 @@ class _SizeLimit:
             self.write(view)
 
 
-def _number_type(leaf: Any) -> type | None:
+def number_type(leaf: Any) -> type | None:
+    """The type of a leaf that is one of Python's numbers; None for any other."""
     return type(leaf) if type(leaf) in _PLAIN else None
 
 
-def _exact_column(values: Sequence[Any], _name: str) -> Any:
+def exact_column(values: Sequence[Any], _name: str) -> Any:
     """An array that gives these values back with their types.
 
     Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import re
 import signal
@@ -17,6 +18,7 @@ from programs import PATIENCE
 
 import jreader
 from jreader.__main__ import main
+from jreader.sources.tables.arrow_columns import pyarrow
 
 MODULE = """
 import time
@@ -71,6 +73,12 @@ def mapped():
 
 def failing(row):
     raise KeyError("x")
+
+def is_even(row):
+    return row["label"] % 2 == 0
+
+def prepared():
+    return rows.filter(is_even, keep="even").batch(2)
 
 def none_left():
     return rows.filter(lambda row: False)
@@ -190,6 +198,7 @@ class TestWhatGoesWrong:
         self, command, folder, told, monkeypatch
     ):
         (folder / "table.parquet").write_bytes(b"PAR1")
+        pyarrow.cache_clear()  # other tests may have asked for it
         monkeypatch.setitem(sys.modules, "pyarrow", None)
         code, _, errors = told(command, "feeding:columns")
         assert (code, len(errors)) == (1, 1)
@@ -539,3 +548,84 @@ class TestDemo:
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=PATIENCE)
         assert (process.returncode, err) == (130, "jreader demo: interrupted\n")
+
+
+class TestPrepare:
+    def test_it_says_what_it_takes_and_what_was_made(self, told, folder):
+        code, (ahead, made), errors = told("prepare", "feeding:prepared")
+        assert (code, errors) == (0, [])
+        start = f"{folder / 'even'}: "
+        assert ahead.startswith(
+            f"{start}0 of 512 samples are there; all take about 0 s and 0.00 MB"
+        )
+        assert made.startswith(f"{start}512 of 512 samples are there; these took ")
+        assert len(importlib.import_module("feeding").prepared()) == 128
+
+    def test_parts_make_what_one_program_makes(self, told):
+        for part in ("2/2", "1/2"):
+            code, _, errors = told("prepare", "feeding:prepared", "--part", part)
+            assert (code, errors) == (0, [])
+        assert len(importlib.import_module("feeding").prepared()) == 128
+
+    def test_a_plan_that_keeps_nothing_is_an_error(self, told):
+        code, _, errors = told("prepare", "feeding:pipeline")
+        assert code == 1
+        assert "neither cache(path) nor filter(fn, keep=path): nothing to do" in errors[0]
+
+    @pytest.mark.parametrize(("part", "code"), [("3", 1), ("0/2", 1), ("3/2", 1), ("a/b", 2)])
+    def test_a_part_that_is_none_is_refused(self, told, part, code):
+        got, _, errors = told("prepare", "feeding:prepared", "--part", part)
+        assert got == code
+        assert "such as (3, 8)" in errors[-1] or "'a/b' is not a part, such as 3/8" in errors[-1]
+
+
+class TestLock:
+    def test_it_names_the_lock_and_check_says_what_has_changed(self, told, folder):
+        code, (line,), errors = told("lock", "feeding:pipeline")
+        assert (code, errors) == (0, [])
+        assert re.fullmatch(r"jreader.lock: lock \w{16}", line)
+        for target in ("feeding:pipeline", "feeding:loader"):
+            said = f"{target} is as jreader.lock says: plan, packages and data"
+            assert told("check", target, "--locked") == (0, [said], [])
+        code, lines, errors = told("check", "feeding:small", "--locked")
+        assert (code, errors) == (1, [])
+        assert lines == [
+            "plan ops 2: shuffle(buf_size=4, seed=0), and it was shuffle(buf_size=None, seed=0)"
+        ]
+
+    def test_another_file_and_ranges(self, told, folder):
+        assert told("lock", "feeding:pipeline", "--to", "other.lock", "--sampled")[0] == 0
+        assert "64 ranges of 16384 bytes" in (folder / "other.lock").read_text()
+        code, (line,), _ = told("check", "feeding:pipeline", "--locked", "other.lock")
+        assert code == 0
+        assert line == (
+            "feeding:pipeline is as other.lock says: plan, packages and data; but of files over "
+            "1 MiB it has only 64 ranges of 16384 bytes, evenly spaced from the first byte to the "
+            "last, so changes between them are not seen"
+        )
+
+    def test_no_lock_is_one_line(self, told):
+        code, lines, (error,) = told("check", "feeding:pipeline", "--locked")
+        assert (code, lines) == (1, [])
+        assert "there is no lock 'jreader.lock'" in error
+        assert "jreader lock module:pipeline --to jreader.lock" in error
+
+
+def test_where_prints_the_steps_that_hold_a_sample(told, folder):
+    loader = jreader.commands.pipeline_named("feeding:loader")
+    feeds = loader.epoch(0)
+    for _ in range(9):
+        next(feeds)
+    (folder / "cursor.json").write_text(json.dumps(feeds.cursor))
+    lines = [f"epoch {e}, step {s}, row {r}" for _, e, s, r in loader.where(7, range(2))]
+    assert told("where", "feeding:pipeline", "--sample", "7", "--epochs", "2") == (0, lines, [])
+    for number in range(5):
+        early = [f"epoch 0, step {s}, row {r}" for _, _, s, r in loader.where(number, [0]) if s < 9]
+        asked = "where", "feeding:loader", "--sample", str(number), "--until", "cursor.json"
+        assert told(*asked) == (0, early or ["no step holds it"], [])
+
+
+def test_where_says_how_a_sample_is_named(told):
+    code, lines, (said,) = told("where", "feeding:pipeline", "--sample", "first")
+    assert (code, lines) == (1, [])
+    assert "needs --sample NUMBER, FILE:NUMBER or SOURCE:NUMBER, not 'first'" in said

@@ -1,12 +1,15 @@
-"""A reader of blocks of numbers, which tells what was decoded, and how much is in memory."""
+"""Readers of blocks: of numbers, which tells what was decoded, and of lines of a file."""
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import weakref
+from pathlib import Path
 
 import numpy as np
 
+from jreader import jsonl
 from jreader.readers import op
 from jreader.sources.blocks import BlockColumns
 from jreader.sources.columns import Table
@@ -51,6 +54,17 @@ class Blocks:
     def filled(self):
         """The numbers of the blocks that have rows."""
         return [block for block, rows in enumerate(self.sizes) if rows]
+
+
+FOLDER = tempfile.TemporaryDirectory()  # until the tests end
+
+
+def lines_in_blocks(sizes, block):
+    """Lines of two bytes more than these sizes, in blocks of so many bytes."""
+    path = Path(FOLDER.name, f"{'-'.join(map(str, sizes))}.jsonl")
+    if not path.exists():
+        path.write_text("".join(f"{place % 10}{' ' * size}\n" for place, size in enumerate(sizes)))
+    return jsonl(path, block=block)
 
 
 def numbers(reader):

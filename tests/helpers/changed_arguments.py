@@ -182,6 +182,7 @@ class Later:
 
 
 STORE = (None, Later(lambda: Store("kept")))
+BLOCK = (GOES_ON, (None, "4MB"))
 
 
 def mapped(fn=doubled, reader=numbers, **options):
@@ -196,9 +197,9 @@ def mapped(fn=doubled, reader=numbers, **options):
     return jreader.map_samples(fn, reader, **options)
 
 
-def in_blocks(**options):
+def in_blocks(blocks=2, **options):
     files(["a.parquet"], write_table)
-    return jreader.shuffle(jreader.parquet("a.parquet"), **options)
+    return jreader.shuffle(jreader.parquet("a.parquet"), blocks=blocks, **options)
 
 
 def bucketed(reader=documents, bounds=(6,), seed=0, **options):
@@ -210,7 +211,7 @@ def bucketed(reader=documents, bounds=(6,), seed=0, **options):
 CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
     "arrayrecord": (
         of_files(jreader.arrayrecord, "array_record", write_arrayrecord),
-        {"paths": paths("array_record")},
+        {"paths": paths("array_record"), "store": (GOES_ON, STORE)},
     ),
     "arrays": (
         lambda columns=(), named=(): arrays(*columns, **dict(named)),
@@ -225,6 +226,7 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
             "paths": paths("arrow"),
             "columns": (REFUSED, (["n"], ["m"])),
             "nulls": (REFUSED, ({"n": 0}, {"n": 1})),
+            "store": (GOES_ON, STORE),
         },
     ),
     "batch": (
@@ -290,8 +292,8 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
         {"reader": (WARNED, (rows(), rows(1))), "n": (REFUSED, (2, 3))},
     ),
     "filter": (
-        lambda fn=even, reader=numbers: jreader.filter(fn, reader),
-        {"fn": (WARNED, (even, odd)), "reader": (WARNED, NEW)},
+        lambda fn=even, reader=numbers, keep=None: jreader.filter(fn, reader, keep),
+        {"fn": (WARNED, (even, odd)), "reader": (WARNED, NEW), "keep": (REFUSED, (None, "bits"))},
     ),
     "firstn": (
         of_op(jreader.firstn, n=40),
@@ -301,7 +303,10 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
         lambda fn=twice, reader=numbers: jreader.flat_map(fn, reader),
         {"fn": (WARNED, (twice, thrice)), "reader": (WARNED, NEW)},
     ),
-    "idx": (of_files(lambda paths: jreader.idx(*paths), "idx", write_idx), {"paths": paths("idx")}),
+    "idx": (
+        of_files(lambda paths, **options: jreader.idx(*paths, **options), "idx", write_idx),
+        {"paths": paths("idx"), "store": (GOES_ON, STORE), "block": BLOCK},
+    ),
     "image_folder": (
         lambda path="train", **options: Pipeline(
             jreader.image_folder(pictures([path])[0], **options)
@@ -310,6 +315,7 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
             "path": (REFUSED, ("train", "test")),
             "skip": (REFUSED, ((), (".txt",))),
             "with_paths": (REFUSED, (False, True)),
+            "store": (GOES_ON, STORE),
         },
     ),
     "interleave": (
@@ -322,7 +328,7 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
     ),
     "jsonl": (
         of_files(lambda paths, **options: jreader.jsonl(*paths, **options), "jsonl", write_lines),
-        {"paths": paths("jsonl"), "store": (GOES_ON, STORE)},
+        {"paths": paths("jsonl"), "store": (GOES_ON, STORE), "block": BLOCK},
     ),
     "map_batches": (
         lambda fn=scaled, reader=rows, **options: fed(
@@ -396,8 +402,8 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
         },
     ),
     "npy": (
-        of_files(lambda paths: jreader.npy(*paths), "npy", np.save),
-        {"paths": paths("npy")},
+        of_files(lambda paths, **options: jreader.npy(*paths, **options), "npy", np.save),
+        {"paths": paths("npy"), "store": (GOES_ON, STORE), "block": BLOCK},
     ),
     "npz": (
         lambda path="a.npz", names=("n",): Pipeline(
@@ -498,7 +504,7 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
     "shuffle": (
         lambda reader=None, seed=0, **options: (
             in_blocks(seed=seed, **options)
-            if "blocks" in options
+            if options.keys() & {"blocks", "lanes"}
             else jreader.shuffle(reader or rows(), seed=seed, **options)
         ),
         {
@@ -506,6 +512,7 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
             "buf_size": (REFUSED, (None, 20)),
             "seed": (REFUSED, (0, 1)),
             "blocks": (REFUSED, (1, 2)),
+            "lanes": (REFUSED, (1, 2)),
         },
     ),
     "skip": (
@@ -524,12 +531,18 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
         {
             "paths": paths("tar"),
             "store": (GOES_ON, STORE),
+            "block": BLOCK,
             "with_url": (REFUSED, (False, True)),
         },
     ),
     "text": (
         of_files(lambda paths, **options: jreader.text(*paths, **options), "txt", write_lines),
-        {"paths": paths("txt"), "encoding": (REFUSED, ("utf-8", "latin-1"))},
+        {
+            "paths": paths("txt"),
+            "encoding": (REFUSED, ("utf-8", "latin-1")),
+            "store": (GOES_ON, STORE),
+            "block": BLOCK,
+        },
     ),
     "tfrecord": (
         of_files(jreader.tfrecord, "tfrecord", write_tfrecord),
@@ -537,6 +550,7 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
             "paths": paths("tfrecord"),
             "features": (REFUSED, (None, {"n": np.int64})),
             "store": (GOES_ON, STORE),
+            "block": BLOCK,
         },
     ),
     "tokens": (
@@ -545,6 +559,8 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
             "paths": paths("bin"),
             "dtype": (REFUSED, ("uint16", "uint8")),
             "eos": (REFUSED, (7, 8)),
+            "store": (GOES_ON, STORE),
+            "block": BLOCK,
         },
     ),
     "unbatch": (

@@ -23,6 +23,7 @@ from jreader import (
     idx,
     image_folder,
     map_readers,
+    mix,
     npy,
     ragged,
     source,
@@ -45,6 +46,10 @@ from jreader.datasets import (
 COUNT = 48
 PLACES = jax.devices()
 FIRST, SECOND = np.arange(COUNT), np.arange(COUNT) * 3
+
+
+def mixture_of(names):
+    return mix({name: arrays(FIRST) for name in names}, seed=0)
 
 
 def numbers():
@@ -157,6 +162,13 @@ def file_of(folder, name, content):
     return path
 
 
+def locked(folder, *, sampled):
+    (plan := Pipeline(arrays(n=FIRST)).batch(4)).lock(
+        path := folder / str(sampled), sampled=sampled
+    )
+    return plan.load(lock=path)
+
+
 def idx_of(values):
     return bytes([0, 0, 8, 1, 0, 0, 0, COUNT]) + bytes(values.astype("uint8"))
 
@@ -258,6 +270,10 @@ CHANGES = {
             [SECOND, FIRST],
         ),
     ),
+    "`keep` of a `filter` added or removed": (
+        REFUSED,
+        lambda path: both(lambda keep: Pipeline(numbers).filter(bool, keep), None, path / "bits"),
+    ),
     "weights, indices or lists of samplers, indices of a `Subset`": (
         REFUSED,
         lambda _: both(
@@ -302,6 +318,20 @@ CHANGES = {
         ),
         lambda folder: one_token_moved(
             lambda plan: plan.windows(8), plan=functools.partial(listed, folder)
+        ),
+    ),
+    "readers of a `mix` added, dropped or renamed": (
+        WARNED,
+        *(
+            lambda _, names=names: both(mixture_of, ["web", "code"], names)
+            for names in (["web", "code", "news"], ["web"], ["web", "books"])
+        ),
+    ),
+    "other samples taken out, or none any more": (
+        WARNED,
+        *(
+            lambda _, now=now: both(lambda taken: loaded().without(taken), [3, 5], now)
+            for now in ([3], [3, 4], [])
         ),
     ),
     "names of files in an `image_folder`": (
@@ -474,6 +504,11 @@ CHANGES = {
         WARNED,
         lambda _: both(fields_of, {"a": 0, "b": 1}, {"a": 1, "b": 0}),
         lambda _: both(fields_of, {"a": 0, "b": 1}, {"c": 0, "b": 1}),
+    ),
+    "the [lock](how_to/lock_the_data.md) of `load(lock=path)`, or none any more": (
+        WARNED,
+        lambda folder: both(lambda some: locked(folder, sampled=bool(some)), 0, 1),
+        lambda folder: (locked(folder, sampled=False), loaded()),
     ),
     "files that were moved or copied": (
         UNSEEN,

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import quote, unquote
 
 
 class FarServer:
@@ -45,6 +46,18 @@ class FarServer:
         """How often each range of each file was asked for."""
         return Counter((name, span) for kind, name, span in self.asked if kind == method)
 
+    def put(self, name: str, data: bytes | None) -> None:
+        """Gives a file these bytes; None for a file that is gone."""
+        if data is None:
+            del self.files[name]
+        else:
+            self.files[name] = data
+
+    def below(self, folder: str) -> list[str]:
+        """What lies in a folder; the names of folders end in a slash."""
+        inside = [name.removeprefix(folder) for name in self.files if name.startswith(folder)]
+        return sorted({folder + "".join(name.partition("/")[:2]) for name in inside})
+
     def close(self) -> None:
         self._ended.set()
         self._server.shutdown()
@@ -75,7 +88,7 @@ def _handler(server: FarServer) -> type[BaseHTTPRequestHandler]:  # noqa: C901  
 
         def answer(self, *, body: bool) -> None:  # noqa: C901  # one branch for a mood
             path = self.path if server.by_query else self.path.partition("?")[0]
-            name, span = path.lstrip("/"), self.headers.get("Range")
+            name, span = unquote(path.lstrip("/")), self.headers.get("Range")
             with server._lock:
                 server.asked.append((self.command, name, span))
                 mood = server.mood(self.command, name)
@@ -88,13 +101,7 @@ def _handler(server: FarServer) -> type[BaseHTTPRequestHandler]:  # noqa: C901  
                 self.head(mood, 0, {})
                 return
             if name not in server.files:
-                names = sorted(each for each in server.files if each.startswith(name))
-                if name and not name.endswith("/"):
-                    self.head(404, 0, {})
-                    return
-                page = "".join(f'<a href="/{each}">{each}</a>\n' for each in names).encode()
-                self.head(200, len(page), {"Content-Type": "text/html"})
-                self.wfile.write(page if body else b"")
+                self.folder(name, body=body)
                 return
             whole = server.files[name]
             weak = "W/" if server.etags == "weak" else ""
@@ -125,6 +132,17 @@ def _handler(server: FarServer) -> type[BaseHTTPRequestHandler]:  # noqa: C901  
                     server.sent[name] += len(some)
                 self.wfile.write(some)
                 self.close_connection = mood == "half"
+
+        def folder(self, name: str, *, body: bool) -> None:
+            names = server.below(name)
+            if body and name and not name.endswith("/") and server.below(f"{name}/"):
+                self.head(301, 0, {"Location": f"/{quote(name)}/"})
+            elif not names or (name and not name.endswith("/")):
+                self.head(404, 0, {})
+            else:
+                page = "".join(f'<a href="/{each}">{each}</a>\n' for each in names).encode()
+                self.head(200, len(page), {"Content-Type": "text/html"})
+                self.wfile.write(page if body else b"")
 
         def head(self, status: int, size: int, headers: dict[str, str]) -> None:
             self.send_response(status)

@@ -9,26 +9,32 @@ from __future__ import annotations
 
 import inspect
 import pkgutil
+import tempfile
+import warnings
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 import numpy as np
-from block_sources import Blocks
+from block_sources import Blocks, lines_in_blocks
 from hypothesis import strategies as st
+from kept_samples import FAST
 from samples import kept_in_order
 from seen import canonical
 
 import jreader
 from jreader import datasets
 from jreader.batches import gives_batches
-from jreader.readers import Node, indexed, length
+from jreader.errors import FeedMismatch
+from jreader.readers import Node, indexed, length, lookup_of
 from jreader.readers.fingerprints import Adjustable
 from jreader.readers.lanes import dealt_below
-from jreader.readers.seeds import seeded
+from jreader.readers.seeds import seeded, waits
 from jreader.transforms import fixed_order, select
 from jreader.workers import fetch_batches
 
@@ -106,11 +112,18 @@ def document_of(sample: Any) -> list[int]:
 
 
 small = st.integers(1, 5)
+sizes = st.one_of(
+    small,
+    st.builds(
+        lambda first, later: {0: first, **later}, small, st.dictionaries(small, small, max_size=2)
+    ),
+)
 ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "n": st.integers(0, 12),
     "buf_size": st.one_of(st.none(), st.integers(0, 9)),
     "seed": st.sampled_from([0, 7, 2**40, None]),
     "blocks": st.one_of(st.none(), small),
+    "lanes": small,
     "batch_size": small,
     "size": st.integers(0, 4),
     "drop_last": st.booleans(),
@@ -161,6 +174,9 @@ ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "divisible_by": st.just(1),
     "indices": st.lists(st.integers(0, 40), max_size=8),
     "path": st.none(),  # caches on disk have laws of their own
+    "keep": st.sampled_from(
+        [None, True]
+    ),  # whether to keep bits, in a folder of its own (`bits_kept`)
 }
 
 
@@ -217,7 +233,7 @@ class Recipe:
         if self.op is jreader.ragged:
             offsets = np.cumsum([0, *self.given["lengths"]])
             return jreader.ragged(np.arange(offsets[-1]), offsets)
-        if self.op in SAMPLERS:
+        if self.op in SAMPLERS or self.op is lines_in_blocks:
             return self.op(**self.given)
         readers = [part.build(leaf_of) for part in self.below]
         return self._made(readers)
@@ -232,7 +248,7 @@ class Recipe:
             given["index"] %= given["num_shards"]
         if op is jreader.map_samples and not given.get("rng"):
             given["seed"] = None
-        given |= fitting_lanes(op, given, readers)
+        given |= fitting_lanes(op, given, readers) | bits_kept(given, readers)
         if op is fetch_batches:
             given["process_num"] = 0  # in processes it has tests of its own
         if op in (jreader.sliding_window, jreader.group_by) and gives_batches(readers[0]):
@@ -266,8 +282,29 @@ def fitting_lanes(op: Any, given: dict[str, Any], readers: list[Any]) -> dict[st
     if op is jreader.read and (files := length(readers[0])) is not None:
         return {"lanes": min(given["lanes"], max(files, 1))}
     if op in (jreader.batch, jreader.padded_batch) and (dealt := dealt_below(readers[0])):
-        return {"batch_size": given["batch_size"] * dealt.lanes}
+        sizes = given["batch_size"]
+        if isinstance(sizes, int):
+            return {"batch_size": sizes * dealt.lanes}
+        fitting = {step: size * dealt.lanes for step, size in sizes.items()}
+        return {"batch_size": fitting if dealt.owned else fitting[0]}
     return {}
+
+
+def bits_kept(given: dict[str, Any], readers: list[Any]) -> dict[str, Any]:
+    """A folder for the bits of a filter: they are all there where samples are found by index."""
+    if not given.get("keep") or waits(readers[0]):
+        return dict.fromkeys(given.keys() & {"keep"})
+    folder, reader = tempfile.mkdtemp(dir=FOLDERS.name), readers[0]
+    if lookup_of(reader) is not None:
+        # a plan whose samples do not fit one another fails in its law
+        with warnings.catch_warnings(), suppress(FeedMismatch):
+            warnings.simplefilter("ignore")
+            deque(jreader.filter(kept, reader, folder)(), maxlen=0)
+    return {"keep": folder}
+
+
+FOLDERS = tempfile.TemporaryDirectory(dir=FAST)
+"""Folders of the bits of this process, which are gone when it ends."""
 
 
 def by_number(op: Any, reader: Any, known: int | None, **given: Any) -> Any:
@@ -290,12 +327,12 @@ def documents(reader: Any) -> Any:
 
 
 def shuffled(
-    reader: Any, recipe: Recipe, buf_size: Any, blocks: Any, **given: Any
+    reader: Any, recipe: Recipe, buf_size: Any, blocks: Any, lanes: int = 1, **given: Any
 ) -> dict[str, Any]:
     """The arguments of a shuffle: blocks where there are some, else a window if it needs one."""
     plane = indexed(seeded(reader, 0)) if blocks else None
     if plane is not None and plane.blocks is not None:
-        return {**given, "buf_size": None, "blocks": blocks}
+        return {**given, "buf_size": None, "blocks": blocks * lanes, "lanes": lanes}
     # the same whatever it is built of: rows of arrays tell more lengths than functions
     needed = buf_size is None and length(recipe.build()) is None
     return {**given, "buf_size": 6 if needed else buf_size, "blocks": None}
@@ -334,6 +371,13 @@ block_recipes = st.builds(
     lambda sizes, base: Recipe(Blocks, {"sizes": sizes, "base": base}),
     st.lists(st.integers(0, 5), min_size=1, max_size=6),
     st.integers(0, 9),
+)
+
+
+line_recipes = st.builds(
+    lambda sizes, block: Recipe(lines_in_blocks, {"sizes": sizes, "block": block}),
+    st.lists(st.integers(0, 9), min_size=1, max_size=14),
+    st.integers(1, 40),
 )
 
 
@@ -377,6 +421,8 @@ sampler_recipes = st.deferred(
 
 def argument(op: type[Node], name: str) -> st.SearchStrategy[Any]:
     """What a parameter may be; of a whole number its declaration says enough."""
+    if name == "batch_size" and op in (jreader.batch, jreader.padded_batch):
+        return sizes
     least = next((each.metadata.get("least") for each in fields(op) if each.name == name), None)
     if name not in ARGUMENTS and least is not None:
         return st.integers(least, least + 4)
@@ -406,11 +452,11 @@ def op_recipes(draw: st.DrawFn, op: type[Node], below: st.SearchStrategy[Recipe]
     if op in (jreader.padded_batch, jreader.bucket):
         parts = (draw(st.one_of(ragged_recipes, st.just(Recipe(documents, {}, parts)))),)
     if op is jreader.unbatch:
-        given_to = {"batch_size": draw(small), "drop_last": draw(st.booleans())}
+        given_to = {"batch_size": draw(sizes), "drop_last": draw(st.booleans())}
         parts = (Recipe(jreader.batch, given_to, parts),)
     if op is jreader.map_batches:
         rows = Recipe(jreader.arrays, {"rows": draw(st.integers(0, 14)), "width": 2})
-        parts = (Recipe(jreader.batch, {"batch_size": draw(small)}, (rows,)),)
+        parts = (Recipe(jreader.batch, {"batch_size": draw(sizes)}, (rows,)),)
     return Recipe(op, given, parts)
 
 
@@ -449,6 +495,6 @@ def recipes(draw: st.DrawFn, depth: int = 4) -> Recipe:
 def choices(depth: int) -> st.SearchStrategy[Recipe]:
     """What may be on top of a plan of that height."""
     if depth == 0:
-        return st.one_of(leaf_recipes, array_recipes, block_recipes, sampler_recipes)
+        return st.one_of(leaf_recipes, array_recipes, block_recipes, line_recipes, sampler_recipes)
     below = recipes(depth=depth - 1)
     return st.one_of(below, *[op_recipes(op, below) for op in OPS])

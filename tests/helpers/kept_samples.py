@@ -1,7 +1,10 @@
-"""Samples of every kind that `cache(reader, path)` keeps."""
+"""Samples of every kind that `cache(reader, path)` keeps, and what a kill leaves of its folder."""
 
 from __future__ import annotations
 
+import os
+import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -62,3 +65,21 @@ def as_kept(samples):
 def documents():
     """Documents of 1 to 7 tokens."""
     return (np.arange(n % 7 + 1) + 100 * n for n in range(37))
+
+
+@contextmanager
+def snapshots(folder, into):
+    """Copies a folder whenever something of it reaches the disk: all that a kill may leave."""
+    taken, synced = [], os.fsync
+
+    def fsync(descriptor):
+        synced(descriptor)
+        if Path(folder).exists():
+            taken.append(Path(into, str(len(taken))))
+            shutil.copytree(folder, taken[-1])
+
+    os.fsync = fsync
+    try:
+        yield taken
+    finally:
+        os.fsync = synced

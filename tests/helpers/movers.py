@@ -8,6 +8,7 @@ from functools import cache, partial
 import numpy as np
 from block_sources import in_blocks
 from graphs import OPS, Recipe, op_recipes
+from held_rows import rows_in_source
 from hypothesis import strategies as st
 
 from jreader import Columns, arrays, source
@@ -153,3 +154,8 @@ moving_arrays = moving.filter(_of_arrays)
 
 
 moving_alike = moving.filter(lambda recipe: all(map(_alike, leaves(indexed(fast(recipe)).columns))))
+
+
+def source_rows(samples, number):
+    """The rows of a column of each sample of a step, as its source counts them."""
+    return rows_in_source(leaves(samples.columns)[number], leaves(samples.rows)[number])

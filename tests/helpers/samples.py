@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from jreader import Reader, shuffle, start
+from jreader.readers import Columns
 
 
 def everything(reader: Reader[Any]) -> list[Any]:
@@ -18,7 +19,9 @@ def everything(reader: Reader[Any]) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """A sample with lists for its tuples and arrays."""
+    """A sample with lists for its tuples and arrays, or a batch with those of its columns."""
+    if isinstance(value, Columns):
+        return plain(value.columns)
     if isinstance(value, (tuple, list)):
         return [plain(part) for part in value]
     if isinstance(value, dict):

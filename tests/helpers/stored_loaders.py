@@ -1,7 +1,7 @@
 """Loaders whose cursors are stored in `tests/loaders/stored_cursors.jsonl`, and how they were.
 
 Its runs and epochs were written by `write`, in a checkout of that release (959d841, with
-`stored.py` and this file as they were then spelled):
+`stored.py` and this file as they were then spelled), those of mixtures in one of 71b2ed9d:
 
     import conftest, stored_loaders; stored_loaders.write(Path("stored.jsonl"))
 
@@ -243,6 +243,30 @@ GENERATORS = {
     ),
 }
 
+
+def mixed(web, code, **options):
+    return jreader.mix({"web": web, "code": code}, {"web": 3, "code": 1}, seed=3, **options)
+
+
+MIXTURES = {
+    "indexed": lambda _: Pipeline(mixed(*map(arrays, SIDES))).batch(4).load(),
+    "indexed, again": lambda _: Pipeline(mixed(*map(arrays, SIDES), stop="all")).batch(4).load(),
+    "streams": lambda _: Pipeline(mixed(numbers, tens)).batch(4).load(),
+    "streams, once": lambda _: Pipeline(mixed(numbers, tens, stop="once")).batch(4).load(),
+    "streams, other weights later": lambda _: (
+        Pipeline(mixed(numbers, tens, at={6: {"web": 1, "code": 1}})).batch(4).load()
+    ),
+    "streams, shuffled": lambda _: (
+        Pipeline(mixed(numbers, tens)).shuffle(6, seed=3).batch(4).load()
+    ),
+    "mixtures of mixtures": lambda _: (
+        Pipeline(mixed(mixed(numbers, tens), arrays(SIDES[1]))).batch(4).load()
+    ),
+    "readers without names": lambda _: (
+        Pipeline(jreader.mix([numbers, tens], [3, 1], seed=3)).batch(4).load()
+    ),
+}
+
 LOADERS = {
     f"{kind}: {name}": make
     for kind, makers in {
@@ -250,6 +274,7 @@ LOADERS = {
         "streamed": STREAMED,
         "data set": DATA_SETS,
         "generator": GENERATORS,
+        "mixture": MIXTURES,
     }.items()
     for name, make in makers.items()
 }

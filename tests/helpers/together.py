@@ -88,6 +88,7 @@ def ended(
     began, port = time.monotonic(), str(free_port())
     flags = os.environ.get("XLA_FLAGS", "").split()
     kept = {**os.environ, "XLA_FLAGS": " ".join(flag for flag in flags if COUNT not in flag)}
+    kept.setdefault("NPROC", "32")  # or un-awaited sharded steps deadlock inside XLA
     paths = {"PYTHONPATH": os.pathsep.join([str(HELPERS), str(ROOT)])}
     with ExitStack() as stack:
         # files, not pipes: a full pipe would stop one process, and with it all the others

@@ -56,7 +56,7 @@ def test_uneven_ends_are_alike_everywhere_under_each_policy():
 
 
 DIFFERING = """
-import os, time
+import os, tempfile, time
 from jax._src import distributed
 from tqdm import tqdm
 from jreader import Pipeline, arrays
@@ -76,6 +76,11 @@ def stuck():
     store.wait_at_barrier("given up", 300_000)
     raise OSError("too late")
 indexed = Pipeline(arrays(n=np.arange(40)))
+def unknown(folder=tempfile.mkdtemp()):
+    return indexed.filter(lambda row: row["n"] % 2, keep=folder)
+def known():
+    unknown().prepare()
+    return unknown()
 cursors = [feeds.cursor for feeds in [indexed.batch(8).load().epoch(0)] for _ in feeds]
 plans = {
     "short": stream(24 if first else 40),
@@ -90,6 +95,7 @@ plans = {
     "another end": indexed,
     "other steps left out": indexed,
     "another cursor": indexed,
+    "other folders": known() if first else unknown(),
     "a bar on one": stream(40),
     "stuck": Pipeline(stuck) if first else stream(40),
 }
@@ -125,7 +131,8 @@ SAME = {
     "another batch size of arrays": "line 3 is feeds of 1 batches of ",
     "another end": "Remainder(last='pad', steps=",
     "other steps left out": "skip_steps=range(1, 3)",
-    "another cursor": "to resume at one cursor",
+    "another cursor": "resume from the same cursor",
+    "other folders": "samples by index, since its folders are complete",
     "another stream": "line 2 is shuffle(buf_size=8, seed=",
     "another batch size": "line 2 is feeds of 1 batches of ",
 }
@@ -206,8 +213,9 @@ rows = [
 store = distributed.global_state.client
 store.wait_at_barrier("read", 300_000)
 keys = [key.split("/")[1:] for key, _ in store.key_value_dir_get("jreader/")]
+keys = [key for key in keys if key[0] != "at"]  # where each listens
 line = max(line for line, *_ in keys)
-say([rows, sorted(key[1:] for key in keys if key[0] == line)])
+say([rows, sorted(key[2:] for key in keys if key[0] == line)])
 """
 
 
@@ -215,8 +223,9 @@ say([rows, sorted(key[1:] for key in keys if key[0] == line)])
 def test_nobody_waits_for_words_of_what_is_found_by_place():
     starts = [0, 8, 16, 24] * 2
     parts = [[[at, at + 4] for at in starts], [[at] for at in starts], [[at + 4] for at in starts]]
-    begun = [["0", f"begun {turn}", process] for turn in (0, 1) for process in "012"]
-    assert processes(UNEVEN, 3, devices=2) == [[part, begun] for part in parts]
+    begun = [[turn, word] for turn in "01" for word in ("begun", "begun lines")]  # of one process
+    said = [*begun, *(["over", me] for me in "012")]
+    assert processes(UNEVEN, 3, devices=2) == [[part, said] for part in parts]
 
 
 MAPPED = """

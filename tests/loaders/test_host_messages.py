@@ -14,8 +14,9 @@ import jax
 import pytest
 from words import Side
 
-from jreader import ReaderError, ShortEpoch
+from jreader import ReaderError, ShortEpoch, start
 from jreader.loaders.checkpoints.cursors import beginning
+from jreader.loaders.multihost import board as boards
 from jreader.loaders.multihost.agreement import Agreement
 from jreader.loaders.multihost.board import Board
 
@@ -53,25 +54,52 @@ class TestAPass:
         one.close()
         assert other.takes(many) == list(range(many))
 
-    def test_tells_and_hears_once_a_window_where_it_looks_ahead(self, board):
+    def test_reports_once_a_window_where_it_looks_ahead_and_then_asks_nothing(self, board):
         mine, theirs = board(0), board(1)
-        many = 64
-        other = Side(theirs, range(many), window=many).ahead(many)
-        one = Side(mine, range(many), window=16)
+        other = Side(theirs, range(64), window=64).ahead(64)
+        one = Side(mine, range(64), window=16)
         mine._store = counted = Counted(mine._store)
-        one.ahead(many)
-        assert counted.calls == {"key_value_set": 4, "key_value_dir_get": 4}
-        assert one.takes(many) == list(range(many))
-        assert counted.calls == {"key_value_set": 4, "key_value_dir_get": 4}
-        assert other.takes(many - 1) == list(range(many - 1))
+        one.ahead(64)
+        # what it has itself; a number for 7 feeds, which two windows may share; and how far all are
+        assert counted.calls.pop("key_value_delete") == 1
+        assert counted.calls == {"key_value_increment": 13, "key_value_set": 4 + 13}
+        asked = dict(counted.calls)
+        assert one.takes(64) == list(range(64))
+        assert counted.calls == asked
+        assert other.takes(63) == list(range(63))
 
-    def test_listens_no_more_to_one_that_has_ended(self, board):
+    def test_asks_the_same_of_the_store_however_many_processes_there_are(self, board):
+        asked = []
+        for many in (2, 16):
+            boards = [board(me, f"train.py:{many}", range(many)) for me in range(many)]
+            for each in boards:
+                each._store = Counted(each._store)
+            sides = [Side(each, range(6)) for each in boards]
+            for _ in range(3):
+                for side in sides:
+                    side.agreement._listen = list  # nobody else runs meanwhile
+                    side.ahead(2)
+            for side in sides:
+                assert side.takes(6) == list(range(6))
+            asked.append(max(sum(each._store.calls.values()) for each in boards))
+            assert not any(each._store.calls["key_value_dir_get"] for each in boards)
+        assert asked[1] <= 1.5 * asked[0]  # numbers that count for more hold fewer feeds
+
+    def test_over_a_stream_is_refused_where_no_number_can_count_all(self, board):
+        one = Side(board(0, "most.py:1", range(2**15 - 1)), window=1)
+        one.agreement._listen = list
+        assert len(one.ahead(2).drawn) == 2
+        with pytest.raises(ReaderError, match="32768 processes read a stream, and at most 32767"):
+            Side(board(0, "more.py:1", range(2**15)))
+
+    def test_listens_no_more_once_one_has_ended(self, board):
         mine = board(0)
         Side(board(1), range(1)).ahead(9)
         one = Side(mine, range(8))
         mine._store = counted = Counted(mine._store)
         one.ahead(8)
-        assert counted.calls["key_value_dir_get"] == 4
+        assert counted.calls["key_value_increment"] == 1
+        assert not counted.calls["blocking_key_value_get"]
 
     def test_does_not_look_ahead_for_longer_because_others_are_slower(self, board):
         slower, one = Side(board(1)).ahead(1), Side(board(0)).ahead(2)
@@ -175,13 +203,13 @@ class TestABeginning:
 
     def test_at_another_place_of_the_plan_is_refused(self, board):
         before, here = ({"step": 1, "samples": 8, "position": at} for at in (8, 9))
-        self.refused(board, before, here, "step 1 at another position: resume all at one")
+        self.refused(board, before, here, "step 1 at another position: resume all from the same")
 
     @pytest.mark.parametrize("here", [{"epoch": 1}, {"step": 3, "samples": 9, "position": 9}])
     def test_at_another_step_is_refused(self, board, here):
         epoch, step = here.get("epoch", 0), here.get("step", 0)
         message = rf"process 0 began at epoch 0, step 0, and this one at epoch {epoch}, step {step}"
-        self.refused(board, {}, here, f"{message}: .*at one cursor")
+        self.refused(board, {}, here, f"{message}: .*from the same cursor")
 
     def test_at_a_cursor_of_the_first_step_is_the_beginning(self, board):
         one = Side(board(0), position=[None, 8, 0]).ahead(2)
@@ -209,6 +237,60 @@ class TestABeginning:
         Side(boards[0], step=4, samples=4, position=4).ahead(2)
         with pytest.raises(ReaderError, match=r"process 0 began at epoch 0, step 4, and this one"):
             Side(boards[1]).takes(1)
+
+
+class TestAProcess:
+    def test_that_fails_ahead_of_a_loop_that_has_left_keeps_nobody_waiting(self, board):
+        def failing():
+            yield from range(4)
+            raise OSError("the disk is gone")
+
+        one, other = Side(board(0), failing()), Side(board(1)).ahead(9)
+        one.ahead(2).takes(1)
+        one.agreement.leave()
+        with pytest.raises(OSError, match="the disk is gone"):
+            one.ahead(9)
+        heard = []
+
+        def takes():
+            try:
+                other.takes()
+            except ReaderError as error:
+                heard.append(str(error))
+
+        waiting = Thread(target=takes, daemon=True)
+        waiting.start()
+        waiting.join(60)
+        assert "process 0 stopped after 2 feeds of this pass: OSError: the disk" in heard[0]
+
+    def test_that_was_lost_is_lost_to_later_loaders_and_passes(self, board, monkeypatch):
+        monkeypatch.setattr(boards, "_lost", set())
+        boards._lose(1)
+        later = board(0, "later.py:1")
+        for _ in range(3):
+            with pytest.raises(ReaderError, match="process 1: it was killed"):
+                Side(later).takes()
+
+    def test_that_is_gone_after_its_last_feed_is_not_missed_by_those_that_are_slower(self, board):
+        slow, quick = (Agreement(board(me, processes=range(3)), beginning(0), 1) for me in (0, 1))
+        assert len(list(quick.agreed(start(lambda: range(3)), streamed=False).items)) == 3
+        feeds = slow.agreed(start(count), streamed=False).items
+        assert next(feeds) == 0
+        for process in (1, 2):
+            slow._board.lose(process)
+        with pytest.raises(ReaderError, match="process 2: it was killed"):
+            list(feeds)
+
+    def test_that_ends_wakes_its_threads_at_once(self, board):
+        many = board(0, processes=range(2000))
+        one = Side(many).agreement
+        many._store = counted = Counted(many._store)
+        one._start_watching(streamed=False)
+        while not counted.calls["blocking_key_value_get"]:
+            assert one.threads[0].is_alive()
+        one.stop()  # as the program does at exit
+        one.threads[0].join(10)  # a call of it takes 20 s
+        assert not one.threads[0].is_alive()
 
 
 class TestABoard:
@@ -241,10 +323,20 @@ class TestABoard:
         for number in range(60):
             for side in [Side(each, range(3), 16, epoch=number).ahead(9) for each in boards]:
                 assert len(side.takes()) == 3
-        kept = [key.split("/")[-2] for key, _ in store.key_value_dir_get("jreader/")]
-        assert len(kept) < 2 * 2 * 20
-        assert {"59", "begun 59", "50", "begun 50"} <= set(kept)
-        assert not {"40", "begun 40"} & set(kept)
+        kept = [key.split("/")[3] for key, _ in store.key_value_dir_get("jreader/train.py:7/")]
+        assert len(kept) < 2 * 3 * 20
+        assert {"59", "50"} <= set(kept)
+        assert "40" not in kept
+
+    def test_forgets_feeds_that_all_got_long_ago(self, board, store):
+        one, other = (Side(board(me), range(9000), 100) for me in (0, 1))
+        for _ in range(90):
+            for side in (one, other):
+                side.agreement._listen = list
+                side.ahead(100)
+            assert one.takes(100) == other.takes(100)
+        kept = store.key_value_dir_get("jreader/train.py:7/")
+        assert len(kept) < 2 * 4400
 
     def test_needs_the_store_of_jax_distributed(self):
         with pytest.raises(RuntimeError, match=r"call jax\.distributed\.initialize\(\) before"):

@@ -5,8 +5,8 @@ from itertools import chain, islice, repeat
 import pytest
 from words import Side
 
-from jreader import ShortEpoch
-from jreader.loaders.checkpoints.cursors import beginning
+from jreader import ReaderError, ShortEpoch
+from jreader.loaders.checkpoints.cursors import beginning, gathered
 from jreader.loaders.checkpoints.positions import EpochPosition, Place
 from jreader.loaders.multihost.lane_places import Filler, LanesHere
 from jreader.readers import Pass
@@ -88,7 +88,7 @@ def test_the_places_of_all_lanes_are_known_at_every_feed(board, ahead):
     other.ahead(ahead)
     for taken in range(1, ahead + 1):
         one.takes(1)
-        of_other = EpochPosition(*one.feeds.position()[-1]).batches[2:]
+        of_other = EpochPosition(*gathered(one.feeds.position()[-1])).batches[2:]
         assert list(map(list, of_other)) == [[0, taken]] * 2
 
 
@@ -96,3 +96,33 @@ def test_places_are_told_of_few_feeds_only(board):
     (one, _) = sides(board, "first", range(60), range(60))
     list(islice(one.told.items, 60))
     assert len(one.agreement._mine.places) < 20
+
+
+@pytest.mark.parametrize("wide", [0, 1])
+def test_places_are_known_at_every_feed_also_to_one_that_looks_further_ahead(board, wide):
+    every = [
+        Side(
+            board(me),
+            host=lanes_of(numbers, range(200)),
+            lanes=LanesHere(numbers, "first"),
+            window=40 if me == wide else 1,
+        )
+        for me, numbers in enumerate([(0, 1), (2, 3)])
+    ]
+    every[wide].ahead(40)
+    for _ in range(40):
+        every[1 - wide].takes(1)
+    for taken in range(1, 41):
+        every[wide].takes(1)
+        places = EpochPosition(*gathered(every[wide].feeds.position()[-1])).batches
+        assert [each[1] for each in places[2 * (1 - wide) :][:2]] == [taken] * 2
+
+
+def test_a_cursor_whose_places_are_deleted_is_refused(board):
+    one, other = sides(board, "first", range(60), range(60))
+    other.ahead(2)
+    one.takes(1)
+    long_ago = one.feeds.position()[-1]
+    one.agreement._board.delete("0")
+    with pytest.raises(ReaderError, match="process 1 is far ahead, and no longer keeps the places"):
+        gathered(long_ago)

@@ -2,7 +2,6 @@
 
 import json
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from movers import Rows, fast, moving_alike
+from played_hosts import alone, even, feeds_of, feeds_of_loader, joined, side_by_side
 from widths import examples
 
 from jreader import (
@@ -28,12 +28,10 @@ from jreader import (
     shuffle,
     source,
 )
-from jreader.devices import Share
-from jreader.loaders.checkpoints.cursors import beginning, sealed
-from jreader.loaders.checkpoints.positions import Place
-from jreader.loaders.host_feeds import HostFeeds
-from jreader.loaders.multihost.shards import dealt_to
-from jreader.readers import Node, Pass, Reader, itself, leaves, lookup_of, map_tree, op, start
+from jreader.feeds.shards import dealt_to
+from jreader.feeds.shares import Share
+from jreader.loaders.checkpoints.cursors import beginning
+from jreader.readers import Node, Pass, Reader, itself, leaves, lookup_of, op, start
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*leaves out .* tokens of")
 
@@ -46,63 +44,6 @@ def rows(count=COUNT, seed=1, size=8, **options):
         .shuffle(seed=seed)
         .batch(size, **options)
     )
-
-
-def even(size, hosts):
-    """The shares of hosts that have equal parts, side by side."""
-    each = size // hosts
-    return [Share(size, ((host * each, host * each + each),)) for host in range(hosts)]
-
-
-def feeds_of(pipeline, share, cursor=None, drop_last=True, chunk=None):
-    """What one of the hosts makes, and its cursors."""
-    loader = pipeline.load(sharding="host", drop_last=drop_last)
-    yield from feeds_of_loader(loader.chunk(chunk) if chunk else loader, share, cursor)
-
-
-def feeds_of_loader(loader, share, cursor=None):
-    loading = loader._loaded
-    cursor = {**(cursor or beginning(0)), "plan": loading.plan()}
-    feeds = HostFeeds(replace(loading.here, share=share), loading.of_epoch(cursor), cursor)
-    feeds.numbered = True
-    host = feeds.begun()
-    for feed, first, _ in host.items:
-        moved = Place(*host.position()).cursor
-        yield feed, first, json.loads(json.dumps(sealed(moved)))
-
-
-def joined(hosts, shares, chunk=None):
-    """The global feeds of what several hosts made, as lists, and their cursors."""
-    for feed, cursor in side_by_side(hosts, shares, chunk):
-        yield map_tree(np.ndarray.tolist, feed), cursor
-
-
-def side_by_side(hosts, shares, chunk=None):
-    """The same, as arrays."""
-    for each in zip(*hosts, strict=True):
-        assert all(cursor == each[0][2] for _, _, cursor in each)
-        assert all(first == each[0][1] for _, first, _ in each)
-
-        def whole(*columns):
-            axis = 0 if chunk is None else 1
-            before = columns[0].shape[:axis]
-            assert all(column.shape[:axis] == before for column in columns)
-            shape = (*before, shares[0].size, *columns[0].shape[axis + 1 :])
-            out, fed = np.empty(shape, columns[0].dtype), set()
-            for column, share in zip(columns, shares, strict=True):
-                out[(slice(None),) * axis + (share.rows(),)] = column
-                fed |= set(share.rows().tolist())
-            assert fed == set(range(shares[0].size))
-            return out
-
-        yield map_tree(whole, *(feed for feed, *_ in each)), each[0][2]
-
-
-def alone(pipeline, **options):
-    return [
-        {name: column.tolist() for name, column in feed.items()}
-        for feed in pipeline.load(sharding="host", **options)
-    ]
 
 
 def catching(words, *, when):
@@ -364,6 +305,25 @@ def test_a_run_that_read_its_maps_in_order_goes_on_with_hosts_that_do_not():
     assert [part.stands_in for part in other] == [False, False, False, True]
     rest = chain.from_iterable([*mine, *others] for mine, others in zip(one, other, strict=True))
     assert [*first, *rest][:COUNT] == list(over(Rows(COUNT, 0, "bare"))())
+
+
+@pytest.mark.parametrize("op", ["cache", "filter"])
+@pytest.mark.parametrize("hosts", [2, 4])
+def test_hosts_go_on_by_index_where_one_that_read_in_order_stopped(tmp_path, op, hosts):
+    def plan():
+        numbers = Pipeline(arrays(n=np.arange(COUNT))).map(lambda row: {"n": row["n"] * 2})
+        if op == "cache":
+            return numbers.cache(str(tmp_path / "kept")).batch(8)
+        return numbers.filter(lambda row: row["n"] % 6, keep=str(tmp_path / "kept")).batch(8)
+
+    feeds = plan().load(sharding="host", drop_last=False).epoch(0)
+    seen = [next(feeds)["n"].tolist() for _ in range(2)]
+    cursor = json.loads(json.dumps(feeds.cursor))
+    rest = [feed["n"].tolist() for feed in feeds]  # now all is kept
+    shares = even(8, hosts)
+    made = [feeds_of(plan(), share, cursor, drop_last=False) for share in shares]
+    assert [feed["n"] for feed, _ in joined(made, shares)] == rest
+    assert len(seen + rest) > 3
 
 
 def test_passes_that_hosts_begin_are_closed():

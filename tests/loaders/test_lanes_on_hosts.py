@@ -2,6 +2,8 @@
 
 import json
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -11,12 +13,11 @@ from laned import in_lanes, lanes_of
 from widths import examples, few
 
 from jreader import Pipeline, ReaderError, files, jsonl, source
-from jreader.devices import Share
-from jreader.loaders.checkpoints.cursors import beginning, sealed
-from jreader.loaders.checkpoints.positions import Place
+from jreader.feeds.shards import dealt_to
+from jreader.feeds.shares import Share
+from jreader.loaders.checkpoints.cursors import beginning, gathered, sealed
 from jreader.loaders.host_feeds import HostFeeds
-from jreader.loaders.multihost.lane_places import Filler, lanes_read, places, with_places
-from jreader.loaders.multihost.shards import dealt_to
+from jreader.loaders.multihost.lane_places import Filler, lanes_read, places, scattered
 from jreader.readers import map_tree
 
 pytestmark = [
@@ -79,7 +80,9 @@ def together(pipeline, shares, last, cursor=None, most=MOST):
         items = [item.feed if isinstance(item, Filler) else item for item in made]
         assert len({(first, epoch) for _, first, epoch in items}) == 1
         told = [places(host.up.position(), host.lanes) for host in hosts]
-        wholes = [Place(*with_places(host.up.position(), told)).cursor for host in hosts]
+        every = partial(chain.from_iterable, told)
+        wholes = [scattered(host.up.position(), every).cursor for host in hosts]
+        wholes = [{**each, "position": gathered(each["position"])} for each in wholes]
         assert all(json.dumps(each) == json.dumps(wholes[0]) for each in wholes)
         yield (
             joined([feed for feed, *_ in items], shares),

@@ -85,11 +85,74 @@ assert feeds.step == 40
 )
 
 
+ALONE = (
+    BETWEEN
+    + """
+if me == given["who"]:
+    for feed in loader.steps(3):
+        step(feed)
+from jax.experimental import multihost_utils
+multihost_utils.sync_global_devices("done")
+"""
+)
+
+
+EARLY = (
+    BETWEEN
+    + """
+from jax._src import distributed
+store = distributed.global_state.client
+if me == given["who"]:
+    feeds = loader.steps()
+    next(feeds)
+    store.key_value_set("begun", str(os.getpid()))
+    fail("kill")
+gone = f"/proc/{store.blocking_key_value_get('begun', 100_000)}/stat"
+while open(gone).read().split()[2] != "Z":
+    pass
+loop(loader)
+"""
+)
+
+
 def said(script, who, how="raise", together=False, streamed=False, stays=None):
     """How the process that fails ended, and how the other one; one may stay until it is killed."""
     given = {"who": who, "how": how, "together": together, "streamed": streamed}
     both = ended(script, 2, given=given, limit=250, patience=300, stays=stays)
     return both[who], both[1 - who]
+
+
+BUSY = (
+    BETWEEN
+    + """
+import time
+from jax._src import distributed
+feeds = loader.steps()
+next(feeds)
+if me == given["who"]:
+    fail("kill")
+began = time.monotonic()
+while b"it was killed" not in os.pread(2, 1_000_000, 0):
+    pass
+say([me, time.monotonic() - began])
+store = distributed.global_state.client
+store.key_value_set(f"told {me}", "")
+for other in {1, 2, 3} - {me, given["who"]}:
+    store.blocking_key_value_get(f"told {other}", 100_000)
+if me == 0:  # the store lives here: it stays until it is killed, after the others
+    threading.Event().wait()
+os._exit(0)
+"""
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("who", [1, 3])
+def test_of_four_processes_all_are_told_within_ten_seconds_that_one_was_killed(who):
+    given = {"who": who, "streamed": False, "together": False}
+    every = ended(BUSY, 4, given=given, limit=250, patience=300, stays=0)
+    assert every.pop(who).code == -9
+    assert all(each.said[1] < 10 for each in every)
 
 
 @pytest.mark.slow
@@ -138,6 +201,24 @@ class TestOfTwoProcesses:
         assert (killed.code, other.code) == (-9, 1)
         assert "all-reduce failed" in other.err
         assert "this process leaves without the others" in other.err
+
+    @pytest.mark.parametrize("streamed", [False, True])
+    def test_of_which_one_is_killed_the_other_is_told_wherever_it_is(self, streamed):
+        killed, other = said(PLAIN, 1, "kill", streamed=streamed)
+        assert (killed.code, other.code) == (-9, 1)
+        told = "process 1: it was killed, or its machine is lost"
+        assert f"jreader: {told}.\n" in other.err
+        assert f"ReaderError: {told}. No step can go on without it; this process is" in other.err
+
+    def test_of_which_one_is_killed_before_the_other_begins_that_one_is_told(self):
+        killed, other = said(EARLY, 1, "kill")
+        assert (killed.code, other.code) == (-9, 1)
+        assert "ReaderError: process 1: it was killed, or its machine is lost. No step" in other.err
+
+    @pytest.mark.parametrize("who", [0, 1])
+    def test_of_which_one_never_iterates_both_end_well(self, who):
+        both = ended(ALONE, 2, given={"who": who, "streamed": False, "together": False})
+        assert [(each.code, each.err) for each in both] == [(0, "")] * 2
 
     @pytest.mark.parametrize("streamed", [False, True])
     def test_of_which_one_forks_nobody_hears_of_the_child(self, streamed):

@@ -17,12 +17,14 @@ from jreader import (
     ComposeNotAligned,
     FeedMismatch,
     Pipeline,
+    Processes,
     ReaderError,
     ShortEpoch,
     epochs,
     firstn,
     map_samples,
 )
+from jreader.batches import batching
 
 # random filters and windows of few samples do so, and it is told
 pytestmark = [
@@ -37,6 +39,7 @@ OF_THEMSELVES = (
     "|is ragged: sample 0 has|which no array can hold|need one structure|is None: does the function"
 )
 MOST = 24
+WORKERS = Processes(2)  # begun by the first plan whose batches are found by number
 DEVICES = jax.devices()
 
 layouts = st.fixed_dictionaries(
@@ -47,6 +50,7 @@ layouts = st.fixed_dictionaries(
         "devices": st.sampled_from([0, 0, 0, 1, 2, 4]),
         "pmap": st.booleans(),
         "buffered": st.booleans(),
+        "elsewhere": st.booleans(),
         "chunk": st.sampled_from([None, None, 2]),
     }
 )
@@ -63,10 +67,11 @@ def loader(recipe, layout):
     plan = plan.prefetch(3) if layout["buffered"] else plan
     devices = layout["devices"]
     where = {"sharding": None if devices else "host"}
+    where["workers"] = WORKERS if layout["elsewhere"] and batching(plan.batch(1)).indexed else None
     if devices and layout["pmap"]:
-        where = {"pmap": DEVICES[:devices]}
+        where |= {"sharding": None, "pmap": DEVICES[:devices]}
     elif devices:
-        where = {"sharding": jax.sharding.Mesh(np.array(DEVICES[:devices]), ("data",))}
+        where["sharding"] = jax.sharding.Mesh(np.array(DEVICES[:devices]), ("data",))
     size = layout["size"] * max(devices, 1)
     made = plan.batch(size).load(capacity=layout["capacity"], drop_last=False, **where)
     return made.chunk(layout["chunk"]) if layout["chunk"] else made

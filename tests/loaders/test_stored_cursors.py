@@ -1,8 +1,8 @@
 """Cursors that an earlier release stored go on in this one, or are refused with the reason.
 
 The runs and epochs in `stored_cursors.jsonl` were written by `tests/helpers/stored_loaders.py`. Its
-other lines are cursors of format 1, written by 18d136f and a60fd61, and the modules that public
-names lay in.
+other lines are cursors of mixtures, written by 71b2ed9d, and of format 1, written by 18d136f and
+a60fd61, and the modules that public names lay in.
 """
 
 import json
@@ -10,6 +10,7 @@ import sys
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 from seen import through_json
 from steps import told
@@ -17,8 +18,9 @@ from stored_loaders import EPOCH, LOADERS, RUNS
 from widths import few
 
 import jreader
-from jreader import NotResumable, datasets
+from jreader import NotResumable, arrays, datasets, mix
 from jreader.readers import Plan
+from jreader.readers.fingerprints import fingerprint
 from jreader.readers.hashing import _module_in_cursors
 
 # the release before said nothing of what plans in their order leave out
@@ -134,3 +136,14 @@ def test_older_formats_are_refused_with_the_reason(kind, name, tmp_path):
     ):
         with pytest.raises(NotResumable, match=said):
             give()
+
+
+def test_folders_of_caches_and_locks_name_readers_of_mixtures_as_earlier_releases_did():
+    web, code = arrays(np.arange(9)), arrays(np.arange(5))
+    assert fingerprint(mix({"web": web, "code": code}, {"web": 3, "code": 1}, seed=0))["ops"] == [
+        "told: [[0,[3,1],[0,0],0]]",
+        "arrays(columns=int64[9])",
+        "arrays(columns=int64[5])",
+        "mix(2 readers, seed=0, stop='first')",
+        "found by place: as many as its readers have in proportion",
+    ]

@@ -177,3 +177,28 @@ def test_windows_go_on_past_what_is_computed_at_once():
 def test_mistakes_are_refused_before_anything_is_drawn(call, error, said):
     with pytest.raises(error, match=said):
         call()
+
+
+def undone(moved, n, chosen):
+    return permutation(moved, n, chosen, inverse=True)
+
+
+@pytest.mark.parametrize("n", [*LENGTHS, *LONG, 2**31 + 1, 10**12 + 7, 2**48 - 1, 2**48])
+def test_the_inverse_undoes_a_permutation_in_either_direction(n):
+    some, chosen = some_indices(n), key(5, 1)
+    assert np.array_equal(undone(permutation(some, n, chosen), n, chosen), some)
+    assert np.array_equal(permutation(undone(some, n, chosen), n, chosen), some)
+
+
+@given(st.integers(1, 1 << 48), st.integers(0, 1 << 70), st.integers(0, (1 << 64) - 1))
+@examples(100)
+def test_the_inverse_undoes_the_permutation_of_any_length_and_key(n, seed, epoch):
+    some, chosen = some_indices(n, 20), key(seed, epoch)
+    assert np.array_equal(undone(permutation(some, n, chosen), n, chosen), some)
+
+
+@pytest.mark.parametrize("n", [3, 1009, 2**30 + 1, 2**31])
+def test_jax_undoes_what_numpy_permutes(n):
+    some = some_indices(n).astype(np.int32)
+    moved = jnp.asarray(permutation(some, n, key(5)))
+    assert np.array_equal(jax.jit(lambda moved: undone(moved, n, key(5)))(moved), some)

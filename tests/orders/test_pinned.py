@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from jreader.orders import STREAM_VERSION, key, permutation
+from jreader.orders.block_orders import BlockOrder
 
 GOLDEN = {
     (2, (0,)): [0, 1],
@@ -87,3 +88,27 @@ def test_orders_never_change(n, path):
 
 def test_keys_never_change():
     assert [int(word) for word in key(2**70 + 5, 3, 1 << 40)] == KEY
+
+
+IN_BLOCKS = {  # of (blocks together, lanes), the samples at PLACES
+    (1, 1): [51, 46, 59, 43, 44, 392, 305, 283, 307],
+    (3, 1): [96, 81, 44, 65, 371, 63, 346, 269, 123],
+    (1, 4): [51, 109, 297, 309, 46, 296, 392, 217, 307],
+    (2, 4): [404, 140, 298, 315, 403, 300, 56, 228, 149],
+    (3, 7): [402, 108, 241, 276, 197, 109, 367, 205, 19],
+}
+PLACES = [0, 1, 2, 3, 4, 50, 200, 201, 411]
+
+
+@pytest.mark.parametrize(("together", "lanes"), IN_BLOCKS)
+def test_orders_of_blocks_never_change(together, lanes):
+    sizes = [7, 30, 0, 5, 18, 40, 3] * 4
+    order = BlockOrder(np.cumsum([0, *sizes])[:-1], sum(sizes), together, lanes)
+    found = order.rows(np.array(PLACES), (7, 2, 1)).tolist()
+    assert found == IN_BLOCKS[together, lanes]
+
+
+def test_an_order_of_large_blocks_in_many_lanes_never_changes():
+    order = BlockOrder(np.arange(0, 10**6, 1000), 10**6, 8, 64)
+    found = order.rows(np.array([0, 1, 63, 64, 10**5, 999_999]), (2**40, 1, 1)).tolist()
+    assert found == [417225, 665994, 294688, 319095, 50185, 239592]

@@ -65,6 +65,17 @@ def test_counts_are_those_of_the_turns_one_by_one(name):
 
 
 @pytest.mark.parametrize("name", WEIGHTS)
+def test_the_turn_of_every_sample_is_found_from_its_source_and_number(name):
+    turns = Turns(WEIGHTS[name])
+    for end in (1000, 10**6, 10**9, 10**13):
+        some = drawn.integers(0, end, 200)
+        for settled in (None, int(some[0]) // RUN):
+            which, sample = turns.at(some, (3, 1), settled)
+            found = turns.turns_of(which.astype(int), sample, (3, 1), settled)
+            assert found.tolist() == some.tolist()
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
 def test_every_source_has_a_turn_in_every_block_and_its_share_of_every_aligned_run(name):
     weights = WEIGHTS[name]
     turns, shares = Turns(weights), np.array(weights) / sum(weights)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 from far_server import FarServer
+from placed import Placed
 
+from jreader import Store
 from jreader.sources import far_retries, far_systems
 
 
@@ -30,3 +32,26 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setattr("jreader.sources.files.kept_indices._WORTH", 0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "jreader" / "documents"
+
+
+@pytest.fixture(params=["here", "in memory", "served"])
+def placed(request, tmp_path, tmp_path_factory):
+    """Files lie here, in fsspec's memory, or on a server, of which a store keeps small blocks."""
+    if request.param == "here":
+        yield Placed(tmp_path)
+        return
+    request.getfixturevalue("quick")
+    if request.param == "served":
+        server = request.getfixturevalue("server")
+        store = Store(tmp_path_factory.mktemp("store"), "1MB", block=64)
+        yield Placed(tmp_path, server.url, server.put, store=store)
+        return
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+
+    def put(name, data):
+        path = f"/placed/{name}"
+        memory.rm_file(path) if data is None else memory.pipe(path, data)
+
+    yield Placed(tmp_path, "memory://placed", put)
+    if memory.exists("/placed"):
+        memory.rm("/placed", recursive=True)

@@ -17,6 +17,12 @@ from jreader.readers import fingerprint, indexed, start
 array_record = pytest.importorskip("array_record.python.array_record_module")
 
 
+@pytest.fixture(name="arrayrecord")
+def arrayrecord_placed(placed):
+    """For the tests that take it, files lie here and elsewhere."""
+    return placed.reader(arrayrecord)
+
+
 def write(path, records, group=1):
     writer = array_record.ArrayRecordWriter(str(path), f"group_size:{group}")
     for record in records:
@@ -57,11 +63,11 @@ def test_files_are_one_sequence_in_the_order_given(tmp_path):
     assert [len(each) for each in batch(arrayrecord(tmp_path), 3)()] == [3, 3, 2]
 
 
-def test_threads_read_at_the_same_time(tmp_path):
+def test_threads_read_at_the_same_time(arrayrecord, tmp_path):
     for number in range(3):
         records = numbered(number * 100, number * 100 + 100)
         write(tmp_path / f"{number}.arrayrecord", records)
-    plane = indexed(arrayrecord(tmp_path))
+    plane = indexed(arrayrecord(f"{tmp_path}/"))
     parts = [np.arange(thread, 300, 8) for thread in range(8)]
     with ThreadPoolExecutor(8) as executor:
         for part, records in zip(parts, executor.map(plane.take, parts), strict=True):
@@ -69,7 +75,7 @@ def test_threads_read_at_the_same_time(tmp_path):
 
 
 class TestFaults:
-    def test_an_empty_truncated_or_foreign_file(self, tmp_path):
+    def test_an_empty_truncated_or_foreign_file(self, arrayrecord, tmp_path):
         path = write(tmp_path / "a.arrayrecord", numbered(0, 500))
         whole = path.read_bytes()
         for content in (b"", whole[:9], whole[: len(whole) // 2], b"text " * 99):
@@ -77,7 +83,9 @@ class TestFaults:
             with pytest.raises(DamagedData, match=r"a.arrayrecord is truncated, or not an Array"):
                 list(arrayrecord(path)())
 
-    def test_a_record_whose_hash_does_not_match_comes_after_the_good_ones(self, tmp_path):
+    def test_a_record_whose_hash_does_not_match_comes_after_the_good_ones(
+        self, arrayrecord, tmp_path
+    ):
         records = [bytes([number]) * 3000 for number in range(200)]
         rng = np.random.default_rng(0)
         records = [rng.bytes(3000) for _ in range(200)]
@@ -114,7 +122,7 @@ def test_it_is_shown_as_it_was_written_and_travels(tmp_path):
     assert fingerprint(arrayrecord(path)) != before
 
 
-def test_workers_are_invisible(tmp_path):
+def test_workers_are_invisible(arrayrecord, tmp_path):
     write(tmp_path / "a.arrayrecord", numbered(0, 9))
-    plan = Pipeline(arrayrecord(tmp_path)).map(bytes.upper, threads=2)
+    plan = Pipeline(arrayrecord(f"{tmp_path}/")).map(bytes.upper, threads=2)
     assert list(plan) == [record.upper() for record in numbered(0, 9)]

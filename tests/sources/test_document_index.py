@@ -12,7 +12,8 @@ import pytest
 from token_writers import DOCUMENTS, FLAT, flat, listed, megatron
 
 from jreader import Pipeline, tokens
-from jreader.sources.files.kept_indices import _save
+from jreader.sources.files.kept_indices import save_index
+from jreader.sources.files.set_indices import MANY
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -23,7 +24,7 @@ class TestTheIndexOfDocuments:
         assert listed(tokens(path, eos=0)) == DOCUMENTS
         (kept,) = cache.iterdir()
         np.testing.assert_array_equal(np.load(kept), [0, 3, 5, 6, 9])
-        _save(kept, np.array([0, 4, 9]))  # to see that it is what is read
+        save_index(kept, np.array([0, 4, 9]))  # to see that it is what is read
         assert listed(tokens(path, eos=0)) == [FLAT[:4], FLAT[4:]]
 
     def test_each_eos_and_dtype_has_its_own(self, tmp_path, cache):
@@ -60,7 +61,7 @@ class TestTheIndexOfDocuments:
         path = flat(tmp_path / "a.bin")
         list(tokens(path, eos=0)())
         (kept,) = cache.iterdir()
-        _save(kept, np.array([0, 3, 5]))
+        save_index(kept, np.array([0, 3, 5]))
         assert listed(tokens(path, eos=0)) == DOCUMENTS
 
     def test_a_folder_that_cannot_be_written_is_no_error(self, tmp_path, cache):
@@ -83,12 +84,13 @@ class TestTheIndexOfDocuments:
         assert found.tolist() == [0, *(end + 1 for end in ends)]
 
     @pytest.mark.parametrize("number", range(3))
-    def test_random_files_are_split_as_python_splits_them(self, tmp_path, number):
+    def test_random_files_are_split_as_python_splits_them(self, placed, tmp_path, number):
         values = np.random.default_rng(number).integers(0, 5, 500).tolist()
         ends = [0, *(at + 1 for at, value in enumerate(values) if value == 0)]
         ends += [len(values)] if ends[-1] < len(values) else []
         expected = [values[low:high] for low, high in pairwise(ends)]
-        assert listed(tokens(flat(tmp_path / "a.bin", values), eos=0)) == expected
+        read = placed.reader(tokens)
+        assert listed(read(flat(tmp_path / "a.bin", values), eos=0)) == expected
 
     def test_it_is_not_kept_of_what_is_soon_looked_through(self, tmp_path, cache, monkeypatch):
         monkeypatch.undo()
@@ -135,3 +137,32 @@ class TestTheIndexOfDocuments:
             assert python(text, cwd=tmp_path, check=False).returncode == -signal.SIGKILL
             reader = tokens(tmp_path / "a.bin", eos=0)
             assert len(reader) == len(tokens(tmp_path / "a.bin", eos=0)) > 3 * 10**6
+
+
+class TestManyFiles:
+    @pytest.fixture(params=["flat", "npy", "llmc"])
+    def folder(self, request, tmp_path):
+        """Files of a few tokens each, in one layout."""
+        folder = tmp_path / "many"
+        folder.mkdir()
+        for number in range(MANY + 3):
+            ids = np.arange(1 + number % 7, dtype=np.uint16) + number % 3
+            if request.param == "npy":
+                np.save(folder / f"{number:04}.npy", ids)
+                continue
+            head = np.zeros(256, np.int32)
+            head[:3] = 20240520, 1, len(ids)
+            before = head.tobytes() if request.param == "llmc" else b""
+            (folder / f"{number:04}.bin").write_bytes(before + ids.tobytes())
+        return folder
+
+    @pytest.mark.parametrize("eos", [None, 2])
+    def test_they_have_one_index_and_the_documents_of_few(self, folder, cache, monkeypatch, eos):
+        every = [[document.tolist() for document in tokens(folder, eos=eos)()] for _ in range(2)]
+        (kept,) = cache.with_name("sets").iterdir()
+        written = kept.stat().st_mtime_ns
+        windows = [each.tolist() for each in Pipeline(tokens(folder, eos=eos)).windows(4)]
+        monkeypatch.setattr("jreader.sources.files.file_readers.MANY", 10**6)
+        assert every == [[document.tolist() for document in tokens(folder, eos=eos)()]] * 2
+        assert windows == [each.tolist() for each in Pipeline(tokens(folder, eos=eos)).windows(4)]
+        assert kept.stat().st_mtime_ns == written

@@ -14,10 +14,16 @@ from jreader.errors import DamagedData
 MNIST = Path(__file__).parents[3] / "shared" / "mnist"
 
 
+@pytest.fixture(name="idx")
+def idx_placed(placed):
+    """For the tests that take it, files lie here and elsewhere."""
+    return placed.reader(idx)
+
+
 @pytest.mark.parametrize("shape", [(0,), (5,), (4, 3), (3, 2, 2), (2, 1, 3, 2), (0, 28, 28)])
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 @pytest.mark.parametrize("dtype", IDX_TYPES)
-def test_every_type_and_rank_of_idx_comes_back_as_it_was(dtype, packed, shape, tmp_path):
+def test_every_type_and_rank_of_idx_comes_back_as_it_was(idx, dtype, packed, shape, tmp_path):
     numbers = np.random.default_rng(0).normal(0, 50, shape).astype(np.float64)
     array = np.abs(numbers).astype(dtype) if dtype == "uint8" else numbers.astype(dtype)
     column = idx(write_idx(tmp_path / "x", array, packed=packed)).columns
@@ -35,7 +41,7 @@ def test_plain_idx_files_of_bytes_are_mapped(dtype, packed, tmp_path):
     assert not is_mapped(idx(path).columns)
 
 
-def test_image_and_label_files_give_pairs(tmp_path):
+def test_image_and_label_files_give_pairs(idx, tmp_path):
     images = write_idx(tmp_path / "i", np.arange(12, dtype=np.uint8).reshape(3, 2, 2), packed=True)
     labels = write_idx(tmp_path / "l", np.array([5, 0, 4], np.uint8), packed=False)
     reader = idx(images, labels)
@@ -45,7 +51,7 @@ def test_image_and_label_files_give_pairs(tmp_path):
 
 
 @pytest.mark.parametrize("kept", range(26))
-def test_an_idx_file_truncated_anywhere_is_named(kept, tmp_path):
+def test_an_idx_file_truncated_anywhere_is_named(idx, kept, tmp_path):
     content = idx_bytes(np.arange(6, dtype=np.int16).reshape(3, 2))
     assert len(content) == 4 + 8 + 12
     (tmp_path / "x").write_bytes(content[:kept] if kept < 24 else content + b"\0" * (kept - 23))
@@ -53,7 +59,7 @@ def test_an_idx_file_truncated_anywhere_is_named(kept, tmp_path):
         idx(tmp_path / "x")()
 
 
-def test_a_packed_idx_file_truncated_anywhere_is_named(tmp_path):
+def test_a_packed_idx_file_truncated_anywhere_is_named(idx, tmp_path):
     content = gzip.compress(idx_bytes(np.arange(6, dtype=np.int16)))
     for kept in range(len(content)):
         (tmp_path / "x.gz").write_bytes(content[:kept])

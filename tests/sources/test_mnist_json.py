@@ -17,17 +17,19 @@ def write_mnist_json(path, pairs):
 
 
 @pytest.mark.parametrize("name", ["mnist.json.gz", "mnist.json"])
-def test_the_tutorials_file_has_three_modes(name, tmp_path):
+def test_the_tutorials_file_has_three_modes(name, tmp_path, placed):
     pairs = [
         [[[0.0, 0.25] * 392] * 2, [5, 0]],
         [[[-1] * 784], [4]],
         [[[1.0] * 784] * 3, [1, 2, 3]],
     ]
     path = write_mnist_json(tmp_path / name, pairs)
-    assert [int(label) for _, label in mnist_json(path)()] == [5, 0]
-    assert [int(label) for _, label in mnist_json(path, mode="valid")()] == [4]
-    assert [int(label) for _, label in mnist_json(path, "eval")()] == [1, 2, 3]
-    image, label = next(mnist_json(path)())
+    placed.options = {}
+    read = placed.reader(mnist_json)
+    assert [int(label) for _, label in read(path)()] == [5, 0]
+    assert [int(label) for _, label in read(path, mode="valid")()] == [4]
+    assert [int(label) for _, label in read(path, "eval")()] == [1, 2, 3]
+    image, label = next(read(path)())
     assert (image.dtype, image.shape, label.dtype) == (np.float32, (784,), np.int64)
     assert image[:2].tolist() == [0, 0.25]
     check_resumes_everywhere(mnist_json(path, "eval"))

@@ -17,7 +17,7 @@ from widths import examples
 from jreader import Pipeline, batch, shuffle, tar
 from jreader.errors import DamagedData
 from jreader.readers import fingerprint, indexed
-from jreader.sources.files.kept_indices import _save
+from jreader.sources.files.kept_indices import save_index
 
 FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
 SAMPLES = [
@@ -257,7 +257,7 @@ def test_the_index_is_kept(tmp_path, monkeypatch):
     for _ in range(2):
         assert list(tar(path)()) == SAMPLES
     (index,) = (tmp_path / "cache/jreader/tar").iterdir()
-    _save(index, np.load(index)[[0, 2, 3]])
+    save_index(index, np.load(index)[[0, 2, 3]])
     with pytest.raises(DamagedData, match="another sample begins"):
         list(tar(path)())
 

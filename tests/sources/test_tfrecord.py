@@ -18,7 +18,7 @@ from widths import examples
 from jreader import Pipeline, batch, shuffle, tfrecord
 from jreader.errors import DamagedData
 from jreader.readers import indexed
-from jreader.sources.files.kept_indices import _save
+from jreader.sources.files.kept_indices import save_index
 
 pytest.importorskip("google_crc32c")
 
@@ -137,7 +137,7 @@ class TestDamage:
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         assert len(tfrecord(path)) == 3
         (index,) = (tmp_path / "cache/jreader/tfrecord").iterdir()
-        _save(index, np.load(index)[[0, 2, 3]])
+        save_index(index, np.load(index)[[0, 2, 3]])
         with pytest.raises(DamagedData, match="has 3 bytes of data, not 25"):
             list(tfrecord(path)())
 

@@ -22,54 +22,60 @@ from jreader.readers.ragged import lengths_of
 pytestmark = pytest.mark.usefixtures("cache")
 
 
+@pytest.fixture(name="tokens")
+def tokens_placed(placed):
+    """For the tests that take it, files lie here and elsewhere."""
+    return placed.reader(tokens)
+
+
 class TestLayouts:
-    def test_a_flat_file_is_one_document(self, tmp_path):
+    def test_a_flat_file_is_one_document(self, tokens, tmp_path):
         assert listed(tokens(flat(tmp_path / "a.bin"))) == [FLAT]
 
-    def test_a_flat_file_is_split_after_eos(self, tmp_path):
+    def test_a_flat_file_is_split_after_eos(self, tokens, tmp_path):
         assert listed(tokens(flat(tmp_path / "a.bin"), eos=0)) == DOCUMENTS
 
-    def test_a_file_that_ends_with_eos_has_no_empty_document_behind_it(self, tmp_path):
+    def test_a_file_that_ends_with_eos_has_no_empty_document_behind_it(self, tokens, tmp_path):
         assert listed(tokens(flat(tmp_path / "a.bin", [1, 0, 2, 0]), eos=0)) == [[1, 0], [2, 0]]
 
-    def test_a_file_without_eos_is_one_document(self, tmp_path):
+    def test_a_file_without_eos_is_one_document(self, tokens, tmp_path):
         assert listed(tokens(flat(tmp_path / "a.bin"), eos=77)) == [FLAT]
 
-    def test_the_header_of_llmc_is_not_read_as_tokens(self, tmp_path):
+    def test_the_header_of_llmc_is_not_read_as_tokens(self, tokens, tmp_path):
         assert listed(tokens(llmc(tmp_path / "a.bin"))) == [FLAT]
         big = llmc(tmp_path / "b.bin", [1, 100_000], version=7, magic=20240801, code="I")
         assert listed(tokens(big, dtype="uint32")) == [[1, 100_000]]
 
-    def test_files_of_llmc_are_split_before_eos_which_leads_documents_there(self, tmp_path):
+    def test_files_of_llmc_are_split_before_eos_which_leads_documents_there(self, tokens, tmp_path):
         path = llmc(tmp_path / "a.bin", [9, 9, 0, 5, 6, 0, 7])
         assert listed(tokens(path, eos=0)) == [[9, 9], [0, 5, 6], [0, 7]]
         assert listed(tokens(llmc(tmp_path / "b.bin", [0, 5, 0]), eos=0)) == [[0, 5], [0]]
 
     @pytest.mark.parametrize("modes", [False, True])
     @pytest.mark.parametrize("marked", [False, True])
-    def test_an_idx_says_where_documents_are(self, tmp_path, modes, marked):
+    def test_an_idx_says_where_documents_are(self, tokens, tmp_path, modes, marked):
         path = megatron(tmp_path / "a", modes=modes and marked, marked=marked)
         assert listed(tokens(path)) == DOCUMENTS
 
-    def test_a_document_of_megatron_may_have_several_sequences_or_none(self, tmp_path):
+    def test_a_document_of_megatron_may_have_several_sequences_or_none(self, tokens, tmp_path):
         path = megatron(tmp_path / "a")
         idx = path.with_suffix(".idx").read_bytes()
         marks = struct.pack("<5q", 0, 2, 2, 3, 4)
         path.with_suffix(".idx").write_bytes(idx[: -len(marks)] + marks)
         assert listed(tokens(path)) == [[5, 6, 0, 7, 0], [], [0], [8, 9, 300]]
 
-    def test_other_dtypes(self, tmp_path):
+    def test_other_dtypes(self, tokens, tmp_path):
         path = megatron(tmp_path / "a", [[1, 70_000], [-1]], code=(4, "i"))
         assert listed(tokens(path, dtype=np.int32)) == [[1, 70_000], [-1]]
         (document,) = tokens(npy(tmp_path / "b.npy", [1, 2], "<i8"), dtype="int64")()
         assert document.dtype == np.int64
         assert document.tolist() == [1, 2]
 
-    def test_npy_is_read_and_split(self, tmp_path):
+    def test_npy_is_read_and_split(self, tokens, tmp_path):
         assert listed(tokens(npy(tmp_path / "a.npy"))) == [FLAT]
         assert listed(tokens(npy(tmp_path / "a.npy"), eos=0)) == DOCUMENTS
 
-    def test_many_files_are_one_reader_and_no_document_goes_on_in_the_next(self, tmp_path):
+    def test_many_files_are_one_reader_and_no_document_goes_on_in_the_next(self, tokens, tmp_path):
         paths = [flat(tmp_path / "a.bin"), npy(tmp_path / "b.npy"), megatron(tmp_path / "c")]
         reader = tokens(paths, eos=0)
         assert len(reader) == 12
@@ -94,18 +100,18 @@ class TestPaths:
         (folder / "notes.txt").write_text("no tokens")
         return folder
 
-    def test_a_folder_is_its_files_in_order(self, folder):
-        assert listed(tokens(folder)) == [[1], [2], [3]]
+    def test_a_folder_is_its_files_in_order(self, tokens, folder):
+        assert listed(tokens(f"{folder}/")) == [[1], [2], [3]]
 
-    def test_a_pattern_is_its_files_in_order(self, folder):
+    def test_a_pattern_is_its_files_in_order(self, tokens, folder):
         assert listed(tokens(f"{folder}/a_*.bin")) == [[1], [2]]
         assert listed(tokens(f"{folder.parent}/**/?_1.bin")) == [[1], [3]]
 
-    def test_a_list_is_read_as_it_is_written(self, folder):
+    def test_a_list_is_read_as_it_is_written(self, tokens, folder):
         paths = [folder / "b_1.bin", f"{folder}/a_*", folder / "b_1.bin"]
         assert listed(tokens(paths)) == [[3], [1], [2], [3]]
 
-    def test_either_file_of_megatron_or_their_common_name_will_do(self, tmp_path):
+    def test_either_file_of_megatron_or_their_common_name_will_do(self, tokens, tmp_path):
         path = megatron(tmp_path / "corpus_text_document")
         for given in (path, path.with_suffix(".idx"), path.with_suffix(""), f"{tmp_path}/corpus*"):
             assert listed(tokens(given)) == DOCUMENTS
@@ -140,7 +146,7 @@ class TestPaths:
         many = tokens([path] * 9)
         assert repr(many) == f"tokens([{path!r}, ..., {path!r}])"
 
-    def test_building_it_opens_nothing(self, tmp_path):
+    def test_building_it_opens_nothing(self, tokens, tmp_path):
         (tmp_path / "a.bin").write_bytes(b"1")
         reader = tokens(tmp_path / "a.bin", eos=0)
         with pytest.raises(DamagedData):
@@ -238,7 +244,7 @@ FOREIGN = {
 
 class TestOtherFormats:
     @pytest.mark.parametrize("name", FOREIGN)
-    def test_they_are_no_tokens_whatever_their_name(self, name, tmp_path):
+    def test_they_are_no_tokens_whatever_their_name(self, tokens, name, tmp_path):
         make, says = FOREIGN[name]
         content = make()
         (tmp_path / "a.bin").write_bytes(content + bytes(len(content) % 2 * ("pickle" not in name)))
@@ -246,15 +252,15 @@ class TestOtherFormats:
             list(tokens(tmp_path / "a.bin")())
 
     @pytest.mark.parametrize("suffix", ["safetensors", "arrow", "pkl", "txt", "pt", "parquet"])
-    def test_their_suffixes_say_it_too(self, suffix, tmp_path):
+    def test_their_suffixes_say_it_too(self, tokens, suffix, tmp_path):
         with pytest.raises(DamagedData, match=r"of uint16 tokens: it is"):
             list(tokens(flat(tmp_path / f"a.{suffix}"))())
 
-    def test_text_is_tokens_of_a_byte_each_where_that_is_said(self, tmp_path):
+    def test_text_is_tokens_of_a_byte_each_where_that_is_said(self, tokens, tmp_path):
         (tmp_path / "a.txt").write_text("letters " * 100)
         assert listed(tokens(tmp_path / "a.txt", dtype="uint8")) == [[*(b"letters " * 100)]]
 
-    def test_tokens_are_tokens_whatever_they_begin_with(self, tmp_path):
+    def test_tokens_are_tokens_whatever_they_begin_with(self, tokens, tmp_path):
         rng = np.random.default_rng(0)
         for number in range(300):
             first = [[0x0280], [0x0480], [0xFFFF] * 2, [0x227B] * 9, [0x4150], []][number % 6]
@@ -264,7 +270,7 @@ class TestOtherFormats:
 
 class TestDamage:
     @pytest.mark.parametrize("name", DAMAGED)
-    def test_damage_names_the_file_and_the_place(self, name, tmp_path):
+    def test_damage_names_the_file_and_the_place(self, tokens, name, tmp_path):
         make, says = DAMAGED[name]
         with pytest.raises(DamagedData, match=says):
             list(tokens(make(tmp_path))())
@@ -277,7 +283,7 @@ class TestDamage:
             lambda path: llmc(path / "a", version=7, magic=20240801, code="I"),
         ],
     )
-    def test_a_file_of_another_dtype_says_what_to_type(self, make, tmp_path):
+    def test_a_file_of_another_dtype_says_what_to_type(self, tokens, make, tmp_path):
         with pytest.raises(ValueError, match=r"a.* type tokens\(\.\.\., dtype='u?int32'\)"):
             list(tokens(make(tmp_path))())
 

@@ -31,9 +31,9 @@ from jreader import (
     skip,
 )
 from jreader import shuffle as shuffled
-from jreader.devices import Share
 from jreader.errors import ReaderError
-from jreader.loaders.multihost.shards import dealt_to
+from jreader.feeds.shards import dealt_to
+from jreader.feeds.shares import Share
 from jreader.readers import start
 from jreader.sources.blocks import BlockColumns
 

@@ -2,16 +2,15 @@
 
 import os
 import shutil
-from contextlib import closing, contextmanager
+from contextlib import closing
 from itertools import islice
-from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kept_samples import COUNT, FAST, KINDS, as_kept, trees
+from kept_samples import COUNT, FAST, KINDS, as_kept, snapshots, trees
 from programs import program
 from seen import canonical
 from widths import examples, few
@@ -22,24 +21,6 @@ from jreader.errors import DamagedData
 
 def seen(reader):
     return [*map(canonical, reader())]
-
-
-@contextmanager
-def snapshots(folder, into):
-    """Copies a folder whenever something of it reaches the disk: all that a kill may leave."""
-    taken, synced = [], os.fsync
-
-    def fsync(descriptor):
-        synced(descriptor)
-        if Path(folder).exists():
-            taken.append(Path(into, str(len(taken))))
-            shutil.copytree(folder, taken[-1])
-
-    os.fsync = fsync
-    try:
-        yield taken
-    finally:
-        os.fsync = synced
 
 
 @given(st.lists(trees, min_size=1, max_size=5), st.booleans())

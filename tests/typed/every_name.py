@@ -46,6 +46,7 @@ assert_type(list(jreader.chain(reader, reader)()), list[int])
 assert_type(list(jreader.compose(reader, reader)()), list[tuple[Any, ...]])
 assert_type(list(jreader.epochs(reader, 2)()), list[int])
 assert_type(list(jreader.filter(even, reader)()), list[int])
+assert_type(list(jreader.filter(even, reader, "bits")()), list[int])
 assert_type(list(jreader.firstn(reader, 2)()), list[int])
 assert_type(list(jreader.flat_map(range, reader)()), list[int])
 assert_type(list(jreader.interleave(reader, reader)()), list[int])
@@ -102,6 +103,8 @@ jreader.images.decode(b"")
 jreader.permutation(np.arange(10), 10, key(0))
 
 # loaders
+log = jreader.replay({"x": np.float32(0)}, 0)
+assert_type(log.append({"x": np.zeros(3)}), int)
 fields = [jreader.data("x", [None, 4], "int32")]
 loader = jreader.DataLoader(Squares(), 4, shuffle=True, seed=0, num_workers=2)
 older = jreader.PyReader(fields, capacity=4)
@@ -113,6 +116,7 @@ with jreader.graceful_stop() as stopping:
 feeds = loader.steps(10)
 cursor: jreader.Cursor = feeds.cursor
 data, batch_at = jreader.as_function(batches)
+assert_type(jreader.export(batches, platforms=["cpu"]), bytes)
 state, metrics = jreader.train(lambda total, feed: (total + 1, feed), 0, loader, progress=False)
 assert_type(state, int)
 report: jreader.Report = jreader.report(loader)

@@ -9,6 +9,7 @@ import numpy as np
 
 import jreader
 from jreader import DataLoader, Pipeline, arrays, datasets, map_readers, shuffle
+from jreader.pipelines.preparing import Prepared
 
 
 def words() -> Iterator[str]:
@@ -51,6 +52,10 @@ assert_type(Pipeline(words).batch(2).map_batches(np.asarray), Pipeline[Sequence[
 Pipeline(words).map(len, workers=2)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 Pipeline(words).take(2)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
 assert_type(Pipeline(words).filter(long).shuffle(10, seed=1), Pipeline[str])
+assert_type(Pipeline(words).filter(long, keep="long"), Pipeline[str])
+assert_type(Pipeline(words).prepare(part=(1, 2)), list[Prepared])
+assert_type(Pipeline(words).lock(sampled=True), str)
+assert_type(Pipeline(words).check_lock("a.lock"), list[str])
 assert_type(Pipeline(words).skip(1).firstn(2).epochs(3).prefetch(2).cache(), Pipeline[str])
 assert_type(Pipeline(words).batch(2), Pipeline[Sequence[str]])
 assert_type(Pipeline(words).pipe(twice, times=3), Pipeline[str])
@@ -62,6 +67,8 @@ loader = Pipeline(arrays(x=np.arange(4))).shuffle(seed=0).batch(2).load({"x": "x
 assert_type(loader, DataLoader)
 for feed in loader.steps(1):
     assert_type(feed, Any)
+elsewhere = Pipeline(arrays(x=np.arange(4))).batch(2).load(workers=jreader.Processes(2), share=None)
+assert_type(elsewhere, DataLoader)
 assert_type(loader.steps(1).cursor, jreader.Cursor)
 assert_type(jreader.train(lambda total, feed: (total + 1, feed), 0, loader, progress=False)[0], int)
 assert_type(Pipeline(datasets.digits.train()).batch(2).load(pmap=None), DataLoader)

@@ -28,6 +28,12 @@ def of_its_own(sample):
     return sample + np.random.default_rng(sample).random()
 
 
+def at_first(sample, drawn=[]):  # noqa: B006  # as a module that draws while it is imported
+    if not drawn:
+        drawn.append(random.random())
+    return sample
+
+
 def seeded(sample):
     np.random.seed(sample)  # noqa: NPY002  # likewise
     random.seed(sample)
@@ -65,7 +71,7 @@ def test_what_draws_from_them_in_another_executor_of_processes_is_told(processes
         list(numbers().map(of_numpy, executor=processes))
 
 
-@pytest.mark.parametrize("fn", [of_its_own, seeded, abs])
+@pytest.mark.parametrize("fn", [of_its_own, at_first, seeded, abs])
 def test_what_gives_the_same_in_each_run_is_not_told(fn, processes):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from jreader.errors import NotResumable, warn
 from jreader.orders import STREAM_VERSION
 from jreader.readers import Cursor, Plan, Position
 from jreader.readers.credentials import as_shown_now
-from jreader.readers.fingerprints import FOUND, HISTORY, STAGE, difference, swapped
+from jreader.readers.fingerprints import FOUND, HISTORY, READER, STAGE, difference, swapped
 from jreader.readers.hashing import text_hash
 from jreader.readers.messages import Refusal
 
 FORMAT = 2
 _NEEDED = {*Cursor.__annotations__}
 _OF_SAMPLES = ("ops", "data", "functions", "layouts", "values")
+REMOVED = "removed: "
+"""What the line of a plan begins with that names samples that a loader goes on without."""
 _SHOWN = ("epoch", "step", "samples", "position", "digest", "skipped")
 _ANEW = "Resume with the pipeline that wrote it, or begin anew, without at=."
 
@@ -40,7 +43,7 @@ def beginning(epoch: int) -> Cursor:
     )
 
 
-def skipping(cursor: Cursor, steps: Any, size: int) -> Cursor:
+def skipping(cursor: Cursor, steps: Any, size: int | str) -> Cursor:
     """The cursor, with more steps that are left out.
 
     >>> skipping(beginning(0), range(3, 5), size=64)["skipped"]
@@ -49,7 +52,7 @@ def skipping(cursor: Cursor, steps: Any, size: int) -> Cursor:
     Args:
         cursor: A cursor.
         steps: A range of steps with a stride of 1; None for no more.
-        size: Samples per step; 0 if positions count batches.
+        size: Samples per step, or a text of their sizes; 0 if positions count batches.
 
     Raises:
         TypeError: `steps` is not such a range.
@@ -67,7 +70,7 @@ def skipping(cursor: Cursor, steps: Any, size: int) -> Cursor:
     return {**cursor, "skipped": known}
 
 
-def _more_skipped(cursor: Cursor, steps: Any, size: int) -> list[list[int]]:
+def _more_skipped(cursor: Cursor, steps: Any, size: int | str) -> list[list[Any]]:
     if not isinstance(steps, range) or steps.step != 1 or steps.start < 0:
         raise TypeError(
             f"skip_steps needs a range of steps to leave out, as range(300, 310), not {steps!r}."
@@ -77,8 +80,24 @@ def _more_skipped(cursor: Cursor, steps: Any, size: int) -> list[list[int]]:
     return sorted([part for part in cursor["skipped"] if part not in replaced + added] + added)
 
 
+class Scattered(list[Any]):
+    """The places of all lanes, of which some are old: other processes know where these are now."""
+
+    __slots__ = ("others",)
+    others: Callable[[], Iterable[tuple[int, Position]]]  # asks: numbers of lanes, and their places
+
+
+def gathered(position: Position) -> Position:
+    """The position in a cursor, with the places of lanes of all processes."""
+    batches = position[2] if isinstance(position, tuple) else None
+    if not isinstance(batches, Scattered):
+        return position
+    of_all = {**dict(enumerate(batches)), **dict(batches.others())}
+    return (*position[:2], tuple(of_all.values()), *position[3:])
+
+
 def sealed(cursor: Cursor) -> Cursor:
-    """The cursor as users get it: with a hash of all its parts in `check`.
+    """The cursor as users get it: whole, and with a hash of all its parts in `check`.
 
     >>> sealed(beginning(2))["check"] == sealed(beginning(3))["check"]
     False
@@ -86,6 +105,7 @@ def sealed(cursor: Cursor) -> Cursor:
     Raises:
         NotResumable: The pass cannot be resumed, or JSON cannot store its position.
     """
+    cursor = {**cursor, "position": gathered(cursor["position"])}
     _check_kept(cursor["position"])
     return {**cursor, "check": _check_of(cursor)}
 
@@ -191,7 +211,10 @@ def _is_plain_number(part: Any) -> bool:
 
 
 def _is_span(part: Any) -> bool:
-    return isinstance(part, (list, tuple)) and len(part) == 3 and all(map(_is_plain_number, part))
+    if not isinstance(part, (list, tuple)) or len(part) != 3:
+        return False
+    (*steps, size) = part
+    return all(map(_is_plain_number, steps)) and (isinstance(size, str) or _is_plain_number(size))
 
 
 def kept_lines(plan: Plan) -> list[str]:
@@ -201,8 +224,15 @@ def kept_lines(plan: Plan) -> list[str]:
 
 def weights_line(plan: Plan) -> str | None:
     """What a plan says of what a run may change; None if there is no such thing."""
-    lines = (line.removeprefix(HISTORY) for line in plan["ops"] if line.startswith(HISTORY))
-    return next(lines, None)
+    for line in plan["ops"]:
+        if line.startswith(HISTORY):
+            return line.removeprefix(HISTORY)
+    return None
+
+
+def names_readers(plan: Plan) -> bool:
+    """Whether a plan has lines of readers that a run may add and drop, as earlier ones have not."""
+    return any(line.startswith(READER) for line in plan["ops"])
 
 
 def plan_hash(plan: Plan) -> str:
@@ -230,11 +260,15 @@ def _sampled(plan: Any) -> list[list[str]]:
 
 
 _CHANGES = {
+    "lock": "the lock of this pipeline is not what it was",
     "data": "the data of this pipeline are not what they were",
     "functions": "a function of this pipeline is not what it was",
     "values": "an argument, or a value that a function holds, is not what it was",
     "feeds": "the feeds of this loader are not made as they were",
 }
+
+
+_ABOVE = f"{READER}~"
 
 
 def check_plan(written: Plan, plan: Plan, *, grows: bool = False) -> None:
@@ -251,25 +285,66 @@ def check_plan(written: Plan, plan: Plan, *, grows: bool = False) -> None:
     Raises:
         NotResumable: The plans order or count samples differently.
     """
-    ops, here = (_lines_of_order(each, but=FOUND if grows else HISTORY) for each in (written, plan))
+    but = FOUND if grows else HISTORY
+    lines = (_lines_of_order(each, but) for each in (written, plan))
+    ops, here, same, readers = _by_reader(*lines)
+    _refuse_other_lines(ops, here)
+    if same and (several := swapped(written["members"], plan["members"])):
+        raise NotResumable(
+            f"this cursor is of another plan: the members of {several} come in another order here. "
+            f"{_ANEW}"
+        )
+    _refuse_other_layouts(written, plan)
+    if same:
+        _warn_of_changes(written, plan, found=any(line.startswith(FOUND) for line in ops))
+    elif any(readers.values()):
+        changes = (f"{', '.join(names)} {what}" for what, names in readers.items() if names)
+        warn(f"this run resumes with other readers in its mix: {'; '.join(changes)}.")
+
+
+def _refuse_other_lines(ops: list[str], here: list[str]) -> None:
+    """Raises if a line of a cursor that orders or counts samples is not that of the plan."""
     if ops != here:
         number, before, now = difference(ops, here)
         raise NotResumable(
             f"this cursor is of another plan, whose line {number} is {before}; here it is {now}. "
             f"{_ANEW}"
         )
-    if several := swapped(written["members"], plan["members"]):
-        raise NotResumable(
-            f"this cursor is of another plan: the members of {several} come in another order here. "
-            f"{_ANEW}"
-        )
+
+
+def _refuse_other_layouts(written: Plan, plan: Plan) -> None:
+    """Raises if an order follows from lengths, names or sizes that are not those of the plan."""
     if "layouts" in written and written["layouts"] != plan["layouts"]:
         _, before, now = difference(written["layouts"], plan["layouts"])
         raise NotResumable(
             f"this cursor is of another plan: lengths of samples, or names or sizes of files, from "
             f"which an order follows, were {before}, and here they are {now}. {_ANEW}"
         )
-    _warn_of_changes(written, plan, found=bool(ops) and ops[-1].startswith(FOUND))
+
+
+def _by_reader(
+    written: list[str], lines: list[str]
+) -> tuple[list[str], list[str], bool, dict[str, list[str]]]:
+    """The lines of readers that both plans have, in one order, and of ops above readers.
+
+    Returns:
+        Both, whether the plans have the same readers in the same order, and what becomes of the
+        readers of one plan alone.
+    """
+    names, known = ([*map(_named_in, each)] for each in (written, lines))
+    both = {*names} & {*known, _ABOVE}
+    ordered = (sorted(each, key=_named_in) for each in (written, lines))
+    ops, here = ([line for line in each if _named_in(line) in both] for each in ordered)
+    of_one = {
+        "not read any more": sorted({*names} - {*known}),
+        "new, and read from the beginning": sorted({*known} - {*names}),
+    }
+    return ops, here, names == known, of_one
+
+
+def _named_in(line: str) -> str:
+    """The reader that a line is of, if a run may add and drop that; sorts before all others."""
+    return line.partition(": ")[0] if line.startswith(READER) else _ABOVE
 
 
 def _lines_of_order(plan: Plan, but: str) -> list[str]:
@@ -290,11 +365,13 @@ def _warn_of_changes(written: Plan, plan: Plan, *, found: bool) -> None:
         if found
         else "The run goes on at the same position, where other samples may come, or more or fewer"
     )
-    parts: dict[str, Any] = {**plan}
+    parts: dict[str, Any] = {"lock": [], **plan}
     for name, what in _CHANGES.items():
         one, other = _comparable({**parts, **written}[name], parts[name])
         if one != other:
             _, before, now = difference(one, other)
+            if name == "lock":
+                before, now = _others(one, other), _others(other, one)
             warn(
                 f"{what} when the cursor was written: {now}, and it was {before} (name and hash; "
                 f"another Python version compiles functions to another hash). {follows}."
@@ -302,11 +379,19 @@ def _warn_of_changes(written: Plan, plan: Plan, *, found: bool) -> None:
             return
 
 
+def _others(lines: list[str], but: list[str]) -> str:
+    """What a lock says besides what another one does."""
+    return ", ".join(line for line in lines if line not in but) or "no lock"
+
+
 def _comparable(written: list[str], lines: list[str]) -> tuple[list[str], list[str]]:
     """Both lists, without the line of the fields if one of them has no such line.
 
     A loader without a `feed_list` has the fields of the samples, and its plan does not name them.
+    Samples may be removed where none were.
     """
+    if not any(line.startswith(REMOVED) for line in written):
+        lines = [line for line in lines if not line.startswith(REMOVED)]
     both = all(any(line.startswith("fields") for line in each) for each in (written, lines))
     one, other = (
         [line for line in each if both or not line.startswith("fields")]

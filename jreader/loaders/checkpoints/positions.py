@@ -43,13 +43,14 @@ class EpochPosition(NamedTuple):
 
     Attributes:
         rows: The rows of a full batch; None before the first one.
-        size: The samples per batch, if `batches` counts samples; else None.
+        size: The samples per batch, if `batches` counts samples, or a text of their sizes by step;
+            else None.
         batches: The position of the reader of batches (`Pass.position`).
         steps: How many steps of the epoch are done.
     """
 
     rows: int | None
-    size: int | None
+    size: int | str | None
     batches: Position
     steps: int
 

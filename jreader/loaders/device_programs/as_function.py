@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import jax
@@ -20,16 +21,17 @@ from jax.sharding import Sharding
 from jreader.batches import Batching, batch, batching, map_batches, padded_batch
 from jreader.batches.stacked import returned
 from jreader.devices import Placement, sharding_placement
-from jreader.errors import ShortEpoch, warn
+from jreader.errors import ShortEpoch, noting, warn
 from jreader.feeds import FeedList, Feeds, cast, with_mask
 from jreader.loaders.device_programs.overlapping_rows import stored
+from jreader.loaders.device_programs.swept_weights import weighted, whole_numbers
 from jreader.loaders.remainders import Last, Remainder
 from jreader.readers import (
     Node,
     Reader,
     at_epoch,
-    branches,
     described,
+    epochs,
     indexed,
     leaves,
     map_tree,
@@ -37,9 +39,13 @@ from jreader.readers import (
 )
 from jreader.readers.columns import Dense, column_of
 from jreader.readers.joined_columns import ENDLESS, Joined
+from jreader.readers.lanes import by_lane, owners_of
+from jreader.readers.nodes import ops_of
 from jreader.readers.overlaps import bytes_below
 from jreader.readers.planes import Plane
 from jreader.readers.rewriting import rewritten
+from jreader.readers.trees import leaves_in_order
+from jreader.transforms import mix
 
 _CALL = "as_function(pipeline)"
 _LONGEST = 1 << 31
@@ -56,7 +62,7 @@ class BatchAt:
         functions: The functions of whole batches, in order.
         feeds: The names, shapes and dtypes of the fields.
         masked: Whether feeds carry a mask, and a short last one is padded.
-        samples: How many samples of an epoch make feeds.
+        samples: How many samples of an epoch make feeds; `ENDLESS` for a mixture without an end.
         gathers: For each column, a function of what is on the device for it, and of rows.
     """
 
@@ -68,50 +74,79 @@ class BatchAt:
     samples: int
     gathers: tuple[Callable[[Any, Any], Any], ...]
 
-    def __call__(self, data: Any, epoch: Any, step: Any, seed: Any = None) -> Any:
+    def __call__(
+        self, data: Any, epoch: Any, step: Any, seed: Any = None, weights: Any = None
+    ) -> Any:
         """The feed of a step.
 
         Args:
             data: The data that `as_function` returned with this.
             epoch: The number of the epoch, traced or not.
             step: The number of the step, from 0 to `len(batch_at) - 1`; it is not checked.
-            seed: A seed for every shuffle of the plan; None for their own seeds.
+            seed: A seed for every shuffle and mixture of the plan; None for their own seeds.
+            weights: Other weights for the mixture of the plan, which has `stop="repeat"`: as in
+                `mix`; or a traced array of whole numbers, as `batch_at.weights(...)` makes them,
+                with a sum from 1 to 2**30 - 1, which is not checked.
         """
-        return self.beginning(data, epoch, jnp.asarray(step) * self.batch_size, seed)
+        return self.beginning(data, epoch, jnp.asarray(step) * self.batch_size, seed, weights)
+
+    def weights(self, given: Any) -> np.ndarray[Any, Any]:
+        """Turns weights, as `mix` takes them, into the same whole numbers, to be traced.
+
+        >>> from jreader import arrays, mix
+        >>> both = mix({"web": arrays([1, 2]), "code": arrays([3])}, seed=0, stop="repeat")
+        >>> as_function(batch(both, 2))[1].weights({"web": 0.7, "code": 0.3})
+        array([7, 3], dtype=int32)
+
+        Args:
+            given: A dict by the names of the readers, or a list.
+
+        Raises:
+            TypeError: They have another form, or the plan has no mixture that takes weights.
+            ValueError: A weight is missing, or below 0; or their sum is 2**30 or more.
+        """
+        return whole_numbers(self.reader, given)
 
     def __len__(self) -> int:
-        """The number of steps of an epoch."""
+        """The number of steps of an epoch.
+
+        Raises:
+            TypeError: It is a mixture without an end.
+        """
+        if self.samples >= ENDLESS:
+            raise TypeError(f"{described(self.reader)} has no end: count steps yourself.")
         return (self.samples + self.batch_size - 1) // self.batch_size
 
-    def beginning(self, data: Any, epoch: Any, first: Any, seed: Any = None) -> Any:
+    def beginning(
+        self, data: Any, epoch: Any, first: Any, seed: Any = None, weights: Any = None
+    ) -> Any:
         """The feed that begins with sample `first` of its epoch."""
-        plane = indexed(self._plan(epoch, seed))
+        plane = indexed(self._plan(epoch, seed, weights))
         if plane is None:
             raise ValueError(
                 f"{described(self.reader)} draws new numbers in each pass: give its shuffles a "
                 "seed, or type batch_at(data, epoch, step, seed=0)."
             )
-        indices = jnp.asarray(first) + jnp.arange(self.batch_size)
-        there = indices < self.samples
+        size, lanes, begin = self.batch_size, owners_of(self.reader), jnp.asarray(first)
+        indices = begin + (by_lane(size, lanes, begin) if lanes > 1 else jnp.arange(size))
+        there = indices < min(self.samples, _LONGEST - 1)
         rows = plane.route(jnp.where(there, indices, 0) if self.masked else indices)
-        stored = zip(self.gathers, _in_order(plane.columns, data), rows, strict=True)
+        stored = zip(self.gathers, leaves_in_order(plane.columns, data), rows, strict=True)
         columns = rebuilt(plane.columns, (gather(tree, of) for gather, tree, of in stored))
         if self.masked:
             columns = map_tree(partial(_or_zeros, there), columns)
         for fn in self.functions:
-            try:
+            note = (
+                f"map_batches({described(fn)}) calls NumPy, and jax traces it here: write it with "
+                "operators and methods of its arrays, or with jax.numpy"
+            )
+            with noting(note, jax.errors.TracerArrayConversionError):
                 columns = returned(fn, fn(columns))
-            except jax.errors.TracerArrayConversionError as error:
-                error.add_note(
-                    f"map_batches({described(fn)}) calls NumPy, and jax traces it here: write it "
-                    "with operators and methods of its arrays, or with jax.numpy"
-                )
-                raise
         feed = self.feeds.traced(columns)
         return with_mask(map_tree(partial(_or_zeros, there), feed), there) if self.masked else feed
 
-    def _plan(self, epoch: Any, seed: Any) -> Reader[Any]:
-        plan = self.reader
+    def _plan(self, epoch: Any, seed: Any, weights: Any) -> Reader[Any]:
+        plan = self.reader if weights is None else weighted(self.reader, weights)
         if seed is not None:
             plan = rewritten(plan, lambda op: {"seed": seed} if hasattr(op, "seed") else {})
         return at_epoch(plan, epoch if isinstance(epoch, int) else jnp.asarray(epoch))
@@ -128,7 +163,8 @@ def as_function(
     """Turns a pipeline into data on the devices and a function that jax can trace.
 
     `batch_at(data, epoch, step)` is the feed that the loader gives there. It runs under `jit`,
-    `lax.scan`, `shard_map`, and `vmap` over seeds, so a whole epoch can be one program:
+    `lax.scan`, `shard_map`, and `vmap` over seeds and over weights of a mixture, so a whole epoch,
+    or a sweep, can be one program:
 
     >>> import jax
     >>> from jreader import Pipeline, arrays
@@ -152,7 +188,7 @@ def as_function(
 
     Returns:
         The data, as a tree of arrays on the devices; and `batch_at`, whose `len` is the number of
-        steps of an epoch.
+        steps of an epoch, which a mixture with `stop="repeat"` has not.
 
     Raises:
         TypeError: The pipeline gives no batches, or is not indexed.
@@ -178,7 +214,7 @@ def as_function(
     if not functions and plane.length and all(each.values is not None for each in columns):
         _check_values(feeds, rebuilt(plane.columns, (each.values for each in columns)))
     gathers, masked = tuple(each.gather for each in columns), remainder.last == "pad"
-    batch_at = BatchAt(op.reader, op.batch_size, functions, feeds, masked, samples, gathers)
+    batch_at = BatchAt(op.reader, op.sizes.sizes[0], functions, feeds, masked, samples, gathers)
     return placement.put(rebuilt(plane.columns, (each.tree for each in columns))), batch_at
 
 
@@ -188,6 +224,11 @@ def _batch(pipeline: Reader[Any], found: Batching) -> batch[Any]:
     Raises:
         TypeError: They differ in shape, are not all there, or are in another order.
     """
+    if found.op is not None and found.op.sizes.vary:
+        raise TypeError(
+            f"{_CALL} makes one program of one shape, and {described(pipeline)} gives batches of "
+            f"several sizes: type .batch(n), or .load(), which is not compiled."
+        )
     if found.buckets or isinstance(found.op, padded_batch):
         raise TypeError(
             f"{_CALL} makes one program of one shape, and {described(pipeline)} pads rows batch by "
@@ -223,7 +264,9 @@ def _plane(reader: Reader[Any]) -> Plane:
             f"index, and {described(reader)} has to be read in order: begin with "
             "jreader.arrays(...), and use .map_batches(fn) behind .batch(n) instead of .map(fn)."
         )
-    if plane.length >= min(ENDLESS, _LONGEST):
+    above = takewhile(lambda op: not isinstance(op, mix), ops_of(reader))
+    endless = plane.length >= ENDLESS and not any(isinstance(op, epochs) for op in above)
+    if plane.length >= _LONGEST and not endless:
         raise ValueError(
             f"{_CALL} counts up to 2**31 samples, and {described(reader)} has more, or no end: "
             f"leave .epochs() out, since batch_at takes the epoch."
@@ -237,10 +280,12 @@ def _fed(samples: int, op: batch[Any], last: Last | None) -> int:
     Raises:
         ShortEpoch: The last batch is short, and that is an error.
     """
-    rest = samples % op.batch_size
+    if samples >= ENDLESS:
+        return samples
+    rest, size = samples - op.sizes.full(0, samples)[1], op.sizes.sizes[0]
     if rest and last == "error":
         raise ShortEpoch(
-            f"{_CALL}: the last step of an epoch would have {rest} samples, not {op.batch_size}. "
+            f"{_CALL}: the last step of an epoch would have {rest} samples, not {size}. "
             f"Give last='drop', 'pad' or 'wrap'."
         )
     return samples if last == "pad" and not op.drop_last else samples - rest
@@ -281,14 +326,6 @@ def _check_values(feeds: Feeds, whole: Any) -> None:
     for low in range(0, max(lengths), each):
         part = [column[min(low, len(column) - each) :][:each] for column in leaves(whole)]
         feeds.from_arrays(rebuilt(whole, iter(part)))
-
-
-def _in_order(columns: Any, data: Any) -> list[Any]:
-    """The leaves of the data in the order of the columns, since jax sorts the keys of dicts."""
-    parts, placed = branches(columns), branches(data)
-    if parts is None or placed is None:
-        return [data]
-    return [leaf for key, part in parts.items() for leaf in _in_order(part, placed[key])]
 
 
 class _Stored(NamedTuple):

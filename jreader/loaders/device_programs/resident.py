@@ -14,7 +14,8 @@ from jreader.feeds import FeedList
 from jreader.loaders.device_programs.as_function import as_function
 from jreader.loaders.device_programs.stages import Layout, Stages, words
 from jreader.profiling import profiler
-from jreader.readers import Reader
+from jreader.readers import Reader, described
+from jreader.readers.joined_columns import ENDLESS
 
 
 class Resident:
@@ -41,6 +42,11 @@ class Resident:
             sharding=_everywhere(placement),
             last="pad" if masked else None,
         )
+        if self.batch_at.samples >= ENDLESS:
+            raise ValueError(
+                f"load(resident=True) counts up to 2**31 samples, and {described(batches)} has no "
+                f"end: add .firstn(n) before .batch, or leave resident out."
+            )
         self._jitted: dict[Stages, Callable[..., Any]] = {}
 
     def placing(self, stages: Stages) -> Callable[[None, int, int], Any]:

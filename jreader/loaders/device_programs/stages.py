@@ -64,7 +64,7 @@ class Stage:
             epoch: The epoch, as `words`.
             first: The number of its first sample in the epoch, as `words`.
         """
-        try:
+        with errors.noting(f"raised by {described(self.fn)}, given to on_device, while traced"):
             if self.rng is None:
                 return returned(self.fn, self.fn(feed))
             words = np.array(orders.key(self.seed))
@@ -79,9 +79,6 @@ class Stage:
             for _ in shape:
                 fold = jax.vmap(fold, (None, 0))
             return returned(self.fn, self.fn(feed, fold(key, numbers)))
-        except Exception as error:
-            errors.noted(error, f"raised by {described(self.fn)}, given to on_device, while traced")
-            raise
 
 
 def words(number: Any) -> Any:

@@ -1,29 +1,32 @@
 """How processes agree on the feeds of one global array, so that none waits for ever.
 
 If one process has a feed less than the others, these wait in a collective that never ends. So,
-where each process reads a stream for itself, it posts how many feeds it has, and gives a feed to
-its loop only when all have one. The messages go through the key-value store of `jax.distributed`,
-not through devices. A call takes some 0.4 ms; the thread that looks ahead makes one for each window
-of feeds. (On the loop's thread, a call for each feed cost 12 % of a step of 5 ms.)
+where each process reads a stream for itself, it reports how many feeds it has, and gives a feed to
+its loop only when all have one (`counts.py`). The messages go through the key-value store of
+`jax.distributed`, not through devices. A call takes some 0.2 ms, the same with any number of
+processes; the thread that looks ahead makes a few for each window of feeds.
 
-Of a stream in lanes, each process reads some, and its messages say where these are after each feed:
-so every process has the cursor of all. When lanes end, the messages say so too, and all processes
+Of a stream in lanes, each process reads some, and posts where these are after each of its last
+feeds. Only a cursor asks the others for that. When lanes end, the counts say so, and all processes
 end the epoch at the same feed.
 
-Indexed plans give the same feeds on all processes, so none of them waits. A process only compares
-where it begins with the messages of the others, since another seed or length on one of them would
-repeat some samples, and lose others, without an error.
+Indexed plans give the same feeds on all processes, so none of them waits. The process that begins
+a pass first posts where, and a hash of its plan, and the others compare theirs with that one, since
+another seed or length on one of them would repeat some samples, and lose others, without an error.
 
-In both cases, a process that leaves a pass before its end posts that, and why. The others look for
-it a few times a second, on a thread, and give no feed that it did not take.
+In both cases, a process that leaves a pass before its end posts that, and why, and marks the pass.
+A thread of each of the others waits for the mark, and gives no feed that it did not take. As long
+as there is no mark, nobody reads what each of the others has posted.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from math import inf
 from threading import Event, RLock, Thread
 from typing import Any, TypeVar
@@ -31,8 +34,11 @@ from typing import Any, TypeVar
 import jax
 
 from jreader.errors import ReaderError, ShortEpoch
-from jreader.loaders.multihost.board import CLOSED, ENDED, Board, Message, begun, fork_guard
-from jreader.loaders.multihost.lane_places import Filler, LanesHere, Places, places, with_places
+from jreader.loaders.checkpoints.cursors import gathered
+from jreader.loaders.checkpoints.positions import EpochPosition
+from jreader.loaders.multihost.board import CLOSED, ENDED, LOST, Board, Message, fork_guard
+from jreader.loaders.multihost.counts import Counts
+from jreader.loaders.multihost.lane_places import Filler, LanesHere, places, scattered
 from jreader.readers import Cursor, Pass
 from jreader.readers.exits_and_forks import stop_at_exit
 from jreader.readers.fingerprints import difference
@@ -43,7 +49,9 @@ T = TypeVar("T")
 
 TIMEOUT = 300.0
 """Seconds that another process is waited for, as `jax.distributed.initialize` does."""
-_SHORTEST, _LONGEST = 0.001, 0.05  # seconds between two looks at a process that is waited for
+_SLICE = 0.1  # seconds of a wait, between which the consumer hears of interrupts
+_PAUSE = 0.05  # seconds between two looks for a reason
+_LINES = 10.0  # seconds that the lines of another plan may come after its hash
 _MOMENT = 0.05  # seconds that a look-ahead listens for at most
 _LAST = 1.0  # seconds that the reason may come after the word
 _MORE = 8  # feeds of which places are posted, besides those that both may have prepared
@@ -51,7 +59,14 @@ _OFTEN = 0.25  # seconds between two looks at whether one has left
 
 
 class Agreement:
-    """The messages of one pass: those that this process posts, and those that it reads."""
+    """The messages of one pass: those that this process posts, and those that it reads.
+
+    Attributes:
+        turn: The number of the pass.
+        threads: The thread that watches.
+    """
+
+    turn: int
 
     def __init__(
         self,
@@ -61,7 +76,7 @@ class Agreement:
         about: Sequence[str] = (),
         lanes: LanesHere | None = None,
     ) -> None:
-        """Posts where the pass begins, and compares it with what others have posted.
+        """Posts where the pass begins, or compares it with what another process has posted.
 
         Args:
             board: The board of the loader.
@@ -73,37 +88,44 @@ class Agreement:
         Raises:
             ReaderError: Another process has begun at another step, position or plan.
         """
-        self._board, self._timeout, self._turn = board, timeout, board.turn(self)
+        self._board, self._timeout, self._cursor = board, timeout, cursor
         skips = [f"skip_steps=range({low}, {high})" for low, high, _ in cursor["skipped"]]
         self._lines = [*cursor["plan"]["ops"], *about, *skips]
-        position = cursor["position"] if cursor["samples"] else None
-        plan = text_hash(self._lines, position)
-        self._mine = self._posted = Message(cursor["epoch"], cursor["step"], plan)
-        self._received: dict[int, Message] = {}
+        self._epoch, self._mine = cursor["epoch"], Message()
+        self._spares = deque[bool]()  # of each feed that is not reported yet: whether it is spare
+        self._gone: dict[int, Message] = {}  # the processes that have left
+        self._elsewhere: ReaderError | None = None
         self._lanes = lanes
-        self._places: dict[int, dict[int, Places]] = {}  # of each process, after each feed
         self._posting = RLock()  # reentrant: gc may drop a pass, which tells of that, anywhere
         self._given = 0  # feeds that the loop got
+        self._widest = 0  # the largest window of a process, once that is needed
         self._left = False
         self._ended = Event()
         self.threads: list[Thread] = []
-        board.post(begun(self._turn), [self._mine, self._lines])
+        board.enter(self)
+        self._counts = Counts(board, self.turn, self._goes_on)
         try:
-            for process, (parts, _) in board.read(begun(self._turn)).items():
-                message = self._compared(process, Message(*parts))
-                if self._turn == 0 and message[:2] != self._mine[:2]:  # later, one may look alone
-                    raise self._elsewhere(process, message)
+            self._compare(cursor["epoch"], cursor["step"])
+            if self._elsewhere and not self.turn:  # later, one may look alone
+                raise self._elsewhere
         except ReaderError as error:
-            self._post(str(error))  # others may wait already
+            board.say_left(self.turn, Message(0, str(error)))  # others may wait already
             raise
 
     def posting(self, host: Pass[T], window: int) -> Pass[T]:
-        """A pass over host feeds that posts their number, every `window` feeds, and how it ends."""
+        """A pass over host feeds that posts their number, every `window` feeds, and how it ends.
+
+        Raises:
+            ReaderError: There are too many processes to be counted.
+        """
+        self._counts.check()
 
         def deal() -> Generator[T, None, None]:
             try:
+                if self._lanes and self._board.first(f"{self.turn}/window", window) != window:
+                    self._board.post(f"{self.turn}/other windows", window)
                 for item in host.items:
-                    self._mine = self._counted(item, host, window)
+                    self._count(item, host, window)
                     if self._mine.feeds % window == 0:
                         self._post()
                         self._listen()
@@ -111,12 +133,14 @@ class Agreement:
                     del item  # so that its memory is free as soon as the loop drops it
                     yield held.pop()
             except Exception as error:
-                self._post(f"{type(error).__name__}: {error}")
+                self._post()
+                told = self._counts.told  # fewer than there are, if the loop has left
+                self._board.say_left(self.turn, Message(told, _why(error)), told)
                 raise
             else:
-                self._post("")
-            finally:
-                self._board.finished(self._turn)
+                self._spares.append(True)
+                self._mine = self._mine._replace(end="")
+                self._post()
 
         return Pass(deal(), host.position, host.close)
 
@@ -136,17 +160,19 @@ class Agreement:
 
         def deal() -> Generator[T, None, None]:
             try:
-                self._start_watching()
+                self._start_watching(streamed=streamed)
                 for feed in feeds.items:
                     held = [feed]
                     del feed
                     if not self._is_given(streamed=streamed):
-                        return
+                        break
                     self._given += 1
                     yield held.pop()
-                if streamed:
-                    self._agree(ends=True)
+                else:
+                    if streamed:
+                        self._agree(ends=True)
                 self._left = True
+                self._board.say_over(self.turn)
             except ShortEpoch:
                 self._left = True  # what was posted already has the others find the same
                 raise
@@ -158,45 +184,65 @@ class Agreement:
                 self.leave(_why(error))
                 raise
             finally:
-                self.stop()
+                self._ended.set()
 
         def position() -> tuple[Any, ...]:
-            here: tuple[Any, ...] = feeds.position()
-            if not self._lanes or not self._given:
-                return here
-            return with_places(here, map(self._places_of, self._board.others))
+            return self._position(feeds.position())
 
         return stoppable_pass(deal(), position, feeds.close)
 
-    def _counted(self, item: object, host: Pass[Any], window: int) -> Message:
-        """The message of this process once it has one feed more."""
-        mine = self._mine._replace(feeds=self._mine.feeds + 1)
+    def _count(self, item: object, host: Pass[Any], window: int) -> None:
+        """Counts one feed more of this process, and notes where its lanes are after it."""
+        feeds, known = self._mine.feeds + 1, self._mine.places
+        if self._lanes is not None:
+            after = feeds, places(host.position(), self._lanes.numbers)
+            if len(known) > 2 * window + _MORE and not self._widest:
+                self._widest = self._widest_of_all(window)
+            known = [*known[-2 * (self._widest or window) - _MORE :], after]
+        self._spares.append(isinstance(item, Filler))
+        self._mine = Message(feeds, None, known)
+
+    def _position(self, here: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The place after the feed that the loop got, also of the lanes that others read."""
         if self._lanes is None:
-            return mine
-        after = mine.feeds, places(host.position(), self._lanes.numbers)
-        known = [*mine.places[-2 * window - _MORE :], after]
-        dry = mine.feeds - 1 if isinstance(item, Filler) and mine.dry is None else mine.dry
-        return mine._replace(dry=dry, places=known)
+            return here
+        if self._given:
+            return scattered(here, partial(self._places_of_others, self._given))
+        began = getattr(EpochPosition.of(self._cursor).batches, "others", tuple)
+        return scattered(here, began)
+
+    def _places_of_others(self, feeds: int) -> Iterator[tuple[int, Any]]:
+        """Where the lanes of the other processes are after so many feeds, as these posted it."""
+        states = self._states()
+        for process in self._board.others:
+            known = dict(states[process].places) if process in states else {}
+            if feeds not in known:
+                raise ReaderError(
+                    f"this process is at feed {feeds} of a pass in lanes, and process {process} "
+                    f"is far ahead, and no longer keeps the places of its lanes at that feed: read "
+                    f"the cursor (feeds.cursor, loader.state_dict()) before you begin later passes."
+                )
+            yield from known[feeds]
+
+    def _widest_of_all(self, window: int) -> int:
+        """The largest window of a process: another one may be so far ahead, or behind."""
+        first = self._board.awaited(f"{self.turn}/window", _LINES)
+        others = self._board.read(f"{self.turn}/other windows").values()
+        return max(map(int, [window, first or 0, *others]))
+
+    def _goes_on(self, spares: int) -> bool:
+        """Whether the epoch has a feed for which so many processes have nothing."""
+        fills = self._lanes is not None and self._lanes.ends == "last"
+        return spares < (self._counts.many if fills else 1)
 
     def _is_given(self, *, streamed: bool) -> bool:
         """Whether the next feed belongs to the epoch, once all processes have it."""
-        if not streamed:
-            for process in self._board.others if self._received else ():
-                self._unsure(process, ends=False)  # raises if it has left
+        if self._gone:
+            self._check_gone()
+        if not streamed or self._given < self._counts.good or self._agree(ends=False):
             return True
-        if self._agree(ends=False):
-            return True
-        self._left = True
         self._check_steps()
         return False
-
-    def _places_of(self, process: int) -> Places:
-        """Where the lanes of another process are after the feeds that the loop got."""
-        known = self._places.get(process, {})
-        for feeds in [*known]:
-            if feeds < self._given:
-                known.pop(feeds, None)
-        return known[self._given]
 
     def _check_steps(self) -> None:
         """Checks, when lanes have ended, that the epoch had as many steps as it needs.
@@ -207,14 +253,20 @@ class Agreement:
         needed = self._lanes and self._lanes.steps
         if needed and self._given < needed:
             raise ShortEpoch(
-                f"the lanes of epoch {self._mine.epoch} ended {needed - self._given} steps before "
+                f"the lanes of epoch {self._epoch} ended {needed - self._given} steps before "
                 f"the end of it: give a steps_per_epoch that they can fill; or .epochs() below the "
                 f"batches, so that lanes begin their next epoch; or last='wrap', which begins this "
                 f"one again."
             )
 
-    def _start_watching(self) -> None:
-        """Starts the thread that looks whether another process leaves."""
+    def _start_watching(self, *, streamed: bool) -> None:
+        """Starts the thread that looks whether another process leaves.
+
+        Raises:
+            ReaderError: Others read other parts of a stream.
+        """
+        if streamed and self._elsewhere:
+            raise self._elsewhere
         stop_at_exit(self)
         self.threads = [Thread(target=self._watch, name="jreader agreement", daemon=True)]
         self.threads[0].start()
@@ -226,20 +278,30 @@ class Agreement:
         """
         said: dict[int, Message] = {}
         often = _OFTEN + len(self._board.others) / 100  # one store serves all
-        while not self._ended.wait(often):
-            try:
-                self._receive()
-            except (ReaderError, jax.errors.JaxRuntimeError):
-                return  # the consumer meets it too; or jax.distributed was shut down
-            for process, message in list(self._received.items()):
-                fails = message.feeds < self._given or message.end not in (CLOSED, ENDED)
-                if message.end and fails and said.get(process) != message:
-                    said[process] = message
-                    sys.stderr.write(f"jreader: {_stopped(process, message)}.\n")
+        try:
+            while not self._ended.wait(_OFTEN):
+                if self._board.awaited(f"{self.turn}/first left", often) is None:
+                    continue
+                for process, parts in self._board.read(f"{self.turn}/left").items():
+                    self._gone[process] = message = Message(*parts)
+                    fails = message.feeds < self._given or message.end not in (CLOSED, ENDED)
+                    if fails and said.get(process) != message:
+                        said[process] = message
+                        sys.stderr.write(f"jreader: {_stopped(process, message)}.\n")
+        except jax.errors.JaxRuntimeError:
+            return  # jax.distributed was shut down
+
+    @property
+    def over(self) -> bool:
+        """Whether no more feeds are given."""
+        return self._ended.is_set()
 
     def stop(self) -> None:
-        """Ends the thread."""
+        """Ends the thread, also where it would wait on when the interpreter goes away."""
         self._ended.set()
+        if self.threads and self.threads[0].is_alive():
+            with suppress(jax.errors.JaxRuntimeError):  # jax.distributed was shut down
+                self._board.first(f"{self.turn}/first left", self._board.me)
 
     def leave(self, why: str = "") -> None:
         """Posts that this process takes no more feeds of this pass; the first reason counts."""
@@ -249,130 +311,110 @@ class Agreement:
             if self._left:
                 return
             self._left = True
-            message = self._mine._replace(feeds=self._given, end=why or CLOSED)
+            message = Message(self._given, why or CLOSED)
             if not why:
-                self._board.closed = self._turn, message
+                self._board.closed = self.turn, message
             with suppress(jax.errors.JaxRuntimeError):  # jax.distributed was shut down
-                self._board.post(self._turn, message)
-                self._board.finished(self._turn)
+                self._board.say_left(self.turn, message, self._counts.told)
 
-    def _post(self, end: str | None = None) -> None:
-        """Posts how many feeds this process has, if that has changed."""
+    def _post(self) -> None:
+        """Reports the feeds that this process has since the last report, if any."""
         with self._posting:  # the consumer, who waits, and whoever looks ahead
-            if end is not None:
-                self._mine = self._mine._replace(end=end)
             mine = self._mine  # another thread may go on counting
-            if mine != self._posted and not self._left:
-                self._board.post(self._turn, mine)
-                self._posted = mine
+            more = mine.feeds + (mine.end is not None) - self._counts.told
+            if more and not self._left and not self._counts.over:
+                self._board.post(f"{self.turn}/state", mine)
+                self._counts.tell([self._spares.popleft() for _ in range(more)])
 
     def _listen(self) -> None:
-        """Reads, before the loop asks, whether others have as many feeds: ahead, that is free."""
-        until, pause = time.monotonic() + _MOMENT, _SHORTEST
-        while time.monotonic() < until:
-            self._receive()
-            received = list(self._received.values())  # the consumer may hear of more meanwhile
-            if sum(map(self._as_far, received)) == len(self._board.others):
+        """Waits, before the loop asks, until others have as many feeds: ahead, that is free."""
+        until, counts = time.monotonic() + _MOMENT, self._counts
+        while counts.good < counts.told and not counts.over:
+            if not counts.hear(until - time.monotonic()):
                 return
-            time.sleep(pause)
-            pause *= 2
-
-    def _as_far(self, message: Message) -> bool:
-        return message.feeds >= self._mine.feeds or message.end is not None
-
-    def _receive(self) -> None:
-        for process, parts in self._board.read(self._turn).items():
-            self._note(process, parts)
-
-    def _note(self, process: int, parts: Any) -> None:
-        message = Message(*parts)
-        if message.places:
-            self._places.setdefault(process, {}).update(message.places)
-        self._received[process] = message if message.end else self._compared(process, message)
 
     def _agree(self, *, ends: bool) -> bool:
         """Waits until every process has a feed beyond those that the loop got, or all have ended.
 
         Returns:
-            Whether that feed is one of this epoch: False once lanes have ended.
-        """
-        late = [process for process in self._board.others if self._unsure(process, ends=ends)]
-        if not ends and self._posted.feeds <= self._given:
-            self._post()  # others wait for this feed, also if this process prepares no more
-        if late:
-            self._receive()
-        for process in late:
-            self._wait_for(process, ends=ends)
-        return ends or not self._is_beyond()
-
-    def _wait_for(self, process: int, *, ends: bool) -> None:
-        """Reads the messages of a process until it is known if it has as many feeds.
+            Whether all have that feed: False once all have ended, or lanes have.
 
         Raises:
-            TimeoutError: It posts nothing for too long.
+            ShortEpoch: Some have ended.
         """
-        until, pause = time.monotonic() + (self._timeout or inf), _SHORTEST
-        while self._unsure(process, ends=ends):
-            if time.monotonic() > until:
-                message = self._received.get(process)
-                far = f"reported {message.feeds} feeds" if message else "reported none"
-                raise TimeoutError(
-                    f"this process is at feed {self._given} of a pass, and process {process} has "
-                    f"{far}, and nothing else for {self._timeout:g} s: it hangs, is gone, or does "
-                    "not iterate this loader. If it only takes longer, give the loader a longer "
-                    "peer_timeout=."
+        counts, first = self._counts, self._lanes is not None and self._lanes.ends == "first"
+        if not ends and counts.told <= self._given:
+            self._post()  # others wait for this feed, also if this process prepares no more
+        if ends and first:
+            return False
+        self._wait()
+        given = counts.good > self._given
+        alike = given or first or counts.spares == counts.many
+        if not alike or (given and ends):
+            raise self._short(ends=ends)
+        return given
+
+    def _wait(self) -> None:
+        """Waits until it is known whether all processes have a feed beyond those of the loop.
+
+        Raises:
+            TimeoutError: That takes too long.
+        """
+        counts, until = self._counts, time.monotonic() + (self._timeout or inf)
+        slice_ = _SLICE + len(self._board.others) / 1000  # one store serves all
+        while counts.good <= self._given and counts.spares is None:
+            heard = counts.gone is not None or counts.hear(min(slice_, until - time.monotonic()))
+            if counts.gone is not None:
+                left = self._board.read_of(f"{self.turn}/left", counts.gone)
+                self._gone[counts.gone] = Message(*(left or ()))
+            self._check_gone()
+            if not heard and time.monotonic() > until:
+                raise self._late()
+
+    def _late(self) -> TimeoutError:
+        others, states = self._board.others, self._states()
+        has = {process: states[process].feeds if process in states else 0 for process in others}
+        process = min(others, key=has.__getitem__)
+        far = f"{has[process]} feeds" if process in states else "none"
+        return TimeoutError(
+            f"this process is at feed {self._given} of a pass, and process {process} has reported "
+            f"{far}, and nothing else for {self._timeout:g} s: it hangs, is gone, or does "
+            "not iterate this loader. If it only takes longer, give the loader a longer "
+            "peer_timeout=."
+        )
+
+    def _states(self) -> dict[int, Message]:
+        """What the other processes have reported, as they did."""
+        found = self._board.read(f"{self.turn}/state")
+        return {process: Message(*parts) for process, parts in found.items()}
+
+    def _check_gone(self) -> None:
+        """Raises ReaderError if a process has failed, or left, before the next feed."""
+        for process, message in list(self._gone.items()):
+            if message.feeds <= self._given:
+                how = _stopped(process, self._in_the_end(process, message))
+                raise ReaderError(
+                    f"{how}. No step can go on without it; this process is at feed {self._given}."
                 )
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST)
-            if parts := self._board.read_of(self._turn, process):
-                self._note(process, parts)
-
-    def _is_beyond(self) -> bool:
-        """Whether lanes have ended, so that the epoch has no feed after those that the loop got."""
-        others = [self._received[process] for process in self._board.others]
-        if self._lanes and self._lanes.ends == "last":
-            return all(
-                message.dry is not None and message.dry <= self._given
-                for message in (self._mine, *others)
-            )
-        return any(message.end == "" and message.feeds <= self._given for message in others)
-
-    def _unsure(self, process: int, *, ends: bool) -> bool:
-        """Whether it is still unknown if a process has as many feeds; raises if it has not."""
-        message = self._received.get(process)
-        if message is None:
-            return True
-        self._check_there(process, message)
-        behind = message.feeds <= self._given
-        waits = behind and message.end is None
-        if self._lanes and self._lanes.ends == "first":
-            return waits and not ends
-        if ends != behind and not waits:
-            ended, other = (self._board.me, process) if ends else (process, self._board.me)
-            raise self._short(ended, other)
-        return waits
-
-    def _check_there(self, process: int, message: Message) -> None:
-        """Raises ReaderError if a process has failed, has left, or is somewhere else."""
-        if message.end and message.feeds <= self._given:
-            how = _stopped(process, self._in_the_end(process, message))
-            raise ReaderError(
-                f"{how}. No step can go on without it; this process is at feed {self._given}."
-            )
-        if message[:2] != self._mine[:2]:
-            raise self._elsewhere(process, message)
 
     def _in_the_end(self, process: int, message: Message) -> Message:
         """The last message of a process: an error first closes its pass, then ends its program."""
         until = time.monotonic() + _LAST
         while message.end == CLOSED and time.monotonic() < until:
-            time.sleep(_LONGEST)
-            message = Message(*(self._board.read_of(self._turn, process) or message))
+            time.sleep(_PAUSE)
+            message = Message(*(self._board.read_of(f"{self.turn}/left", process) or message))
         return message
 
-    def _short(self, ended: int, other: int) -> ShortEpoch:
+    def _short(self, *, ends: bool) -> ShortEpoch:
+        short = [
+            process
+            for process, state in self._states().items()
+            if state.end is not None and state.feeds <= self._given
+        ]
+        more = [process for process in self._board.others if process not in short]
+        ended, other = (self._board.me, more[0]) if ends else (short[0], self._board.me)
         seen = (
-            f"process {ended} has {self._given} feeds in epoch {self._mine.epoch}, and process "
+            f"process {ended} has {self._given} feeds in epoch {self._epoch}, and process "
             f"{other} has more."
         )
         if self._lanes:
@@ -386,30 +428,42 @@ class Agreement:
             "same files in the same order, and the same seeds."
         )
 
-    def _compared(self, process: int, message: Message) -> Message:
-        """The message of a process, once it is known to begin this step with the same plan.
+    def _compare(self, epoch: int, step: int) -> None:
+        """Compares where this pass begins with the first process that began this one.
+
+        If that is somewhere else, the first one that began this step counts.
 
         Raises:
-            ReaderError: It begins with another plan, or at another position.
+            ReaderError: It begins this step with another plan, or at another position.
         """
-        if message[:2] != self._mine[:2] or message.plan == self._mine.plan:
-            return message
-        _, theirs = self._board.read_of(begun(self._turn), process) or (0, [])
-        begins = f"process {process} begins epoch {message.epoch}, step {message.step}"
+        board, position = self._board, self._cursor["position"]
+        plan = text_hash(self._lines, gathered(position) if self._cursor["samples"] else None)
+        mine = [epoch, step, plan, board.me]
+        for subject in (f"{self.turn}/begun", f"{self.turn}/begun {epoch} {step}"):
+            first = board.first(subject, mine)
+            if first == mine:
+                board.first(f"{subject} lines", self._lines)
+                board.began(self.turn)
+            elif first[:3] != mine[:3]:
+                where = f"epoch {first[0]}, step {first[1]}"
+                if first[:2] == mine[:2]:
+                    lines = board.awaited(f"{subject} lines", _LINES) or []
+                    raise self._other_plan(f"process {first[3]} begins {where}", lines)
+                self._elsewhere = ReaderError(
+                    f"process {first[3]} began at {where}, and this one at epoch {epoch}, step "
+                    f"{step}: all must iterate this loader alike, and resume from the same cursor."
+                )
+                continue
+            return
+
+    def _other_plan(self, begins: str, theirs: list[str]) -> ReaderError:
         if theirs == self._lines:
-            raise ReaderError(f"{begins} at another position: resume all at one cursor.")
+            return ReaderError(f"{begins} at another position: resume all from the same cursor.")
         line, one, other = difference(theirs, self._lines)
-        raise ReaderError(
+        return ReaderError(
             f"{begins} with another plan, whose line {line} is {one}; here it is {other}. Each "
             "process feeds its rows of one global batch: give all of them the same data, ops and "
             "seeds."
-        )
-
-    def _elsewhere(self, process: int, message: Message) -> ReaderError:
-        return ReaderError(
-            f"process {process} began at epoch {message.epoch}, step {message.step}, and this one "
-            f"at epoch {self._mine.epoch}, step {self._mine.step}: all have to iterate this loader "
-            f"alike, and to resume at one cursor."
         )
 
 
@@ -418,4 +472,5 @@ def _why(error: BaseException) -> str:
 
 
 def _stopped(process: int, message: Message) -> str:
-    return f"process {process} stopped after {message.feeds} feeds of this pass: {message.end}"
+    after = "" if message.end == LOST else f" stopped after {message.feeds} feeds of this pass"
+    return f"process {process}{after}: {message.end}"

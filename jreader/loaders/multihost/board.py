@@ -16,6 +16,7 @@ import threading
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -24,40 +25,49 @@ from weakref import WeakSet
 
 import jax
 
+from jreader.loaders.multihost import neighbours
 from jreader.loaders.multihost.lane_places import Places
 from jreader.readers.exits_and_forks import ForkGuard
+from jreader.readers.hashing import text_hash
 
 _KEPT = 16  # passes whose words are left to those that are slower
+GROUP = 64  # feeds of which messages are deleted at once
+_LONG = 60.0  # seconds that the store may take
 _PATIENCE = 10.0  # seconds that a process that has failed waits for the others
 _NUMBERS: defaultdict[str, Iterator[int]] = defaultdict(count)
-_GONE = "jreader/gone/"
+_GONE, _AT = "jreader/gone/", "jreader/at/"
+_rings: set[str] = set()  # groups of processes of which each watches the next
+_lost: set[int] = set()  # processes
 CLOSED, ENDED = "it closed the pass before its end", "its program has ended"
+LOST = "it was killed, or its machine is lost"
 
 
 class Message(NamedTuple):
-    """The message of a process about a pass.
+    """What a process says of itself in a pass.
 
     Attributes:
-        epoch: The epoch that the pass began in.
-        step: The step that it began at.
-        plan: A hash of the plan, and of the position that it began at.
-        feeds: How many feeds are prepared; once the pass is closed, how many its loop got.
+        feeds: How many feeds are prepared; once the pass is left, how many its loop got.
         end: None while there may be more feeds; "" after the last one; or what went wrong.
-        dry: After how many feeds all lanes of the process had ended; None if one has not.
         places: Of the last feeds: its number, from 1, and where the lanes of the process are then.
     """
 
-    epoch: int
-    step: int
-    plan: str
     feeds: int = 0
     end: str | None = None
-    dry: int | None = None
     places: Sequence[tuple[int, Places]] = ()
 
 
 class Leaving(Protocol):
-    """A pass that can be left before its end."""
+    """A pass that can be left before its end.
+
+    Attributes:
+        turn: Its number.
+    """
+
+    turn: int
+
+    @property
+    def over(self) -> bool:
+        """Whether it is over here."""
 
     def leave(self, why: str) -> None:
         """Posts that this process takes no more feeds of the pass, and why."""
@@ -87,8 +97,9 @@ class Board:
         called = f"{Path(path).name}:{line}"
         self.me = jax.process_index()
         self.others = sorted(processes - {self.me})
-        self._name = f"jreader/{called}/{next(_NUMBERS[called])}"
-        self._turn, self._done = 0, deque[int]()
+        group = text_hash(sorted(processes))
+        self._name = f"jreader/{called}/{next(_NUMBERS[called])} {group}"
+        self._turn, self._begun, self._over = 0, list[int](), deque[int](maxlen=_KEPT)
         self._passes: WeakSet[Leaving] = WeakSet()
         self._store: Any = _client()
         if self._store is None:
@@ -97,22 +108,26 @@ class Board:
                 "not set up: call jax.distributed.initialize() before anything else of jax."
             )
         _post_the_end(self)
+        _watch_next(self.me, sorted(processes), group)
 
-    def turn(self, each: Leaving) -> int:
-        """The number of the next pass; it deletes messages of passes long before."""
-        self._passes.add(each)
+    def enter(self, each: Leaving) -> None:
+        """Numbers a pass, as the next one."""
         self.closed = None
-        turn, self._turn = self._turn, self._turn + 1
-        deleted: list[object] = [begun(turn - _KEPT)] if turn >= _KEPT else []
-        while len(self._done) > _KEPT:
-            deleted.append(self._done.popleft())
-        for subject in deleted:
-            self._store.key_value_delete(self._key(subject, self.me))
-        return turn
+        each.turn, self._turn = self._turn, self._turn + 1
+        self._passes.add(each)
+        for process in _lost.intersection(self.others):
+            self.lose(process)
 
-    def finished(self, turn: int) -> None:
-        """Marks the messages of a pass, to be deleted later."""
-        self._done.append(turn)
+    def began(self, turn: int) -> None:
+        """Notes that this process was the first in a pass, so that it deletes what is said of it.
+
+        It deletes the messages of passes long before, which are over here.
+        """
+        self._begun.append(turn)
+        needed = {each.turn for each in list(self._passes) if not each.over}
+        for old in [old for old in self._begun if old <= turn - _KEPT and old not in needed]:
+            self._begun.remove(old)
+            self.delete(old)
 
     def post(self, subject: object, value: Any) -> None:
         """Posts a value for a subject, as JSON, in place of the one before."""
@@ -134,22 +149,72 @@ class Board:
                 return None
             raise
 
+    def first(self, subject: object, value: Any) -> Any:
+        """Posts a value for all processes, if none has posted one; returns the one that counts."""
+        try:
+            self._store.key_value_set(f"{self._name}/{subject}", json.dumps(value))
+        except jax.errors.JaxRuntimeError as error:
+            if "ALREADY_EXISTS" not in str(error):
+                raise
+            return self.awaited(subject, _LONG)
+        return value
+
+    def awaited(self, subject: object, seconds: float) -> Any | None:
+        """The value for all processes, as soon as there is one; None if that takes longer."""
+        limit = max(round(1000 * seconds), 1)
+        try:
+            text = self._store.blocking_key_value_get(f"{self._name}/{subject}", limit)
+        except jax.errors.JaxRuntimeError as error:
+            if "DEADLINE_EXCEEDED" in str(error):
+                return None
+            raise
+        return json.loads(text)
+
+    def count(self, subject: object, more: int) -> int:
+        """Adds to a number of all processes, and returns it."""
+        counted: int = self._store.key_value_increment(f"{self._name}/{subject}", more)
+        return counted
+
+    def delete(self, subject: object) -> None:
+        """Deletes the messages of a subject, and of those below it."""
+        self._store.key_value_delete(f"{self._name}/{subject}")
+
+    def say_left(self, turn: int, message: Message, told: int = 0) -> None:
+        """Posts that this process has left a pass, of which it had reported so many feeds."""
+        self.post(f"{turn}/left", message)
+        self.first(news_of(turn, told + 1), [0, None, self.me])  # for those that wait for that feed
+        self.first(f"{turn}/first left", self.me)
+
+    def say_over(self, turn: int) -> None:
+        """Posts that a pass is over here, so that nobody misses this process in it from then on."""
+        self._over.append(turn)
+        if not fork_guard.forked:
+            with suppress(jax.errors.JaxRuntimeError):  # jax.distributed was shut down
+                self.post("over", list(self._over))
+
+    def lose(self, process: int) -> None:
+        """Posts that another process is gone from all passes that are not over there."""
+        going = {self._turn, *(each.turn for each in list(self._passes) if not each.over)}
+        for turn in going.difference(self.read_of("over", process) or ()):
+            self.first(f"{turn}/left/{process}", Message(0, LOST))
+            self.first(f"{turn}/first left", process)
+
     def leave(self, why: str) -> None:
         """Posts that this process takes no more feeds of any pass, and why."""
         for each in list(self._passes):
             each.leave(why)
         if self.closed:  # before anybody knew why: an error drops what a loop holds
             turn, message = self.closed
-            self.post(turn, message._replace(end=why))
-        self.post(self._turn, Message(-1, -1, "", 0, why))
+            self.post(f"{turn}/left", message._replace(end=why))
+        self.say_left(self._turn, Message(0, why))
 
     def _key(self, subject: object, process: object) -> str:
         return f"{self._name}/{subject}/{process}"
 
 
-def begun(turn: int) -> str:
-    """The subject of the message that says where a pass begins."""
-    return f"begun {turn}"
+def news_of(turn: int, feed: int) -> str:
+    """The subject of the message that says whether all processes have a feed, and how many more."""
+    return f"{turn}/feeds/{feed // GROUP}/{feed}"
 
 
 fork_guard = ForkGuard()
@@ -158,11 +223,55 @@ _hooks: list[Any] = []  # what shows an error, as it was before
 _failed: list[str] = []  # what this program ended with
 
 
-def _client() -> Any:
+def _state() -> Any:
     # there is no public way to the store; who has no need of it need not find it
     from jax._src import distributed  # noqa: PLC0415  # as said
 
-    return distributed.global_state.client
+    return distributed.global_state
+
+
+def _client() -> Any:
+    return _state().client
+
+
+def _watch_next(me: int, processes: list[int], ring: str) -> None:
+    """Watches the next of the processes, once; it posts on all boards if that one is gone."""
+    if ring in _rings:
+        return
+    _rings.add(ring)
+    other = processes[(processes.index(me) + 1) % len(processes)]
+    with suppress(OSError):  # there is no network: jax gives up who is silent
+        server = neighbours.listen(_state().coordinator_address, partial(_say, f"{_AT}{ring}/{me}"))
+        neighbours.watch(server, partial(_said, f"{_AT}{ring}/{other}"), partial(_lose, other))
+
+
+def _say(key: str, value: Any) -> bool:
+    """Posts a value in place of the one before; returns whether the run goes on."""
+    store = _client()
+    with suppress(jax.errors.JaxRuntimeError):  # it ends
+        if store:
+            store.key_value_set(key, json.dumps(value), allow_overwrite=True)
+    return store is not None
+
+
+def _said(key: str) -> Any | None:
+    """The value that was posted; () if there is none yet, None if the run is over.
+
+    A thread that is inside a call of the store when the interpreter goes away aborts the process,
+    so no call waits.
+    """
+    store = _client()
+    with suppress(jax.errors.JaxRuntimeError):
+        return store and json.loads(store.key_value_try_get(key))
+    return ()
+
+
+def _lose(process: int) -> None:
+    _lost.add(process)
+    for board in list(_boards):
+        if process in board.others:
+            with suppress(jax.errors.JaxRuntimeError):  # the run is over
+                board.lose(process)
 
 
 def _post_the_end(board: Board) -> None:

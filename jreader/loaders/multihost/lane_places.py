@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from jreader.devices import Share
+from jreader.feeds.shares import Share
+from jreader.loaders.checkpoints.cursors import Scattered
 from jreader.loaders.checkpoints.positions import EpochPosition, Place
 from jreader.readers import Position
 
@@ -58,11 +59,12 @@ def places(place: tuple[Any, ...], numbers: Iterable[int]) -> Places:
     return [(number, of_all[number]) for number in numbers]
 
 
-def with_places(place: tuple[Any, ...], posted: Iterable[Places]) -> Place:
-    """The `Place` with the places of lanes that other processes posted."""
+def scattered(
+    place: tuple[Any, ...], others: Callable[[], Iterable[tuple[int, Position]]]
+) -> Place:
+    """The `Place` whose cursor asks for the places of the lanes that others read."""
     here = Place(*place)
     position = EpochPosition(*here.position)
-    of_all = dict(enumerate(position.batches))
-    for some in posted:
-        of_all.update(some)
-    return here._replace(position=tuple(position._replace(batches=tuple(of_all.values()))))
+    batches = Scattered(position.batches)
+    batches.others = others
+    return here._replace(position=tuple(position._replace(batches=batches)))

@@ -8,24 +8,18 @@ from typing import Any, cast
 import numpy as np
 
 from jreader.batches import Batching, batch
+from jreader.batches.batch_sizes import BatchSizes
 from jreader.loaders.checkpoints.cursors import beginning, kept_lines
 from jreader.loaders.checkpoints.positions import EpochPosition, Place
 from jreader.loaders.loading import Loading
-from jreader.readers import (
-    Cursor,
-    Reader,
-    at_epoch,
-    described,
-    indexed,
-    leaves,
-    rebuilt,
-)
+from jreader.readers import Cursor, Reader, at_epoch, described, indexed, leaves, rebuilt
 from jreader.readers.columns import Array, Column, column_of
+from jreader.readers.lanes import by_lane, owners_of
 from jreader.readers.planes import Plane, SideBySide
 from jreader.readers.seeds import seeded, waits
 from jreader.readers.stacked_rows import StackedRows
 from jreader.transforms.maps import without_maps
-from jreader.transforms.mixtures import sources_of
+from jreader.transforms.mixtures import mixed_as_read, sources_of
 
 _CALL = "loader.samples(step)"
 
@@ -97,9 +91,7 @@ def samples_of(loading: Loading, place: Place, step: int, epoch: int | None) -> 
         found = loading.of_epoch(cursor, began).batching
     else:
         began, found = beginning(epoch), loading.of_epoch().batching
-    reader: Any = _reordered(_counted(loading, found), began, cursor, loading)
-    rows = without_maps(reader) if found.buckets is None else reader.reader
-    plane = cast("Plane", indexed(rows))  # as seen above
+    reader, rows, plane = in_order(_CALL, loading, found, began, cursor)
     if found.buckets is None:
         places = _places_in_batches(loading, cast("batch[Any]", found.counted), plane, began, step)
     else:
@@ -107,12 +99,43 @@ def samples_of(loading: Loading, place: Place, step: int, epoch: int | None) -> 
     routed = zip(leaves(plane.columns), plane.rows(places), strict=True)
     columns, of_each = zip(*(_unstacked(column, each) for column, each in routed), strict=True)
     made, held = (
-        _as_users_know(rebuilt(plane.columns, iter(every))) for every in (of_each, columns)
+        as_users_know(rebuilt(plane.columns, iter(every))) for every in (of_each, columns)
     )
     return Samples(began["epoch"], step, places, made, held, sources_of(rows, places))
 
 
-def _counted(loading: Loading, found: Batching) -> Any:
+def in_order(
+    call: str, loading: Loading, found: Batching, began: Cursor, cursor: Cursor
+) -> tuple[Any, Reader[Any], Plane]:
+    """What orders the samples of an epoch.
+
+    Args:
+        call: What was called, for errors.
+        loading: What the loader loads.
+        found: How the batches of the epoch are made.
+        began: The cursor of a part of the epoch.
+        cursor: One from which numbers that were drawn for the epoch are known.
+
+    Returns:
+        The `bucket`, or what is below the `batch`, in the order of the epoch; the samples that are
+        counted; and their plane.
+
+    Raises:
+        TypeError: The plan is not indexed.
+        ValueError: The order is not drawn yet, or epochs are parts of one pass.
+    """
+    if loading.remainder.continues:
+        raise ValueError(
+            f"{call}: with steps_per_epoch, the epochs of {described(loading.source.batches)}, "
+            "which has no end, are parts of one pass: leave steps_per_epoch out, and ask for steps "
+            "as loader.steps(n) counts them."
+        )
+    reader: Any = _reordered(_counted(call, loading, found), began, cursor, loading)
+    rows = without_maps(mixed_as_read(reader)) if found.buckets is None else reader.reader
+    return reader, rows, cast("Plane", indexed(rows))  # as seen above
+
+
+def _counted(call: str, loading: Loading, found: Batching) -> Any:
     """What orders the samples: the `bucket`, or what is below the `batch`.
 
     Raises:
@@ -122,10 +145,10 @@ def _counted(loading: Loading, found: Batching) -> Any:
     rows = indexed(seeded(without_maps(op.reader), 0)) if op else None
     if not (found.indexed if op is None else rows):
         raise TypeError(
-            f"{_CALL} needs an indexed plan, one that finds samples by their index, and "
+            f"{call} needs an indexed plan, one that finds samples by their index, and "
             f"{described(loading.of_epoch().batches)} has to be read in order: begin with "
-            "jreader.arrays(...), npy or source, and leave samples out by .firstn, .skip and "
-            ".shard, not by functions."
+            "jreader.arrays(...), npy or source, and leave samples out by .filter(fn, keep=path), "
+            "which keeps its answers, or by .firstn, .skip and .shard."
         )
     return op.reader if op else found.buckets
 
@@ -152,23 +175,50 @@ def _places_in_batches(
     loading: Loading, op: batch[Any], plane: Plane, began: Cursor, step: int
 ) -> Array:
     """The indices of the samples of a step where each has as many batches."""
-    size, epoch = op.batch_size * loading.per_feed, began["epoch"]
-    before = EpochPosition.of(began).size if began["position"] else op.batch_size
-    if step < began["step"] and before != op.batch_size:
-        raise ValueError(
-            f"{_CALL}: step {step} was one of batches of {before} samples, and here they have "
-            f"{op.batch_size}, from step {began['step']} on: ask a loader with that size."
-        )
-    first = began["samples"] + (step - began["step"]) * size
-    end = began["samples"] + loading.here.fed(plane.length - began["samples"], op)
+    sizes, ahead = op.sizes.times(loading.per_feed), step - began["step"]
+    end = loading.here.fed(plane.length, op, began["samples"])
+    sample, number = counted_from(_CALL, sizes, op, began, end if ahead < 0 else None)
+    first = sizes.after(sample, EpochPosition.of(began).steps + ahead - number)
+    size = sizes.at(max(first, 0))
     if not 0 <= first < end:
         raise ValueError(
-            f"{_CALL}: epoch {epoch} has no step {step}; it has {plane.length:,} samples, {size} a "
-            f"step, and those that fill none may be left out. For another epoch type "
+            f"{_CALL}: epoch {began['epoch']} has no step {step}; it has {plane.length:,} samples, "
+            f"{size} a step, and those that fill none may be left out. For another epoch type "
             f"loader.samples(step, epoch=...), where steps count from 0 in each: "
             f"step % len(loader) of epoch step // len(loader)."
         )
-    return np.arange(first, min(first + size, end))
+    each, lanes = op.sizes.at(first), owners_of(op.reader)
+    begins = range(first, min(first + size, end), each)
+    places = np.concatenate([by_lane(each, lanes, begin) + begin for begin in begins])
+    return places[places < end]
+
+
+def counted_from(
+    call: str, sizes: BatchSizes, op: batch[Any], began: Cursor, end: int | None
+) -> tuple[int, int]:
+    """A sample with which a step begins, and the number of that step in its epoch.
+
+    Args:
+        call: What was called, for errors.
+        sizes: The samples of steps.
+        op: What makes the batches.
+        began: The cursor of a part of the epoch, in which they have these sizes.
+        end: The number of samples of the epoch, if earlier steps are asked for; else None.
+
+    Raises:
+        ValueError: Those had other sizes.
+    """
+    at, done = EpochPosition.of(began), began["samples"]
+    if end is None:
+        return done, at.steps
+    before = at.size if began["position"] else op.named_size
+    if before != op.named_size or min(sizes.after(0, at.steps), end) != done:
+        other = "several sizes" if before == op.named_size else f"{before} samples"
+        raise ValueError(
+            f"{call}: steps were of batches of {other}, and here they have {op.named_size}, from "
+            f"step {began['step']} on: ask a loader with the size that they had."
+        )
+    return 0, 0
 
 
 def _places_in_bucket(op: Any, began: Cursor, step: int) -> Array:
@@ -195,6 +245,6 @@ def _in_line(column: Column, rows: Array) -> Array:
     return rows.reshape(-1, 2) if column.in_pairs else rows.ravel()
 
 
-def _as_users_know(tree: Any) -> Any:
+def as_users_know(tree: Any) -> Any:
     """The tree as users know it, with a tuple for the parts of a `compose`."""
-    return tuple(map(_as_users_know, tree.parts)) if isinstance(tree, SideBySide) else tree
+    return tuple(map(as_users_know, tree.parts)) if isinstance(tree, SideBySide) else tree

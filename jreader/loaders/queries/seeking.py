@@ -62,16 +62,12 @@ def _counted_steps(loading: Loading) -> DoneAfter | None:
     end = None if op is None or loading.remainder.continues else _samples_fed(loading, op)
     if op is None or end is None:
         return None
-    rows, batch, size, last = (
-        loading.source.rows,
-        op.batch_size,
-        op.batch_size * loading.per_feed,
-        end,
-    )
+    rows, size, last = loading.source.rows, op.named_size, end
+    sizes = op.sizes.times(loading.per_feed)
 
     def done_after(_epoch: int, steps: int) -> tuple[Any, ...]:
-        done = min(steps * size, last)
-        return done, rows, batch, done
+        done = min(sizes.after(0, steps), last)
+        return done, rows, size, done
 
     return done_after
 

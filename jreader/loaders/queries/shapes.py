@@ -15,12 +15,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from jreader.batches import Batching, bucket
+from jreader.batches import Batching, batch, bucket, stack
+from jreader.batches.batch_sizes import NO_END
 from jreader.batches.padded_batches import padded_batch
 from jreader.batches.padding import Shape, blank, example, ragged_fields
+from jreader.feeds.shards import part_of
 from jreader.loaders.assembling import Assembler
 from jreader.loaders.loading import Loading
-from jreader.loaders.multihost.shards import part_of
 from jreader.loaders.prefetching import first_item, spec_of
 from jreader.readers import Columns, Cursor, at_epoch, branches, described, indexed, start
 from jreader.readers.joined_columns import ENDLESS
@@ -49,22 +50,28 @@ def shape_and_dtype(leaf: Any) -> tuple[Any, ...]:
 def _items(loading: Loading, cursor: Cursor) -> Iterator[Any]:
     """An example of a host feed of each shape, as `finisher` takes it."""
     found, here = loading.of_epoch().batching, loading.here
-    if found.buckets is not None:
-        keeps = loading.remainder.last == "keep"
-        batches = _of_buckets(found.buckets, read=bool(found.functions), keeps=keeps)
-    elif isinstance(found.op, padded_batch):
-        batches = _of_lengths(loading, found, found.op, cursor["epoch"])
-    else:
+    examples = _examples(loading, found, cursor["epoch"])
+    if examples is None:
         yield from _of_one_shape(loading, found, cursor)
         return
-    for batch in batches:
-        made = batch
+    for example_of_shape in examples:
+        made = example_of_shape
         for op in found.functions:
             made = next(start(op.changed({"reader": [made].__iter__})).items)
         share = next((share for share in here.shares if share.size == len(made)), None)
         part = part_of(made, share) if share else made
         feed = Assembler(here).feed([part] * loading.per_feed if loading.per_feed > 1 else part)
         yield (feed, 0, 0) if loading.numbered else feed
+
+
+def _examples(loading: Loading, found: Batching, epoch: int) -> Iterator[Any] | None:
+    """A batch of each shape; None where all have one."""
+    if found.buckets is not None:
+        keeps = loading.remainder.last == "keep"
+        return _of_buckets(found.buckets, read=bool(found.functions), keeps=keeps)
+    if isinstance(found.op, padded_batch):
+        return _of_lengths(loading, found, found.op, epoch)
+    return _of_sizes(loading, found, found.op) if found.op and found.sizes else None
 
 
 def _of_one_shape(loading: Loading, found: Batching, cursor: Cursor) -> Iterator[Any]:
@@ -74,10 +81,23 @@ def _of_one_shape(loading: Loading, found: Batching, cursor: Cursor) -> Iterator
     samples, op = found.samples, found.op
     if samples is None or op is None or loading.remainder.last != "keep" or found.functions:
         return
-    if (rest := loading.here.fed(samples, op) % op.batch_size) and samples > op.batch_size:
+    fed = loading.here.fed(samples, op)
+    full, end = op.sizes.full(0, fed)
+    if full and (rest := fed - end):
         feed = first[0] if loading.numbered else first
         cut = jax.tree.map(lambda array: array[:rest], feed)
         yield (cut, 0, 0) if loading.numbered else cut
+
+
+def _of_sizes(loading: Loading, found: Batching, op: batch[Any]) -> Iterator[Any]:
+    """A batch of each size that an epoch has, of its first sample, and a short one likewise."""
+    keeps, samples, sample = loading.remainder.last == "keep", found.samples, _sample(op, read=True)
+    fed = NO_END if samples is None else loading.here.fed(samples, op)
+    sizes = zip(op.sizes.sizes, op.sizes.begins, strict=True)
+    wanted = [size for size, begin in sizes if begin + (size if keeps else 1) <= fed]
+    wanted += [fed - op.sizes.full(0, fed)[1]] * (keeps and samples is not None)
+    for size in filter(None, wanted if sample is not None else ()):
+        yield Columns(stack([sample] * size), full=size)
 
 
 def _of_buckets(op: bucket[Any], *, read: bool, keeps: bool) -> Iterator[Any]:
@@ -128,7 +148,7 @@ def _lengths(
                 "lengths that batches may have, as .padded_batch(n, to=[128, 256, 512]), or "
                 ".bucket([128, 256, 512], batch_size=n)."
             )
-        return {(each, op.batch_size) for each in product(*filter(None, every))}
+        return set(product(product(*filter(None, every)), op.sizes.sizes))
     return _known_lengths(plane, op, names, loading)
 
 
@@ -140,14 +160,18 @@ def _known_lengths(
     if not fed:
         return set()
     bare = branches(plane.columns) is None
-    begins = np.arange(0, fed, op.batch_size)
+    ends = np.array([*op.sizes.ends(0, fed)])
+    begins = np.append(0, ends[:-1])
     lengths = []
     for name in names:
         found: Any = lengths_of(plane, None if bare else name)
         longest = np.maximum.reduceat(found[:fed], begins).tolist()
         lengths.append([op.length_for(name, (each,)) for each in longest])
-    ends = begins + op.batch_size if loading.masked else np.append(begins[1:], fed)
-    return set(zip(zip(*lengths, strict=True), (ends - begins).tolist(), strict=True))
+    rows = (
+        op.sizes.at(low) if loading.pads else high - low
+        for low, high in zip(begins.tolist(), ends.tolist(), strict=True)
+    )
+    return set(zip(zip(*lengths, strict=True), rows, strict=True))
 
 
 def _sample(op: Any, *, read: bool) -> Any | None:

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from jreader.cores import usable_cores
-from jreader.errors import noted
+from jreader.errors import noting
 from jreader.loaders.queries.shapes import shape_and_dtype
 from jreader.readers import described
 
@@ -39,12 +39,9 @@ class Warming:
         self._compiled = [self._threads.submit(each.compile) for each in lowered]
 
     def _traced(self, step: Any, state: Sequence[Any], spec: Any) -> Any:
-        try:
+        shapes = {str(jax.tree.map(shape_and_dtype, spec))}
+        with noting(f"in loader.warm(step, *state), for the feed of shapes {shapes}"):
             return step.lower(*state, spec)
-        except Exception as error:
-            shapes = {str(jax.tree.map(shape_and_dtype, spec))}
-            noted(error, f"in loader.warm(step, *state), for the feed of shapes {shapes}")
-            raise
 
     def wait(self) -> None:
         """Waits until all is compiled; raises the error of a compilation."""

@@ -4,6 +4,6 @@ A format gives `BlockColumns` where its blocks begin, and what decodes one. They
 and threads decode those that come next (`open_blocks`).
 """
 
-from jreader.sources.blocks.block_columns import BlockColumns
+from jreader.sources.blocks.block_columns import BlockColumns, keeping
 
-__all__ = ["BlockColumns"]
+__all__ = ["BlockColumns", "keeping"]

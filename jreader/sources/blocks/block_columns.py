@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from jreader.readers.columns import Array, Column, Indices, rows_on_device
-from jreader.readers.joined_columns import alike
+from jreader.readers.columns import Array, Column, Indices, Where, rows_on_device
+from jreader.readers.joined_columns import alike, laid_end_to_end
 from jreader.readers.messages import described
 from jreader.readers.trees import leaves, map_tree
 from jreader.sources.blocks.decoded_blocks import Decoded
@@ -45,6 +45,8 @@ class BlockColumns(Column):
         name: What errors call the column: a path.
         open_blocks: How many blocks may be open at a time; None for a few. `shuffle(blocks=)` has
             its own number (`keeping`).
+        by_row: The same rows as a column that reads single ones for less than a block; None if
+            there is none.
     """
 
     def __init__(
@@ -55,9 +57,11 @@ class BlockColumns(Column):
         *,
         name: str = "",
         open_blocks: int | None = None,
+        by_row: Column | None = None,
     ) -> None:
         self.block_starts: Array = np.asarray(starts, np.int64)
         """The row at which each block begins."""
+        self.by_row, self.stacks = by_row, by_row is None or by_row.stacks
         self.rows, self.name, self.open_blocks = int(rows), name, open_blocks
         self.sizes: Array = np.diff(self.block_starts, append=self.rows)
         """The number of rows of each block."""
@@ -75,8 +79,8 @@ class BlockColumns(Column):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Without the blocks that are open."""
-        made = partial(BlockColumns, name=self.name, open_blocks=self.open_blocks)
-        return made, (self.block_starts, self.rows, self._decode)
+        more: Any = {"name": self.name, "open_blocks": self.open_blocks, "by_row": self.by_row}
+        return partial(BlockColumns, **more), (self.block_starts, self.rows, self._decode)
 
     def blocks_of(self, rows: Array) -> Array:
         """The number of the block of each row."""
@@ -100,6 +104,7 @@ class BlockColumns(Column):
 
     def keeping(self, open_blocks: int) -> BlockColumns:
         """The same column with so many blocks open at a time; the same one each time."""
+        open_blocks = min(open_blocks, len(self.block_starts))
         if open_blocks not in self._for_orders:
             made, given = self.__reduce__()
             self._for_orders[open_blocks] = made(*given, open_blocks=open_blocks)
@@ -123,12 +128,14 @@ class BlockColumns(Column):
             return columns[which].decoded(block - int(firsts[which])).tree
 
         kept = [column.open_blocks for column in columns if column.open_blocks is not None]
+        by_row = [column.by_row for column in columns if column.by_row is not None]
         return BlockColumns(
             np.concatenate(starts),
             int(rows[-1]),
             decode,
             name=" and ".join(dict.fromkeys(map(described, columns))),
             open_blocks=sum(kept) if kept else None,
+            by_row=laid_end_to_end(by_row) if len(by_row) == len(columns) else None,
         )
 
     def coming(self, blocks: Sequence[int], *, first: bool) -> None:
@@ -146,6 +153,14 @@ class BlockColumns(Column):
         """The same rows for one pass, which says what comes, and closes it at its end."""
         return OpenBlocks(self, ahead=True, in_batches=in_batches)
 
+    def held(self, low: int, _high: int) -> Any:
+        """The block that begins with a row."""
+        return self.decoded(int(self.blocks_of(np.array([low]))[0])).tree
+
+    def where(self, rows: Array) -> list[Where] | None:
+        """Where those rows lie in files, if that is known of single ones."""
+        return None if self.by_row is None else self.by_row.where(rows)
+
     def gather(self, rows: Array) -> Any:
         """Those rows: a tree of arrays, or a list of samples where they cannot be stacked."""
         return self._shared().gather(rows)
@@ -160,6 +175,8 @@ class BlockColumns(Column):
         Raises:
             ValueError: Blocks hold something else than arrays, or differ in dtype, shape or fields.
         """
+        if self.by_row is not None:
+            return self.by_row.placed()
         filled = [int(block) for block in np.flatnonzero(self.sizes)] or [0]
         trees = [self.decoded(block).tree for block in filled[: len(self.sizes)]]
         if not trees or not leaves(trees[0]) or not alike(trees):
@@ -169,9 +186,32 @@ class BlockColumns(Column):
             )
         return map_tree(lambda *parts: np.concatenate(parts), *trees), rows_on_device
 
-    def _shared(self) -> OpenBlocks:
-        """The blocks that stay open from call to call, outside of passes."""
+    def _shared(self) -> Column:
+        """What reads rows outside of passes: blocks that stay open from call to call, or rows."""
+        if self.by_row is not None:
+            return self.by_row
         process = os.getpid()
         if self._open is None or self._open[0] != process:  # a lock may be held where it forked
             self._open = process, OpenBlocks(self, ahead=False, in_batches=False)
         return self._open[1]
+
+
+def keeping(columns: Any, blocks: int) -> Any:
+    """The columns, of which those that have blocks are read in these, with so many of them open."""
+
+    def kept(column: Any) -> Any:
+        if isinstance(column, BlockColumns):
+            return column.keeping(blocks)
+        starts = column.block_starts if isinstance(column, Column) else None
+        # of mapped files, the kernel reads and keeps pages
+        if starts is None or (column.arrays and not column.late):
+            return column
+        bounds = np.append(starts, len(column))
+
+        def read(block: int) -> Any:
+            return column.held(*bounds[block : block + 2].tolist())
+
+        more: Any = {"name": repr(column), "open_blocks": blocks, "by_row": column}
+        return BlockColumns(starts, len(column), read, **more)
+
+    return map_tree(kept, columns)

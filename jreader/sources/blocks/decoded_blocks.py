@@ -39,7 +39,7 @@ class Decoded:
     """
 
     def __init__(self, given: Any, rows: int, name: str) -> None:
-        self.tree, self.rows = each_column(_as_column, given), rows
+        self.tree, self.rows = each_column(_block_column, given), rows
         self._columns = columns = list(map(column_of, leaves(self.tree)))
         lengths = {len(column) for column in columns}
         if lengths != {rows} and (columns or rows):
@@ -131,7 +131,7 @@ def slot_rows(sizes: Array) -> int:
     return most if len(filled) and most <= _UNEVEN * filled.mean() else 0
 
 
-def _as_column(column: Any) -> Any:
+def _block_column(column: Any) -> Any:
     if isinstance(column, (list, Column)):
         return column_of(column)
     return read_only(np.asanyarray(column))

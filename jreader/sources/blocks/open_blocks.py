@@ -8,10 +8,11 @@ needs a block that nobody has begun decodes it itself.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
-from itertools import count
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _OPEN = 4  # blocks that are open at a time where no order says how many it needs
 _AHEAD = 4  # blocks that are decoded before they are needed
 _THREADS = min(usable_cores(), _AHEAD)
+_BYTES, _FEW = 1 << 19, 4096  # of rows, and rows, that are made ahead where they come one by one
 
 
 class _OpenBlock:
@@ -38,7 +40,8 @@ class _OpenBlock:
         rows: Gathers its rows; None until it is decoded.
         decoded: Done when it is, or has failed.
         slot: Its slot in the arena; -1 if it is in none.
-        used: When it was used last: what is used later has a greater number.
+        used: When it was used last: what is used later has a greater number. One that was not used
+            yet has a greater one than all others.
     """
 
     __slots__ = ("decoded", "rows", "slot", "used")
@@ -63,8 +66,9 @@ class OpenBlocks(Column):
 
     def __init__(self, column: BlockColumns, *, ahead: bool, in_batches: bool) -> None:
         """Begins with no block and no thread."""
-        self.column = column
+        self.column, self.stacks = column, column.stacks
         self.threads: list[threading.Thread] = []
+        self._few = self._made_ahead(column)
         self._most = max(column.open_blocks or _OPEN, 1) + (_AHEAD if ahead else 0)
         self._ahead = ahead
         self._blocks: dict[int, _OpenBlock] = {}
@@ -131,15 +135,25 @@ class OpenBlocks(Column):
             self._used(block, len(rows))
             return given
         parts: list[tuple[Any, Any]] = []
-        # those that are open first: they may make room for the others
-        for block, here in sorted(parted(which), key=lambda part: part[0] not in self._blocks):
+        # those that are open first: they may make room for the others, which come as expected
+        for block, here in sorted(parted(which), key=self._turn):
             some = local[here]
             parts.append((here, self._rows_of(block).gather(some)))
             self._used(block, len(some))
         return merged(parts, len(rows))
 
+    def _turn(self, part: tuple[int, Array]) -> tuple[bool, int]:
+        return part[0] not in self._blocks, int(part[1][0])
+
     def each(self, rows: Array) -> Iterator[Any]:
-        """Those rows one by one; those of one block that follow one another are taken at once."""
+        """Those rows one by one; if few bytes are, some ahead. An error keeps its place."""
+        if not self._few:
+            return self._one_by_one(rows)
+        some = (rows[low : low + self._few] for low in range(0, len(rows), self._few))
+        return chain.from_iterable(map(self.good_ones_first, some))
+
+    def _one_by_one(self, rows: Array) -> Iterator[Any]:
+        """Those of one block that follow one another are taken at once."""
         which = self.column.blocks_of(rows)
         local = rows - self.column.block_starts[which]
         cuts = (np.flatnonzero(which[1:] != which[:-1]) + 1).tolist()
@@ -158,6 +172,12 @@ class OpenBlocks(Column):
             self._changed.notify_all()
 
     stop = close
+
+    @staticmethod
+    def _made_ahead(column: BlockColumns) -> int:
+        """How many rows are made ahead, if these are few bytes; 0 where nobody knows."""
+        whole = column.by_row.block_bytes * len(column.block_starts) if column.by_row else 0
+        return min(max(_BYTES * len(column) // whole, 1), _FEW) if whole else 0
 
     def _check_process(self) -> None:
         if self._fork_guard.forked:  # or each gather would describe the column
@@ -250,8 +270,8 @@ class OpenBlocks(Column):
         """Whether there is room for one more block; closes one for it, if it may.
 
         Args:
-            asked: Whether it is needed now. Then one that is expected is closed if need be, the one
-                that was used last.
+            asked: Whether it is needed now. Then one that is expected is closed if need be: the one
+                that was used longest ago, whose rows come in a later epoch, say.
         """
         while len(self._blocks) >= self._most:
             some = self._blocks.items()
@@ -260,7 +280,9 @@ class OpenBlocks(Column):
             if idle:
                 self._close(min(idle)[1])
             elif asked and held:
-                self._close(max(held)[1])
+                block = min(held)[1]
+                self._close(block)
+                self._expected[block] = self._expected.pop(block)  # or it were decoded at once
             else:
                 return asked
         return True
@@ -287,6 +309,6 @@ class OpenBlocks(Column):
                     if self._closed:
                         return
                     self._changed.wait()
-                held = self._blocks[block] = _OpenBlock(next(self._clock))
+                held = self._blocks[block] = _OpenBlock(sys.maxsize - next(self._clock))
             self._decode(block, held)
             del held

@@ -2,8 +2,8 @@
 
 Formats that read ranges of bytes do so through `open_file`, so that what holds of one holds of all:
 few files are open at a time, threads share them, and a file that has changed is an error that names
-it. Formats that map their files (arrays, tokens, Arrow), and lines that are read as a stream, open
-their files themselves.
+it. Formats that map the files of this machine (arrays, tokens, Arrow), and lines that are read as a
+stream, open these themselves; rows of arrays and tokens elsewhere are `FileRows`.
 """
 
 from jreader.sources.files.block_store import Store

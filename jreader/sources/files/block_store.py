@@ -192,7 +192,10 @@ class Store:
                 f"Store(folder, limit) needs a folder, a str or a path, not {folder!r}."
             )
         self.folder = Path(folder).expanduser()
-        self.limit, self.block = _size("limit", limit), _size("block", block)
+        self.limit, self.block = (
+            bytes_in("limit of Store", limit),
+            bytes_in("block of Store", block),
+        )
         if self.block < 1 or self.limit < self.block + BlockFiles.overhead:
             raise ValueError(
                 f"Store(folder, limit={limit!r}) has no room for one block, of {self.block:,} "
@@ -418,14 +421,33 @@ def checked_store(call: str, store: Any) -> Store | None:
     raise TypeError(f"{call} needs as store= a Store(folder, limit='200GB'), not {store!r}.")
 
 
-def _size(what: str, given: Any) -> int:
+def checked_block(call: str, block: Any) -> int:
+    """The size of a block of a reader, in bytes.
+
+    >>> checked_block("block of tar(paths)", "4MB")
+    4000000
+
+    Raises:
+        TypeError: It is neither a whole number nor a text.
+        ValueError: It is less than a byte, or not a size.
+    """
+    size = bytes_in(call, block)
+    if not size:
+        raise ValueError(
+            f"{call} needs at least a byte, as in block='4MB', not {block!r}; leave it out for a "
+            "reader without blocks."
+        )
+    return size
+
+
+def bytes_in(what: str, given: Any) -> int:
     """A number of bytes, as it was given or as a text.
 
-    >>> _size("limit", "1.5kB"), _size("limit", "2 MiB")
+    >>> bytes_in("limit of Store", "1.5kB"), bytes_in("limit of Store", "2 MiB")
     (1500, 2097152)
     """
     if not isinstance(given, str):
-        return check_number(f"{what} of Store", given)
+        return check_number(what, given)
     found = re.fullmatch(r"\s*([0-9.]+)\s*([kKMGTP]?)(i?)B?\s*", given)
     try:
         number = float(found[1]) if found else -1
@@ -433,7 +455,7 @@ def _size(what: str, given: Any) -> int:
         number = -1
     if not found or number < 0:
         raise ValueError(
-            f"{what} of Store needs a number of bytes, or a string such as '200GB', '1.5TB' or "
-            f"'64GiB', not {given!r}."
+            f"{what} needs a number of bytes, or a string such as '200GB', '1.5TB' or '64GiB', not "
+            f"{given!r}."
         )
     return int(number * (1024 if found[3] else 1000) ** _UNITS[found[2].upper()])

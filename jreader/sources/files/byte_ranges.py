@@ -59,6 +59,9 @@ class ByteFile:
         """The bytes of each range (offset and size), in that order."""
         return starmap(self.read, ranges)
 
+    def close(self) -> None:
+        """Lets go of what is open; the next read opens it again."""
+
     def check_range(self, offset: int, size: int) -> None:
         """Raises ValueError if the file ends before a range does."""
         if offset + size > self.size:
@@ -89,10 +92,18 @@ class Descriptor:
 
 
 class LocalFile(ByteFile):
-    """A file of this machine."""
+    """A file of this machine.
 
-    def __init__(self, path: str) -> None:
-        seen = state_of(path)
+    Args:
+        path: Its name.
+        seen: What it was when it was first looked at; None to look now.
+
+    Raises:
+        DamagedData: It is gone.
+    """
+
+    def __init__(self, path: str, seen: State = None) -> None:
+        seen = state_of(path) if seen is None else seen
         if seen is None:
             raise changed(path, "cannot be found any more")
         super().__init__(path, seen.st_size, f"{seen.st_size}-{seen.st_mtime_ns}", near=1 << 14)
@@ -194,6 +205,12 @@ class FileObject(io.RawIOBase):
             raise
         self.at += len(data)
         return data
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fills a buffer with the next bytes, and returns how many these are."""
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
 
 class FetchedRanges(ByteFile):

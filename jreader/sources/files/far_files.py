@@ -6,19 +6,17 @@ part that fails is a small loss.
 
 from __future__ import annotations
 
-import secrets
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from hashlib import blake2b
 from itertools import chain
 
 from jreader.errors import DamagedData
 from jreader.readers.credentials import masked
 from jreader.sources.far_retries import OtherFile, beginner
-from jreader.sources.far_systems import FarState, far_state, far_states, forget, is_web, range_of
+from jreader.sources.far_systems import FarState, far_states, forget, is_web, range_of
 from jreader.sources.file_checks import changed, check_state
 from jreader.sources.files.byte_ranges import ByteFile
 
@@ -40,6 +38,7 @@ class FarFile(ByteFile):
 
     Args:
         path: Its name, which begins with a protocol.
+        seen: What it was when it was first looked at; None to ask now.
 
     Raises:
         DamagedData: There is no such file (any more).
@@ -48,19 +47,14 @@ class FarFile(ByteFile):
 
     elsewhere = True
 
-    def __init__(self, path: str) -> None:
-        """Asks what the file is now."""
+    def __init__(self, path: str, seen: FarState | None = None) -> None:
+        """Asks what the file is now, if that is not known."""
         self.url = path
-        try:
-            self.state: FarState = far_state(path)
-        except FileNotFoundError:
-            raise changed(path, "cannot be found any more") from None
-        stamp = self.state.stamp
-        if not self.state.etag and "?" in path:  # what is asked may name the file
-            of = f"{stamp}\n{path}".encode(errors="surrogateescape")
-            stamp = blake2b(of, digest_size=8).hexdigest()
-        if not self.state.known:  # nothing tells it from another one of its size: for this reader
-            stamp = secrets.token_hex(8)
+        (found,) = far_states([path]) if seen is None else [seen]
+        if found is None:
+            raise changed(path, "cannot be found any more")
+        self.state: FarState = found
+        stamp = self.state.stamp_of(path)
         near = 1 << 18  # what comes in the time that a server takes to answer
         super().__init__(masked(path), self.state.st_size, stamp, near)
 

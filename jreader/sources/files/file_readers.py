@@ -6,6 +6,7 @@ import glob
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
@@ -21,7 +22,11 @@ from jreader.sources.file_checks import (
     path_text,
     state_of,
 )
+from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.file_parts import FilePart, Which, part_in
+from jreader.sources.files.kept_indices import FileIndex, kept
+from jreader.sources.files.set_indices import MANY, SetIndex, set_index
+from jreader.sources.files.stored_files import Latest, files_of
 
 Paths: TypeAlias = "str | os.PathLike[str] | FilePart | Sequence[str | os.PathLike[str]]"
 """A file, a folder, a pattern such as `"data/*.tar"` or `"data/{0..9}.tar"`, or a list of these;
@@ -151,10 +156,11 @@ def written(paths: tuple[str, ...], part: Which | None = None) -> str:
     """
     if part is not None:
         return repr(FilePart(masked(paths[0]), *part))
-    first, *more = map(repr, map(masked, paths))
-    if not more:
-        return first
-    return f"[{', '.join([first, *more] if len(more) < 4 else [first, '...', more[-1]])}]"
+    few = paths if len(paths) < 5 else (paths[0], paths[-1])
+    shown = [repr(masked(path)) for path in few]
+    if len(paths) == 1:
+        return shown[0]
+    return f"[{', '.join(shown if few is paths else [shown[0], '...', shown[1]])}]"
 
 
 class FileReader(FileNode[T]):
@@ -165,14 +171,12 @@ class FileReader(FileNode[T]):
     Attributes:
         call: The call, as errors name it.
         suffixes: What the files of a folder end in.
-        far: Whether files elsewhere can be read, too.
         part: Which part of its only file it reads, where a format can; None for all files as a
             whole.
     """
 
     shown_call: ClassVar[str]
     suffixes: ClassVar[tuple[str, ...]] = ()
-    far: ClassVar[bool] = True
     paths: tuple[str, ...]
     part: Which | None = None
 
@@ -185,7 +189,7 @@ class FileReader(FileNode[T]):
         """
         if "part" in declared_names(self):
             paths, given["part"] = part_in(paths)
-        given["paths"] = files_named(self.shown_call, paths, self.suffixes, far=self.far)
+        given["paths"] = files_named(self.shown_call, paths, self.suffixes)
         set_fields(self, **given)
         convert_fields(self)
 
@@ -193,6 +197,17 @@ class FileReader(FileNode[T]):
     def file_part(self) -> FilePart | None:
         """The part of its only file that it reads; None for whole files."""
         return None if self.part is None else FilePart(self.paths[0], *self.part)
+
+    @cached_property
+    def files(self) -> Latest[ByteFile]:
+        """The files, as they were when they were first looked at."""
+        return files_of(self.paths, self._first_seen, getattr(self, "store", None))
+
+    def found_in_files(self, index: FileIndex) -> SetIndex:
+        """What an index has of each file, kept for each; of many files, in one."""
+        if len(self.paths) < MANY:
+            return SetIndex.of_parts(kept(index, list(self.files)))
+        return set_index(index, self.paths, self._first_seen, self.files)
 
     def shown(self) -> dict[str, Any]:
         """The arguments behind the paths, as a user would type them."""
@@ -216,10 +231,10 @@ def typed_arguments(node: Node[Any]) -> dict[str, Any]:
     """The arguments that a user gave and that say what is read, but for the data themselves."""
     found = dict[str, Any]()
     for field in declared(node):
-        value, unsaid = getattr(node, field.name), field.metadata.get("cursor") == "never"
+        value = getattr(node, field.name)
         if value in (None, field.default, {}):
             continue
-        if not unsaid and field.name not in ("path", "paths", "part", "dataset"):
+        if field.name not in ("path", "paths", "part", "dataset", "store"):
             name = "columns" if field.name == "names" else field.name
             found[name] = list(value) if isinstance(value, tuple) else value
     return found

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock, current_thread
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -52,15 +52,29 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "jreader"
 
 
-def kept(
-    kind: str,
-    files: Sequence[ByteFile],
-    find: Callable[[ByteFile], Array],
-    fits: Callable[[ByteFile, Array], bool] = lambda _file, _index: True,
-    *,
-    asked: str = "",
-) -> list[Array]:
-    """For each file, its index: the one that was kept, or what `find` finds, which is kept.
+class FileIndex(NamedTuple):
+    """What an index has of a file.
+
+    Attributes:
+        kind: The folder of the cache folder that holds such indices.
+        find: Returns the index of a file, an array of int64. It is called on several threads for
+            many files; for few, it may look through parts of one with `in_threads`.
+        fits: Whether an index can be that of a whole file; if not, it is found anew.
+        asked: What the index depends on besides the file.
+    """
+
+    kind: str
+    find: Callable[[ByteFile], Array]
+    fits: Callable[[ByteFile, Array], bool] = lambda _file, _index: True
+    asked: str = ""
+
+    def of(self, file: ByteFile) -> Array:
+        """The index of a file, which is found."""
+        return np.ascontiguousarray(self.find(file), np.int64)
+
+
+def kept(index: FileIndex, files: Sequence[ByteFile]) -> list[Array]:
+    """For each file, its index: the one that was kept, or what is found, which is kept.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -68,16 +82,8 @@ def kept(
     >>> with TemporaryDirectory() as folder:
     ...     _ = Path(folder, "bits").write_bytes(b"0110")
     ...     ones = lambda file: np.flatnonzero(np.array(list(file.read(0, file.size))) == ord("1"))
-    ...     kept("ones", [open_file(f"{folder}/bits")], ones)
+    ...     kept(FileIndex("ones", ones), [open_file(f"{folder}/bits")])
     [array([1, 2])]
-
-    Args:
-        kind: The folder of the cache folder that holds such indices.
-        files: The files.
-        find: Returns the index of a file, an array of int64. It is called on several threads for
-            many files; for few, it may look through parts of one with `in_threads`.
-        fits: Whether an index that was kept can be that of a file; if not, it is made anew.
-        asked: What the index depends on besides the file.
 
     Raises:
         DamagedData: `find` raises it, of the first file in order for which it does.
@@ -85,19 +91,20 @@ def kept(
     mapped = len(files) == 1  # a map would hold a file descriptor for each of many files
 
     def load(file: ByteFile, path: Path) -> Array | None:
-        index = _load(path, mapped=mapped)
-        return index if index is not None and fits(file, index) else None
+        found = load_index(path, mapped=mapped)
+        return found if found is not None and index.fits(file, found) else None
 
     def make(file: ByteFile, path: Path | None) -> Array:
-        index = np.ascontiguousarray(find(file), np.int64)
+        found = index.of(file)
         if path is not None:
-            _save(path, index)
-        return index
+            with suppress(OSError):  # else it is found again by the next process
+                save_index(path, found)
+        return found
 
     def name(file: ByteFile) -> str:
-        return f"{name_of(file, asked)}.npy"
+        return f"{name_of(file, index.asked)}.npy"
 
-    return kept_files(kind, files, name, load, make, least=_WORTH // _SMALL)
+    return kept_files(index.kind, files, name, load, make, least=_WORTH // _SMALL)
 
 
 def kept_files(
@@ -142,7 +149,7 @@ def kept_files(
         every = map if len(files) < _threads() else in_threads
         found = list(every(of, files))
     if saved:
-        _tidy(folder, saved)
+        tidy(folder, map(_file_key, saved))
     return found
 
 
@@ -167,8 +174,8 @@ class _Watched(ByteFile):
             self._done += more
 
 
-def in_threads(fn: Callable[[S], T], tasks: Sequence[S]) -> list[T]:
-    """The results of `fn`, in order, each found on one of several threads.
+def in_threads(fn: Callable[[S], T], tasks: Sequence[S], *, threads: int = 0) -> list[T]:
+    """The results of `fn`, in order, each found on one of several threads; 0 for one a core.
 
     Inside such a thread, all are found by that thread.
 
@@ -177,7 +184,7 @@ def in_threads(fn: Callable[[S], T], tasks: Sequence[S]) -> list[T]:
     """
     if len(tasks) < 2 or current_thread().name.startswith(_NAME):
         return list(map(fn, tasks))
-    with ThreadPoolExecutor(min(_threads(), len(tasks)), _NAME) as executor:
+    with ThreadPoolExecutor(min(threads or _threads(), len(tasks)), _NAME) as executor:
         return list(executor.map(fn, tasks))
 
 
@@ -193,7 +200,7 @@ def name_of(file: ByteFile, asked: str) -> str:
     return f"{key}-{file.stamp}"
 
 
-def _load(path: Path, *, mapped: bool) -> Array | None:
+def load_index(path: Path, *, mapped: bool) -> Array | None:
     """The index that was kept; None if there is none, or it is not as it was written."""
     try:
         written = np.memmap(path, np.uint8, "r") if mapped else np.fromfile(path, np.uint8)
@@ -206,23 +213,32 @@ def _load(path: Path, *, mapped: bool) -> Array | None:
     return index if index.dtype == np.int64 and index.ndim else None
 
 
-def _save(path: Path, index: Array) -> None:
-    # where it cannot be written, it is found again by the next process
-    with suppress(OSError), new_file(path) as aside, aside.open("xb") as out:
+def save_index(path: Path, index: Array) -> None:
+    """Writes an index, with its checksum, which is there as a whole or not at all.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    with new_file(path) as aside, aside.open("xb") as out:
         np.save(out, index)
         out.flush()
         out.write(crc32(np.memmap(aside, np.uint8, "r").data).to_bytes(_SUM))
 
 
-def _tidy(folder: Path, saved: Sequence[str]) -> None:
-    """Removes the indices of earlier states of files, and those that are not used any more."""
-    latest, before = {_file_key(name): name for name in saved}, time.time() - _UNUSED
+def tidy(folder: Path, keys: Iterable[str], most: int = 1) -> None:
+    """Removes indices that are not used any more.
+
+    These are those that no process has read for months, and, of those whose names begin with one of
+    some keys, all but a few that were used last.
+    """
+    before, left = time.time() - _UNUSED, dict.fromkeys(keys, most)
     with suppress(OSError), os.scandir(folder) as entries:
-        for each in entries:
-            state = each.stat()
-            unused = max(state.st_atime, state.st_mtime) < before
-            if unused or latest.get(_file_key(each.name), each.name) != each.name:
-                Path(each).unlink(missing_ok=True)
+        states = [(each.stat(), each.name) for each in entries]
+        for used, name in sorted((-max(s.st_atime, s.st_mtime), name) for s, name in states):
+            key = _file_key(name)
+            left[key] = left.get(key, len(states)) - 1
+            if -used < before or left[key] < 0:
+                Path(folder, name).unlink(missing_ok=True)
 
 
 def _file_key(name: str) -> str:

@@ -7,11 +7,12 @@ the way say it as well.
 
 from __future__ import annotations
 
-import io
 import struct
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
+
+from jreader.sources.files.byte_ranges import ByteFile, FetchedRanges
 
 _HEAD = 4096  # bytes that are looked at
 _TEXT = 32  # bytes at least: fewer could be numbers
@@ -75,30 +76,32 @@ def first_bytes(head: bytes) -> str:
     return f"its first bytes are those of {kind}{packed}"
 
 
-def foreign_format(path: str, itemsize: int) -> str | None:
+def foreign_format(file: ByteFile, itemsize: int) -> str | None:
     """What a file is if it is none of numbers of `itemsize` bytes, and what to type; else None.
 
     >>> from tempfile import TemporaryDirectory
+    >>> from jreader.sources.files import open_file
     >>> with TemporaryDirectory() as folder:
     ...     _ = Path(folder, "a.bin").write_text("no tokens " * 10)
-    ...     foreign_format(f"{folder}/a.bin", 2), foreign_format(f"{folder}/a.bin", 1)
+    ...     file = open_file(f"{folder}/a.bin")
+    ...     foreign_format(file, 2), foreign_format(file, 1)
     ('text: read it with text(path), and turn it into tokens in a map', None)
 
     Args:
-        path: The file.
+        file: The file.
         itemsize: How many bytes a number has; one of a single byte may be a letter.
     """
     ends = _ENDS | _ENDS_OF_TEXT if itemsize > 1 else _ENDS
-    return ends.get(Path(path).suffix.lower()) or _said_by_bytes(path, itemsize)
+    return ends.get(Path(file.path).suffix.lower()) or _said_by_bytes(file, itemsize)
 
 
-def _said_by_bytes(path: str, itemsize: int) -> str | None:
-    head, last, size = _both_ends(path)
+def _said_by_bytes(file: ByteFile, itemsize: int) -> str | None:
+    head, last = file.read_many(_ends_of(file))
     seen = [
         *("".join(said) for begin, said in _KINDS.items() if _begins_with(head, begin)),
-        _TENSORS if _is_safetensors(head, size) else None,
+        _TENSORS if _is_safetensors(head, file.size) else None,
         _PICKLE if last == b"." and _is_pickle(head) else None,
-        _ARROW if _is_arrow_stream(head, size) else None,
+        _ARROW if _is_arrow_stream(head, file.size) else None,
         _TEXT_FILE if itemsize > 1 and _is_text(head) else None,
     ]
     return next(filter(None, seen), None)
@@ -108,13 +111,13 @@ def _begins_with(head: bytes, magic: bytes) -> bool:
     return head.startswith(magic) and (len(magic) >= _ENOUGH or head.startswith(_GZIP))
 
 
-def _both_ends(path: str) -> tuple[bytes, bytes, int]:
-    """The first bytes of a file, its last one, and how many it has."""
-    with Path(path).open("rb") as file:
-        head = file.read(_HEAD)
-        size = file.seek(0, io.SEEK_END)
-        file.seek(max(size - 1, 0))
-        return head, file.read(1), size
+def both_ends_read(file: ByteFile) -> ByteFile:
+    """A file of which the first bytes and the last one are in memory."""
+    return FetchedRanges(file, _ends_of(file))
+
+
+def _ends_of(file: ByteFile) -> list[tuple[int, int]]:
+    return [(0, min(file.size, _HEAD)), (max(file.size - 1, 0), min(file.size, 1))]
 
 
 def _is_safetensors(head: bytes, size: int) -> bool:

@@ -8,20 +8,23 @@ as it has records, sorted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
-from operator import add
+from itertools import chain, pairwise, starmap
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 
-from jreader.readers.columns import Array, Column, Where, gathered_in_order
+from jreader.readers import argument, op
+from jreader.readers.columns import Array, Column, Where, gathered_in_order, run_begins
 from jreader.readers.joined_columns import found
+from jreader.readers.reading_ahead import GatheredAhead
 from jreader.sources.columns import FileTable
-from jreader.sources.files.block_store import Store
+from jreader.sources.files.block_store import Store, checked_block, checked_store
 from jreader.sources.files.byte_ranges import ByteFile
+from jreader.sources.files.file_parts import Which
 from jreader.sources.files.file_readers import FileReader
-from jreader.sources.files.kept_indices import kept
-from jreader.sources.files.stored_files import open_file, read_many
+from jreader.sources.files.kept_indices import FileIndex
+from jreader.sources.files.set_indices import MANY, SetIndex
+from jreader.sources.files.stored_files import Latest, read_many
 
 T = TypeVar("T")
 
@@ -38,35 +41,43 @@ class Records(Column):
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
+    >>> from jreader.sources.files import open_file
     >>> def parse(file, offset, data, begins, ends):
     ...     return [data[begin:end] for begin, end in zip(begins, ends)]
     >>> with TemporaryDirectory() as folder:
     ...     _ = Path(folder, "words").write_bytes(b"onetwothree")
-    ...     words = Records([open_file(f"{folder}/words")], [np.array([0, 3, 6, 11])], parse)
+    ...     index = SetIndex.of_parts([np.array([0, 3, 6, 11])])
+    ...     words = Records([open_file(f"{folder}/words")], index, parse)
     ...     words.gather(np.array([2, 0, 2]))
     [b'three', b'one', b'three']
 
     Args:
         files: The files.
-        offsets: For each, the bytes at which its records begin, and at which the last one ends.
+        index: For each, the bytes at which its records begin, and at which the last one ends.
         parse: Makes samples of records.
     """
 
     def __init__(
-        self, files: Sequence[ByteFile], offsets: Sequence[Array], parse: Parse[Any]
+        self, files: Sequence[ByteFile] | Latest[ByteFile], index: SetIndex, parse: Parse[Any]
     ) -> None:
-        self.files, self.parse = list(files), parse
-        self.offsets = offsets[0] if len(offsets) == 1 else np.concatenate(offsets)
-        self.near = np.array([file.near for file in self.files], np.int64)
+        self.files, self.parse = files, parse
+        self.offsets, few = index.values, len(files) < MANY
+        some = list(files) if few else [files[0]]
+        self.near = np.full(len(files), [file.near for file in some], np.int64)
+        self._elsewhere = any(file.elsewhere for file in some)
         self.ahead = min(int(self.near.max(initial=0)) * 32, _BYTES)  # it stays in a cache near by
-        counts = [len(each) - 1 for each in offsets]
-        self.starts = np.cumsum([0, *counts])  # the rows at which files begin, and how many rows
+        # the rows at which files begin, and how many rows: each has one offset more than rows
+        self.starts = index.begins - np.arange(len(index.begins))
 
     def __len__(self) -> int:
         return int(self.starts[-1])
 
     def __repr__(self) -> str:
         return f"records[{len(self)}]"
+
+    def reading(self, *, in_batches: bool = True) -> Column:
+        """The same rows for one pass, which asks for some batches ahead where files answer late."""
+        return GatheredAhead(self) if in_batches and self._elsewhere else self
 
     def gather(self, rows: Array) -> list[Any]:
         """Those rows, in a list."""
@@ -83,6 +94,19 @@ class Records(Column):
             yield from self.good_ones_first(some)
             low, many = low + len(some), min(2 * many, _AT_ONCE)
 
+    def cuts(self, size: int) -> Array:
+        """Runs of whole records of one file; a longer record is one by itself."""
+        starts = list[int]()
+        for file, (low, high) in enumerate(pairwise(self.starts.tolist())):
+            runs = run_begins(self.offsets[low + file : high + file + 1], size)
+            starts += [low + row for row in runs]
+        return np.array(starts or [0])
+
+    def held(self, low: int, high: int) -> HeldRecords:
+        """The bytes of those records, which lie in one file."""
+        file = int(self._places(np.array([low]))[0][0])
+        return HeldRecords(self.files[file], self.offsets[low + file : high + file + 1], self.parse)
+
     def where(self, rows: Array) -> list[Where]:
         """The file of each row, and the byte at which it begins."""
         which, begins, _ = self._places(rows)
@@ -97,45 +121,90 @@ class Records(Column):
 
     def _in_order(self, rows: Array) -> Iterator[Any]:
         """Rows that do not decrease, neighbours read at once."""
-        which, begins, ends = self._places(rows)
-        runs = list(_runs(which, begins, ends, self.near))
-        places = zip(which.tolist(), begins.tolist(), (ends - begins).tolist(), strict=True)
-        files, begin, sizes = zip(*places, strict=True) if len(rows) else ((), (), ())
-        asked = [
-            (self.files[files[low]], begin[low], begin[high - 1] + sizes[high - 1] - begin[low])
-            for low, high in runs
-        ]
-        for (low, high), (file, first, _), data in zip(runs, asked, read_many(asked), strict=True):
-            if high - low == 1:  # as most are of a large file that is shuffled
-                starts, stops = [0], [sizes[low]]
-            else:
-                starts = [each - first for each in begin[low:high]]
-                stops = list(map(add, starts, sizes[low:high]))
-            yield from self.parse(file, first, data, starts, stops)
+        reads = near_reads(self.files, *self._places(rows), self.near)
+        return chain.from_iterable(starmap(self.parse, reads))
 
 
-def _runs(which: Array, begins: Array, ends: Array, near: Array) -> Iterator[tuple[int, int]]:
-    """Where runs of rows begin and end that are read at once: neighbours, of a few megabytes."""
-    if len(which):
-        far = begins[1:] - ends[:-1] > near[which[1:]]
-        pieces = begins // _BYTES
-        cuts = far | (which[1:] != which[:-1]) | (pieces[1:] != pieces[:-1])
-        yield from pairwise([0, *(np.flatnonzero(cuts) + 1).tolist(), len(which)])
+def near_reads(
+    files: Any, which: Array, begins: Array, ends: Array, near: Array
+) -> Iterator[tuple[ByteFile, int, bytes, list[int], list[int]]]:
+    """Reads ranges of files that lie near to one another at once, up to a few megabytes.
+
+    Args:
+        files: The files.
+        which: The number of the file of each range; ranges are in the order of the files.
+        begins: Where ranges begin in their file.
+        ends: Where they end.
+        near: How many bytes between two ranges are read for nothing, in each file.
+
+    Yields:
+        The file, the offset in it of what was read, the bytes, and where each range begins and ends
+        in these (`Parse`).
+    """
+    if not len(which):
+        return
+    far = begins[1:] - ends[:-1] > near[which[1:]]
+    pieces = begins // _BYTES
+    cuts = far | (which[1:] != which[:-1]) | (pieces[1:] != pieces[:-1])
+    firsts = np.concatenate([[0], np.flatnonzero(cuts) + 1])
+    sizes = np.maximum.reduceat(ends, firsts) - begins[firsts]
+    opened = map(files.__getitem__, which[firsts].tolist())
+    asked = list(zip(opened, begins[firsts].tolist(), sizes.tolist(), strict=True))
+    runs = pairwise([*firsts.tolist(), len(which)])
+    for (low, high), (file, at, size), data in zip(runs, asked, read_many(asked), strict=True):
+        if high - low == 1:  # as most are of a large file that is shuffled
+            yield file, at, data, [0], [size]
+        else:
+            lows, highs = begins[low:high] - at, ends[low:high] - at
+            yield file, at, data, lows.tolist(), highs.tolist()
 
 
+class HeldRecords(Column):
+    """Records of one file that were read at once; each is parsed when it is asked for.
+
+    Args:
+        file: The file.
+        offsets: The bytes at which the records begin, and at which the last one ends.
+        parse: Makes samples of them.
+
+    Raises:
+        DamagedData: The file has changed.
+        OSError: They cannot be had.
+    """
+
+    stacks = False
+
+    def __init__(self, file: ByteFile, offsets: Array, parse: Parse[Any]) -> None:
+        """Reads them."""
+        self.first = int(offsets[0])
+        self.data = file.read(self.first, int(offsets[-1]) - self.first)
+        self.file, self.offsets, self.parse = file, offsets - self.first, parse
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def each(self, rows: Array) -> Iterator[Any]:
+        """Those rows one by one."""
+        begins, ends = self.offsets[rows].tolist(), self.offsets[rows + 1].tolist()
+        return iter(self.parse(self.file, self.first, self.data, begins, ends))
+
+
+@op
 class RecordFiles(FileReader[T], FileTable[T]):
     """A reader of records that lie end to end in files; a subclass says how to find and parse them.
 
     Attributes:
         kind: The folder of the cache folder that keeps where records begin.
         index_rules: By which rules `find` goes; with others, what was kept is found anew.
-        store: What keeps blocks of files that lie elsewhere; a subclass names it as a field, and
-            `part` too, if it reads parts of files.
+        store: What keeps blocks of files that lie elsewhere.
     """
 
     kind: ClassVar[str]
     index_rules: ClassVar[str] = ""
-    store: Store | None = None
+    paths: tuple[str, ...]
+    store: Store | None = argument(checked_store, default=None, cursor="never")
+    block: int | None = argument(checked_block, default=None, named=True, cursor="never")
+    part: Which | None = argument(default=None, cursor="if given")
 
     def find(self, file: ByteFile) -> Array:
         """The bytes at which records begin, and the size of the file; called on several threads.
@@ -152,12 +221,12 @@ class RecordFiles(FileReader[T], FileTable[T]):
 
     def opened(self) -> Records:
         """The records; where they begin is found, if it is not kept."""
-        files = [open_file(path, self.store) for path in self.paths]
-        offsets = kept(self.kind, files, self.find, _ends_with_file, asked=self.index_rules)
+        found = FileIndex(self.kind, self.find, _ends_with_file, self.index_rules)
+        index = self.found_in_files(found)
         if (part := self.file_part) is not None:
-            part.check_size(files[0].size)
-            offsets = list(map(part.of_offsets, offsets))
-        return Records(files, offsets, self.parser())
+            part.check_size(self.files[0].size)
+            index = SetIndex.of_parts([part.of_offsets(index.values)])
+        return Records(self.files, index, self.parser())
 
 
 def _ends_with_file(file: ByteFile, offsets: Array) -> bool:

@@ -7,21 +7,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import blake2b
 from itertools import chain, groupby, islice
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from jreader.sources.far_retries import in_daemon, settle
-from jreader.sources.far_systems import is_far
+from jreader.readers.exits_and_forks import in_daemon
+from jreader.sources.far_systems import FarState, is_far
+from jreader.sources.file_checks import State, States
 from jreader.sources.files.block_store import Keeping, Store
 from jreader.sources.files.byte_ranges import ByteFile, LocalFile
 from jreader.sources.files.far_files import FarFile
 
+T = TypeVar("T")
+_HELD = 1024  # files of a data set whose place, or footer, is held
 _AT_ONCE = 1 << 24  # bytes of blocks that one thread asks for
 _THREADS = 4  # that fetch and keep blocks for one that reads: some write while others wait
+_FILES = 16  # files elsewhere that are read at the same time
 _REQUEST = 1 << 22  # bytes of small blocks that one request asks for
 
 
@@ -57,9 +60,16 @@ class StoredFile(ByteFile):
         for offset, size in ranges:
             self.check_range(offset, size)
         pieces = [self.pieces(*each) for each in ranges]
-        parts = self._in_turn(list(chain.from_iterable(pieces)))
+        batches = self._batches(list(chain.from_iterable(pieces)))
+        parts = _read_in_turn([partial(self._read, batch) for batch in batches], _THREADS)
         for each in pieces:
             yield b"".join(islice(parts, len(each)))
+
+    def read_all(self, ranges: Sequence[tuple[int, int]], keeping: Keeping) -> list[bytes]:
+        """The same on this thread, which keeps blocks as long as it may."""
+        pieces = [self.pieces(*each) for each in ranges]
+        parts = iter(self._read(list(chain.from_iterable(pieces)), keeping))
+        return [b"".join(islice(parts, len(each))) for each in pieces]
 
     def coming(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Takes note that these ranges come next, so that what comes soon stays in the store."""
@@ -101,28 +111,6 @@ class StoredFile(ByteFile):
                 low = at * self.store.block
                 yield number, data[low : low + self.size_of(number)]
 
-    def _in_turn(self, pieces: Sequence[BlockPiece]) -> Iterator[bytes]:
-        """The bytes of pieces; of many, the next ones are read on threads."""
-        batches = list(self._batches(pieces))
-        if len(batches) < 2:
-            yield from self._read(pieces, Keeping())
-            return
-        left, ahead = iter(batches), deque[tuple[Keeping, Callable[[], list[bytes]]]]()
-        try:
-            while True:
-                for batch in islice(left, _THREADS - len(ahead)):
-                    keeping, coming = Keeping(), Future[list[bytes]]()
-                    read = partial(self._read, batch, keeping)
-                    in_daemon("jreader store", read, partial(settle, coming))
-                    ahead.append((keeping, coming.result))
-                if not ahead:
-                    return
-                yield from ahead[0][1]()
-                ahead.popleft()
-        finally:
-            for keeping, _ in ahead:
-                keeping.stop()
-
     def _batches(self, pieces: Sequence[BlockPiece]) -> Iterator[Sequence[BlockPiece]]:
         """Pieces that follow one another, of not too many blocks."""
         most, low, wanted = max(_AT_ONCE // self.store.block, 1), 0, set[int]()
@@ -145,11 +133,36 @@ class StoredFile(ByteFile):
         ]
 
 
-def open_file(path: str, store: Store | None = None) -> ByteFile:
+def _read_in_turn(
+    reads: Sequence[Callable[[Keeping], list[bytes]]], threads: int
+) -> Iterator[bytes]:
+    """What several reads give, in that order; the next ones are read on threads."""
+    if len(reads) < 2:
+        for read in reads:
+            yield from read(Keeping())
+        return
+    left, ahead = iter(reads), deque[tuple[Keeping, Callable[[], list[bytes]]]]()
+    try:
+        while True:
+            for read in islice(left, threads - len(ahead)):
+                keeping = Keeping()
+                coming = in_daemon("jreader store", partial(read, keeping))
+                ahead.append((keeping, coming.result))
+            if not ahead:
+                return
+            yield from ahead[0][1]()
+            ahead.popleft()
+    finally:
+        for keeping, _ in ahead:
+            keeping.stop()
+
+
+def open_file(path: str, store: Store | None = None, seen: State = None) -> ByteFile:
     """The file of that path, to be read by ranges; it is opened when it is first read.
 
-    A path that begins with a protocol (`s3://`, `https://`) is that of a file elsewhere, which is
-    read through fsspec; a `store` keeps what was fetched of it.
+    It is the file that was `seen`, or that is there now. A path that begins with a protocol
+    (`s3://`, `https://`) is that of a file elsewhere, which is read through fsspec; a `store` keeps
+    what was fetched of it.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -165,8 +178,49 @@ def open_file(path: str, store: Store | None = None) -> ByteFile:
         ModuleNotFoundError: fsspec is not installed: `python -m pip install 'jreader[far]'`.
     """
     if not is_far(path):
-        return LocalFile(path)
-    return FarFile(path) if store is None else StoredFile(FarFile(path), store)
+        return LocalFile(path, seen)
+    far = FarFile(path, seen) if isinstance(seen, FarState) else FarFile(path)
+    return far if store is None else StoredFile(far, store)
+
+
+class Latest(Generic[T]):
+    """What is made of each item of a sequence when it is asked for; the latest are held.
+
+    >>> made = []
+    >>> squares = Latest(lambda number: made.append(number) or number**2, range(4))
+    >>> squares[3], squares[3], len(squares), made
+    (9, 9, 4, [3])
+
+    Args:
+        make: Makes it of an item; threads call it at the same time.
+        of: The items.
+    """
+
+    def __init__(self, make: Callable[[Any], T], of: Any) -> None:
+        self._make, self._of = make, of
+        self._held = lru_cache(_HELD)(lambda at: make(of[at]))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Without those that were made."""
+        return Latest, (self._make, self._of)
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def __iter__(self) -> Iterator[T]:
+        return map(self._held, range(len(self)))
+
+    def __getitem__(self, at: int) -> T:
+        return self._held(int(at))
+
+
+def files_of(paths: Sequence[str], seen: States, store: Store | None = None) -> Latest[ByteFile]:
+    """The files of a data set, as they were when they were first seen."""
+    return Latest(partial(_file_of, paths, seen, store), range(len(paths)))
+
+
+def _file_of(paths: Sequence[str], seen: States, store: Store | None, at: int) -> ByteFile:
+    return open_file(paths[at], store, seen[at])
 
 
 def read_many(requests: Sequence[tuple[ByteFile, int, int]]) -> Iterator[bytes]:
@@ -185,5 +239,18 @@ def read_many(requests: Sequence[tuple[ByteFile, int, int]]) -> Iterator[bytes]:
     Raises:
         DamagedData: A file has changed since it was found, or is gone.
     """
-    for file, some in groupby(requests, itemgetter(0)):
-        yield from file.read_many([(offset, size) for _, offset, size in some])
+    by_file = [
+        (file, [(offset, size) for _, offset, size in some])
+        for file, some in groupby(requests, itemgetter(0))
+    ]
+    if len(by_file) > 1 and any(file.elsewhere for file, _ in by_file):
+        yield from _read_in_turn([partial(_read_all, *each) for each in by_file], _FILES)
+        return
+    for file, ranges in by_file:
+        yield from file.read_many(ranges)
+
+
+def _read_all(file: ByteFile, ranges: Sequence[tuple[int, int]], keeping: Keeping) -> list[bytes]:
+    if isinstance(file, StoredFile):
+        return file.read_all(ranges, keeping)
+    return [*file.read_many(ranges)]

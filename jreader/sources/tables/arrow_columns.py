@@ -25,13 +25,7 @@ import numpy as np
 from jreader.errors import DamagedData
 from jreader.extras import extra
 from jreader.readers.columns import Array, Column
-from jreader.readers.joined_columns import (
-    found,
-    laid_end_to_end,
-    merged,
-    parted,
-    share_starts,
-)
+from jreader.readers.joined_columns import found, laid_end_to_end, merged, parted, share_starts
 from jreader.readers.ragged import Ragged
 from jreader.readers.trees import leaves
 from jreader.sources.file_checks import damaged
@@ -201,12 +195,12 @@ def columns_of(table: Any, nulls: Nulls) -> dict[str, Any]:
             f"{nulls.where} has several columns of the name {twice[0]!r}: samples are dicts, so "
             f"write it with one name for each column."
         )
-    columns = {name: column_of(table.column(name), name, nulls) for name in names}
+    columns = {name: arrow_column(table.column(name), name, nulls) for name in names}
     share_starts(leaves(columns))
     return columns
 
 
-def column_of(column: Any, name: str, nulls: Nulls) -> Any:
+def arrow_column(column: Any, name: str, nulls: Nulls) -> Any:
     """A column of Arrow as one of jreader: an array, `Ragged`, `ArrowObjects`, or a dict of these.
 
     Args:

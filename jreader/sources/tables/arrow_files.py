@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
-from jreader.readers import argument, op
 from jreader.sources.file_checks import changed, damaged
-from jreader.sources.files.file_readers import Paths
+from jreader.sources.files.copies import local_copy
 from jreader.sources.files.kept_indices import in_threads
 from jreader.sources.tables.arrow_columns import checked_schema, pyarrow
-from jreader.sources.tables.column_names import checked_names, checked_nulls
 from jreader.sources.tables.table_files import TableFile, TableReader
 
 _EXPECTED = "an Arrow file (IPC)"
@@ -42,7 +41,7 @@ class ArrowFile(TableFile):
 
     def __init__(self, path: str) -> None:
         """Maps the file; only heads of messages are read."""
-        self.path, ipc = path, pyarrow().ipc
+        self.path, ipc = str(path), pyarrow().ipc  # of a copy, not the copy itself
         with _reading_ipc(path, "its schema"):
             self._mapped = _mapped_file(path)
             self._is_listed = self._has_magic()
@@ -154,7 +153,7 @@ def _reading_ipc(path: str, what: str) -> Iterator[None]:
         raise damaged(path, _EXPECTED, f"{what}: {error}") from error
 
 
-@op
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class arrow(TableReader):
     """A reader of the rows of Arrow files (IPC, `.arrow` or `.feather`), mapped into memory.
 
@@ -174,40 +173,29 @@ class arrow(TableReader):
     Args:
         paths: A file, a folder (its `.arrow` and `.feather` files), a pattern such as
             `"data/*.arrow"`, or a list of these: one table, in that order. The files of a folder or
-            pattern are sorted by name.
+            pattern are sorted by name. Far files (`s3://`, say) are copied into a temporary folder,
+            which is deleted once they are mapped; the disk space is free again when the program
+            ends.
         columns: The names of the columns to read, in the order that samples are to have; of a
             struct also some fields (`"image.bytes"`). None for all columns. A single str gives bare
             values instead of dicts.
         nulls: What stands for nulls, by column: `{"age": -1}`, `{"point.x": 0.0}` for the field of
             a struct, `{"ids[]": 0}` for the values of lists. Without it, a null is an error.
+        store: Keeps blocks of far files on disk (`Store`).
 
     Raises:
         ModuleNotFoundError: pyarrow is not installed: `python -m pip install 'jreader[arrow]'`.
         TypeError: A path is neither a str nor a path, or columns are not names.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
-        ValueError: A file is elsewhere (`s3://`, say); or, when a pass begins: there is no such
-            column, a column has another type in another file, or it has nulls (in compressed files,
-            when the pass comes to them).
+        ValueError: When a pass begins: there is no such column, a column has another type in
+            another file, or it has nulls (in compressed files, when the pass comes to them).
         DamagedData: When a pass begins: a file is truncated, of another format, or has changed
             since it was first read.
     """
 
     shown_call = "arrow(paths, columns, nulls)"
     suffixes = (".arrow", ".feather")
-    far = False
-    paths: tuple[str, ...]
-    names: tuple[str, ...] | str | None = argument(checked_names, default=None)
-    nulls: Mapping[str, Any] | None = argument(checked_nulls, default=None)
-
-    def __init__(
-        self,
-        paths: Paths,
-        columns: Sequence[str] | str | None = None,
-        nulls: Mapping[str, Any] | None = None,
-    ) -> None:
-        pyarrow()
-        self.keep(paths, names=columns, nulls=nulls)
 
     def tables(self) -> list[ArrowFile]:
         """The files, mapped; of compressed ones, only heads of record batches are read."""
-        return in_threads(ArrowFile, self.paths)
+        return in_threads(lambda path: ArrowFile(local_copy(path, self.store)), self.paths)

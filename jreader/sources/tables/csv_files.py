@@ -22,13 +22,12 @@ from typing import Any, NamedTuple
 
 from jreader.errors import DamagedData, warn
 from jreader.readers import argument, op
-from jreader.sources.files.block_store import Store, checked_store
+from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.file_readers import Paths
 from jreader.sources.files.kept_indices import in_threads, kept_files, name_of
 from jreader.sources.files.stored_files import open_file
 from jreader.sources.tables.arrow_columns import pyarrow
-from jreader.sources.tables.column_names import checked_names, checked_nulls
 from jreader.sources.tables.csv_decoding import CsvFile, CsvLayout, Part
 from jreader.sources.tables.csv_types import TEXT, UNKNOWN, checked_types, joint_kind, of_types
 from jreader.sources.tables.table_files import TableBlocks, TableFile, TableReader
@@ -292,7 +291,7 @@ class csv(TableReader):
         delimiter: What stands between fields: one character of ASCII, such as `"\t"`.
         header: True if the first record of each file names its columns; otherwise the names, as a
             list: then the first record is a sample.
-        store: What keeps blocks of files that lie elsewhere (`Store`).
+        store: Keeps blocks of far files on disk (`Store`).
 
     Raises:
         ModuleNotFoundError: pyarrow is not installed: `python -m pip install 'jreader[arrow]'`.
@@ -309,13 +308,9 @@ class csv(TableReader):
 
     shown_call = "csv(paths, columns, nulls, types=, delimiter=, header=)"
     suffixes = (".csv", ".csv.gz")
-    paths: tuple[str, ...]
-    names: tuple[str, ...] | str | None = argument(checked_names, default=None)
-    nulls: Mapping[str, Any] | None = argument(checked_nulls, default=None)
     types: Mapping[str, Any] | None = argument(checked_types, default=None)
     delimiter: str = argument(_checked_delimiter, default=",")
     header: tuple[str, ...] | None = argument(_checked_header, default=None)
-    store: Store | None = argument(checked_store, default=None, cursor="never")
 
     def __init__(
         self,
@@ -344,7 +339,7 @@ class csv(TableReader):
         layout = CsvLayout(self.delimiter, self.header, self.names, self.types or {})
         return tables(self.paths, layout, self.store)
 
-    def blocks(self, files: Sequence[TableFile]) -> TableBlocks:
+    def blocks(self, files: Any) -> TableBlocks:
         """The blocks, with columns in the order of the first file."""
         return TableBlocks(files, self.names or files[0].schema.names, self.nulls or {})
 

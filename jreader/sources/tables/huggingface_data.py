@@ -6,6 +6,7 @@ makes it, has only paths: these files are read when a row is asked for.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any
@@ -29,6 +30,7 @@ from jreader.sources.tables.table_files import columns_in
 
 _MEDIA = ("Image", "Audio", "Video", "Pdf")  # features whose values are bytes, and a path
 _LOOKED_AT = 16  # rows, for hashes
+_COMMIT = re.compile(r"^hf://datasets/([^@\n]+@[0-9a-f]{40})/", re.MULTILINE)
 
 
 def with_media(column: Any, feature: Any) -> Any:
@@ -308,6 +310,17 @@ class huggingface(Table[Any]):
     def length(self) -> int:
         """The number of rows."""
         return len(self.dataset)
+
+    def file_paths(self) -> list[str]:
+        """The files that the data set is mapped from; none of one in memory."""
+        return [each["filename"] for each in self.dataset.dataset.cache_files]
+
+    def revision(self) -> str:
+        """Its name, configuration and version, and the revisions of the repositories it is of."""
+        data = self.dataset.dataset
+        known = (data.info.dataset_name, data.info.config_name, data.info.version, data.split)
+        commits = _COMMIT.findall("\n".join(data.info.download_checksums or ()))
+        return " ".join([*map(str, filter(None, known)), *sorted({*commits})])
 
     def __repr__(self) -> str:
         """The call that makes this reader."""

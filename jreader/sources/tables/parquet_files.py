@@ -10,19 +10,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any
 
-from jreader.readers import argument, op
-from jreader.sources.file_checks import damaged
-from jreader.sources.files.block_store import Store, checked_store
+import numpy as np
+
+from jreader.errors import DamagedData
+from jreader.readers.columns import Array, offsets_of
+from jreader.readers.ragged import Ragged
+from jreader.sources.file_checks import damaged, number_of
+from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile, FetchedRanges, FileObject
 from jreader.sources.files.file_parts import FilePart, Which
-from jreader.sources.files.file_readers import Paths
-from jreader.sources.files.kept_indices import in_threads
-from jreader.sources.files.stored_files import StoredFile, open_file
+from jreader.sources.files.kept_indices import FileIndex, in_threads
+from jreader.sources.files.set_indices import MANY, SetIndex
+from jreader.sources.files.stored_files import Latest, StoredFile
 from jreader.sources.tables.arrow_columns import checked_schema, pyarrow
-from jreader.sources.tables.column_names import checked_names, checked_nulls, top_of
+from jreader.sources.tables.column_names import top_of
 from jreader.sources.tables.table_files import TableBlocks, TableFile, TableReader
 
 _EXPECTED = "a Parquet file"
@@ -54,7 +59,7 @@ class ParquetFile(TableFile):
     ) -> None:
         """Reads the footer."""
         self.file, self.path, self.wanted = file, file.path, None
-        self._idle, self._part = idle, part
+        self._idle, self.part = idle, part
         if part is not None:
             part.check_size(file.size)
         with _Reader(file).reading("its footer") as opened:
@@ -67,10 +72,6 @@ class ParquetFile(TableFile):
         every = range(self.metadata.num_row_groups)
         self.rows = [self.metadata.row_group(group).num_rows for group in every]
 
-    def wants(self, number: int) -> bool:
-        """Whether a row group begins in the part of the file that is read."""
-        return self._part is None or self._part.has(self._first_byte(number))
-
     def decoded(self, number: int) -> Any:
         """The table of a row group.
 
@@ -82,7 +83,7 @@ class ParquetFile(TableFile):
             reader = _Reader(FetchedRanges(self.file, self.ranges(number)), self.metadata)
         else:
             reader = self._idle.taken(self.file) or _Reader(self.file, self.metadata)
-        what = f"row group {number}, which begins at byte {self._first_byte(number):,}"
+        what = f"row group {number}, which begins at byte {self.first_byte(number):,}"
         with reader.reading(what) as opened:
             table = opened.read_row_group(number, columns=self.wanted, use_threads=False)
             table = table.select(self.schema.names).combine_chunks()
@@ -127,12 +128,12 @@ class ParquetFile(TableFile):
 
     @cached_property
     def _flat(self) -> list[tuple[int, str]]:
-        """Columns that are no part of others, and their types: lists may have nulls inside."""
+        """Columns that are wanted and no part of others, and their types."""
         schema, wanted = self.metadata.schema, {*self.schema.names}
         every = ((at, schema.column(at)) for at in range(len(schema)))
         return [(at, each.physical_type) for at, each in every if each.path in wanted]
 
-    def _first_byte(self, group: int) -> int:
+    def first_byte(self, group: int) -> int:
         """The byte at which a row group begins."""
         first = self.metadata.row_group(group).column(0)
         return int(
@@ -141,18 +142,89 @@ class ParquetFile(TableFile):
 
 
 class RowGroups(TableBlocks):
-    """The row groups of files of one table, which are decoded by their number."""
+    """The row groups of files of one table, which are decoded by their number.
+
+    Args:
+        files: The files, whose footers are read when they are asked for.
+        sources: The same, without footers.
+        names: The names of the columns; a single str for bare values; None for all.
+        nulls: What stands for nulls.
+        index: What the index of the data set has of each file, if there is one (`_facts_of`).
+        store: Keeps blocks of far files on disk.
+    """
+
+    def __init__(
+        self,
+        files: Latest[ParquetFile],
+        sources: Latest[ByteFile],
+        names: Sequence[str] | str | None,
+        nulls: Mapping[str, Any],
+        index: SetIndex | None,
+        store: Store | None,
+    ) -> None:
+        self._sources, self._index, self._store = sources, index, store
+        counts = None
+        if index is not None:
+            rows = index.values >= 0
+            counts = Ragged(index.values[rows], offsets_of(rows)[index.begins])
+        super().__init__(files, names, nulls, counts)
+
+    def wanted(self, rows: Array, files: Array, numbers: Array) -> Array:
+        """Row groups that have rows, and begin in the part of the file that is read."""
+        wanted = super().wanted(rows, files, numbers)
+        if self._index is None and (part := self.files[0].part) is not None:
+            begins = map(self.files[0].first_byte, numbers.tolist())
+            wanted &= np.fromiter(map(part.has, begins), bool, len(numbers))
+        return wanted
+
+    def doubtful(self) -> Array:
+        """Files with nulls where nothing stands for them, and one for each other schema."""
+        if self._index is None:
+            return self.filled
+        (facts, begins), filled = self._index, self.filled
+        wanted = {*self.files[filled[0]].schema.names} - {*self.nulls}
+        hits = offsets_of(np.isin(facts, [_mark(name) for name in wanted]))[begins]
+        doubtful = np.diff(hits)[filled] > 0
+        doubtful[np.unique(facts[begins[filled]], return_index=True)[1]] = True
+        return filled[doubtful]
 
     def coming(self, blocks: Sequence[int], *, first: bool) -> None:
         """Has the store of far files know which row groups come next, in that order."""
-        stored = [file.file for file in self.files if isinstance(file.file, StoredFile)]
-        if not stored or not self.blocks:
+        if self._store is None or not len(self._places):
             return
+        places = [self.place(block) for block in blocks]
         if first:
-            stored[0].store.forget(stored)
-        for file, group, _ in (self.blocks[block] for block in blocks):
+            self._store.forget(file for file in self._sources if isinstance(file, StoredFile))
+        in_threads(self.files.__getitem__, list(dict.fromkeys(at for at, _, _ in places)))
+        for at, group, _ in places:
+            file = self.files[at]
             if isinstance(file.file, StoredFile):
                 file.file.coming(file.ranges(group))
+
+
+def _facts_of(file: ByteFile) -> Array:
+    """What a plan needs to know of a footer, as whole numbers.
+
+    These are marks of the schema, and of each column that may have nulls (of all of them where the
+    footer contradicts itself); and the rows of each row group.
+
+    Raises:
+        DamagedData: It is no Parquet file.
+    """
+    opened = ParquetFile(file, None, IdleReaders(), None)
+    found = set[str]()
+    try:
+        for number, rows in enumerate(opened.rows):
+            found.update(opened.nulls_in(number) if rows else ())
+    except DamagedData:  # said where the column is wanted
+        found.update(opened.schema.names)
+    text = opened.schema.to_string(show_field_metadata=False, show_schema_metadata=False)
+    return np.array([*map(_mark, [text, *sorted(found)]), *opened.rows], np.int64)
+
+
+def _mark(text: str) -> int:
+    """A hash below 0, so that it is no number of rows."""
+    return number_of(text) | -(1 << 63)
 
 
 class _Reader:
@@ -205,7 +277,7 @@ class IdleReaders:
         return None
 
 
-@op
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class parquet(TableReader):
     """A reader of the rows of Parquet files, found by number; only the columns asked for are read.
 
@@ -239,7 +311,7 @@ class parquet(TableReader):
             values instead of dicts.
         nulls: What stands for nulls, by column: `{"age": -1}`, `{"point.x": 0.0}` for the field of
             a struct, `{"ids[]": 0}` for the values of lists. Without it, a null is an error.
-        store: What keeps blocks of files that lie elsewhere (`Store`).
+        store: Keeps blocks of far files on disk (`Store`).
 
     Raises:
         ModuleNotFoundError: pyarrow is not installed: `python -m pip install 'jreader[arrow]'`.
@@ -254,30 +326,19 @@ class parquet(TableReader):
 
     shown_call = "parquet(paths, columns, nulls)"
     suffixes = (".parquet",)
-    paths: tuple[str, ...]
-    names: tuple[str, ...] | str | None = argument(checked_names, default=None)
-    nulls: Mapping[str, Any] | None = argument(checked_nulls, default=None)
-    store: Store | None = argument(checked_store, default=None, cursor="never")
-    part: Which | None = argument(default=None, cursor="if given")
+    part: Which | None = field(default=None, metadata={"cursor": "if given"})
 
-    def __init__(
-        self,
-        paths: Paths,
-        columns: Sequence[str] | str | None = None,
-        nulls: Mapping[str, Any] | None = None,
-        *,
-        store: Store | None = None,
-    ) -> None:
-        pyarrow()
-        self.keep(paths, names=columns, nulls=nulls, store=store)
+    def tables(self) -> Latest[ParquetFile]:
+        """The files; the footers of a few are read on several threads."""
+        of_file = partial(ParquetFile, names=self.names, idle=IdleReaders(), part=self.file_part)
+        tables = Latest(of_file, self.files)
+        if len(tables) < MANY:
+            in_threads(tables.__getitem__, range(len(tables)))
+        return tables
 
-    def tables(self) -> list[ParquetFile]:
-        """The files, whose footers are read on several threads."""
-        idle, part, store, names = IdleReaders(), self.file_part, self.store, self.names
-        return in_threads(
-            lambda path: ParquetFile(open_file(path, store), names, idle, part), self.paths
-        )
-
-    def blocks(self, files: Sequence[TableFile]) -> RowGroups:
-        """The row groups."""
-        return RowGroups(files, self.names, self.nulls or {})
+    def blocks(self, files: Any) -> RowGroups:
+        """The row groups; those of many files are found in an index, which is kept."""
+        index = None
+        if len(files) >= MANY:
+            index = self.found_in_files(FileIndex("footers", _facts_of, asked="marks below 0"))
+        return RowGroups(files, self.files, self.names, self.nulls or {}, index, self.store)

@@ -6,15 +6,19 @@ A format extends `TableReader`, and gives the files that were opened, each a `Ta
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from jreader.readers import leaves
-from jreader.readers.joined_columns import begins, share_starts
+from jreader.readers import argument, leaves, op
+from jreader.readers.columns import Array
+from jreader.readers.joined_columns import share_starts
+from jreader.readers.ragged import Ragged
 from jreader.sources.blocks import BlockColumns
 from jreader.sources.columns import FileTable
-from jreader.sources.files.file_readers import FileReader
+from jreader.sources.files.block_store import Store, checked_store
+from jreader.sources.files.file_readers import FileReader, Paths
 from jreader.sources.tables.arrow_columns import (
     ArrowObjects,
     Nulls,
@@ -22,7 +26,13 @@ from jreader.sources.tables.arrow_columns import (
     columns_of,
     pyarrow,
 )
-from jreader.sources.tables.column_names import bare_values, check_fills, selected
+from jreader.sources.tables.column_names import (
+    bare_values,
+    check_fills,
+    checked_names,
+    checked_nulls,
+    selected,
+)
 
 
 class TableFile:
@@ -50,10 +60,6 @@ class TableFile:
         """
         raise NotImplementedError(f"{type(self).__name__} must define decoded(self, number)")
 
-    def wants(self, _number: int) -> bool:
-        """Whether a block is one of those that are read."""
-        return True
-
     def nulls_in(self, _number: int) -> Collection[str]:
         """Columns that are known to have nulls in a block before it is decoded."""
         return ()
@@ -63,31 +69,48 @@ class TableBlocks:
     """The blocks of files of one table, which are decoded by their number.
 
     Args:
-        files: The files.
+        files: The files, by number.
         names: The names of the columns; a single str for bare values; None for all.
         nulls: What stands for nulls.
+        counts: How many rows each block of each file has, where that is known without the files.
 
     Attributes:
-        blocks: The file of each, its number there, and the number there of its first row.
         starts: The rows at which blocks begin.
         rows: How many rows there are.
+        filled: The numbers of the files that have rows; that of the first if none has.
     """
 
     def __init__(
         self,
-        files: Sequence[Any],
+        files: Any,
         names: Sequence[str] | str | None,
         nulls: Mapping[str, Any],
+        counts: Ragged | None = None,
     ) -> None:
-        self.files, self.names, self.nulls = list(files), names, nulls
-        self.blocks = [
-            (file, number, first)
-            for file in files
-            for number, (first, many) in enumerate(zip(begins(file.rows), file.rows, strict=False))
-            if many and file.wants(number)
-        ]
-        counts = [file.rows[number] for file, number, _ in self.blocks]
-        self.starts, self.rows = np.array(begins(counts)), sum(counts)
+        self.files, self.names, self.nulls = files, names, nulls
+        if counts is None:
+            ends = np.cumsum([0, *(len(file.rows) for file in files)])
+            rows = np.fromiter(chain.from_iterable(file.rows for file in files), np.int64, ends[-1])
+            counts = Ragged(rows, ends)
+        rows, begins = counts.values, counts.offsets
+        many, before = np.diff(begins), np.append(0, np.cumsum(rows))
+        of_file = np.repeat(np.arange(len(many)), many)
+        numbers = np.arange(len(rows)) - begins[:-1][of_file]
+        firsts = before[:-1] - before[begins[:-1]][of_file]
+        wanted = self.wanted(rows, of_file, numbers)
+        self._places = np.stack([of_file, numbers, firsts], axis=1)[wanted]
+        self.starts, self.rows = np.append(0, np.cumsum(rows[wanted]))[:-1], int(rows[wanted].sum())
+        filled = np.flatnonzero(np.bincount(of_file, rows > 0))
+        self.filled: Array = filled if len(filled) else np.zeros(1, np.int64)
+
+    def wanted(self, rows: Array, _files: Array, _numbers: Array) -> Array:
+        """Which blocks are read, by their rows, files, and numbers there."""
+        return rows > 0
+
+    def place(self, block: int) -> tuple[int, int, int]:
+        """The number of the file of a block, its number there, and that of its first row there."""
+        file, number, first = self._places[block].tolist()
+        return file, number, first
 
     def __call__(self, block: int) -> Any:
         """The columns of a block.
@@ -96,9 +119,10 @@ class TableBlocks:
             DamagedData: It cannot be decoded.
             ValueError: It has nulls.
         """
-        if not self.blocks:
-            return self.blank(self.files[0])
-        file, number, first = self.blocks[block]
+        if not len(self._places):
+            return self.blank(self.files[self.filled[0]])
+        at, number, first = self.place(block)
+        file = self.files[at]
         return self.columns(file.decoded(number), file, first)
 
     def blank(self, file: TableFile) -> Any:
@@ -106,9 +130,15 @@ class TableBlocks:
         # `empty_table` cannot make tensors that lie in structs
         return self.columns(pyarrow().Table.from_batches([], file.schema), file)
 
+    @property
+    def mapped(self) -> bool:
+        """Whether all files lie in memory or are mapped."""
+        return all(self.files[at].table is not None for at in self.filled)
+
     def whole(self) -> Any:
         """The columns of all files, end to end."""
-        columns = columns_end_to_end([self.columns(file.table, file) for file in self.files])
+        files = [self.files[at] for at in self.filled]
+        columns = columns_end_to_end([self.columns(file.table, file) for file in files])
         share_starts(leaves(columns))
         return columns
 
@@ -117,38 +147,59 @@ class TableBlocks:
         nulls = Nulls(file.path, first, self.nulls, as_stored=file.as_stored)
         return columns_in(table, self.names, nulls)
 
+    def doubtful(self) -> Array:
+        """The numbers of the files that `check` has to look at."""
+        return self.filled
+
     def check(self) -> None:
         """Raises ValueError if the files do not make one table, or have nulls that are known."""
-        first, columns = self.files[0], self.blank(self.files[0])
+        first = self.files[self.filled[0]]
+        columns = self.blank(first)
         check_fills(self.nulls, self.names or first.schema.names)
-        for file in self.files[1:]:
+        doubtful = self.doubtful()
+        for file in (self.files[at] for at in doubtful):
             if not file.schema.equals(first.schema):
                 _refuse_another(self.blank(file), file.path, columns, first.path)
-        for block, (file, number, _) in enumerate(self.blocks):
-            if {*file.nulls_in(number)} - {*self.nulls}:
+        for block in np.flatnonzero(np.isin(self._places[:, 0], doubtful)).tolist():
+            at, number, _ = self.place(block)
+            if {*self.files[at].nulls_in(number)} - {*self.nulls}:
                 self(block)  # which says where the null is
 
 
+@op
 class TableReader(FileReader[Any], FileTable[Any]):
     """A reader of the rows of files of tables, found by number."""
 
-    names: tuple[str, ...] | str | None
-    nulls: Mapping[str, Any] | None
+    paths: tuple[str, ...]
+    names: tuple[str, ...] | str | None = argument(checked_names, default=None)
+    nulls: Mapping[str, Any] | None = argument(checked_nulls, default=None)
+    store: Store | None = argument(checked_store, default=None, cursor="never")
 
-    def tables(self) -> Sequence[TableFile]:
-        """The files, opened."""
+    def __init__(
+        self,
+        paths: Paths,
+        columns: Sequence[str] | str | None = None,
+        nulls: Mapping[str, Any] | None = None,
+        *,
+        store: Store | None = None,
+    ) -> None:
+        pyarrow()
+        self.keep(paths, names=columns, nulls=nulls, store=store)
+
+    def tables(self) -> Any:
+        """The files by number, each a `TableFile`."""
         raise NotImplementedError(f"{type(self).__name__} must define tables(self)")
 
-    def blocks(self, files: Sequence[TableFile]) -> TableBlocks:
+    def blocks(self, files: Any) -> TableBlocks:
         """The blocks of the files that have rows."""
         return TableBlocks(files, self.names, self.nulls or {})
 
     def opened(self) -> Any:
         """The columns where they lie in memory; else one whose rows are samples, in blocks."""
         files = self.tables()
-        blocks = self.blocks([file for file in files if any(file.rows)] or files[:1])
+        blocks = self.blocks(files)
         blocks.check()
-        if all(file.table is not None for file in blocks.files):
+        if blocks.mapped:
             self.check_files()  # reading beyond the end of a file that was cut would be a SIGBUS
             return blocks.whole()
         return BlockColumns(blocks.starts, blocks.rows, blocks, name=repr(self))

@@ -11,12 +11,16 @@ change little, since rows are shuffled.)
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from jreader.orders.arithmetic import NARROW, mixed
 from jreader.readers.columns import Array, offsets_of
+from jreader.readers.holders import Held
+from jreader.readers.joined_columns import parted
+from jreader.readers.windowed import Cut
 from jreader.transforms.packing.document_fields import Documents
 from jreader.transforms.packing.whole_documents import Found, in_parts, key_of_range
 
@@ -66,6 +70,23 @@ class CutDocuments:
         place, begins, length = self._pieces(self.tables, variant, row, self._width(row))
         there = length > 0
         return Found(there.sum(1), place[there], begins[there], length[there])
+
+    def holding(self, documents: Held, variant: Any) -> Held:
+        """The rows that hold these documents: the inverse of `found`."""
+        local, group = np.divmod(documents.index, self._groups)
+        spans = np.zeros((2, len(local)), np.int64)
+        for number, here in parted(group):
+            order = shuffled(self._each, variant, np.array([number], np.uint32))[0]
+            ends = (
+                offsets_of(self.tables["length"][number, order])
+                + self.tables["first token"][number]
+            )
+            place = order.argsort()[local[here]]
+            spans[:, here] = ends[place], ends[place + 1]
+        begin, end = spans
+        return Cut(self._size, self._size, self.rows).holding(
+            replace(documents, begin=begin, end=end)
+        )
 
     def pieces(self, tables: Any, variant: Any, row: Any) -> tuple[Any, Any, Any]:
         """What lies in some rows, from left to right, in a trace.

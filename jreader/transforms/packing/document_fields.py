@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from jreader.errors import FeedMismatch
 from jreader.readers import Plane, described, leaves
 from jreader.readers.columns import Array, offsets_of
+from jreader.readers.holders import Held
 from jreader.readers.ragged import Ragged
 
 SEGMENT_IDS, POSITIONS = "segment_ids", "positions"
@@ -26,6 +28,7 @@ class Documents:
         count: The number of documents.
         route: Gives, for an array of numbers of documents, the rows of each column.
         first: The number of the first one in the data, which errors name.
+        holding: Gives, for rows of the first column, the numbers of the documents.
 
     Raises:
         FeedMismatch: A name is one that packed rows use themselves.
@@ -37,6 +40,7 @@ class Documents:
         count: int,
         route: Callable[[Array], list[Array]],
         first: int = 0,
+        holding: Callable[[Array], Held] = Held.of,
     ) -> None:
         for name in (SEGMENT_IDS, POSITIONS):
             if name in columns:
@@ -45,6 +49,7 @@ class Documents:
                     f"one too: rename theirs, or leave it out with fields=[...]."
                 )
         self.columns, self.count, self.route, self.first = columns, count, route, first
+        self.holding = holding
 
     @classmethod
     def of_plane(cls, plane: Plane, chosen: Sequence[str] | None) -> Documents | None:
@@ -64,7 +69,8 @@ class Documents:
             rows = plane.rows(documents)
             return [rows[place] for place in picked]
 
-        return cls(columns, plane.length, route)
+        holding = partial(plane.holding, column=picked[0])
+        return cls(columns, plane.length, route, holding=holding)
 
     @classmethod
     def of_samples(
@@ -101,6 +107,11 @@ class Documents:
                     f"{other[at]} of {name!r}: leave one out, with fields=[{names[0]!r}]."
                 )
         return fields[0].astype(np.int64, copy=False)
+
+    def lengths_of(self, documents: Array) -> Array:
+        """The number of tokens of these documents."""
+        column, rows = next(iter(self.columns.values())), self.route(documents)[0]
+        return column.lengths(rows).astype(np.int64, copy=False)
 
     def begins(self, documents: Array) -> list[Array]:
         """Where these documents begin in the values of each field."""

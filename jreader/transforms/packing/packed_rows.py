@@ -15,7 +15,7 @@ import numpy as np
 
 from jreader.errors import FeedMismatch
 from jreader.readers import described
-from jreader.readers.columns import Array, Column, Indices, in_dtype
+from jreader.readers.columns import Array, Column, Indices, array_column, in_dtype
 from jreader.staging import lease
 from jreader.transforms.packing.cut_documents import CutDocuments
 from jreader.transforms.packing.document_fields import POSITIONS, SEGMENT_IDS
@@ -35,11 +35,16 @@ class PackedRows(Column):
         dealt: What is packed, and which documents lie in which row.
         size: Tokens of a row.
         pads: What stands behind the last document of a row, for each field.
+        gone: The numbers of documents in whose place padding stands.
     """
 
-    def __init__(self, dealt: DealtDocuments, size: int, pads: Mapping[str, Any]) -> None:
+    def __init__(
+        self, dealt: DealtDocuments, size: int, pads: Mapping[str, Any], gone: Any = ()
+    ) -> None:
         self._documents, self._dealt, self._size = dealt.packed, dealt, size
+        self._gone = gone
         self.at_once = max(_AT_ONCE // size, 1)
+        self.late = any(column.late for column in dealt.packed.columns.values())
         self.variants = max(min(_VARIANTS, _END // max(dealt.rows, 1)), 1)
         self._pads = {
             name: _pad(name, pads.get(name, 0), column.values.dtype)
@@ -48,6 +53,16 @@ class PackedRows(Column):
 
     def __len__(self) -> int:
         return self._dealt.rows * self.variants
+
+    @property
+    def source(self) -> Column:
+        """The documents, as their first field has them."""
+        return next(iter(self._documents.columns.values())).source
+
+    def without(self, documents: Array) -> PackedRows:
+        """The same rows, with padding in place of these documents, which are not read."""
+        gone = self._documents.holding(documents).index
+        return PackedRows(self._dealt, self._size, self._pads, gone)
 
     def gather(self, rows: Array) -> dict[str, Array]:
         """These rows: for each field, and for segment ids and positions, an array [rows, size]."""
@@ -60,6 +75,10 @@ class PackedRows(Column):
         first = last - found.many
         room = size - np.add.reduceat(found.lengths, first)
         ids, runs = np.arange(1, last[-1] + 1) - np.repeat(first, found.many), found.lengths
+        gone = np.zeros(len(ids), bool)
+        if len(self._gone):
+            gone = np.isin(found.documents, self._gone)
+            ids[gone] = 0
         if len(short := np.flatnonzero(room)):
             ids = np.insert(ids, last[short], 0)
             runs = np.insert(runs, last[short], room[short])
@@ -67,26 +86,32 @@ class PackedRows(Column):
         segments, positions = (lease((len(rows), size), np.dtype(np.int32)) for _ in range(2))
         segments.reshape(-1)[:] = np.repeat(ids.astype(np.int32), runs)
         np.subtract(_numbers(positions.size), np.repeat(begins, runs), out=positions.reshape(-1))
-        out = self._tokens(found, last, short.tolist(), room)
+        out = self._tokens(found, gone, last, short.tolist(), room)
         out |= {SEGMENT_IDS: segments, POSITIONS: positions}
+        if gone.any():
+            positions[segments == 0] = 0
         for at in short.tolist():
             positions[at, size - room[at] :] = 0
         return out
 
-    def _tokens(self, found: Found, last: Array, short: list[int], room: Array) -> dict[str, Array]:
+    def _tokens(
+        self, found: Found, gone: Array, last: Array, short: list[int], room: Array
+    ) -> dict[str, Array]:
         """The values of documents end to end, with padding behind the last one of a short row."""
         out = {}
         columns = self._documents.columns.items()
         starts = self._documents.begins(found.documents)
+        widest = self._size if short or gone.any() else 0
         for (name, column), start in zip(columns, starts, strict=True):
             values = column.values
             if isinstance(values, np.ndarray):
                 values = np.asarray(values)  # to slice a memory map costs more
-            begins = start + found.begins
-            ends = (begins + found.lengths).tolist()
-            pieces = [values[low:high] for low, high in zip(begins.tolist(), ends, strict=True)]
+            begins = (start + found.begins)[~gone]
+            pieces = [*array_column(values).spans(begins, begins + found.lengths[~gone])]
             inner, dtype = values.shape[1:], values.dtype
-            padding = np.full((self._size if short else 0, *inner), self._pads[name], dtype)
+            padding = np.full((widest, *inner), self._pads[name], dtype)
+            for at in np.flatnonzero(gone).tolist():
+                pieces.insert(at, padding[: found.lengths[at]])
             for at in reversed(short):
                 pieces.insert(last[at], padding[: room[at]])
             out[name] = lease((len(room), self._size, *inner), dtype)

@@ -11,19 +11,10 @@ import numpy as np
 from jreader import orders
 from jreader.errors import FeedMismatch
 from jreader.orders import random_seed
-from jreader.readers import (
-    Node,
-    Pass,
-    Position,
-    Reader,
-    argument,
-    choice,
-    indexed,
-    op,
-    whole,
-)
-from jreader.readers.columns import Indices
+from jreader.readers import Node, Pass, Position, Reader, argument, choice, indexed, op, whole
+from jreader.readers.columns import Array, Indices
 from jreader.readers.growing import written_first
+from jreader.readers.holders import Held
 from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.memos import Memo
 from jreader.readers.nodes import unread
@@ -202,9 +193,16 @@ class pack(Node[dict[str, Any]]):
         column = PackedRows(dealt, self.size, pads)
         path = (self.seed, self.epoch, seeded_below(self), window)
 
-        def route(indices: Indices) -> list[Indices]:
-            variant = orders.key(*path, 1).low % np.uint32(column.variants)
-            moved = orders.permutation(indices, rows, orders.key(*path, 0))
-            return [variant.astype(moved.dtype) * rows + moved]
+        def variant() -> Indices:
+            return orders.key(*path, 1).low % np.uint32(column.variants)
 
-        return Plane(column, rows, route)
+        def route(indices: Indices) -> list[Indices]:
+            moved = orders.permutation(indices, rows, orders.key(*path, 0))
+            return [variant().astype(moved.dtype) * rows + moved]
+
+        def held(_column: int, documents: Array, _end: int) -> Held:
+            found = dealt.holding(dealt.packed.holding(documents), variant().reshape(1))
+            moved = orders.permutation(found.index, rows, orders.key(*path, 0), inverse=True)
+            return found.at(moved)
+
+        return Plane(column, rows, route, held=held)

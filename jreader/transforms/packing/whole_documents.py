@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,6 +21,8 @@ from jreader.errors import FeedMismatch
 from jreader.orders.arithmetic import NARROW, mixed
 from jreader.progress import Bar
 from jreader.readers.columns import Array, offsets_of
+from jreader.readers.holders import Held
+from jreader.readers.joined_columns import parted
 from jreader.transforms.packing.document_fields import Documents
 
 Longer: TypeAlias = Literal["error", "split", "truncate", "drop"]
@@ -71,7 +74,7 @@ class WholeDocuments:
     """
 
     def __init__(self, documents: Documents, size: int, longer: Longer) -> None:
-        self.packed, self._size, self._parts = documents, size, None
+        self.packed, self._size, self._longer, self._parts = documents, size, longer, None
         self._kept: tuple[int, Array] | None = None
         histogram = np.zeros(size + 1, np.int64)
         split = False
@@ -141,6 +144,42 @@ class WholeDocuments:
             place = self._dealt(np.repeat(variant, many), length, rank)
         documents, begins = self.documents(place)
         return Found(many, documents, begins, tables["length"][length])
+
+    def holding(self, documents: Held, variant: Any) -> Held:
+        """The rows that hold these documents: the inverse of `found`."""
+        tables, pieces = self.tables, self._pieces_of(documents)
+        length = tables["length"].searchsorted(pieces.end)
+        first = tables["first document"][length].astype(np.int64)
+        place = np.empty(len(length), np.int64)
+        for number, here in parted(length):
+            low, many = int(tables["first document"][number]), int(tables["count"][number])
+            place[here] = self._sorted[low : low + many].searchsorted(
+                pieces.index[here].astype(np.uint32)
+            )
+        place += np.where(pieces.end == self._size, pieces.begin, 0)  # all parts but the last one
+        words = place.astype(np.uint32), tables["count"][length], variant, length.astype(np.uint32)
+        rank = first + dealt(*words, inverse=True)
+        firsts = tables["first document"][tables["length of slot"]] + tables["rank of slot"]
+        order = firsts.argsort()  # of slots, by the rank of their first document among all
+        slot = order[firsts.searchsorted(rank, "right", order) - 1]
+        kind = tables["first slot"].searchsorted(slot, "right") - 1
+        before = offsets_of(tables["length"][tables["length of slot"]])
+        begin = before[slot] - before[tables["first slot"][kind]]
+        row = tables["first row"][kind] + rank - firsts[slot]
+        return replace(pieces, index=row, begin=begin, end=begin + pieces.end)
+
+    def _pieces_of(self, documents: Held) -> Held:
+        """The pieces that documents become, with the number of each, and its length as its end."""
+        size, lengths = self._size, self.packed.lengths_of(documents.index)
+        many = (lengths > 0).astype(np.int64)
+        if self._longer == "split":
+            many = -(-lengths // size)
+        elif self._longer == "drop":
+            many[lengths > size] = 0
+        whole = replace(documents, begin=documents.index, index=lengths * 0, end=lengths)
+        parts = whole.repeated(many)
+        left = np.minimum(parts.end - parts.index * size, size)
+        return replace(parts, index=parts.begin, begin=parts.index, end=left)
 
     def _dealt(self, variant: Array, length: Array, rank: Array) -> Array:
         """Which of the documents of some lengths has each rank."""
@@ -308,7 +347,7 @@ def _flattened(kinds: list[tuple[int, _Runs]]) -> Strategies:
     )
 
 
-def dealt(rank: Any, n: Any, variant: Any, number: Any) -> Any:
+def dealt(rank: Any, n: Any, variant: Any, number: Any, *, inverse: bool = False) -> Any:
     """Where each rank comes in the order of its range.
 
     A "swap or not" shuffle: in each round, a rank and its mirror image around a keyed centre change
@@ -325,12 +364,13 @@ def dealt(rank: Any, n: Any, variant: Any, number: Any) -> Any:
         n: The length of its range, at most 2**31.
         variant: Chooses the order, together with the number of the range.
         number: The number of the range.
+        inverse: Whether to give the rank of a place instead: each round undoes itself.
     """
     namespace = rank.__array_namespace__()
     chosen = key_of_range(variant, number)
     keys = mixed(chosen + NARROW.tweaks[:_ROUNDS].reshape(-1, *[1] * chosen.ndim))
     centres = keys % n
-    for turn in range(_ROUNDS):
+    for turn in reversed(range(_ROUNDS)) if inverse else range(_ROUNDS):
         mirrored = centres[turn] - rank  # below 0 it wraps around, and n brings it back
         mirrored = namespace.minimum(mirrored, mirrored + n)
         bits = (namespace.maximum(rank, mirrored) + keys[turn]) * NARROW.first

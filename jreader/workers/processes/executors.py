@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, wait
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from jreader import errors
@@ -64,6 +65,7 @@ class Processes(Executor):
         self._latest: PickledFunction | None = None  # kept: the next pass may send the same again
         self._tasks: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
         self._shut = False
+        self._alone: list[Executor] = []
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Has `fn(*args, **kwargs)` called by the worker that is free first.
@@ -75,19 +77,21 @@ class Processes(Executor):
             raise RuntimeError("cannot schedule new futures after shutdown")
         pool = self._current_pool()
         function = pool.functions.of(fn)
-        try:
+        with errors.noting(f"the arguments of {described(fn)} cannot be sent to a worker process"):
             arguments = pickled_for_worker((args, kwargs))
-        except Exception as error:
-            errors.noted(
-                error, f"the arguments of {described(fn)} cannot be sent to a worker process"
-            )
-            raise
         while not pool.submit(task := TaskFuture(pool.wake, function, arguments)):
             pool = self._current_pool()  # its `init` failed meanwhile, say
             function = pool.functions.of(fn)
         self._latest = function
         self._tasks.add(task)
         return task
+
+    def each_alone(self) -> list[Executor]:
+        """Executors of one worker each, as many as there are here; the same ones every time."""
+        if not self._alone:
+            begins = (partial(_begin_alone, self.init, number) for number in range(self.workers))
+            self._alone = [Processes(1, each) for each in begins]
+        return self._alone
 
     def _current_pool(self) -> WorkerPool:
         if self._pool is None or self._pool.gone:
@@ -112,6 +116,8 @@ class Processes(Executor):
         if self._pool is not None:
             self._pool.leave(self)
         self._pool = self._latest = None
+        for each in self._alone:
+            each.shutdown(wait, cancel_futures=cancel_futures)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """As it was written: elsewhere it has workers of its own."""
@@ -121,6 +127,11 @@ class Processes(Executor):
         """As it was written."""
         init = f", {described(self.init)}" if self.init else ""
         return f"Processes({self.workers}{init})"
+
+
+def _begin_alone(init: Callable[[int], object] | None, number: int, _alone: int) -> None:
+    if init:
+        init(number)
 
 
 def _forget_pools() -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from jreader._worker.connection import to_frame
 from jreader._worker.pickling import collect_large, pickled_function
 from jreader._worker.shared_memory import aligned, anonymous_memory, map_memory
-from jreader.errors import noted
+from jreader.errors import noting
 from jreader.readers import described
 
 _WORTH = 1 << 20  # bytes; fewer are sent to each worker
@@ -42,17 +42,13 @@ class PickledFunction:
         """
         self.number, self.name = next(_numbers), described(fn)
         taken: list[pickle.PickleBuffer] = []
-        try:
+        note = unsendable or (
+            f"{self.name} cannot be sent to worker processes: open files, locks and connections "
+            f"where they are used first (in the function, or in the __getitem__ of a data set), "
+            f"not before; or use threads"
+        )
+        with noting(note):
             data = pickled_function(fn, collect_large(taken))
-        except Exception as error:
-            noted(
-                error,
-                unsendable
-                or f"{self.name} cannot be sent to worker processes: open files, locks and "
-                f"connections where they are used first (in the function, or in the __getitem__ of "
-                f"a data set), not before; or use threads",
-            )
-            raise
         self.parts: list[Any] = [data, *(buffer.raw() for buffer in taken)]
         hashed = hashlib.blake2b(digest_size=32)
         for part in self.parts:

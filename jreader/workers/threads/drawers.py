@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from jreader.errors import begun_at, place_of_caller
 from jreader.readers import Node, Pass, Reader
-from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
+from jreader.readers.exits_and_forks import ForkGuard, settle, stop_at_exit
 from jreader.readers.nodes import arguments, own_pass, readers_below, sources_first
 
 T = TypeVar("T")
@@ -154,14 +154,7 @@ class Drawer:
 
     def _sent(self, fn: Callable[[], T]) -> Future[T]:
         done: Future[T] = Future()
-
-        def job() -> None:
-            try:
-                done.set_result(fn())
-            except BaseException as error:
-                done.set_exception(error)
-
-        self.work(job)
+        self.work(partial(settle, done, fn))
         return done
 
     def _is_here(self) -> bool:
@@ -252,14 +245,13 @@ def _reads_users_code(reader: Reader[Any]) -> bool:
         return True  # a function that is a source
     if own_pass(reader) is not None or not _is_known(type(reader)):
         return True
-    seen: set[int] = set()
-    ups = set(map(id, reader.input_readers))
-    return any(_is_users(value, seen, ups) for _, value in arguments(reader))
+    seen = set(map(id, reader.input_readers))
+    return any(_is_users(value, seen) for _, value in arguments(reader))
 
 
-def _is_users(value: Any, seen: set[int], ups: set[int]) -> bool:
-    """Whether a value is code of a user, or has some; readers are looked at by themselves."""
-    if id(value) in seen or id(value) in ups:
+def _is_users(value: Any, seen: set[int]) -> bool:
+    """Whether a value is code of a user, or has some; what was seen, or will be, is not."""
+    if id(value) in seen:
         return False
     seen.add(id(value))
     if isinstance(value, (tuple, dict)):
@@ -270,7 +262,7 @@ def _is_users(value: Any, seen: set[int], ups: set[int]) -> bool:
         inner = getattr(value, "__dict__", {}).values()
     else:
         return not _is_known(type(value)) or isinstance(value, partial)
-    return any(_is_users(each, seen, ups) for each in inner)
+    return any(type(each) is not str and _is_users(each, seen) for each in inner)
 
 
 def _is_known(value: Any) -> bool:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import traceback
+from contextlib import nullcontext
 
 import cloudpickle
+import numpy as np
 import pytest
+from files import idx_bytes
 from hypothesis import given
 from hypothesis import strategies as st
 from widths import examples
 
 import jreader
 from jreader import Pipeline, Store
-from jreader.errors import DamagedData
+from jreader.errors import DamagedData, NotResumable
+from jreader.readers import fingerprint, start
 from jreader.readers.credentials import lasting, masked, name_in_cursor
 from jreader.sources.file_checks import check_paths
 
@@ -26,6 +31,12 @@ SECRETS = ("hidden", "maria", "sesame")
 def url(server):
     server.files["a.jsonl"] = b"".join(b"[%d]\n" % number for number in range(100))
     return f"{server.url}/a.jsonl?sig=hidden".replace("://", "://maria:sesame@")
+
+
+def npy_bytes(array):
+    out = io.BytesIO()
+    np.save(out, array)
+    return out.getvalue()
 
 
 def silent(text):
@@ -47,6 +58,26 @@ def test_plans_notebooks_and_cursors_show_none(url):
     assert silent(repr(plan.peek()))
 
 
+@pytest.mark.parametrize("mood", ["good", 403, 500, "half"])
+@pytest.mark.parametrize("make", [jreader.tokens, jreader.npy, jreader.image_folder, jreader.idx])
+def test_other_formats_show_none_either(server, make, mood):
+    server.files["b/a.npy"] = npy_bytes(np.arange(12, dtype=np.uint16))
+    server.files["b/a/1.png"] = b"a picture"
+    server.files["b/a.idx"] = idx_bytes(np.arange(12, dtype=np.uint8))
+    name = {"image_folder": "b", "idx": "b/a.idx"}.get(make.__name__, "b/a.npy?sig=hidden")
+    plan = Pipeline(make(f"{server.url}/{name}".replace("://", "://maria:sesame@"))).shuffle(seed=1)
+    texts = [repr(plan), plan._repr_html_(), str(fingerprint(plan.reader)), str(len(plan))]
+    assert all(map(silent, texts))
+    if make is jreader.idx:
+        return  # it is in memory by now
+    server.mood = lambda method, _name: mood if method == "GET" else "good"
+    with pytest.raises((OSError, DamagedData)) if mood != "good" else nullcontext() as raised:
+        list(plan)
+    if raised:
+        assert "http" in str(raised.value)
+        assert silent(shown(raised.value))
+
+
 @pytest.mark.parametrize("mood", [403, 404, 500, "drop", "half", "first", 412])
 def test_errors_and_their_causes_show_none(url, server, mood):
     rows = jreader.jsonl(url)
@@ -66,10 +97,21 @@ def test_what_is_said_of_damage_shows_none(url, server, content):
     assert silent(shown(raised.value))
 
 
+def test_errors_of_lines_show_none(server, url):
+    reader = jreader.text(url)
+    texts = [repr(reader), str(fingerprint(reader))]
+    with pytest.raises(NotResumable, match="byte 3 of http") as moved:
+        list(start(reader, (0, 3)).items)
+    server.files["a.jsonl"] = b"\xff\n"
+    with pytest.raises(DamagedData, match=r"/a\.jsonl") as damaged:
+        list(jreader.text(url)())
+    assert all(map(silent, [*texts, shown(moved.value), shown(damaged.value)]))
+
+
 def test_errors_where_a_reader_is_made_show_none(url, server):
     calls = [
         lambda: jreader.jsonl(url.replace("a.jsonl", "none")),
-        lambda: jreader.tokens(url),
+        lambda: jreader.files(url),
         lambda: jreader.jsonl(url, __file__.replace(".py", "*.gz")),
         lambda: jreader.jsonl(url.replace("a.jsonl", "*.tar")),
         lambda: check_paths("f", ("nope://maria:sesame@host/a",), far=True),

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import errno
+import gc
+import gzip
 import random
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier, Event
 
 import pytest
+from files import write
 from hypothesis import given
 from hypothesis import strategies as st
-from programs import PATIENCE
+from programs import PATIENCE, program
 from widths import examples
 
 import jreader
+from jreader import Store
 from jreader.errors import DamagedData
+from jreader.readers import start
 from jreader.sources import far_retries
 from jreader.sources.far_retries import may_pass
 from jreader.sources.files import open_file, read_many
+from jreader.sources.files.copies import local_copy
 
 fsspec = pytest.importorskip("fsspec")
 pytestmark = pytest.mark.usefixtures("quick")
@@ -260,9 +268,65 @@ def test_a_protocol_that_nobody_knows_is_an_error_that_names_the_path():
         jreader.jsonl("nope://a.jsonl")
 
 
-def test_readers_that_map_their_files_say_that_they_must_be_here():
-    with pytest.raises(ValueError, match=r"'memory://a.bin' is elsewhere: copy it here first"):
-        jreader.tokens("memory://a.bin")
+def test_what_needs_files_of_this_machine_says_so():
+    with pytest.raises(ValueError, match=r"'memory://a.txt' is elsewhere: copy it here first"):
+        jreader.files("memory://a.txt")
+
+
+LINES = b"".join(b"[%d]\n" % number**3 for number in range(200))
+
+
+@pytest.mark.parametrize("end", [".txt", ".txt.gz"])
+def test_lines_elsewhere_are_those_of_files_here_from_any_place_on(server, tmp_path, end):
+    for number, content in enumerate([LINES, b"", LINES.replace(b"\n", b"\r\n")[:-1], b"\n\n"]):
+        path = write(tmp_path / f"{number}{end}", content, packed=end.endswith("gz"))
+        server.files[f"lines/{number}{end}"] = path.read_bytes()
+    here = start(jreader.text(tmp_path))
+    far = start(jreader.text(f"{server.url}/lines/", block=100))
+    places = [here.position()]
+    for line, other in zip(here.items, far.items, strict=True):
+        assert (line, here.position()) == (other, far.position())
+        places.append(here.position())
+    lines = list(jreader.text(tmp_path)())
+    for done in range(0, len(places), 50):
+        rest = start(jreader.text(f"{server.url}/lines/", block="2kB"), places[done])
+        assert list(rest.items) == lines[done:]
+
+
+def test_lines_elsewhere_are_fetched_in_blocks_each_once_and_none_before_a_place(server):
+    server.files["a.txt"] = LINES
+    last = len(LINES) - 1
+    spans = [f"bytes={low}-{min(low + 999, last)}" for low in range(0, last + 1, 1000)]
+    reader = jreader.text(f"{server.url}/a.txt", block="1kB")
+    assert len(list(reader())) == 200
+    assert server.tries() == {("a.txt", span): 1 for span in spans}
+    server.asked.clear()
+    begin = LINES.index(b"\n", 500) + 1
+    assert next(start(reader, (0, begin)).items) == LINES[begin:].split(b"\n")[0].decode()
+    assert server.tries() == {("a.txt", f"bytes={begin - 1}-{begin + 998}"): 1}
+
+
+def test_lines_elsewhere_come_from_a_store_in_the_second_epoch(server, tmp_path):
+    server.files["a.txt"] = LINES
+    reader = jreader.text(f"{server.url}/a.txt", store=Store(tmp_path, block="4kB"))
+    first = list(reader())
+    server.asked.clear()
+    assert list(reader()) == first
+    assert not server.tries()
+
+
+def test_a_server_that_fails_or_gives_another_file_is_an_error_behind_the_good_lines(server):
+    server.files["a.txt"] = LINES
+    items = jreader.text(f"{server.url}/a.txt", block="1kB")()
+    assert next(items) == "[0]"
+    server.files["a.txt"] = LINES + b"more\n"
+    with pytest.raises(DamagedData, match="since this reader read it first"):
+        list(items)
+    items = jreader.text(f"{server.url}/a.txt", block="1kB")()
+    assert next(items) == "[0]"
+    server.mood = lambda _method, _name: 503
+    with pytest.raises(OSError, match=r"a\.txt.* 6 tries"):
+        list(items)
 
 
 def test_row_groups_are_read_from_where_they_are_and_no_other_columns(server, tmp_path):
@@ -280,16 +344,148 @@ def test_row_groups_are_read_from_where_they_are_and_no_other_columns(server, tm
 
 
 @pytest.mark.parametrize("name", ["arrow", "arrayrecord"])
-def test_libraries_that_open_files_themselves_need_them_here(name):
-    pytest.importorskip({"arrow": "pyarrow", "arrayrecord": "array_record"}[name])
-    with pytest.raises(ValueError, match=r"'memory://a.*' is elsewhere: copy it here first"):
-        getattr(jreader, name)("memory://a.*")
+def test_libraries_that_open_files_themselves_have_copies_that_are_deleted(
+    server, tmp_path, monkeypatch, name
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "copies"))
+    (tmp_path / "copies").mkdir()
+    write = {"arrow": write_arrow, "arrayrecord": write_records}[name]
+    server.files["a.file"] = write(tmp_path / "a.file")
+    store = Store(tmp_path / "store")
+    reader = getattr(jreader, name)(f"{server.url}/a.file", store=store)
+    assert [int(row["n"] if name == "arrow" else row) for row in reader()] == [0, 1, 2]
+    assert len(list((tmp_path / "copies").iterdir())) == (name == "arrayrecord")
+    assert store.fetched == len(server.files["a.file"])
+    server.files["a.file"] += b" "
+    with pytest.raises(DamagedData, match=r"a\.file had .* bytes"):
+        reader()
+    del reader
+    gc.collect()
+    assert not list((tmp_path / "copies").iterdir())
 
 
-def test_packed_lines_must_be_here(server):
-    server.files["a.jsonl.gz"] = b""
-    with pytest.raises(ValueError, match=r"cannot stream .*gz', which is not on this machine"):
-        jreader.jsonl(f"{server.url}/a.jsonl.gz")
+def write_arrow(path):
+    pa = pytest.importorskip("pyarrow")
+    with pa.ipc.new_file(str(path), pa.schema({"n": pa.int64()})) as out:
+        out.write_table(pa.table({"n": [0, 1, 2]}))
+    return path.read_bytes()
+
+
+def write_records(path):
+    writer = pytest.importorskip("array_record.python.array_record_module").ArrayRecordWriter(
+        str(path), "group_size:1"
+    )
+    for number in range(3):
+        writer.write(b"%d" % number)
+    writer.close()
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("ending", ["sys.exit()", "raise ValueError"])
+def test_copies_are_deleted_when_the_program_ends(server, tmp_path, python, ending):
+    server.files["a.file"] = write_records(tmp_path / "a.file")
+    (tmp_path / "copies").mkdir()
+    script = f"""
+        import os, sys, tempfile
+        tempfile.tempdir = {str(tmp_path / "copies")!r}
+        from jreader import arrayrecord
+        records = iter(arrayrecord("{server.url}/a.file")())
+        print(next(records), flush=True)
+        if not os.fork():
+            sys.exit()
+        os.wait()
+        print(len(os.listdir(tempfile.tempdir)), flush=True)
+        {ending}
+    """
+    said = python(script, check=ending == "sys.exit()")
+    assert said.stdout.split()[-1] == "1"
+    assert not list((tmp_path / "copies").iterdir())
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """Where copies lie, of this program and those that it starts."""
+    (folder := tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    return folder
+
+
+def copying(url):
+    return f"""
+        import signal
+        from jreader.sources.files.copies import local_copy
+        copy = local_copy("{url}/a.file")
+        print(copy, flush=True)
+        signal.pause()
+    """
+
+
+def test_copies_of_a_program_that_was_killed_are_deleted_by_the_next_and_those_of_others_stay(
+    server, temporary
+):
+    server.files["a.file"] = b"rows"
+    with program(copying(server.url)) as killed, program(copying(server.url)) as living:
+        left, kept = Path(killed.says()), Path(living.says())
+        killed.told(signal.SIGKILL)
+        assert left.read_bytes() == kept.read_bytes() == b"rows"
+        mine = local_copy(f"{server.url}/a.file")
+        assert not left.exists()
+        assert kept.read_bytes() == b"rows"
+    assert Path(mine).read_bytes() == b"rows"
+
+
+def test_copies_of_a_program_that_got_no_lock_stay_for_others_that_do(
+    server, temporary, monkeypatch
+):
+    def no_lock(*_):
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    server.files["a.file"] = b"rows"
+    with monkeypatch.context() as now:
+        now.setattr("fcntl.flock", no_lock)
+        mine = local_copy(f"{server.url}/a.file")
+    with program(copying(server.url)) as other:
+        assert Path(other.says()).read_bytes() == Path(mine).read_bytes() == b"rows"
+
+
+def test_what_is_not_of_this_library_or_half_deleted_does_no_harm(server, temporary):
+    server.files["a.file"] = b"rows"
+    (temporary / "jreader-copies-half").mkdir()
+    (temporary / "jreader-copies-file").write_text("a file")
+    (temporary / "theirs").mkdir()
+    (temporary / "jreader-copies-link").symlink_to(temporary / "theirs")
+    assert Path(local_copy(f"{server.url}/a.file")).name == "a.file"
+    left = {each.name for each in temporary.iterdir()}
+    assert "jreader-copies-half" not in left
+    assert {"jreader-copies-file", "jreader-copies-link", "theirs"} <= left
+    assert not list((temporary / "theirs").iterdir())
+
+
+def test_many_programs_copy_at_the_same_time(server, temporary):
+    """Each looks for what others left while these make their folders."""
+    server.files["a.file"] = b"rows"
+    script = f"""
+        from pathlib import Path
+        from jreader.sources.files.copies import local_copy
+        for _ in range(200):
+            copy = local_copy("{server.url}/a.file")
+            assert Path(copy).read_bytes() == b"rows"
+            del copy
+        print("all", flush=True)
+    """
+    with program(script) as one, program(script) as two, program(script) as three:
+        assert [one.says(), two.says(), three.says()] == ["all"] * 3
+    assert not list(temporary.iterdir())
+
+
+def test_packed_values_may_be_elsewhere(server):
+    server.files["a.jsonl.gz"] = gzip.compress(LINES)
+    values = [[number**3] for number in range(200)]
+    assert list(jreader.jsonl(f"{server.url}/a.jsonl.gz")()) == values
+    server.files["a.jsonl.gz"] = gzip.compress(LINES)[:-50]
+    with pytest.raises(DamagedData, match=r"a\.jsonl\.gz is truncated"):
+        list(jreader.jsonl(f"{server.url}/a.jsonl.gz")())
 
 
 def test_a_path_that_lost_a_slash_is_an_error_that_says_why():

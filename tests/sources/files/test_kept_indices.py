@@ -12,7 +12,7 @@ import pytest
 from jreader.errors import DamagedData
 from jreader.sources.file_checks import damaged
 from jreader.sources.files import kept, open_file
-from jreader.sources.files.kept_indices import _save, in_threads
+from jreader.sources.files.kept_indices import FileIndex, in_threads, save_index
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,8 @@ def index_of(tmp_path, found):
 
     def indices(*names, asked="", fits=lambda file, index: len(index) == file.size):
         files = [open_file(str(tmp_path / name)) for name in names]
-        return [each.tolist() for each in kept("letters", files, find, fits, asked=asked)]
+        letters = FileIndex("letters", find, fits, asked)
+        return [each.tolist() for each in kept(letters, files)]
 
     return indices
 
@@ -114,7 +115,7 @@ def test_one_that_does_not_fit_the_file_is_found_anew(tmp_path, found, index_of,
     index_of("a")
     (path,) = cache.iterdir()
     for wrong in (np.zeros((1, 2), np.int64), np.zeros((2, 2), np.float32), np.int64(7)):
-        _save(path, wrong)
+        save_index(path, wrong)
         assert index_of("a") == [[[0, 1], [1, 2]]]
 
 
@@ -179,8 +180,9 @@ def test_of_a_damaged_file_nothing_is_kept(tmp_path, cache):
 
     for number in range(30):
         (tmp_path / str(number)).write_bytes(b"\1" * number)
+    files = [open_file(str(tmp_path / str(number))) for number in range(30)]
     with pytest.raises(DamagedData, match="0 is truncated, or not letters: it has 0 bytes"):
-        kept("letters", [open_file(str(tmp_path / str(number))) for number in range(30)], find)
+        kept(FileIndex("letters", find), files)
     assert not cache.exists()
 
 

@@ -12,11 +12,11 @@ from jreader.errors import DamagedData
 from jreader.readers import Plane, leaves
 from jreader.readers.joined_columns import Joined
 from jreader.readers.ragged import Ragged
-from jreader.sources.tables.arrow_columns import ArrowObjects, Nulls, column_of, columns_of
+from jreader.sources.tables.arrow_columns import ArrowObjects, Nulls, arrow_column, columns_of
 
 
 def column(values, kind=None, **instead):
-    return column_of(pa.array(values, kind), "x", Nulls("here", 0, instead))
+    return arrow_column(pa.array(values, kind), "x", Nulls("here", 0, instead))
 
 
 def samples(columns, rows=None):
@@ -43,7 +43,7 @@ def test_rows_are_those_of_arrow_whatever_their_type_and_chunks(table, data):
 @pytest.mark.parametrize("kind", TYPES, ids=str)
 def test_a_column_of_no_rows_has_the_dtype_of_one_with_rows(kind):
     def spec(rows):
-        made = leaves(column_of(rows or pa.nulls(0, kind), "x", Nulls("here")))
+        made = leaves(arrow_column(rows or pa.nulls(0, kind), "x", Nulls("here")))
         return [(type(each), getattr(each, "dtype", None)) for each in made]
 
     assert spec([]) == spec(pa.array([example(kind)], kind))
@@ -66,13 +66,13 @@ class TestMemory:
     @pytest.mark.parametrize("kind", [pa.int8(), pa.uint64(), pa.float16(), pa.timestamp("us")])
     def test_numbers_without_nulls_are_those_of_arrow_itself(self, kind):
         values = pa.array([1, 2, 3], pa.int64()).cast(kind)
-        made = column_of(values, "x", Nulls("here"))
+        made = arrow_column(values, "x", Nulls("here"))
         assert made.__array_interface__["data"][0] == values.buffers()[1].address
         assert not made.flags.writeable
 
     def test_lists_are_slices_of_arrows_values(self):
         values = pa.array([[1, 2], [], [3]])
-        made = column_of(values, "x", Nulls("here"))
+        made = arrow_column(values, "x", Nulls("here"))
         assert isinstance(made, Ragged)
         assert made.values.__array_interface__["data"][0] == values.values.buffers()[1].address
 
@@ -101,7 +101,7 @@ def test_times_are_those_of_numpy(kind, dtype):
     numbers = [0, day, 5 * day][: 1 if pa.types.is_time(kind) else 3]
     if kind == pa.date32():
         numbers = [0, 1, 5]
-    made = column_of(pa.array(numbers, storage).view(kind), "x", Nulls("here"))
+    made = arrow_column(pa.array(numbers, storage).view(kind), "x", Nulls("here"))
     assert made.dtype == np.dtype(dtype)
     assert made.view(np.int64).tolist() == numbers
 
@@ -114,16 +114,18 @@ class TestTypesOfOtherLayouts:
 
     def test_runs_are_decoded(self):
         runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array([7, 8]))
-        assert samples(column_of(runs, "x", Nulls("here"))) == [7, 7, 8]
+        assert samples(arrow_column(runs, "x", Nulls("here"))) == [7, 7, 8]
 
     def test_tensors_have_their_shape(self):
         tensors = np.arange(24, dtype=np.int32).reshape(4, 2, 3)
-        made = column_of(pa.FixedShapeTensorArray.from_numpy_ndarray(tensors), "x", Nulls("here"))
+        made = arrow_column(
+            pa.FixedShapeTensorArray.from_numpy_ndarray(tensors), "x", Nulls("here")
+        )
         np.testing.assert_array_equal(made, tensors)
 
     def test_slices_of_arrays_are_their_rows(self):
         for rows in ([[1, 2], [3], [4, 5, 6]], [["a"], ["b", "c"], []], [1, 2, 3], ["a", "", "b"]):
-            assert samples(column_of(pa.array(rows)[1:], "x", Nulls("here"))) == rows[1:]
+            assert samples(arrow_column(pa.array(rows)[1:], "x", Nulls("here"))) == rows[1:]
 
 
 class TestNulls:
@@ -140,7 +142,7 @@ class TestNulls:
     def test_the_row_counts_over_all_chunks(self):
         chunks = pa.chunked_array([[1, 2], [3, None]])
         with pytest.raises(ValueError, match="null in row 3"):
-            column_of(chunks, "x", Nulls("here"))
+            arrow_column(chunks, "x", Nulls("here"))
 
     def test_what_stands_for_it_is_put_there(self):
         assert samples(column([1, None], x=-1)) == [1, -1]
@@ -169,7 +171,7 @@ class TestNulls:
         with pytest.raises(ValueError, match="null in row 1"):
             column([[{"y": 1}], [{"y": 1}, {"y": None}]])
         with pytest.raises(ValueError, match="null in row 1"):
-            column_of(
+            arrow_column(
                 pa.array([[("a", 1)], [("b", None)]], pa.map_(pa.string(), pa.int64())),
                 "x",
                 Nulls("here"),
@@ -215,7 +217,7 @@ class TestNulls:
     )
     def test_text_inside_of_lists_is_filled(self, kind, rows, name, filled):
         array = pa.array([rows[0], *rows], kind)[1:]
-        assert samples(column_of(array, "x", Nulls("here", 0, {name: ""}))) == filled
+        assert samples(arrow_column(array, "x", Nulls("here", 0, {name: ""}))) == filled
 
     def test_what_stands_for_one_inside_fits_or_is_refused(self):
         with pytest.raises(TypeError, match=r"nulls=\{'x\[\]': 5\} is not a value"):
@@ -248,10 +250,12 @@ def test_a_tensor_of_another_size_than_its_type_says_is_damaged():
             return b""
 
     whole = pa.array([[[1, 2], [3, 4]]], pa.list_(pa.list_(pa.int64())))
-    assert samples(column_of(Squares().wrap_array(whole), "x", Nulls("here"))) == [[[1, 2], [3, 4]]]
+    assert samples(arrow_column(Squares().wrap_array(whole), "x", Nulls("here"))) == [
+        [[1, 2], [3, 4]]
+    ]
     short = pa.array([[[1, 2], [3]]], pa.list_(pa.list_(pa.int64())))
     with pytest.raises(DamagedData, match="3 values in 1 rows"):
-        column_of(Squares().wrap_array(short), "x", Nulls("here"))
+        arrow_column(Squares().wrap_array(short), "x", Nulls("here"))
 
 
 def test_every_type_has_values():

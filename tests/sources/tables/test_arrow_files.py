@@ -30,6 +30,12 @@ def write(path, table, form, compression=None, size=3):
     return path
 
 
+@pytest.fixture(name="arrow")
+def arrow_placed(placed):
+    """For the tests that take it, files lie here and elsewhere."""
+    return placed.reader(arrow)
+
+
 def numbers(first, last):
     n = np.arange(first, last)
     names = pa.array([f"row {each}" for each in n], pa.string())
@@ -69,24 +75,24 @@ def test_what_pyarrow_writes_is_read_back(data, tmp_path_factory):
 
 @forms
 @packed
-def test_files_are_one_table_in_the_order_given(tmp_path, form, compression):
+def test_files_are_one_table_in_the_order_given(arrow, tmp_path, form, compression):
     one = write(tmp_path / "a.arrow", numbers(0, 7), form, compression)
     two = write(tmp_path / "b.feather", numbers(7, 12), form, compression)
-    assert [row["n"] for row in listed(arrow(tmp_path))] == [*range(12)]
+    assert [row["n"] for row in listed(arrow(f"{tmp_path}/"))] == [*range(12)]
     assert [row["n"] for row in listed(arrow([two, one], ["n"]))] == [*range(7, 12), *range(7)]
-    assert listed(arrow(tmp_path, "name"))[11] == "row 11"
-    assert len(arrow(tmp_path)) == 12
+    assert listed(arrow(f"{tmp_path}/", "name"))[11] == "row 11"
+    assert len(arrow(f"{tmp_path}/")) == 12
 
 
 @forms
 @packed
-def test_a_pass_goes_on_after_any_row(tmp_path, form, compression):
+def test_a_pass_goes_on_after_any_row(arrow, tmp_path, form, compression):
     write(tmp_path / "a.arrow", numbers(0, 7), form, compression)
     write(tmp_path / "b.arrow", numbers(7, 7), form, compression)
     write(tmp_path / "c.arrow", numbers(7, 9), form, compression)
     for done in range(10):
-        assert [row["n"] for row in start(arrow(tmp_path), done).items] == [*range(done, 9)]
-    assert sorted(row["n"] for row in shuffle(arrow(tmp_path), seed=1)()) == [*range(9)]
+        assert [row["n"] for row in start(arrow(f"{tmp_path}/"), done).items] == [*range(done, 9)]
+    assert sorted(row["n"] for row in shuffle(arrow(f"{tmp_path}/"), seed=1)()) == [*range(9)]
 
 
 @forms
@@ -113,33 +119,33 @@ def test_many_files_are_not_open_at_a_time(tmp_path):
 
 
 @packed
-def test_no_rows_are_a_table(tmp_path, compression):
+def test_no_rows_are_a_table(arrow, tmp_path, compression):
     write(tmp_path / "a.arrow", numbers(0, 0), "file", compression)
-    assert listed(arrow(tmp_path)) == []
+    assert listed(arrow(f"{tmp_path}/")) == []
 
 
-def test_each_batch_of_a_compressed_file_is_a_block(tmp_path):
+def test_each_batch_of_a_compressed_file_is_a_block(arrow, tmp_path):
     write(tmp_path / "a.arrow", numbers(0, 7), "file", "zstd")
     write(tmp_path / "b.arrow", numbers(7, 9), "file", "zstd")
-    (column,) = leaves(arrow(tmp_path).columns)
+    (column,) = leaves(arrow(f"{tmp_path}/").columns)
     assert column.block_starts.tolist() == [0, 3, 6, 7]
 
 
 @forms
 @packed
-def test_a_null_is_told_with_its_row_or_filled(tmp_path, form, compression):
+def test_a_null_is_told_with_its_row_or_filled(arrow, tmp_path, form, compression):
     write(tmp_path / "a.arrow", pa.table({"n": [0, 1, 2, 3, None]}), form, compression)
     with pytest.raises(ValueError, match=r"column 'n' of .*a.arrow is null in row 4"):
-        listed(arrow(tmp_path))
-    assert listed(arrow(tmp_path, "n", {"n": -1})) == [0, 1, 2, 3, -1]
+        listed(arrow(f"{tmp_path}/"))
+    assert listed(arrow(f"{tmp_path}/", "n", {"n": -1})) == [0, 1, 2, 3, -1]
     with pytest.raises(ValueError, match=r"names no column that is read: these are 'n'"):
-        listed(arrow(tmp_path, nulls={"x": 0}))
+        listed(arrow(f"{tmp_path}/", nulls={"x": 0}))
 
 
 class TestFaults:
     @forms
     @packed
-    def test_an_empty_truncated_or_foreign_file(self, tmp_path, form, compression):
+    def test_an_empty_truncated_or_foreign_file(self, arrow, tmp_path, form, compression):
         path = write(tmp_path / "a.arrow", numbers(0, 99), form, compression)
         whole = path.read_bytes()
         for content in (b"", whole[:4], whole[: len(whole) // 2], b"text " * 99, whole[:-8]):
@@ -147,14 +153,14 @@ class TestFaults:
             with pytest.raises(DamagedData, match=r"a.arrow is truncated, or not an Arrow file"):
                 listed(arrow(path))
 
-    def test_a_stream_that_ends_between_two_batches_is_truncated(self, tmp_path):
+    def test_a_stream_that_ends_between_two_batches_is_truncated(self, arrow, tmp_path):
         path = write(tmp_path / "a.arrow", numbers(0, 9), "stream")
         whole = path.read_bytes()
         path.write_bytes(whole[:-8])  # without the mark of the end
         with pytest.raises(DamagedData, match=r"nothing after byte .* says that it ends there"):
             listed(arrow(path))
 
-    def test_a_batch_that_cannot_be_unpacked_comes_after_the_good_ones(self, tmp_path):
+    def test_a_batch_that_cannot_be_unpacked_comes_after_the_good_ones(self, arrow, tmp_path):
         path = write(tmp_path / "a.arrow", numbers(0, 9000), "file", "zstd", size=1000)
         content = bytearray(path.read_bytes())
         at = content.rindex(b"\x28\xb5\x2f\xfd")  # where the last part begins that zstd wrote
@@ -196,7 +202,7 @@ class TestFaults:
         write(tmp_path / "b.arrow", pa.table({"n": [[1]]}), "file")
         says = r"b.arrow has other columns than .*a.arrow: n is int64\[...\], not int64"
         with pytest.raises(ValueError, match=says):
-            listed(arrow(tmp_path))
+            listed(arrow(f"{tmp_path}/"))
 
     def test_a_column_that_is_not_there(self, tmp_path):
         path = write(tmp_path / "a.arrow", numbers(0, 2), "file")

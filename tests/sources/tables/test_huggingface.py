@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from hashlib import sha256
 from itertools import chain
 
 import jax
@@ -27,6 +28,21 @@ pytestmark = pytest.mark.filterwarnings("ignore:Specifying null_placement:Future
 @pytest.fixture
 def digits():
     return datasets.Dataset.from_dict({"label": [5, 0, 4, 1], "name": ["a", "b", "c", "d"]})
+
+
+def test_a_lock_has_its_files_and_the_commit_that_it_is_of(digits, tmp_path):
+    digits.save_to_disk(tmp_path / "saved")
+    mapped = datasets.load_from_disk(tmp_path / "saved")
+    commit = "me/digits@" + "0a" * 20
+    mapped.info.download_checksums = {f"hf://datasets/{commit}/train.parquet": {}, "/here": {}}
+    Pipeline(huggingface(mapped)).lock(tmp_path / "lock")
+    (source,) = json.loads((tmp_path / "lock").read_text())["data"].values()
+    (name,) = {*source} - {"revision"}
+    assert source["revision"].endswith(commit)
+    assert name == "data-00000-of-00001.arrow"
+    content = (tmp_path / "saved" / name).read_bytes()
+    assert source[name] == f"{len(content)} bytes, sha256 {sha256(content).hexdigest()}"
+    assert Pipeline(huggingface(mapped)).check_lock(tmp_path / "lock") == []
 
 
 def listed(reader):

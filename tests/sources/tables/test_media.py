@@ -7,7 +7,7 @@ import pytest
 from arrow_tables import pa
 
 from jreader import DamagedData
-from jreader.sources.tables.arrow_columns import Nulls, column_of
+from jreader.sources.tables.arrow_columns import Nulls, arrow_column
 from jreader.sources.tables.huggingface_data import with_media
 
 
@@ -33,7 +33,7 @@ def files(tmp_path):
 def read(values, kind, feature, **nulls):
     cut = len(values) // 2
     column = pa.chunked_array([values[:cut], values[cut:]], kind)
-    rows = column_of(with_media(column, feature), "x", Nulls("here", 0, nulls))
+    rows = arrow_column(with_media(column, feature), "x", Nulls("here", 0, nulls))
     return rows.gather(np.arange(len(values)))
 
 

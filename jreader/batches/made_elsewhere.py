@@ -1,0 +1,244 @@
+"""Batches that workers make by number: read, mapped, padded and named there, handed over in order.
+
+A batch of an indexed plan follows from the plan, the epoch, what a pass drew, and its place. So a
+worker is sent the plan once, each task says which batches, and nobody keeps any state. The program
+reads no sample: it says where each batch begins, which such a plan tells by arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import field
+from functools import partial
+from typing import Any, NamedTuple
+
+from jreader.batches.batching import Batching, batching, gives_batches
+from jreader.batches.plain_batches import batch, map_batches
+from jreader.errors import ReaderError
+from jreader.readers import Columns, Node, Pass, Position, Reader, at_epoch, described, op, start
+from jreader.readers.lanes import dealt_below
+from jreader.readers.rewriting import rewritten
+from jreader.readers.seeds import Draws, resolved, seeded, waits
+from jreader.transforms import firstn
+from jreader.workers import map_samples
+from jreader.workers.ahead import made_ahead
+from jreader.workers.executor_map import ExecutorCrew, Makers, workers_of
+from jreader.workers.limits import Limits
+from jreader.workers.map_tasks import MapTask
+
+_AHEAD = 2  # batches of each worker that may be ahead
+_MAX_AHEAD = 256  # and if they take next to no time
+
+
+class BatchPlace(NamedTuple):
+    """Which batch of a plan is asked for.
+
+    Attributes:
+        epoch: The number of the epoch.
+        drawn: The numbers that the pass drew for seeds that are missing; None for none.
+        at: The position of the plan before the batch.
+    """
+
+    epoch: int
+    drawn: Position
+    at: Position
+
+
+class NumberedBatches:
+    """Makes any batch of a plan, in a worker or here, on several threads at once.
+
+    >>> from jreader import arrays, batch
+    >>> make = NumberedBatches(batch(arrays([1, 2, 3, 4]), 2))
+    >>> make(BatchPlace(0, None, 2)).columns.tolist()
+    [3, 4]
+
+    Args:
+        plan: The batches of epoch 0, found by their positions.
+        named: Makes the named arrays of a feed of a batch; None to leave batches as they are.
+    """
+
+    def __init__(self, plan: Reader[Any], named: Callable[[Any], Any] | None = None) -> None:
+        self.plan, self.named = plan, named
+
+    def __call__(self, place: BatchPlace) -> Any:
+        """The batch; `named` arrays as `Columns` that say so."""
+        (batch,) = self.results_in_turn([place])
+        return batch
+
+    def results_in_turn(self, places: Sequence[BatchPlace]) -> Generator[Any, None, None]:
+        """Some batches that follow each other, from one pass that ends with them."""
+        with closing(self.begun(places[0], places[-1].at)) as up:
+            for place in places:
+                batch = next(up.items, self) if up.position() == place.at else self
+                if batch is self:  # there is none
+                    raise ReaderError(
+                        f"{described(self.plan)} has no batch at position {place.at!r} of epoch "
+                        f"{place.epoch} where a worker reads it, but has one in this program: let "
+                        "the worker see the same data, and do not change them during a pass."
+                    )
+                yield batch if self.named is None else _with_names(batch, self.named)
+
+    def begun(self, place: BatchPlace, last: Position = None) -> Pass[Any]:
+        """A pass that begins there; it ends with the batch that begins at `last`, or goes on."""
+        plan = at_epoch(_until(self.plan, last), place.epoch)
+        return start(plan if place.drawn is None else seeded(plan, place.drawn), place.at)
+
+    def __repr__(self) -> str:
+        """What an error calls it."""
+        return described(self.plan)
+
+
+@op
+class _made_elsewhere(Node[Any]):
+    """The batches of a plan, made by an executor.
+
+    Args:
+        make: Makes a batch of its place. Its plan is no reader of this op: epochs and draws are
+            told with each batch, so that workers are sent it once.
+        found: How the batches are made, on all processes together.
+        makers: Who makes them.
+        epoch: The epoch of the plan.
+        drawn: The numbers that a pass draws for it; None as long as none are, or needed.
+    """
+
+    make: NumberedBatches
+    found: Batching
+    makers: Makers
+    epoch: int = field(default=0, init=False)
+    drawn: Position = field(default=None, init=False)
+    unit = "batches"
+    in_cursor = "never"
+    shown_call = "load(workers=...)"
+
+    def resolved(self, draws: Draws) -> dict[str, Any]:
+        """The numbers that were drawn, if the plan lacks any."""
+        if self.drawn is not None or not waits(self.make.plan):
+            return {}
+        resolved(self.make.plan, draws)
+        return {"drawn": draws.drawn}
+
+    def start(self, at: Position) -> Pass[Any]:
+        """The position of the plan."""
+        begun = self.make.begun(BatchPlace(self.epoch, self.drawn, at))
+        before = begun.position()
+        positions = self.found.positions(before)
+        if positions is None:  # of an earlier release
+            return begun
+        begun.close()
+        (executor, learnt, share), up = self.makers, self._places(before, positions[0])
+        most, task = 0 if share else _MAX_AHEAD, MapTask(self.make, share=share)
+        limits = Limits.of_each(workers_of(executor), _AHEAD, most)  # shared tasks have one batch
+        crew = ExecutorCrew(self, up, task, executor, limits, lambda *_: None, learnt=learnt)
+        made = made_ahead(crew)
+        return _to_the_end(made, up, positions[1])
+
+    def _places(self, at: Position, after: Iterator[Position]) -> Pass[BatchPlace]:
+        def deal() -> Iterator[BatchPlace]:
+            nonlocal at
+            for end in after:
+                place, at = BatchPlace(self.epoch, self.drawn, at), end
+                yield place
+
+        return Pass(deal(), lambda: at, lambda: None)
+
+
+def _to_the_end(made: Pass[Any], up: Pass[Any], end: Position) -> Pass[Any]:
+    """The pass, which is at the end once all batches were handed over, though samples are left."""
+    over = False
+
+    def deal() -> Iterator[Any]:
+        nonlocal over
+        yield from made.items
+        left = next(up.items, None)
+        over = left is None and made.position() == up.position()  # else it was closed
+
+    return Pass(deal(), lambda: end if over else made.position(), made.close)
+
+
+def made_elsewhere(
+    batches: Reader[Any],
+    source: Reader[Any],
+    makers: Makers,
+    named: Callable[[Any], Any] | None = None,
+    made_at: str = "",
+) -> Reader[Any]:
+    """The batches of a plan, made by the tasks of an executor, in order.
+
+    Args:
+        batches: What this process reads of them, in epoch 0.
+        source: The batches on all processes, which count the positions.
+        makers: Who makes them.
+        named: Makes the named arrays of a feed of a batch, there; None to do so here.
+        made_at: The file and line that errors name.
+
+    Raises:
+        TypeError: The batches cannot be found by their number.
+    """
+    found = check_numbered(source)
+    batches = rewritten(batches, _by_itself, pinned=True)
+    if found.lanes:
+        return rewritten(batches, partial(_by_lanes, makers))
+    make = NumberedBatches(batches, named)
+    made = _made_elsewhere(make, found, makers)
+    return made.changed({"made_at": made_at or made.made_at})
+
+
+def check_numbered(batches: Reader[Any]) -> Batching:
+    """How batches are made that can be found by their number.
+
+    Raises:
+        TypeError: These cannot.
+    """
+    found = batching(batches)
+    if found.indexed or found.lanes:
+        return found
+    if not gives_batches(batches):
+        cure = "type .batch(n) before .load()"
+    else:
+        cure = (
+            "deal its files to lanes, which workers read side by side, as .read(fn, lanes=8) does; "
+            "or let workers map the samples instead, as .map(fn, processes=2) or executor= does; "
+            "or use an indexed source: arrays, files with an index, or a .cache(path) that you "
+            "fill (with .prepare(), say) before you build this plan"
+        )
+    raise TypeError(
+        f"load(workers=...) makes batches by their number, and those of {described(batches)} can "
+        f"be found only by reading all that comes before: {cure}."
+    )
+
+
+def _by_lanes(makers: Makers, node: Node[Any]) -> dict[str, Any]:
+    """The fields of an op that change where workers read the lanes below it."""
+    dealt = dealt_below(node.reader) if isinstance(node, batch) else None
+    return {"_makers": makers} if dealt and not dealt.owned else {}
+
+
+def _with_names(batch: Any, named: Callable[[Any], Any]) -> Any:
+    """A batch whose columns are named."""
+    known = isinstance(batch, Columns)
+    feed = named(batch.columns if known and not batch.stacked else batch)
+    made = batch.having(feed) if known else Columns.collated(feed, None)
+    made.named = True
+    return made
+
+
+def _until(batches: Reader[Any], at: Position) -> Reader[Any]:
+    """The batches up to that of a position: none behind it are found and read ahead.
+
+    They go on where positions are no numbers of samples.
+    """
+
+    def ends(op: Node[Any]) -> dict[str, Any] | Node[Any]:
+        if not isinstance(op, batch):
+            return {}
+        return op.changed({"reader": firstn(op.reader, at + op.sizes.at(at))})
+
+    return rewritten(batches, ends) if type(at) is int else batches
+
+
+def _by_itself(node: Node[Any]) -> dict[str, Any]:
+    """The fields of an op that change where a worker does all of its work."""
+    if isinstance(node, map_samples):
+        return {"processes": 0, "executor": None, "concurrency": 0, "pool": None}
+    return {"processes": 0, "pool": None} if isinstance(node, map_batches) else {}

@@ -1,0 +1,227 @@
+"""Some rows of each batch of an indexed reader: those that one process feeds, or all, by lane.
+
+Where lanes own blocks (`shuffle(lanes=)`), rows are not in the order of samples: each lane has rows
+of its own, also of a batch that is short, whose other rows stay empty. So what a process reads
+follows from its rows, and a position is the number of samples that are done, on all processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+
+from jreader.batches.removed_samples import Removed, kept_of
+from jreader.readers import (
+    Columns,
+    Node,
+    Pass,
+    Plane,
+    Position,
+    Reader,
+    foreign,
+    indexed,
+    op,
+    start,
+)
+from jreader.readers.columns import Array
+from jreader.readers.lanes import by_lane, dealt_below, owners_of
+from jreader.readers.located import located_errors
+from jreader.readers.mapped_rows import mapped_rows
+from jreader.readers.rewriting import rewritten
+from jreader.readers.starting import in_batches
+from jreader.readers.trees import Rows
+
+NONE = np.zeros(0, int)
+"""The valid rows of a batch of which this process has none: one of another stands in."""
+
+
+def rows_of_each(rows_of: Callable[[int], Array], made_by: Any, at: Position) -> Pass[Columns[Any]]:
+    """A pass over some rows of each batch; no other samples are read.
+
+    Args:
+        rows_of: Gives the numbers of the rows, in order, of batches of a size.
+        made_by: The `batch`, of an indexed reader or of maps of one.
+        at: The position; None for the beginning.
+    """
+    found = mapped_rows(made_by.reader)
+    if found is None:
+        raise TypeError(f"{made_by.reader!r} is not indexed: processes cannot be dealt its rows")
+    begun = start(made_by.reader, at)  # raises if there is no such position
+    before = begun.position()
+    begun.close()
+    done = samples_done(before)
+    if done is None:
+        return _of_whole_batches(made_by, rows_of, at)
+    lanes, drops = owners_of(made_by.reader), bool(made_by.drop_last)
+    pieces, vary = made_by.sizes.pieces(done), made_by.sizes.vary
+    removed = made_by.removed or None
+    gone = removed and removed.found(indexed(found.rows))
+
+    def begun_piece() -> tuple[Any, Pass[Any]]:
+        """The rows of the next batches of one size, and a pass over their samples."""
+        size, end = next(pieces)
+        rows = rows_of(size)
+        many = len(np.unique(rows // (size // lanes)))
+        read = found.rows if lanes == 1 else _of_lanes(found.rows, many)
+        own = _rows_of_batches(read, size, lanes, rows, done, end, drops, gone, removed)
+        mapped, held = found.over(own), max(len(rows), 1)
+        if up := in_batches(mapped, held, None):
+            return own, up
+        up = start(mapped).watched(made_by, held)
+        return own, up.in_runs(held, located_errors(made_by))
+
+    own, up = begun_piece()
+
+    def deal() -> Iterator[Columns[Any]]:
+        nonlocal done, own, up
+        while True:
+            for samples, (count, valid) in zip(up.items, own.batches_of(), strict=True):
+                made = part(samples, count, valid, own.size if vary else None)
+                made = own.without_gone(made, done)
+                done += count
+                yield made
+            if done < own.end:
+                return
+            up.close()
+            own, up = begun_piece()
+
+    def close() -> None:
+        up.close()  # of the piece that it is in then
+
+    return Pass(deal(), lambda: moved_to(before, done), close)
+
+
+def _of_lanes(reader: Reader[Any], lanes: int) -> Reader[Any]:
+    """The same samples, of which a process reads those of some lanes: it mixes fewer blocks."""
+    dealt: Any = dealt_below(reader)
+    mixed = {"open_blocks": dealt.blocks // dealt.lanes * lanes or None}
+    return rewritten(reader, lambda op: mixed if op is dealt else {})
+
+
+def part(samples: Any, count: int, valid: Array | None, full: int | None = None) -> Columns[Any]:
+    """Some rows of a batch that has `count` on all processes, or `full` if it were whole."""
+    made = samples if isinstance(samples, Columns) else Columns(Rows(samples))
+    made.rows, made.valid = count, valid
+    if full is not None:  # a bucket has said it
+        made.full = full
+    return made
+
+
+def _of_whole_batches(
+    made_by: Any, rows_of: Callable[[int], Array], at: Position
+) -> Pass[Columns[Any]]:
+    """The same from a position of an earlier release, that counts no samples: it maps all rows."""
+    new = made_by.sizes.vary or made_by.removed
+    if owners_of(made_by.reader) > 1 or new:  # which no earlier release had
+        raise foreign(at, 0)
+    return start(made_by, at).mapped(partial(cut, rows_of(made_by.batch_size)))
+
+
+def cut(rows: Array, samples: Sequence[Any]) -> Columns[Any]:
+    """Some rows of a batch that was read whole."""
+    mine = [samples[row] for row in rows[rows < len(samples)].tolist()]
+    return part(mine or [samples[0]], len(samples), None if mine else NONE)
+
+
+def samples_done(at: Position) -> int | None:
+    """How many samples are done at a position, where it counts them; beside keys, it does twice."""
+    if isinstance(at, tuple) and len(at) == 2:  # of `keyed`, and of what that reads
+        first, second = map(samples_done, at)
+        return first if first == second else None
+    return at if type(at) is int else None
+
+
+def moved_to(at: Position, done: int) -> Position:
+    """The position at which `done` samples are done, in the form of another one."""
+    return tuple(moved_to(part, done) for part in at) if isinstance(at, tuple) else done
+
+
+@op
+class _rows_of_batches(Node[Any]):
+    """Some rows of each batch, batch by batch.
+
+    Of a batch of which there are none, a sample stands in.
+
+    Args:
+        reader: An indexed reader, the same on every process.
+        size: How many samples a batch has.
+        lanes: How many lanes own blocks.
+        rows: The rows.
+        done: How many samples are done before the first batch.
+        end: How many are done after the last batch of this size.
+        drop_last: Whether to leave out a last batch with fewer samples.
+        gone: Gives the numbers between two numbers that are hidden whole; None for none.
+        removed: The samples that are removed; None for none.
+    """
+
+    reader: Reader[Any]
+    size: int
+    lanes: int
+    rows: Array
+    done: int
+    end: int
+    drop_last: bool
+    gone: Callable[[int, int], Array] | None
+    removed: Removed | None
+
+    def plane(self) -> Plane | None:
+        """That of `reader`, of which each batch keeps some rows."""
+        up = indexed(self.reader)
+        if up is None:
+            return None
+        (full, rest), mine = self._sizes(up), self._samples()
+        last = mine[mine < rest]
+        if rest and not len(last):
+            # where lanes own blocks, the first sample of a batch may be in one of another process
+            last = mine[:1] - self.size if self.lanes > 1 and full else np.zeros(1, int)
+        table = np.zeros((2, len(mine)), int)  # of a full batch, and of the last one
+        table[0], table[1, : len(last)] = mine, last
+
+        def order(indices: Array) -> Array:
+            number, place = np.divmod(indices, len(mine))
+            samples: Array = (
+                self.done + number * self.size + table[(number == full).astype(int), place]
+            )
+            return samples if self.gone is None else _stood_in(samples, self.gone)
+
+        if self.removed:
+            up = self.removed.hidden(up)
+        return up.reordered(full * len(mine) + len(last), order)
+
+    def batches_of(self) -> Iterator[tuple[int, Array | None]]:
+        """Yields for each batch how many samples it has, and which of these rows are valid."""
+        full, rest = self._sizes(indexed(self.reader))
+        yield from repeat((self.size, None if len(self.rows) else NONE), full)
+        valid = np.flatnonzero(self._samples() < rest) if len(self.rows) else NONE
+        if rest:
+            yield rest, None if self.lanes == 1 and len(valid) else valid
+
+    def without_gone(self, made: Columns[Any], done: int) -> Columns[Any]:
+        """A batch, which begins after so many samples, without those that are removed."""
+        gone = NONE if self.gone is None else self.gone(done, done + self.size)
+        if not len(gone) or made.stands_in:
+            return made
+        valid = slice(len(made)) if made.valid is None else made.valid
+        return kept_of(made, np.isin(done + self._samples()[valid], gone))
+
+    def _samples(self) -> Array:
+        """Which samples of a batch the rows are; the first one stands in where there are none."""
+        mine: Array = by_lane(self.size, self.lanes, self.done)[self.rows]
+        return mine if len(mine) else np.zeros(1, int)
+
+    def _sizes(self, up: Any) -> tuple[int, int]:
+        """How many full batches are left, and how many samples the last one has."""
+        full, rest = divmod(max(min(up.length, self.end) - self.done, 0), self.size)
+        return full, 0 if self.drop_last else rest
+
+
+def _stood_in(samples: Array, places: Callable[[int, int], Array]) -> Array:
+    """The samples, with the nearest other one for each that is removed, where there is one."""
+    gone = places(int(samples.min(initial=0)), int(samples.max(initial=-1)) + 1)
+    kept = np.flatnonzero(~np.isin(samples, gone)) if len(gone) else NONE
+    nearest = kept.searchsorted(np.arange(len(samples))).clip(max=len(kept) - 1)
+    return samples[kept[nearest]] if len(kept) else samples

@@ -1,0 +1,66 @@
+"""`jreader index`: indexes many files before the first start has to do so."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from tempfile import TemporaryFile
+from typing import Any
+
+from jreader.commands.named_pipelines import CommandFailed
+from jreader.readers import length
+from jreader.readers.credentials import masked
+from jreader.sources.far_systems import is_far
+from jreader.sources.files.file_readers import files_named
+from jreader.sources.files.kept_indices import cache_folder
+from jreader.sources.files.set_indices import MANY, SETS, folder_beside
+from jreader.sources.json_lines import jsonl
+from jreader.sources.tables.parquet_files import parquet
+from jreader.sources.tar_files import tar
+from jreader.sources.tfrecord_files import tfrecord
+
+INDEXED: dict[str, Any] = {"parquet": parquet, "jsonl": jsonl, "tar": tar, "tfrecord": tfrecord}
+"""The readers whose files have an index, by the name that a user types."""
+
+
+def index(paths: Sequence[str], kind: str | None, *, beside: bool) -> Iterator[str]:
+    """Indexes many files; yields how many there are, and where the index is.
+
+    Args:
+        paths: Folders, patterns, or files.
+        kind: One of `INDEXED`; None to go by the suffixes of the files.
+        beside: Whether to keep the index beside the files, for all hosts; else in the cache folder.
+
+    Raises:
+        CommandFailed: The names of the files do not tell the format.
+        FileNotFoundError: There is no such file, or a folder or a pattern has none.
+        OSError: The index cannot be written beside the files.
+    """
+    reader, began = _indexed_reader(paths, kind), time.monotonic()
+    many = len(reader.paths) >= MANY
+    place = folder_beside(reader.paths) if beside else None
+    if many and place is not None:
+        place.mkdir(exist_ok=True)
+        TemporaryFile(dir=place).close()  # or it would be kept in the cache folder of this host
+    samples = length(reader)
+    found = "streamed" if samples is None else f"{samples:,} samples"
+    yield f"{len(reader.paths):,} files, {found}, in {time.monotonic() - began:.1f} s"
+    if many and samples is not None:
+        yield f"the index is in {place or cache_folder() / SETS}"
+    else:
+        yield f"no index is needed: data sets have one from {MANY} files on, if none is compressed"
+
+
+def _indexed_reader(paths: Sequence[str], kind: str | None) -> Any:
+    if kind is not None:
+        return INDEXED[kind](paths)
+    known = tuple(chain.from_iterable(make.suffixes for make in INDEXED.values()))
+    names = paths[:1] if is_far(paths[0]) else files_named("jreader index", paths[:1], known)
+    for make in INDEXED.values():
+        if any(name.endswith(make.suffixes) for name in names):
+            return make(paths)
+    raise CommandFailed(
+        f"cannot tell the format of {masked(paths[0])!r} by the names of the files: type --format "
+        f"and one of {', '.join(INDEXED)}"
+    )

@@ -1,0 +1,25 @@
+"""`jreader lock`: writes down what the samples of a pipeline follow from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from jreader.commands.named_pipelines import reader_of
+from jreader.pipelines import locking
+
+
+def write_lock(subject: Any, path: str, *, sampled: bool) -> Iterator[str]:
+    """Writes the lock of a plan; yields its name.
+
+    Args:
+        subject: A reader or a loader.
+        path: The file to write.
+        sampled: Whether to hash only some ranges of large files.
+    """
+    yield f"{path}: lock {locking.lock(reader_of(subject), path, sampled=sampled)}"
+
+
+def agreement(target: str, path: str) -> str:
+    """What `check` says of a plan that is as its lock has it."""
+    return f"{target} is as {path} says: plan, packages and data{locking.unseen(path)}"

@@ -1,0 +1,117 @@
+"""A process that is killed cannot tell anybody: its kernel does, by ending its connections.
+
+Each process listens at a port, where nobody is ever served, and is connected to that of the next
+one. A connection that ends, and cannot be made again, means that the process is gone. So the watch
+costs two connections a process, however many there are, and nothing while all is well. A machine
+that is lost answers none of the probes that the kernel sends meanwhile.
+
+Until it is connected, a process also says every 2 seconds that it is there. One that cannot be
+reached, and says so no more, is gone too; so it is where a firewall forbids the connection.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from ipaddress import ip_address
+from itertools import count
+from multiprocessing.connection import wait
+from threading import Thread
+from typing import Any
+
+_PATIENCE = 3.0  # seconds that a connection may take
+_PROBES = {"TCP_KEEPIDLE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 3}  # lost within 5 s and those 3
+_SOON, _PAUSE = 0.05, 0.1  # seconds before a process is looked for again, or a connection is made
+_BEAT = 2.0  # seconds between two signs of a process that is not connected, and two looks for them
+_SILENT = 5.0  # seconds without one, after which it is gone
+_listening: list[socket.socket] = []  # as long as this process lives
+
+
+def listen(coordinator: str, say: Callable[[list[Any]], bool]) -> socket.socket:
+    """Listens from now on, and says where, with a number that grows until somebody is connected.
+
+    Args:
+        coordinator: The address of the first process, which all reach: who reaches it has an
+            address of the same network.
+        say: Says [host, port, number]; returns whether the run goes on. The last number is None.
+    """
+    host, _, port = coordinator.rpartition(":")
+    found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_DGRAM)
+    family, kind, *_, there = found[0]
+    with socket.socket(family, kind) as probe:
+        probe.connect(there)  # sends nothing
+        here = probe.getsockname()[0]
+    server = socket.create_server((here, 0), family=family, backlog=64)
+    _listening.append(server)
+    if hasattr(os, "register_at_fork"):  # a child would keep it open
+        os.register_at_fork(after_in_child=server.close)
+    say([*server.getsockname()[:2], 0])
+    Thread(target=_beat, args=(server, say), name="jreader sign", daemon=True).start()
+    return server
+
+
+def _beat(server: socket.socket, say: Callable[[list[Any]], bool]) -> None:
+    here, beats = server.getsockname()[:2], count(1)
+    while not wait([server], _BEAT):
+        if not say([*here, next(beats)]):
+            return
+    say([*here, None])
+
+
+def watch(server: socket.socket, said: Callable[[], Any | None], tell: Callable[[], None]) -> None:
+    """Waits, on a thread, for the end of another process, and tells of it.
+
+    Args:
+        server: Where this process listens.
+        said: What the other one says; nothing as long as it has not begun, None if the run is over.
+        tell: Tells of it.
+    """
+    given = server.getsockname()[0], said, tell
+    Thread(target=_watch, args=given, name="jreader neighbour", daemon=True).start()
+
+
+def _watch(here: str, said: Callable[[], Any | None], tell: Callable[[], None]) -> None:
+    latest, since, pause = None, 0.0, _SOON
+    while (there := said()) is not None:
+        now = time.monotonic()
+        if there != latest:
+            latest, since = there, now
+        met = bool(there) and _is_of_one(there[0], here) and _met(there[0], there[1])
+        silent = there and there[2] is not None and now - since > _SILENT
+        if met or silent:
+            return tell()
+        time.sleep(pause)
+        pause = min(2 * pause, _BEAT)
+    return None
+
+
+def _met(host: str, port: int) -> bool:
+    """Whether a process was connected; it returns once that can be connected no more."""
+    met = False
+    with suppress(OSError):
+        while True:
+            with socket.create_connection((host, port), _PATIENCE) as line:
+                met = True
+                line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                for name, value in _PROBES.items():
+                    if option := getattr(socket, name, None):
+                        line.setsockopt(socket.IPPROTO_TCP, option, value)
+                line.settimeout(None)
+                with suppress(OSError):
+                    line.recv(1)  # until that process ends, or its machine does
+            time.sleep(_PAUSE)  # a proxy may end each connection at once
+    return met
+
+
+def _is_of_one(there: str, here: str) -> bool:
+    """Whether an address means the same process here; a loopback one does on its machine only.
+
+    >>> _is_of_one("10.0.0.7", "10.0.0.8"), _is_of_one("127.0.0.1", "127.0.0.1")
+    (True, True)
+    >>> _is_of_one("127.0.1.1", "10.0.0.8")
+    False
+    """
+    return not ip_address(there).is_loopback or ip_address(here).is_loopback

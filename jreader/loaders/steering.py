@@ -1,0 +1,159 @@
+"""Mixtures whose weights change while a run goes on: what a cursor says of them, and from where on.
+
+The step alone decides at which sample of the mixture new weights begin: at the first one that the
+steps before did not get, or, where ops above the mixture hold samples, at the first one that the
+next batch does not need. So prefetched feeds are made again, and no sample is lost or repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jreader.loaders.checkpoints.cursors import weights_line
+from jreader.loaders.checkpoints.positions import EpochPosition
+from jreader.readers import Cursor, Node, Pass, Position, Reader, at_epoch, described, op, start
+from jreader.readers.fingerprints import Adjustable, changeable
+from jreader.readers.nodes import field_names
+from jreader.readers.plain_functions import in_epoch
+from jreader.readers.rewriting import rewritten
+from jreader.readers.seeds import seeded, waits
+from jreader.transforms.mixture_schedules import History
+from jreader.workers.threads import buffered
+
+_BY_ITSELF = {"threads": 0, "processes": 0, "concurrency": 0, "executor": None, "pool": None}
+
+
+def steered(batches: Reader[Any], cursor: Cursor) -> Reader[Any]:
+    """The plan of a loader with the weights that `set_weights` gave its mixture before a cursor."""
+    op, line = _steered_op(batches, cursor)
+    return batches if op is None else _weighted(batches, op, op.steered(line))
+
+
+def reweighed(batches: Reader[Any], cursor: Cursor, weights: Any, *, endless: bool) -> Reader[Any]:
+    """The plan that goes on from a cursor with other weights.
+
+    Args:
+        batches: The plan of an epoch, as it goes on from the cursor without them.
+        cursor: The cursor.
+        weights: What the mixture is to deal by.
+        endless: Whether the epochs of a loader are parts of one epoch of the plan.
+
+    Raises:
+        TypeError: It has no mixture whose weights may change, or `weights` have another form.
+        ValueError: A weight is below 0, is for a name that is not there, or missing.
+    """
+    op = changeable(batches, held=True)
+    if op is None:
+        raise TypeError(
+            f"set_weights(...) needs a mix whose samples make the batches in their order, and "
+            f"{described(batches)} has none, or an op above it finds its samples by their index: "
+            'shuffle, shard or pack the readers of the mix instead, as in mix({"web": '
+            "web.shuffle(seed=0), ...}, seed=1)."
+        )
+    fields = op.reweighed(weights)
+    if cursor["position"] is not None:
+        past = _past_fields(batches, cursor, op.history(), fields, endless=endless)
+        fields = {**fields, **past}
+    return _weighted(batches, op, fields)
+
+
+def going_on(batches: Reader[Any], cursor: Cursor, *, endless: bool) -> Reader[Any]:
+    """The plan of an epoch from a cursor on, with what the cursor says of the part before it.
+
+    What a mixture gives depends on its weights from the beginning on. So a cursor says what they
+    were (`Adjustable`), and the plan that goes on from it has them up to there: what was given
+    stays as it was, and every source goes on.
+
+    Args:
+        batches: The plan of a loader.
+        cursor: A cursor of this plan, perhaps with other values of what a run may change.
+        endless: Whether the epochs of a loader are parts of one epoch of the plan.
+    """
+    op, line = _steered_op(batches, cursor)
+    if op is None or cursor["position"] is None:
+        return batches
+    return _weighted(batches, op, _past_fields(batches, cursor, line, {}, endless=endless))
+
+
+def _past_fields(
+    batches: Reader[Any], cursor: Cursor, history: str, fields: Mapping[str, Any], *, endless: bool
+) -> Mapping[str, Any]:
+    """The fields that say what the mixture of a plan gave before a cursor, and others if given."""
+    drawn, at = batches, EpochPosition.of(cursor).batches
+    epoch = 0 if endless else cursor["epoch"]
+    if waits(batches):
+        drawn, at = seeded(batches, at[0]), at[1]
+    drawn = at_epoch(drawn, epoch)
+    now: Any = changeable(drawn, held=True)
+
+    def begins() -> int:
+        with in_epoch(epoch):
+            return _first_not_held(drawn, now, at)
+
+    after: Mapping[str, Any] = now.changed(fields).after(history, begins)
+    return after
+
+
+def last_change(cursor: Cursor) -> int:
+    """The first sample, in its epoch, that has the weights set last."""
+    return History.of(weights_line(cursor["plan"]) or "").pieces[-1].start
+
+
+def _steered_op(batches: Reader[Any], cursor: Cursor) -> tuple[Any, str]:
+    """The op whose history a cursor has, and the history; None if it has none."""
+    line = weights_line(cursor["plan"])
+    return (None, "") if line is None else (changeable(batches, held=True), line)
+
+
+def _weighted(batches: Reader[Any], op: Node[Any], fields: Mapping[str, Any]) -> Reader[Any]:
+    return rewritten(batches, lambda node: fields if node is op else {})
+
+
+def _first_not_held(batches: Reader[Any], mixture: Adjustable[Any], at: Position) -> int:
+    """The number of the first sample of a mixture that a pass from a position on may change.
+
+    Ops that hold samples are read up to the next batch, on this thread alone, so that what they
+    have read by then follows from the position.
+    """
+    if isinstance(at, int) and changeable(batches) is mixture:
+        return at
+    begun = list[Pass[Any]]()
+    held = changeable(batches) is None
+
+    def change(node: Node[Any]) -> Mapping[str, Any] | Node[Any]:
+        if node is mixture:
+            return _noted(mixture, begun, held)
+        if isinstance(node, buffered):
+            return {"size": 0}
+        return {name: _BY_ITSELF[name] for name in field_names(node) if name in _BY_ITSELF}
+
+    up = start(rewritten(batches, change), at)
+    try:
+        if held:
+            next(up.items, None)
+        turn = begun[-1].position()
+    finally:
+        up.close()
+    return turn if isinstance(turn, int) else int(turn[0])
+
+
+@op
+class _noted(Node[Any]):
+    """A mixture whose passes are noted.
+
+    Args:
+        reader: The mixture.
+        begun: What its passes are added to.
+        reads: Whether it is read; otherwise, a pass has no sample, and stays at its position.
+    """
+
+    reader: Reader[Any]
+    begun: list[Pass[Any]]
+    reads: bool
+
+    def start(self, at: Position) -> Pass[Any]:
+        """The position of the mixture."""
+        up = start(self.reader, at) if self.reads else Pass(iter(()), lambda: at, lambda: None)
+        self.begun.append(up)
+        return up

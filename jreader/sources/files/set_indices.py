@@ -1,0 +1,211 @@
+"""Indices of data sets of many files: one file for all of them, kept as that of one file is.
+
+It is an array of int64, mapped, which all processes of a machine share: what each file was (its
+size and the time of its last change), hashes of the names, and what was found in each. Its name is
+a hash of the names, so those that changed are looked through again, and no others; so are those of
+a set that grew, since the last indices of a folder are kept. It lies in the folder `.jreader`
+beside the files, if there is one that can be written, for all hosts that read them (`jreader index`
+makes it); else in the cache folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from hashlib import blake2b
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from jreader.progress import Bar
+from jreader.readers.columns import Array, offsets_of
+from jreader.readers.credentials import masked
+from jreader.sources.far_systems import far_among
+from jreader.sources.file_checks import States, number_of
+from jreader.sources.files.byte_ranges import ByteFile
+from jreader.sources.files.kept_indices import (
+    FileIndex,
+    cache_folder,
+    in_threads,
+    load_index,
+    save_index,
+    tidy,
+)
+from jreader.sources.files.stored_files import Latest
+
+MANY = 256
+"""Files of a data set from which on they have one index together."""
+
+BESIDE = ".jreader"
+"""The folder beside the files that holds their indices, where there is one."""
+
+SETS = "sets"
+"""The folder of the cache folder that holds those of others."""
+
+_AT_ONCE = 64  # files that a thread looks through one after another
+_FAR_THREADS = 32  # that look through files elsewhere, which answer late
+_SIBLINGS = 8  # indices that are kept of one folder: those that were used last
+_UNKNOWN = -1  # instead of what a file was, where its index is not to be trusted
+_NOTHING = np.zeros(0, np.int64)
+
+
+def folder_beside(paths: Sequence[str]) -> Path | None:
+    """The folder beside files that may hold their index; None for those elsewhere.
+
+    >>> str(folder_beside(["/data/a/1.tar", "/data/b/1.tar"]))
+    '/data/.jreader'
+    """
+    return None if far_among(paths) else Path(_shared(paths), BESIDE).absolute()
+
+
+def _shared(paths: Sequence[str]) -> str:
+    """The folder that all files are in, as their names begin."""
+    low, high = min(paths), max(paths)
+    differ = (at for at, (one, other) in enumerate(zip(low, high, strict=False)) if one != other)
+    return low[: low.rfind("/", 0, next(differ, len(low))) + 1]
+
+
+class SetIndex(NamedTuple):
+    """What was found in each file of a data set.
+
+    Attributes:
+        values: What was found, end to end.
+        begins: Where that of each file begins, and where the last one ends.
+    """
+
+    values: Array
+    begins: Array
+
+    @classmethod
+    def of_parts(cls, parts: Sequence[Array]) -> SetIndex:
+        """What was found in each file, put end to end."""
+        values = parts[0] if len(parts) == 1 else np.concatenate([_NOTHING, *parts])
+        return cls(values, offsets_of([*map(len, parts)]))
+
+
+def set_index(
+    index: FileIndex, paths: Sequence[str], seen: States, files: Latest[ByteFile]
+) -> SetIndex:
+    """The index of a data set: the one that was kept, or what is found, which is kept.
+
+    Args:
+        index: What it has of each file.
+        paths: The names of the files.
+        seen: What they were when they were first looked at.
+        files: The files.
+
+    Raises:
+        DamagedData: `find` raises it, of the first file in order for which it does. What was found
+            before is kept.
+    """
+    place, states = _Place(index, paths), seen.identities()
+    parts = dict[int, Array]()
+    for path, kept in place.kept():
+        if path.name.endswith(place.name) and np.array_equal(kept.states, states):
+            if path.parent != place.folders[0][0]:  # it is shared from now on
+                place.save(kept)
+            return kept.found
+        parts |= kept.those_of(place.hashes, states)
+    missing, good = [at for at in range(len(paths)) if at not in parts], states.copy()
+    good[:, missing] = _UNKNOWN
+
+    def look(some: Sequence[int]) -> None:
+        for at in some:
+            file = files[at]
+            parts[at] = index.of(file)
+            if index.fits(file, parts[at]):
+                good[:, at] = states[:, at]
+            file.close()
+            bar.add()
+
+    try:
+        with Bar(f"finding {index.kind}", len(missing), " files") as bar:
+            chunks = [missing[at : at + _AT_ONCE] for at in range(0, len(missing), _AT_ONCE)]
+            in_threads(look, chunks, threads=_FAR_THREADS if seen.far else 0)
+    finally:
+        found = SetIndex.of_parts([parts.get(at, _NOTHING) for at in range(len(paths))])
+        place.save(_Kept(good, place.hashes, found))
+    return found
+
+
+class _Kept(NamedTuple):
+    """An index as it is kept: what files were, hashes of their names, and what was found."""
+
+    states: Array
+    hashes: Array
+    found: SetIndex
+
+    def written(self) -> Array:
+        parts = [self.states.ravel(), self.hashes, np.diff(self.found.begins), self.found.values]
+        return np.concatenate([[len(self.hashes)], *parts])
+
+    @classmethod
+    def read(cls, path: Path) -> _Kept | None:
+        """What was `written` to a file; None if there is none, or it is another thing."""
+        written = load_index(path, mapped=True)
+        if written is None or written.ndim > 1:
+            return None
+        many = int(written[:1].sum())
+        end = 1 + 4 * many
+        if not 1 < end <= len(written):
+            return None
+        head, found = written[1:end].reshape(4, many), written[end:]
+        begins = offsets_of(head[3])
+        if head[3].min() < 0 or begins[-1] != len(found):
+            return None
+        return cls(head[:2], head[2], SetIndex(found, begins))
+
+    def those_of(self, hashes: Array, states: Array) -> dict[int, Array]:
+        """What it has of files of these names that are what they were, by their numbers."""
+        order = self.hashes.argsort()
+        at = order[np.searchsorted(self.hashes, hashes, sorter=order).clip(0, len(order) - 1)]
+        same = (self.hashes[at] == hashes) & (self.states[:, at] == states).all(axis=0)
+        begins, ends = self.found.begins[at].tolist(), self.found.begins[at + 1].tolist()
+        return {n: self.found.values[begins[n] : ends[n]] for n in np.flatnonzero(same).tolist()}
+
+
+class _Place:
+    """Where the index of a data set is kept.
+
+    Attributes:
+        name: What the name of its file ends in, by the names of the files.
+        folders: Where it may lie, and what the names of all indices of their folder begin with
+            there; the first one that can be written has it.
+    """
+
+    def __init__(self, index: FileIndex, paths: Sequence[str]) -> None:
+        shared, beside = _shared(paths), folder_beside(paths)
+        self._names = [masked(path) if beside is None else path[len(shared) :] for path in paths]
+        blob = "\0".join(self._names).encode(errors="surrogateescape")
+        self.name = f"-{blake2b(blob, digest_size=12).hexdigest()}.npy"
+        kin = f"{index.kind}.{number_of(index.asked) % (1 << 64):016x}"
+        folder = masked(shared) if beside is None else os.path.realpath(beside)
+        of = number_of(folder) % (1 << 64)
+        self.folders = [(cache_folder() / SETS, f"{kin}.{of:016x}")]
+        if beside is not None and beside.is_dir():
+            self.folders.insert(0 if os.access(beside, os.W_OK) else 1, (beside, kin))
+
+    @cached_property
+    def hashes(self) -> Array:
+        """Hashes of the names."""
+        return np.fromiter(map(number_of, self._names), np.int64, len(self._names))
+
+    def kept(self) -> Iterator[tuple[Path, _Kept]]:
+        """The index of files of these names; then those of data sets in the same folder."""
+        own = (folder / f"{begin}{self.name}" for folder, begin in self.folders)
+        kin = (path for folder, begin in self.folders for path in folder.glob(f"{begin}-*.npy"))
+        for path in chain(own, kin):
+            if kept := _Kept.read(path):
+                yield path, kept
+
+    def save(self, kept: _Kept) -> None:
+        """Keeps it in the first folder that can be written, for as long as it is used."""
+        for folder, begin in self.folders:
+            with suppress(OSError):
+                save_index(folder / f"{begin}{self.name}", kept.written())
+                tidy(folder, [begin], _SIBLINGS)
+                return
