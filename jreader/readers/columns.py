@@ -64,7 +64,8 @@ class Column:
             advice on how they are read; none where rows are made.
         tables: Arrays that say where rows lie in those.
         asks_users_class: Whether each row is one call of a `__getitem__` in Python.
-        late: Whether rows come from other machines, so that a pass asks for some batches ahead.
+        late: Whether rows come late, from other machines or a decoder of sounds or videos, so that
+            a pass asks for some batches ahead.
     """
 
     stacks: bool = True

@@ -2,7 +2,7 @@
 
 The route of a plan is computed, so a pass knows its rows long before it hands them over. It tells
 them to columns that read in blocks, which can so read ahead, and keep what comes again; and to
-those whose rows come late, from other machines: several batches are on their way at a time.
+those whose rows come late, from other machines or decoders: several batches are on their way.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from block_sources import Blocks, lines_in_blocks
+from byte_recordings import clips_recorded
 from hypothesis import strategies as st
 from kept_samples import FAST
 from samples import kept_in_order
@@ -233,7 +234,7 @@ class Recipe:
         if self.op is jreader.ragged:
             offsets = np.cumsum([0, *self.given["lengths"]])
             return jreader.ragged(np.arange(offsets[-1]), offsets)
-        if self.op in SAMPLERS or self.op is lines_in_blocks:
+        if self.op in SAMPLERS or self.op in (lines_in_blocks, clips_recorded):
             return self.op(**self.given)
         readers = [part.build(leaf_of) for part in self.below]
         return self._made(readers)
@@ -380,6 +381,15 @@ line_recipes = st.builds(
     st.integers(1, 40),
 )
 
+clip_recipes = st.builds(
+    lambda counts, size, stride: Recipe(
+        clips_recorded, {"counts": counts, "size": size, "stride": stride}
+    ),
+    st.lists(st.integers(0, 9), min_size=1, max_size=4),
+    st.integers(1, 3),
+    st.integers(1, 3),
+)
+
 
 rows, seeds, flags = st.integers(1, 14).map(range), ARGUMENTS["seed"], st.booleans()
 SAMPLERS: dict[type[Node], dict[str, st.SearchStrategy[Any]]] = {
@@ -495,6 +505,7 @@ def recipes(draw: st.DrawFn, depth: int = 4) -> Recipe:
 def choices(depth: int) -> st.SearchStrategy[Recipe]:
     """What may be on top of a plan of that height."""
     if depth == 0:
-        return st.one_of(leaf_recipes, array_recipes, block_recipes, line_recipes, sampler_recipes)
+        files = st.one_of(line_recipes, clip_recipes)
+        return st.one_of(leaf_recipes, array_recipes, block_recipes, files, sampler_recipes)
     below = recipes(depth=depth - 1)
     return st.one_of(below, *[op_recipes(op, below) for op in OPS])
