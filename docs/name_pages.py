@@ -22,6 +22,7 @@ ROOMS = {
     "batches": "Batches",
     "datasets": "Data sets",
     "images": "Images",
+    "sounds": "Sounds",
     "feeds": "Fields of feeds",
     "sinks": "Writing",
     "measuring": "Speed",

@@ -39,6 +39,7 @@ _ROOMS = {
     "pipelines.specs": "ArraySpec",
     "readers": "Columns Cursor Node Pass Reader at_epoch epochs start",
     "sinks": "write",
+    "sounds": "sounds",
     "sources.array_files": "idx mnist_json npy npz",
     "sources.array_record_files": "arrayrecord",
     "sources.columns": "arrays ragged",
@@ -46,6 +47,7 @@ _ROOMS = {
     "sources.image_folders": "image_folder",
     "sources.json_lines": "jsonl",
     "sources.random_access": "source",
+    "sources.recordings.audio_files": "audio",
     "sources.replaying": "replay",
     "sources.tables.arrow_files": "arrow",
     "sources.tables.csv_files": "csv",
@@ -75,7 +77,7 @@ def __getattr__(name: str) -> _Any:
             return __getattr__(newer)
         raise AttributeError(f"module 'jreader' has no attribute {name!r}")
     module = _import_module(_LATER[name])
-    value = module if name in ("datasets", "images") else getattr(module, name)
+    value = module if name in ("datasets", "images", "sounds") else getattr(module, name)
     globals()[name] = value
     return value
 

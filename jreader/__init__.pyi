@@ -1,5 +1,6 @@
 from jreader import datasets as datasets
 from jreader import images as images
+from jreader import sounds as sounds
 from jreader.batches import batch as batch
 from jreader.batches import bucket as bucket
 from jreader.batches import group_by as group_by
@@ -56,6 +57,7 @@ from jreader.sources.files.block_store import Store as Store
 from jreader.sources.image_folders import image_folder as image_folder
 from jreader.sources.json_lines import jsonl as jsonl
 from jreader.sources.random_access import source as source
+from jreader.sources.recordings.audio_files import audio as audio
 from jreader.sources.replaying import replay as replay
 from jreader.sources.tables.arrow_files import arrow as arrow
 from jreader.sources.tables.csv_files import csv as csv

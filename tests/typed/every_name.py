@@ -81,6 +81,8 @@ read: list[jreader.Reader[Any]] = [
     jreader.arrayrecord("rows.array_record"),
     jreader.arrays(x=np.arange(4)),
     jreader.arrow("rows.arrow", columns=["x"]),
+    jreader.audio("speech/*.flac", rate=16_000),
+    jreader.audio("speech", rate=16_000).windows(seconds=2.0, drop_last=True),
     jreader.csv("rows.csv", types={"x": np.int32}, store=store),
     jreader.files("parts/*.txt"),
     jreader.huggingface(object(), columns="x"),
@@ -100,6 +102,8 @@ read: list[jreader.Reader[Any]] = [
 jreader.write(reader, "folder", "npy", shards=2)
 jreader.datasets.random_split(Squares(), [0.9, 0.1], seed=0)
 jreader.images.decode(b"")
+jreader.sounds.log_mel(np.zeros(9), 16_000)
+jreader.sounds.waveform(b"", 16_000)
 jreader.permutation(np.arange(10), 10, key(0))
 
 # loaders

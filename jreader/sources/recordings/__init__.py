@@ -6,7 +6,6 @@ file and its first frame, both found by arithmetic. A format says what it keeps 
 and what is damaged is the same for all.
 """
 
-from jreader.sources.recordings.columns import Recording
-from jreader.sources.recordings.readers import Recordings
+from jreader.sources.recordings.recorded import Measured, Open, Recording, Recordings
 
-__all__ = ["Recording", "Recordings"]
+__all__ = ["Measured", "Open", "Recording", "Recordings"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 import warnings
 from collections import deque
@@ -132,14 +131,6 @@ def test_each_recording_is_read_by_one_thread_at_a_time():
     with ThreadPoolExecutor(3) as passes:  # each has threads of its own, and shares what is open
         found = [*passes.map(lambda _: len(list(reader())), range(3))]
     assert found == [len(reader)] * 3
-
-
-def test_what_is_open_does_not_travel():
-    column = indexed(clips_recorded([9, 9], 3, 3)).columns
-    before = column.gather(np.arange(6))
-    copy = pickle.loads(pickle.dumps(column))
-    assert not copy.frames._free
-    assert all((copy.gather(np.arange(6))[name] == before[name]).all() for name in before)
 
 
 def test_far_recordings_are_read_by_ranges():

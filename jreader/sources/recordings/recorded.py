@@ -1,0 +1,268 @@
+"""Recordings: their frames and clips as columns, decoded when asked for, and a reader of both."""
+
+from __future__ import annotations
+
+import io
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import prod
+from typing import Any, ClassVar, Protocol, TypeAlias
+
+import numpy as np
+
+from jreader.errors import ReaderError, check_flag, check_number, warn
+from jreader.readers import argument, op
+from jreader.readers.columns import Array, ArrayColumn, Column, Where, offsets_of
+from jreader.readers.joined_columns import found
+from jreader.readers.ragged import Ragged
+from jreader.sources.columns import FileTable
+from jreader.sources.file_checks import check_unpacked, damaged
+from jreader.sources.files.block_store import Store, checked_store
+from jreader.sources.files.byte_ranges import ByteFile, FileObject
+from jreader.sources.files.file_readers import FileReader
+from jreader.sources.files.kept_indices import FileIndex
+from jreader.sources.files.set_indices import SetIndex
+from jreader.sources.files.stored_files import Latest
+
+_OPEN = 64  # recordings that stay open: to open one may cost as much as to decode a second of it
+_AT_ONCE = 1 << 20  # bytes that are decoded at once where clips are wanted one by one
+
+
+class Recording(Protocol):
+    """A recording that is open; one thread at a time reads from it."""
+
+    def read(self, first: int, out: Array) -> None:
+        """Fills `out` with the frames from `first` on; what it raises becomes DamagedData."""
+
+
+Open: TypeAlias = Callable[[io.BufferedReader, Array], Recording]
+"""Opens a recording, given its bytes, and what was found when it was looked at."""
+
+Measured: TypeAlias = tuple[Array, tuple[tuple[int, ...], Any]]
+"""How many frames each recording has, and the shape and the dtype of a frame."""
+
+
+class Frames(ArrayColumn):
+    """A column of the frames of all recordings, end to end.
+
+    A recording stays open for the next clip of it, for one thread at a time.
+
+    Args:
+        files: The files.
+        index: What was found in each.
+        measured: How many frames each has, and the shape and dtype of one.
+        opener: Opens one.
+        name: What errors say that a file should be.
+    """
+
+    late = True
+
+    def __init__(
+        self, files: Latest[ByteFile], index: SetIndex, measured: Measured, opener: Open, name: str
+    ) -> None:
+        self.counts, (shape, dtype) = measured
+        self.files, self.starts, self.dtype = files, offsets_of(self.counts), np.dtype(dtype)
+        self.shape = (int(self.starts[-1]), *shape)
+        self._index, self._open, self._name = index, opener, name
+        self._free = OrderedDict[int, tuple[FileObject, Recording]]()
+        self.at_once = max(_AT_ONCE // self.bytes_of(1), 1)
+
+    def bytes_of(self, frames: int) -> int:
+        """How many bytes so many frames have."""
+        return frames * prod(self.shape[1:]) * self.dtype.itemsize
+
+    def spans(self, begins: Array, ends: Array) -> Iterator[Array]:
+        """The frames from each begin to its end, which may lie in several recordings."""
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+            file = min(int(self.starts.searchsorted(begin, "right")), len(self.counts)) - 1
+            check_unpacked(self.files[file].path, self.bytes_of(end - begin), self.files[file].size)
+            taken, done = np.empty((end - begin, *self.shape[1:]), self.dtype), 0
+            while done < len(taken):
+                first = begin + done - int(self.starts[file])
+                part = taken[done : done + int(self.counts[file]) - first]
+                self.read(file, first, part)
+                done, file = done + len(part), file + 1
+            yield taken
+
+    def gather(self, rows: Array) -> Array:
+        """Those frames; runs of them are decoded at once."""
+        begins = rows[np.diff(rows, prepend=-2) != 1]
+        ends = rows[np.diff(rows, append=-2) != 1] + 1
+        none = np.empty((0, *self.shape[1:]), self.dtype)
+        return np.concatenate([none, *self.spans(begins, ends)])
+
+    def where(self, rows: Array) -> list[Where]:
+        """The file of each."""
+        return [Where(self.files[file].path, 0) for file in found(self.starts, rows)[0]]
+
+    def read(self, number: int, first: int, out: Array) -> None:
+        """Fills an array with the frames of a recording from `first` on.
+
+        Raises:
+            DamagedData: The file cannot be decoded, or has changed.
+        """
+        if not len(out):
+            return
+        file = self.files[number]
+        raw, recording = self._free.pop(number, None) or (FileObject(file), None)
+        with decoding(raw, self._name, f"frame {first:,}: "):
+            if recording is None:
+                known = self._index.values[slice(*self._index.begins[number : number + 2])]
+                recording = self._open(io.BufferedReader(raw, file.near), known)
+            recording.read(first, out)
+        self._free[number] = raw, recording
+        while len(self._free) > _OPEN:
+            self._free.popitem(last=False)
+
+
+class Clips(Column):
+    """A column of clips of one size: clip i of a recording begins at its frame i * stride.
+
+    Args:
+        frames: The frames of all recordings.
+        name: The field that holds those of a clip.
+        size: How many a clip has.
+        stride: How many lie between the begins of two clips.
+    """
+
+    late = True
+
+    def __init__(self, frames: Frames, name: str, size: int, stride: int) -> None:
+        self.frames, self.name, self.size, self.stride = frames, name, size, stride
+        self.starts = offsets_of(np.maximum((frames.counts - size) // stride + 1, 0))
+        self.at_once = max(_AT_ONCE // frames.bytes_of(size), 1)
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def left_out(self) -> int:
+        """How many frames at the ends of recordings are in no clip."""
+        clips = np.diff(self.starts)
+        ends = np.where(clips, (clips - 1) * self.stride + self.size, 0)
+        return int((self.frames.counts - ends).sum())
+
+    def gather(self, rows: Array) -> dict[str, Array]:
+        """Those clips, and for each the number of its file, and its first frame."""
+        files, number = found(self.starts, rows)
+        begins = number * self.stride
+        taken = np.empty((len(rows), self.size, *self.frames.shape[1:]), self.frames.dtype)
+        for at in np.lexsort((begins, files)).tolist():  # a decoder that goes on need not seek
+            self.frames.read(int(files[at]), int(begins[at]), taken[at])
+        return {self.name: taken, "file": files, "begin": begins}
+
+
+@contextmanager
+def decoding(raw: FileObject, expected: str, said: str = "") -> Iterator[None]:
+    """Whatever a decoder raises that reads from a file becomes DamagedData, which names the file.
+
+    >>> from jreader.sources.files import open_file
+    >>> raw = FileObject(open_file(__file__))
+    >>> try:
+    ...     with decoding(raw, "a video file", "frame 3: "):
+    ...         int(raw.read(3))
+    ... except ReaderError as error:
+    ...     str(error).partition(" is ")[2][:50]
+    'truncated, or not a video file: frame 3: invalid l'
+    """
+    try:
+        yield
+    except (ReaderError, MemoryError):
+        raise
+    except Exception as error:  # a decoder in C may hide what a read has raised
+        raise raw.error or damaged(raw.file.path, expected, f"{said}{error}") from error
+
+
+@op
+class Recordings(FileReader[Any], FileTable[Any]):
+    """A reader of recordings, or of clips of them; a format says how to look at them and decode.
+
+    Attributes:
+        kind: The folder of the cache folder that keeps what was found, and the field of clips.
+        expected: What errors say that a file should be.
+        index_rules: By which rules `look` goes; with others, what was kept is found anew.
+        cut: The size and the stride of clips, and whether they may leave out frames without a
+            warning; None for whole recordings.
+    """
+
+    kind: ClassVar[str]
+    expected: ClassVar[str]
+    index_rules: ClassVar[str] = ""
+    paths: tuple[str, ...]
+    store: Store | None = argument(checked_store, default=None, cursor="never")
+    cut: tuple[int, int, bool] | None = argument(default=None, cursor="if given")
+
+    def look(self, stream: io.BufferedReader) -> Array:
+        """What is kept of a file, as int64; called on several threads.
+
+        What it raises becomes DamagedData.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define look(self, stream)")
+
+    def measured(self, index: SetIndex) -> Measured:
+        """How many frames each file has, and the shape and dtype of one frame.
+
+        Args:
+            index: What was found in each file.
+
+        Raises:
+            ValueError: Frames differ from file to file.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define measured(self, index)")
+
+    def opener(self) -> Open:
+        """What opens recordings; it must not hold this reader, which holds its files."""
+        raise NotImplementedError(f"{type(self).__name__} must define opener(self)")
+
+    def opened(self) -> Any:
+        """The recordings, or their clips; files are looked at, if what was found is not kept."""
+        index = self.found_in_files(FileIndex(self.kind, self._look, asked=self.index_rules))
+        measured = self.measured(index)
+        frames = Frames(self.files, index, measured, self.opener(), self.expected)
+        if self.cut is None:
+            return {self.kind: Ragged(frames, frames.starts), "file": np.arange(len(self.paths))}
+        size, stride, drop_last = self.cut
+        clips = Clips(frames, self.kind, size, stride)
+        if not drop_last and (left := clips.left_out()):
+            warn(
+                f"{self!r} leaves out {left:,} frames at the ends of {len(self.paths):,} "
+                f"recordings, which fill no clip: type drop_last=True if they may be left out, or "
+                f"read whole recordings, as {self.shown_call} does without windows.",
+                self.made_at,
+            )
+        return clips
+
+    def windows(self, size: int, *, stride: float | None = None, drop_last: bool = False) -> Any:
+        """A reader of clips of `size` frames.
+
+        Each sample is a dict of the frames of a clip, the number of its `file` in `paths`, and the
+        frame at which it has its `begin` there. The reader is indexed: any clip is found by its
+        number. The last frames of a recording, where they are too few for a clip, are left out.
+
+        Args:
+            size: How many frames a clip has.
+            stride: How many frames lie between the begins of two clips; None for `size`.
+            drop_last: Whether frames may be left out without a warning that tells how many.
+
+        Raises:
+            TypeError: A size is no whole number, or this is a reader of clips already.
+            ValueError: A size is less than one.
+        """
+        if self.cut is not None:
+            raise TypeError(f"{self!r} has clips already: type windows(...) once.")
+        call = f"windows(size, stride) of {self.shown_call}"
+        size = check_number(f"size of {call}", size, 1)
+        step = size if stride is None else check_number(f"stride of {call}", stride, 1)
+        return self.changed({"cut": (size, step, check_flag(f"drop_last of {call}", drop_last))})
+
+    def __repr__(self) -> str:
+        """The calls that make this reader."""
+        if self.cut is None:
+            return super().__repr__()
+        whole = self.changed({"cut": None})
+        return f"{whole!r}.windows({self.cut[0]}, stride={self.cut[1]})"
+
+    def _look(self, file: ByteFile) -> Array:
+        raw = FileObject(file)
+        with decoding(raw, self.expected):
+            return np.asarray(self.look(io.BufferedReader(raw, file.near)), np.int64)
