@@ -109,7 +109,9 @@ class Sound:
         if self._at < first + many:
             raise EOFError(f"only {self._at:,} of {self._frames:,} frames can be decoded")
         frames: Array = taken[first - begin :]
-        return frames.mean(axis=1) if self._mono else frames
+        if self._mono and frames.shape[1] > 1:
+            return np.ascontiguousarray(frames.T).mean(axis=0)  # of short rows it is slow
+        return frames[:, 0] if self._mono else frames
 
     def _sought(self, first: int) -> int:
         """Seeks to a frame, or one before it from which what follows is decoded rightly."""
@@ -118,8 +120,7 @@ class Sound:
             first = min(first, self._last)
         elif self._sound.format == "MP3":
             first = max(first - _BORROWED, 0)
-        self._sound.seek(first)
-        return first
+        return int(self._sound.seek(first))
 
 
 @op

@@ -259,8 +259,7 @@ class Recordings(FileReader[Any], FileTable[Any]):
         """The calls that make this reader."""
         if self.cut is None:
             return super().__repr__()
-        whole = self.changed({"cut": None})
-        return f"{whole!r}.windows({self.cut[0]}, stride={self.cut[1]})"
+        return f"{self.changed({'cut': None})!r}.windows({self.cut[0]}, stride={self.cut[1]})"
 
     def _look(self, file: ByteFile) -> Array:
         raw = FileObject(file)
