@@ -109,8 +109,8 @@ class Sound:
         if self._at < first + many:
             raise EOFError(f"only {self._at:,} of {self._frames:,} frames can be decoded")
         frames: Array = taken[first - begin :]
-        if self._mono and frames.shape[1] > 1:
-            return np.ascontiguousarray(frames.T).mean(axis=0)  # of short rows it is slow
+        if self._mono and frames.shape[1] > 1:  # a mean of short rows is slow
+            frames = np.ascontiguousarray(frames.T).mean(axis=0)[:, None]
         return frames[:, 0] if self._mono else frames
 
     def _sought(self, first: int) -> int:
