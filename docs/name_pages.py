@@ -20,6 +20,7 @@ ROOMS = {
     "transforms": "Ops that select, reorder and change samples",
     "workers": "Threads, processes, clusters",
     "batches": "Batches",
+    "chats": "Chats",
     "datasets": "Data sets",
     "images": "Images",
     "sounds": "Sounds",

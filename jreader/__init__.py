@@ -22,6 +22,7 @@ _ROOMS = {
     "batches": (
         "batch bucket group_by map_batches padded_batch rebatch sliding_window stack unbatch"
     ),
+    "chats": "chat marked_text",
     "datasets": "Dataset IterableDataset datasets",
     "errors": (
         "BatchNotDivisible ComposeNotAligned DamagedData EOFException FeedMismatch LintWarning "

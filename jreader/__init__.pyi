@@ -10,6 +10,8 @@ from jreader.batches import rebatch as rebatch
 from jreader.batches import sliding_window as sliding_window
 from jreader.batches import stack as stack
 from jreader.batches import unbatch as unbatch
+from jreader.chats import chat as chat
+from jreader.chats import marked_text as marked_text
 from jreader.datasets import Dataset as Dataset
 from jreader.datasets import IterableDataset as IterableDataset
 from jreader.errors import BatchNotDivisible as BatchNotDivisible

@@ -7,6 +7,7 @@ from dataclasses import FrozenInstanceError, dataclass
 
 import numpy as np
 import pytest
+from chat_templates import CHATML, TOKENIZER
 from graphs import OPS, PROCESSES, tagged
 
 import jreader
@@ -19,6 +20,7 @@ from jreader import (
     shuffle,
 )
 from jreader.pipelines.methods import methods_of
+from jreader.readers import described
 
 
 def ten():
@@ -36,6 +38,7 @@ VALID = {
     "buffered": (ten, 2),
     "cache": (ten,),
     "chain": (ten, ten),
+    "chat": (ten, TOKENIZER, CHATML),
     "compose": (ten, ten),
     "epochs": (ten, 2),
     "filter": (half, ten),
@@ -67,6 +70,7 @@ WRITTEN = {
     "buffered": "buffered(ten, size=2)",
     "cache": "cache(ten)",
     "chain": "chain(ten, ten)",
+    "chat": f"chat(ten, tokenizer=(encode, decode), template={described(CHATML)})",
     "compose": "compose(ten, ten)",
     "epochs": "epochs(ten, n=2)",
     "filter": "filter(half, ten)",

@@ -43,7 +43,7 @@ from jreader.readers.nodes import arguments, below_keys
 from jreader.readers.starting import native
 
 if TYPE_CHECKING:
-    from jreader import batches, sinks, transforms, workers
+    from jreader import batches, chats, sinks, transforms, workers
     from jreader.feeds import FeedList
     from jreader.loaders import DataLoader
     from jreader.loaders.remainders import Last
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from jreader.transforms.mixture_schedules import Stop
 else:  # each is imported when one of its ops is first used
     batches, sinks = Room("jreader.batches"), Room("jreader.sinks")
+    chats = Room("jreader.chats")
     transforms, workers = Room("jreader.transforms"), Room("jreader.workers")
     parts, specs = Room("jreader.pipelines.parts"), Room("jreader.pipelines.specs")
     preparing = Room("jreader.pipelines.preparing")
@@ -302,6 +303,7 @@ class Pipeline(Node[T]):
     windows = method(transforms.windows)
     epochs = method(readers.epochs)
     prefetch = method(workers.buffered)
+    chat = method(chats.chat)
     bucket = method(batches.bucket)
     padded_batch = method(batches.padded_batch)
     unbatch = method(batches.unbatch)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from changed_programs import Scaled
+from chat_templates import CHARACTERS, CHATML, TOKENIZER, template
 from pyarrow import csv as pa_csv
 from pyarrow import parquet as pa_parquet
 from tfrecords import framed
@@ -185,6 +186,18 @@ STORE = (None, Later(lambda: Store("kept")))
 BLOCK = (GOES_ON, (None, "4MB"))
 
 
+def chats():
+    """Chats of one length."""
+    for n in range(ROWS):
+        said = {"user": "2+2?", "assistant": f"{n:02}"}
+        yield {"messages": [{"role": role, "content": text} for role, text in said.items()]}
+
+
+def more_chats():
+    yield from chats()
+    yield from chats()
+
+
 def mapped(fn=doubled, reader=numbers, **options):
     """A map with what its arguments need beside them."""
     needed: dict[str, dict[str, Any]] = {
@@ -267,6 +280,22 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
     "chain": (
         lambda readers=(numbers, others): jreader.chain(*readers),
         {"readers": (REFUSED, ((numbers, others), (others, numbers)))},
+    ),
+    "chat": (
+        lambda reader=chats, tokenizer=TOKENIZER, template=CHATML, **options: jreader.chat(
+            reader, tokenizer, template, **options
+        ),
+        {
+            "reader": (WARNED, (chats, more_chats)),
+            "tokenizer": (WARNED, (TOKENIZER, CHARACTERS)),
+            "template": (WARNED, (CHATML, template("zephyr").replace("eos_token", "'</s>'"))),
+            "turns": (WARNED, ("all", "last")),
+            "tool_calls": (WARNED, (True, False)),
+            "variables": (WARNED, ({"a": 1}, {"a": 2})),
+            "threads": (GOES_ON, (0, 2)),
+            "processes": (GOES_ON, (0, 2)),
+            "on_error": (GOES_ON, ("raise", "skip")),
+        },
     ),
     "compose": (
         lambda readers=(numbers, others), **options: jreader.compose(*readers, **options),

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from block_sources import Blocks, lines_in_blocks
 from byte_recordings import clips_recorded
+from chat_templates import CHATML, TOKENIZER
 from hypothesis import strategies as st
 from kept_samples import FAST
 from samples import kept_in_order
@@ -112,6 +113,12 @@ def document_of(sample: Any) -> list[int]:
     return [number(sample) % 100] * (number(sample) % 9)
 
 
+def chat_of(sample: Any) -> dict[str, Any]:
+    """A chat for any sample."""
+    turns = [("user", f"{number(sample)}?"), ("assistant", f"{number(sample) % 7}!")]
+    return {"messages": [{"role": role, "content": said} for role, said in turns]}
+
+
 small = st.integers(1, 5)
 sizes = st.one_of(
     small,
@@ -175,6 +182,11 @@ ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "divisible_by": st.just(1),
     "indices": st.lists(st.integers(0, 40), max_size=8),
     "path": st.none(),  # caches on disk have laws of their own
+    "tokenizer": st.just(TOKENIZER),
+    "template": st.just(CHATML),
+    "turns": st.sampled_from(["all", "last"]),
+    "tool_calls": st.booleans(),
+    "variables": st.none(),
     "keep": st.sampled_from(
         [None, True]
     ),  # whether to keep bits, in a folder of its own (`bits_kept`)
@@ -327,6 +339,11 @@ def documents(reader: Any) -> Any:
     return jreader.map_readers(document_of, reader)
 
 
+def chats(reader: Any) -> Any:
+    """Chats, one for each sample."""
+    return jreader.map_readers(chat_of, reader)
+
+
 def shuffled(
     reader: Any, recipe: Recipe, buf_size: Any, blocks: Any, lanes: int = 1, **given: Any
 ) -> dict[str, Any]:
@@ -457,10 +474,10 @@ def op_recipes(draw: st.DrawFn, op: type[Node], below: st.SearchStrategy[Recipe]
         given["order"] = draw(st.one_of(st.none(), orders_of(wanted)))
     if op is jreader.pack:
         given["longer"] = draw(LONGER[given["split"]])
-    if op in (jreader.pack, jreader.windows):
-        parts = (draw(st.one_of(moved_ragged_recipes, st.just(Recipe(documents, {}, parts)))),)
-    if op in (jreader.padded_batch, jreader.bucket):
-        parts = (draw(st.one_of(ragged_recipes, st.just(Recipe(documents, {}, parts)))),)
+    if op is jreader.chat:
+        parts = (Recipe(chats, {}, parts),)
+    if op in OF_DOCUMENTS:
+        parts = (draw(st.one_of(OF_DOCUMENTS[op], st.just(Recipe(documents, {}, parts)))),)
     if op is jreader.unbatch:
         given_to = {"batch_size": draw(sizes), "drop_last": draw(st.booleans())}
         parts = (Recipe(jreader.batch, given_to, parts),)
@@ -490,6 +507,14 @@ moved_ragged_recipes = st.recursive(
     ),
     max_leaves=3,
 )
+
+
+OF_DOCUMENTS = {
+    jreader.bucket: ragged_recipes,
+    jreader.pack: moved_ragged_recipes,
+    jreader.padded_batch: ragged_recipes,
+    jreader.windows: moved_ragged_recipes,
+}
 
 
 @st.composite

@@ -14,10 +14,11 @@ import jreader
 from jreader import DataLoader, NotResumable, Pipeline
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cursors.md").read_text()
-ROOMS = ("sources", "transforms", "batches", "workers", "readers", "datasets")
+ROOMS = ("sources", "transforms", "batches", "chats", "workers", "readers", "datasets")
 NO_READERS = {  # what is no op, and no source
     *("Columns", "Cursor", "Dataset", "IterableDataset", "Node", "Pass", "Processes", "Reader"),
-    *("Store", "at_epoch", "datasets", "get_worker_info", "replay", "stack", "start"),
+    *("Store", "at_epoch", "datasets", "get_worker_info", "marked_text", "replay", "stack"),
+    "start",
 }
 ELSEWHERE = {"huggingface": "tests/sources/tables/test_huggingface.py"}
 ALL = [(name, argument) for name, (_, arguments) in CHANGED.items() for argument in arguments]

@@ -43,6 +43,7 @@ assert_type(list(jreader.batch(reader, 2)()), list[Sequence[int]])
 assert_type(list(jreader.buffered(reader, 2)()), list[int])
 assert_type(list(jreader.cache(reader)()), list[int])
 assert_type(list(jreader.chain(reader, reader)()), list[int])
+assert_type(list(jreader.chat(reader, "tokenizer", "template")()), list[dict[str, Any]])
 assert_type(list(jreader.compose(reader, reader)()), list[tuple[Any, ...]])
 assert_type(list(jreader.epochs(reader, 2)()), list[int])
 assert_type(list(jreader.filter(even, reader)()), list[int])
@@ -125,6 +126,7 @@ state, metrics = jreader.train(lambda total, feed: (total + 1, feed), 0, loader,
 assert_type(state, int)
 report: jreader.Report = jreader.report(loader)
 assert_type(report.advice, str)
+assert_type(jreader.marked_text({}, "tokenizer"), str)
 findings = [str(finding) for finding in jreader.lint(Pipeline(reader))]
 spec: jreader.ArraySpec = Pipeline(jreader.arrays(np.arange(4))).element_spec
 assert_type(spec.shape, tuple[int | None, ...])
