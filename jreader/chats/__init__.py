@@ -7,7 +7,7 @@
 - `tokenized_chats.py` is the op.
 """
 
-from jreader.chats.tokenized_chats import chat
+from jreader.chats.tokenized_chats import chat, decoder_of
 from jreader.chats.tokenizers import marked_text
 
-__all__ = ["chat", "marked_text"]
+__all__ = ["chat", "decoder_of", "marked_text"]

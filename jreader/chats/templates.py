@@ -6,18 +6,18 @@ It imports Jinja, so that only what renders imports it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 from jinja2 import Template, TemplateError, meta, nodes
-from jinja2.compiler import CodeGenerator, Frame
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from jreader.chats.tracked_text import GENERATED, Tracked, joined, owners_of
+from jreader.chats.tracked_text import GENERATED, Tracked, rejoined
+from jreader.readers.trees import leaves
 
 
 class _Generation(Extension):
@@ -34,23 +34,12 @@ class _Generation(Extension):
     def generated(caller: Any) -> str:
         """What the block renders, marked as said."""
         text = caller()
-        owners = owners_of(text)
-        return Tracked(text, owners.translate({ord(own): ord(own) | GENERATED for own in owners}))
-
-
-def _write_join(codes: CodeGenerator, node: nodes.Concat, frame: Frame) -> None:
-    """Writes the code of `a ~ b`: it joins as all else does."""
-    codes.write("concat((")
-    for part in node.nodes:
-        codes.write("str(")
-        codes.visit(part, frame)
-        codes.write("), ")
-    codes.write("))")
+        owners = {ord(own): ord(own) | GENERATED for own in text.owners}
+        return Tracked(text, text.owners.translate(owners))
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    code_generator_class = type("_Codes", (CodeGenerator,), {"visit_Concat": _write_join})
-    concat = staticmethod(joined)  # of blocks, macros and all
+    concat = staticmethod(rejoined)  # of outputs, blocks and macros
 
 
 def _refuse(message: str) -> None:
@@ -64,16 +53,8 @@ def _now(form: str) -> str:
 def _to_json(value: Any, ensure_ascii: bool = False, **options: Any) -> str:
     """As JSON, with nothing escaped for HTML; it belongs to whom its first text belongs to."""
     text = json.dumps(value, ensure_ascii=ensure_ascii, **options)
-    return Tracked(text, next(_owners_in(value), "\0") * len(text))
-
-
-def _owners_in(value: Any) -> Iterator[str]:
-    """The first owner of each text in a value."""
-    if isinstance(value, Tracked):
-        yield from value.owners[:1]
-    elif isinstance(value, (dict, list)):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _owners_in(part)
+    owners = (leaf.owners[0] for leaf in leaves(value) if isinstance(leaf, Tracked) and leaf)
+    return Tracked(text, next(owners, "\0") * len(text))
 
 
 _environment = _Environment(
@@ -81,12 +62,19 @@ _environment = _Environment(
 )
 _environment.filters["tojson"] = _to_json
 _environment.globals |= {"raise_exception": _refuse, "strftime_now": _now}
+_environment.globals |= {"tools": None, "documents": None, "add_generation_prompt": False}
 
 
 @lru_cache(32)  # plans travel with the text alone
 def compiled(text: str) -> Template:
     """The template of a text."""
-    return _environment.from_string(text)
+    made = _environment.from_string(text)
+    made.root_render_func.__globals__["str_join"] = _joined_all  # of `a ~ b`
+    return made
+
+
+def _joined_all(parts: Iterable[Any]) -> str:
+    return rejoined(map(str, parts))
 
 
 def names_read(text: str) -> set[str]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar, Literal
 
@@ -13,11 +12,13 @@ import numpy as np
 
 from jreader.chats import masks
 from jreader.chats.tokenizers import coder_of
+from jreader.chats.tracked_text import Tracked
 from jreader.errors import FeedMismatch
 from jreader.extras import extra
-from jreader.readers import Reader, choice, described, flag, op
+from jreader.readers import Reader, choice, described, flag, op, set_fields
 from jreader.readers.columns import Array
 from jreader.readers.declarations import convert_fields
+from jreader.readers.nodes import ops_of
 from jreader.workers import map_samples
 
 _CALL = "chat(reader, tokenizer, template)"
@@ -32,76 +33,60 @@ class ChatTokens:
     turns: Literal["all", "last"] = choice("all", "last", default="all")
     tool_calls: bool = flag(default=True)
     variables: Mapping[str, Any] = field(default_factory=dict)
+    edges: masks.Edges | None = field(default=None, init=False)
     shown_call: ClassVar[str] = _CALL
 
     def __post_init__(self) -> None:
         """Checks the arguments, and that the template tells what ends a reply."""
         convert_fields(self)
         coder_of(_CALL, self.tokenizer)
-        if not isinstance(self.template, str):
+        if not isinstance(self.template, str) or not isinstance(self.variables, Mapping):
             raise TypeError(
-                f"{_CALL} needs as template the text of a Jinja template, not "
-                f"{described(self.template)}: models have it as chat_template.jinja, or as "
-                "chat_template in tokenizer_config.json."
+                f"{_CALL} needs the text of a template, as models have in chat_template.jinja, and "
+                f"variables as a dict, not {described((self.template, self.variables))}."
             )
-        if not isinstance(self.variables, Mapping):
-            raise TypeError(f"variables of {_CALL} needs a dict, not {described(self.variables)}.")
-        known = {*getattr(self.tokenizer, "SPECIAL_TOKENS_ATTRIBUTES", ()), *self.variables}
-        unknown = _templates().names_read(self.template) - known
-        if missing := [name for name in sorted(unknown) if name.endswith("_token")]:
+        read = sorted(_templates().names_read(self.template) - self.variables.keys())
+        missing = [name for name in read if name.endswith("_token")]
+        if missing and not hasattr(self.tokenizer, "special_tokens_map"):
             raise ValueError(
                 f"{_CALL} has a template that reads {missing[0]}, which this tokenizer does not "
                 f"know: type variables={{{missing[0]!r}: '...'}}, with the text of that token."
             )
-        self.edges  # noqa: B018  # or it raises
+        if not re.search(r"\{%[-+]?\s*generation\s*[-+]?%\}", self.template):  # which says it
+            set_fields(self, edges=masks.edges_of(_CALL, self.render))
 
-    @cached_property
-    def edges(self) -> masks.Edges | None:
-        """What stands around a reply; None where blocks of the template say what is one."""
-        blocks = re.search(r"\{%[-+]?\s*generation\s*[-+]?%\}", self.template)
-        return None if blocks else masks.edges_of(_CALL, self.render)
-
-    def render(self, messages: Sequence[Any], **given: Any) -> str:
+    def render(self, messages: Sequence[Any], **given: Any) -> Tracked:
         """The text of messages."""
-        usual = {"tools": None, "documents": None, "add_generation_prompt": False}
-        known = getattr(self.tokenizer, "special_tokens_map", {})
-        template = _templates().compiled(self.template)
-        text: str = template.render(
-            {"messages": messages, **usual, **known, **given, **self.variables}
-        )
+        known = {**getattr(self.tokenizer, "special_tokens_map", {}), **given, **self.variables}
+        text: Tracked = _templates().compiled(self.template).render(known, messages=messages)
         return text
 
     def __call__(self, sample: Any) -> dict[str, Array]:
         """The tokens of a chat, and whether the assistant says each of them."""
         messages = _messages_of(sample)
         text = self.render(masks.with_owners(messages), tools=sample.get("tools"))
-        encode, _ = coder_of(_CALL, self.tokenizer)
-        tokens, offsets = encode(str.__str__(text))
+        tokens, offsets = coder_of(_CALL, self.tokenizer)[0](str.__str__(text))
         begins, ends = np.fromiter(chain.from_iterable(offsets), np.int64).reshape(-1, 2).T
         mask = np.zeros(len(tokens), bool)
         for part in self._parts(text, messages):
             mask |= (begins < part.end) & (ends > part.begin)
         if mask.all() or not mask.any():
             raise FeedMismatch(
-                f"{_CALL} counts {'every token' if mask.any() else 'no token'} of a chat of the "
-                f"roles {[each.get('role') for each in messages]}: leave such chats out, with "
-                ".filter(fn) before, or with on_error='skip'."
+                f"{_CALL} counts {'every token' if mask.any() else 'no token'} of "
+                f"{described(sample)}: leave it out, with .filter(fn), or with on_error='skip'."
             )
         return {"tokens": np.asarray(tokens, np.int32), "loss_mask": mask}
 
-    def _parts(self, text: str, messages: Sequence[Mapping[str, Any]]) -> list[masks.Part]:
+    def _parts(self, text: Tracked, messages: Sequence[Mapping[str, Any]]) -> list[masks.Said]:
         """The parts of a rendered chat that count."""
+        found = masks.parts_of(text)
         said = [n for n, each in enumerate(messages, 1) if each.get("role") == "assistant"]
-        if self.edges is None:
-            parts = masks.generated(text)
-        else:
-            parts = masks.with_edges(text, masks.parts_of(text), self.edges)
-            parts = [part for part in parts if part.message in said]
-            for number in {*said}.difference(part.message for part in parts):
-                _check_silent(messages[number - 1])
-        if self.turns == "last":
-            parts = [part for part in parts if part.message in said[-1:]]
-        return parts if self.tool_calls else [masks.without_tools(text, part) for part in parts]
+        for number in {*said}.difference(part.message for part in found):
+            _check_silent(messages[number - 1])
+        counted = said[-1:] if self.turns == "last" else [0, *said]
+        parts = masks.with_edges(text, found, self.edges) if self.edges else masks.generated(text)
+        cut = (lambda _, part: part) if self.tool_calls else masks.without_tools
+        return [cut(text, part) for part in parts if part.message in counted]
 
     def __repr__(self) -> str:
         """What errors and traces call it."""
@@ -180,32 +165,35 @@ class chat(map_samples[dict[str, Any]]):
         """The arguments of a map, and those of the chats, but for defaults."""
         made: Any = self.fn
         yield from super().written(made, *but)
-        pair = isinstance(made.tokenizer, tuple)
-        yield f"tokenizer={described(made.tokenizer) if pair else type(made.tokenizer).__name__}"
-        for each in fields(made)[1:]:
+        for each in fields(made)[:-1]:
             if (value := getattr(made, each.name)) not in (each.default, {}):
                 yield f"{each.name}={described(value)}"
+
+
+def decoder_of(reader: Reader[Any]) -> Callable[..., str] | None:
+    """What makes a text of the tokens of a plan; None, if it tokenizes no chats."""
+    made: Any = (op.fn for op in ops_of(reader) if isinstance(op, chat))
+    return next((coder_of(_CALL, each.tokenizer)[1] for each in made), None)
 
 
 def _templates() -> Any:
     return extra("jreader.chats.templates", "chat", "chat templates need Jinja")
 
 
-def _messages_of(sample: Any) -> Sequence[Mapping[str, Any]]:
+def _messages_of(sample: Any) -> Any:
     messages: Any = sample.get("messages") if isinstance(sample, Mapping) else None
-    several = messages if isinstance(messages, (list, tuple)) else ()
-    if not several or not all(isinstance(each, Mapping) for each in several):
+    several = isinstance(messages, (list, tuple)) and len(messages) > 0
+    if not several or not all(isinstance(each, Mapping) for each in messages):
         raise FeedMismatch(
             f"{_CALL} needs dicts with messages, a list of dicts with role and content, and got "
-            f"{described(sample)}: make them with .map(lambda sample: {{'messages': [...]}})."
+            f"{described(sample)}: make them with .map(fn)."
         )
-    return several
+    return messages
 
 
 def _check_silent(message: Mapping[str, Any]) -> None:
-    if message.get("content") or message.get("tool_calls"):
+    if str(message.get("content") or "").strip() or message.get("tool_calls"):
         raise FeedMismatch(
             f"{_CALL} does not find {described(message)} in the rendered chat: the template leaves "
-            "it out, or rewrites it. Leave the message out, or put {% generation %} and "
-            "{% endgeneration %} around what the assistant says, in the template."
+            "it out, or rewrites it. Leave the message out, or take another template."
         )

@@ -28,14 +28,12 @@ def coder_of(call: str, tokenizer: Any) -> tuple[Callable[..., Any], Callable[..
     known = getattr(tokenizer, "backend_tokenizer", tokenizer)  # that of transformers is inside
     if not hasattr(known, "to_str"):
         raise TypeError(
-            f"{call} needs a tokenizer of tokenizers, a fast one of transformers, or functions "
-            f"(encode, decode), where encode(text) gives tokens and the (begin, end) of each in "
-            f"the text, not {described(tokenizer)}."
+            f"{call} needs a tokenizer of tokenizers, a fast one of transformers, or a pair of "
+            f"functions (encode, decode), not {described(tokenizer)}."
         )
     if known.truncation or known.padding:
         raise ValueError(
-            f"{call} needs a tokenizer that neither truncates nor pads, or tokens would be lost: "
-            "type no_truncation() and no_padding() of it before."
+            f"{call} would lose tokens: type no_truncation() and no_padding() of the tokenizer."
         )
 
     def encode(text: str) -> tuple[list[int], list[tuple[int, int]]]:

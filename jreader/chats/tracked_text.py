@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, SupportsIndex
+
+from jreader.readers.trees import map_tree
 
 STEP, OF_TOOL, GENERATED = 4, 2, 1
 """An owner is STEP times the number of a message from 1 (0 is the template), and two bits."""
@@ -16,7 +18,7 @@ class Tracked(str):
     where a message stands in a rendered chat need not be guessed. What else `str` does to it gives
     a plain text: an owner may be lost, but no character changes.
 
-    >>> said = joined(["Q:", tracked(" 2 ", 4).strip(), ";"])
+    >>> said = rejoined(["Q:", tracked(" 2 ", 4).strip(), ";"])
     >>> said, said.owners
     ('Q:2;', '\x00\x00\x04\x00')
 
@@ -37,10 +39,10 @@ class Tracked(str):
         return self
 
     def __add__(self, other: str) -> str:
-        return joined((self, other))
+        return rejoined((self, other))
 
     def __radd__(self, other: str) -> str:
-        return joined((other, self))
+        return rejoined((other, self))
 
     def __getitem__(self, index: SupportsIndex | slice) -> Tracked:
         return Tracked(super().__getitem__(index), self.owners[index])
@@ -66,22 +68,15 @@ for _name in ("strip", "lstrip", "rstrip", "split", "rsplit"):
     setattr(Tracked, _name, _cutting(_name))
 
 
-def joined(parts: Iterable[str]) -> str:
-    r"""The parts one after another; tracked, if one of them is.
+def rejoined(parts: Iterable[str]) -> Tracked:
+    r"""The parts one after another; those without owners belong to the template.
 
-    >>> joined("ab"), joined(["a", tracked("b", 4)]).owners
-    ('ab', '\x00\x04')
+    >>> rejoined(["a", tracked("b", 4)]).owners
+    '\x00\x04'
     """
     parts = list(parts)
-    text = "".join(parts)
-    if any(isinstance(part, Tracked) for part in parts):
-        return Tracked(text, "".join(map(owners_of, parts)))
-    return text
-
-
-def owners_of(text: str) -> str:
-    """The owners of the characters of a text, also of one that is the template's alone."""
-    return text.owners if isinstance(text, Tracked) else "\0" * len(text)
+    owners = (getattr(part, "owners", "\0" * len(part)) for part in parts)
+    return Tracked("".join(parts), "".join(owners))
 
 
 def tracked(value: Any, owner: int) -> Any:
@@ -90,10 +85,8 @@ def tracked(value: Any, owner: int) -> Any:
     >>> tracked({"role": "user", "n": [3, "Hi"]}, 4)["n"][1].owners
     '\x04\x04'
     """
-    if isinstance(value, str):
-        return Tracked(value, chr(owner) * len(value))
-    if isinstance(value, Mapping):
-        return {key: tracked(part, owner) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [tracked(part, owner) for part in value]
-    return value
+
+    def owned(leaf: Any) -> Any:
+        return Tracked(leaf, chr(owner) * len(leaf)) if isinstance(leaf, str) else leaf
+
+    return map_tree(owned, value)

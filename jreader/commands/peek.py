@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from jreader.batches import stack
+from jreader.chats import decoder_of, marked_text
 from jreader.commands.contact_sheets import sheet
 from jreader.commands.named_pipelines import CommandFailed, is_loader, reader_of
 from jreader.commands.show import aligned_rows
@@ -42,7 +43,8 @@ def peek(
         subject: A reader or a loader.
         many: How many to show.
         png: A file for the pictures of the first 64 samples, side by side.
-        decode: Makes a text of a row of tokens, which is shown then.
+        decode: Makes a text of a row of tokens, which is shown then. Samples with a `loss_mask` are
+            shown with what counts between marks; of a plan with `chat`, also without it.
 
     Raises:
         CommandFailed: There is nothing to see; or, with `png`, no field is a picture.
@@ -59,8 +61,15 @@ def peek(
         firsts = [str(number), *[""] * len(fields)]
         rows += [(first, *field) for first, field in zip(firsts, fields, strict=False)]
     yield from aligned_rows(rows)
+    yield from _marked_chats(items[:many], decode or decoder_of(reader_of(subject)))
     if png is not None:
         yield sheet([leaf for item in items for _, leaf in _named_arrays(item)], png, _SHEET)
+
+
+def _marked_chats(items: list[Any], decode: Any) -> Iterator[str]:
+    for number, item in enumerate(items):
+        if decode and isinstance(item, dict) and getattr(item.get("loss_mask"), "ndim", 0) == 1:
+            yield f"{number} {marked_text(item, (decode, decode))}"
 
 
 def check(

@@ -1,4 +1,4 @@
-"""What values hold besides attributes: names of compiled functions, seeds, masks, keys of jax.
+"""What values hold besides attributes: compiled functions, seeds, masks, tokenizers, keys of jax.
 
 Cursors have it in a part of its own (`Plan.values`), since those of earlier releases do not.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import re
 import sys
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -79,8 +80,11 @@ def _is_entropy(seeds: np.random.SeedSequence) -> bool:
 
 
 def _compiled_name(value: Any) -> str | None:
-    """The name of what is called and has no code that Python could show; None for other values."""
+    """What is called and has no code that Python could show, by name; a tokenizer by all it is."""
     kind = type(value)
+    if kind.__module__.partition(".")[0] in ("tokenizers", "transformers"):
+        known = getattr(value, "backend_tokenizer", value)  # that of transformers is inside
+        return blake2b(known.to_str().encode()).hexdigest() if hasattr(known, "to_str") else None
     library = kind.__module__.partition(".")[0] in ("numpy", "jax", "jaxlib")
     if isinstance(value, type) or not (library or kind.__name__ == "cython_function_or_method"):
         return None
