@@ -48,6 +48,7 @@ SMALLER = {
         "train(cached, 48)": "train(cached, 24)",
     },
     "07_images": {"train(loader, 30)": "train(loader, 3)"},
+    "08_chat": {"STEPS = 150": "STEPS = 5", "texts.steps(30)": "texts.steps(3)"},
 }
 
 

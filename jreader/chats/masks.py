@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from jreader.chats.tracked_text import GENERATED, OF_TOOL, STEP, Tracked, tracked
 
 Edges: TypeAlias = tuple[str, str]
@@ -78,9 +80,11 @@ def _alike(first: str, second: str) -> str:
 
 def parts_of(text: Tracked) -> list[Said]:
     """The parts of a rendered chat, from the first to the last character of a message each."""
-    numbers = text.owners.translate({ord(own): ord(own) // STEP for own in {*text.owners}})
-    found = re.finditer(r"([^\0])\1*(?:\0+\1+)*", numbers)
-    return [Said(*part.span(), ord(part[1])) for part in found]
+    codes = np.frombuffer(text.owners.encode("utf-32-le", "surrogatepass"), np.uint32)
+    places = np.flatnonzero(codes >= STEP)
+    runs = np.split(places, np.flatnonzero(np.diff(codes[places] // STEP)) + 1)
+    owned = ((int(run[0]), int(run[-1]) + 1) for run in runs if len(run))
+    return [Said(begin, end, int(codes[begin]) // STEP) for begin, end in owned]
 
 
 def with_edges(text: Tracked, parts: Sequence[Said], edges: Edges) -> Iterator[Said]:

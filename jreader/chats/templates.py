@@ -34,7 +34,7 @@ class _Generation(Extension):
     def generated(caller: Any) -> str:
         """What the block renders, marked as said."""
         text = caller()
-        owners = {ord(own): ord(own) | GENERATED for own in text.owners}
+        owners = {ord(own): ord(own) | GENERATED for own in {*text.owners}}
         return Tracked(text, text.owners.translate(owners))
 
 
