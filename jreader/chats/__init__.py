@@ -3,11 +3,9 @@
 - `tracked_text.py` has texts that know which message each of their characters comes from.
 - `templates.py` renders chat templates into them; it needs the extra `chat` (Jinja).
 - `masks.py` finds what the assistant says, and where a reply ends.
-- `tokenizers.py` makes two functions of a tokenizer, and shows tokens with their mask.
-- `tokenized_chats.py` is the op.
+- `tokenized_chats.py` is the op, and shows its tokens with their mask.
 """
 
-from jreader.chats.tokenized_chats import chat, decoder_of
-from jreader.chats.tokenizers import marked_text
+from jreader.chats.tokenized_chats import chat, decoder_of, marked_text
 
 __all__ = ["chat", "decoder_of", "marked_text"]
