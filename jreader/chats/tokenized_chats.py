@@ -80,7 +80,7 @@ class ChatTokens:
         missing = [name for name in read if name.endswith("_token")]
         if missing and not hasattr(self.tokenizer, "special_tokens_map"):
             raise ValueError(
-                f"{_CALL} has a template that reads a token: give variables={{{missing[0]!r}: '...'}}."
+                f"{_CALL} has a template that reads a token: type variables={{{missing[0]!r}: ''}}."
             )
         if not re.search(r"\{%[-+]?\s*generation\s*[-+]?%\}", self.template):  # which says it
             set_fields(self, edges=masks.edges_of(_CALL, self.render))
@@ -146,8 +146,9 @@ class chat(map_samples[dict[str, Any]]):
     what is said, as in `return_assistant_tokens_mask` of transformers. A token counts if one of its
     characters does. A mask that cannot be told is an error, never a guess.
 
-    Cost: the tokenizer takes most of it, rendering 0.1 to 0.3 ms a chat. Tokenizers of `tokenizers`
-    leave the interpreter's lock, so threads help. Resuming costs what it costs in `reader`.
+    Cost: the tokenizer takes more than half of it (docs/measurements.md). Tokenizers of
+    `tokenizers` leave the interpreter's lock, so threads help. Resuming costs what it costs in
+    `reader`.
 
     Args:
         reader: Any reader of chats.
