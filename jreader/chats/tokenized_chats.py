@@ -80,7 +80,8 @@ class ChatTokens:
         missing = [name for name in read if name.endswith("_token")]
         if missing and not hasattr(self.tokenizer, "special_tokens_map"):
             raise ValueError(
-                f"{_CALL} has a template that reads a token: type variables={{{missing[0]!r}: ''}}."
+                f"{_CALL} has a template that reads a token that is not given: type "
+                f"variables={{{missing[0]!r}: '...'}}, with its text."
             )
         if not re.search(r"\{%[-+]?\s*generation\s*[-+]?%\}", self.template):  # which says it
             set_fields(self, edges=masks.edges_of(_CALL, self.render))
