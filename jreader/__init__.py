@@ -49,6 +49,7 @@ _ROOMS = {
     "sources.json_lines": "jsonl",
     "sources.random_access": "source",
     "sources.recordings.audio_files": "audio",
+    "sources.recordings.video_files": "video",
     "sources.replaying": "replay",
     "sources.tables.arrow_files": "arrow",
     "sources.tables.csv_files": "csv",

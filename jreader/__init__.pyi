@@ -60,6 +60,7 @@ from jreader.sources.image_folders import image_folder as image_folder
 from jreader.sources.json_lines import jsonl as jsonl
 from jreader.sources.random_access import source as source
 from jreader.sources.recordings.audio_files import audio as audio
+from jreader.sources.recordings.video_files import video as video
 from jreader.sources.replaying import replay as replay
 from jreader.sources.tables.arrow_files import arrow as arrow
 from jreader.sources.tables.csv_files import csv as csv

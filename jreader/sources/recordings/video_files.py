@@ -1,0 +1,108 @@
+"""`video`: files of frames, decoded by FFmpeg, of which clips are found by number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from io import BufferedReader
+from typing import Any
+
+import numpy as np
+
+from jreader.errors import check_number
+from jreader.readers import argument, op, whole
+from jreader.readers.columns import Array
+from jreader.sources.files.block_store import Store
+from jreader.sources.files.file_readers import Paths
+from jreader.sources.files.set_indices import SetIndex
+from jreader.sources.recordings.columns import Open
+from jreader.sources.recordings.readers import Recordings
+from jreader.sources.recordings.video_frames import HEAD, VideoDecoder, frames_in
+
+
+def _checked_size(call: str, size: Any) -> tuple[int, int]:
+    sides = size if isinstance(size, (tuple, list)) else (size, size)
+    if len(sides) != 2:
+        raise ValueError(f"{call} needs pixels, or (height, width), not {size!r}.")
+    height, width = (check_number(call, side, 1) for side in sides)
+    return height, width
+
+
+@op
+class video(Recordings):
+    """A reader of the frames of video files, decoded by FFmpeg: uint8[frames, height, width, 3].
+
+    Sample i is file i, all of its frames in RGB. For training, cut clips, which are found by
+    number: `windows(16)` gives samples of 16 frames, of which only those of a batch are decoded,
+    from the key frame before, and several batches ahead, on threads. They can be shuffled as a
+    whole, sharded, and resumed at any clip.
+
+    >>> clips = video("clips/*.mp4", size=112, every=2).windows(16)  # doctest: +SKIP
+    >>> next(iter(clips.shuffle(seed=0).batch(8)))["video"].shape  # doctest: +SKIP
+    (8, 16, 112, 112, 3)
+
+    Frame i is the one that a decode from the beginning of the file has as its i-th, bit by bit: in
+    groups of pictures that are open or closed, with frames that refer to later ones, also where
+    their rate varies, and where an edit list leaves some out. Frames are turned or mirrored as the
+    file says. Sound is left out, and the shape of pixels: they are taken as squares.
+
+    The first pass demuxes the files, on several threads, and keeps the times of frames and key
+    frames in the index of the data set. AVI files of codecs that reorder frames, and VP8, do not
+    tell these: they are decoded once as a whole.
+
+    Args:
+        paths: A file, a folder (of the suffixes below), a pattern such as `"data/*.mp4"`, or a list
+            of these. The files of a folder or pattern are sorted by name.
+        size: Pixels that frames are scaled to, of both sides, or (height, width): they cover it,
+            their sides in proportion, and the middle is cut out. None where all files agree.
+        every: Of how many frames one is read: 2 for those of numbers 0, 2, 4, ...
+        store: Keeps blocks of far files on disk (`Store`).
+
+    Raises:
+        ModuleNotFoundError: `python -m pip install 'jreader[video]'` is needed.
+        TypeError: A path is neither a str nor a path, or `size` or `every` is no whole number.
+        FileNotFoundError: A file does not exist, or a pattern or a folder has none.
+        ValueError: `size` or `every` is less than 1; or, when a pass begins, the sizes of frames
+            differ, and `size` is None.
+        DamagedData: A file is truncated, or no video, or its frames would not fit into memory
+            (`JREADER_UNPACKED_LIMIT`), when a pass begins; or a frame is damaged, as far as the
+            decoder notices, when it is reached.
+    """
+
+    shown_call = "video(paths, size, every)"
+    suffixes = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".webm")
+    kind = "video"
+    expected = "a video file"
+    size: tuple[int, int] | None = argument(_checked_size, default=None, named=True)
+    every: int = whole(default=1, least=1)
+
+    def __init__(
+        self,
+        paths: Paths,
+        *,
+        size: int | Sequence[int] | None = None,
+        every: int = 1,
+        store: Store | None = None,
+    ) -> None:
+        self.keep(paths, size=size, every=every, store=store)
+
+    def look(self, stream: BufferedReader) -> Array:
+        """The times of frames and of key frames, and the size."""
+        return frames_in(stream).written()
+
+    def measured(self, index: SetIndex) -> tuple[Array, tuple[tuple[int, ...], Any]]:
+        """How many frames of each file are read, and what one is."""
+        heads = index.values[index.begins[:-1, None] + np.arange(HEAD)]
+        sides, many = heads[:, :2], heads[:, -2]
+        if self.size is None and len(odd := np.flatnonzero((sides != sides[0]).any(1))):
+            (h, w), (high, wide) = sides[0], sides[odd[0]]
+            raise ValueError(
+                f"{self.shown_call} needs frames of one size, and {self.paths[0]} has {h} x {w} "
+                f"pixels, {self.paths[odd[0]]} {high} x {wide}: give size=(height, width)."
+            )
+        shape = self.size or tuple(sides[0].tolist())
+        return -(-many // self.every), ((*shape, 3), np.uint8)
+
+    def opener(self) -> Open:
+        """What opens a file for decoding."""
+        return partial(VideoDecoder, every=self.every, size=self.size)

@@ -1,0 +1,236 @@
+"""Frames of a video file by number: each is, bit by bit, that of a decode from the beginning.
+
+A frame is told by its presentation time. Packets say the times of all frames, and which of them are
+key frames, so nothing has to be decoded to find them. Decoding begins at the key frame before, in
+the order of presentation: what an open group of pictures shows before its key frame is so decoded
+from the one before. Some formats seek badly, so packets are left out until the key frame comes,
+from the beginning of the file if it has to be. And some decoders show a frame only if they began
+earlier (H.264 that refreshes a part of the picture at a time); then they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from io import SEEK_END, BufferedReader
+from itertools import chain
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from jreader.extras import extra
+from jreader.readers.columns import Array
+from jreader.sources.file_checks import check_unpacked, most_unpacked
+from jreader.sources.recordings.columns import Recording
+
+_NEAR = 8  # frames before a key frame from which decoding goes on, instead of seeking
+_HIDDEN = ("vp8",)  # decoders of packets that may show no frame
+HEAD = 7
+"""How many numbers `Frames.written` has before the times; the last two are how many times and keys."""
+
+
+class Frames(NamedTuple):
+    """What is known of the frames of a file.
+
+    Attributes:
+        sides: Height and width in pixels, as frames are shown.
+        turns: How a decoded picture is shown: 1 if its sides are swapped, -1 if rows are then
+            reversed, -1 if columns are.
+        times: The presentation time of each frame, in the order in which they are shown.
+        keys: The numbers of the frames that key frames are, or come before.
+        key_times: The presentation times of the key frames.
+    """
+
+    sides: tuple[int, int]
+    turns: tuple[int, int, int]
+    times: Array
+    keys: Array
+    key_times: Array
+
+    def written(self) -> Array:
+        """All of it as one array of int64."""
+        head = *self.sides, *self.turns, len(self.times), len(self.keys)
+        return np.concatenate([head, self.times, self.keys, self.key_times]).astype(np.int64)
+
+    @classmethod
+    def read(cls, written: Array) -> Frames:
+        """What was `written`."""
+        height, width, swapped, down, across, many, keys = written[:HEAD].tolist()
+        parts = np.split(written[HEAD:], [many, many + keys])
+        return cls((height, width), (swapped, down, across), *parts)
+
+
+class _Film:
+    """An open video file: what FFmpeg demuxes, and its video stream."""
+
+    def __init__(self, stream: BufferedReader, *, strict: bool = False) -> None:
+        self.bytes, self.av = stream, extra("av", "video", "jreader.video(paths) needs PyAV")
+        self.limits = {"max_pixels": str(most_unpacked(stream.seek(0, SEEK_END)) // 3)}
+        if strict:
+            self.limits["err_detect"] = "explode"
+        self.open()
+
+    def open(self) -> None:
+        """Begins at the beginning."""
+        size = self.bytes.seek(0, SEEK_END)
+        self.bytes.seek(0)
+        self.container = self.av.open(self.bytes, options=self.limits)
+        self.stream = self.container.streams.best("video")
+        if self.stream is None or self.stream.codec_context is None:
+            raise ValueError("it has no video that FFmpeg decodes")
+        context = self.stream.codec_context
+        path = cast("Any", self.bytes).raw.file.path
+        check_unpacked(path, 3 * context.height * context.width, size)
+        context.options, context.thread_count = self.limits, 1
+        # only this format says it, where edit lists leave frames out
+        counted = "mp4" in self.container.format.name
+        self.least = len(self.stream.index_entries) if counted else 0
+
+    def packets(self) -> Iterator[Any]:
+        """The packets from here on; the last one has no bytes, and ends the decoding."""
+        packets: Iterator[Any] = self.container.demux(self.stream)
+        return packets
+
+
+def frames_in(stream: BufferedReader) -> Frames:
+    """Finds the frames of a file: demuxes all of it, and decodes as much as it has to.
+
+    Raises:
+        EOFError: Fewer packets come than the header says.
+        ValueError: There is no video, no frame, or one that is turned by less than a quarter.
+    """
+    film, packets, picture = _Film(stream), list[Any](), None
+    for packet in film.packets():
+        if packet.size:
+            packets.append((packet.pts, packet.is_keyframe, packet.is_discard))
+        if picture is None:
+            picture = next(iter(packet.decode()), None)
+    if film.least > len(packets):
+        raise EOFError(f"only {len(packets):,} of {film.least:,} frames are there")
+    if _told(film, packets):
+        times = sorted(time for time, _, cut in packets if not cut)
+    else:
+        film.open()
+        times = [frame.pts for packet in film.packets() for frame in packet.decode()]
+    if picture is None or None in times:
+        raise ValueError("it has no frames, or frames without presentation times")
+    film.container.close()
+    turns, sides, shown = _turns(picture), (picture.height, picture.width), np.array(times)
+    key_times = np.array([time for time, key, _ in packets if key and time <= shown.max()])
+    order = shown.argsort()
+    keys = order[shown.searchsorted(key_times, sorter=order)]
+    rising = keys.argsort()
+    return Frames(sides[::-1] if turns[0] else sides, turns, shown, keys[rising], key_times[rising])
+
+
+def _told(film: _Film, packets: list[tuple[Any, bool, bool]]) -> bool:
+    """Whether packets tell which frames are shown, and in which order."""
+    times, context = [time for time, *_ in packets], film.stream.codec_context
+    if None in times or len(set(times)) < len(times) or context.name in _HIDDEN:
+        return False
+    in_order = film.container.format.name != "avi" or not context.has_b_frames
+    return in_order and packets[0][1] and min(times) == times[0]
+
+
+def _turns(picture: Any) -> tuple[int, int, int]:
+    """How a picture is to be shown, by the matrix that its file may give."""
+    matrix = picture.side_data.get("DISPLAYMATRIX")
+    if matrix is None:
+        return 0, 1, 1
+    a, b, c, d = np.sign(np.frombuffer(matrix, np.int32)[[0, 1, 3, 4]]).tolist()
+    if (a, d) != (0, 0) != (b, c) or (a, d) == (b, c):
+        raise ValueError("its frames are turned by less than a quarter: turn them with FFmpeg")
+    return int(a == 0), b or d, a or c
+
+
+class VideoDecoder(Recording):
+    """An open video file, of which every so-manieth frame is read, in one size.
+
+    Args:
+        file: The file.
+        frames: What is known of its frames.
+        every: Of how many frames one is read.
+        size: The height and width that they get; None for those of the file.
+    """
+
+    def __init__(
+        self, stream: BufferedReader, written: Array, every: int, size: tuple[int, int] | None
+    ) -> None:
+        self.frames, self.every, self.size = Frames.read(written), every, size
+        times = self.frames.times.tolist()
+        # decoders notice more if they may not go on; of other codecs, some that should would not
+        self._film = _Film(stream, strict=len(times) == len(self.frames.keys))
+        self._numbers = dict(zip(times, range(len(times)), strict=True))
+        self._coming: Iterator[Any] = iter(())
+        self._next = -_NEAR  # the number of the frame that comes next
+        self._reformat = self._film.av.video.reformatter.VideoReformatter().reformat
+
+    def read(self, first: int, out: Array) -> None:
+        """Fills `out` with frames, from that of number `first` on."""
+        for number, row in enumerate(out, first):
+            self._show(self._frame(number * self.every), row)
+
+    def _frame(self, number: int) -> Any:
+        """A decoded frame, from where decoding is, or from a key frame before.
+
+        Raises:
+            EOFError: It does not come.
+            ValueError: The decoder says that it is damaged.
+        """
+        keys = self.frames.keys
+        key = max(int(keys.searchsorted(number, "right")) - 1, 0)
+        begins: list[int | None] = [key, max(key - 1, 0), 0]
+        if keys[key] - _NEAR <= self._next <= number:
+            begins.insert(0, None)
+        for begin in dict.fromkeys(begins):
+            if begin is not None:
+                self._next = int(keys[begin])
+                self._begin(int(self.frames.key_times[begin]))
+            for frame in self._coming:
+                at = self._numbers.get(frame.pts, -1)
+                if at > self._next:
+                    break  # this was no frame to begin with
+                if at == self._next:
+                    if frame.is_corrupt:
+                        raise ValueError(f"frame {at:,} is damaged")
+                    self._next += 1
+                    if at == number:
+                        return frame
+        raise EOFError(f"frame {number:,} does not come out of the decoder")
+
+    def _begin(self, time: int) -> None:
+        """Has decoding begin with the key frame of a presentation time."""
+        film = self._film
+        for seek in (True, False):
+            if seek:
+                with suppress(film.av.FFmpegError):
+                    film.container.seek(time, stream=film.stream)
+            else:
+                film.container.close()
+                film.open()
+            packets = film.packets()
+            for packet in packets:
+                if packet.is_keyframe and packet.pts == time:
+                    every = chain([packet], packets)
+                    self._coming = chain.from_iterable(each.decode() for each in every)
+                    return
+                if packet.dts is not None and packet.dts > time:
+                    break
+        raise EOFError(f"the key frame of time {time:,} is missing")
+
+    def _show(self, frame: Any, row: Array) -> None:
+        """Writes a frame, as it is shown and in the size that is wanted, into a row."""
+        swapped, down, across = self.frames.turns
+        sides = (frame.width, frame.height) if swapped else (frame.height, frame.width)
+        if self.size is None and sides != self.frames.sides:
+            raise ValueError(f"a frame has {sides[0]} x {sides[1]} pixels: give size=(height, width)")
+        scale = max(want / side for want, side in zip(row.shape, sides, strict=False))
+        tall, wide = (max(round(side * scale), want) for side, want in zip(sides, row.shape))
+        height, width = (wide, tall) if swapped else (tall, wide)
+        made = self._reformat(frame, width, height, "rgb24", threads=1)
+        (plane,) = made.planes
+        lines = np.frombuffer(plane, np.uint8, height * plane.line_size)
+        pixels = lines.reshape(height, -1)[:, : 3 * width].reshape(height, width, 3)
+        upright = (pixels.swapaxes(0, 1) if swapped else pixels)[::down, ::across]
+        top, left = (tall - row.shape[0]) // 2, (wide - row.shape[1]) // 2
+        row[...] = upright[top:, left:][: row.shape[0], : row.shape[1]]
