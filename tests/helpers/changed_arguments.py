@@ -20,6 +20,7 @@ from chat_templates import CHARACTERS, CHATML, TOKENIZER, template
 from pyarrow import csv as pa_csv
 from pyarrow import parquet as pa_parquet
 from tfrecords import framed
+from videos import encode
 
 import jreader
 from jreader import Pipeline, Store, arrays
@@ -120,6 +121,10 @@ def write_arrayrecord(name, values):
     for value in values.tolist():
         writer.write(b"%03d" % value)
     writer.close()
+
+
+def write_video(name, values):
+    encode(name, "mpeg4", len(values), (16, 16))
 
 
 def write_idx(name, values):
@@ -595,6 +600,19 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
     "unbatch": (
         lambda reader=4: jreader.unbatch(jreader.batch(rows(), reader)),
         {"reader": (REFUSED, (4, 8))},
+    ),
+    "video": (
+        of_files(
+            lambda paths, **options: jreader.video(paths, **options).windows(1, drop_last=True),
+            "mp4",
+            write_video,
+        ),
+        {
+            "paths": paths("mp4"),
+            "size": (WARNED, (None, 8)),
+            "every": (REFUSED, (1, 2)),
+            "store": (GOES_ON, STORE),
+        },
     ),
     "sliding_window": (
         lambda reader=rows, size=4, drop_last=True, **options: jreader.sliding_window(

@@ -99,6 +99,7 @@ read: list[jreader.Reader[Any]] = [
     jreader.text("a.txt", encoding="latin-1"),
     jreader.tfrecord("a.tfrecord"),
     jreader.tokens("train_*.bin", dtype="uint32"),
+    jreader.video("films/*.mp4", size=(112, 112), every=2).windows(16, stride=8),
 ]
 jreader.write(reader, "folder", "npy", shards=2)
 jreader.datasets.random_split(Squares(), [0.9, 0.1], seed=0)

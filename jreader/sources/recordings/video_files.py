@@ -73,7 +73,9 @@ class video(Recordings):
     suffixes = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".webm")
     kind = "video"
     expected = "a video file"
-    size: tuple[int, int] | None = argument(_checked_size, default=None, named=True)
+    size: tuple[int, int] | None = argument(
+        _checked_size, default=None, named=True, cursor="values"
+    )
     every: int = whole(default=1, least=1)
 
     def __init__(

@@ -11,7 +11,7 @@ import pytest
 from videos import decoded, encode
 
 from jreader import DamagedData, Pipeline, video
-from jreader.readers import indexed, leaves
+from jreader.readers import indexed
 
 pytest.importorskip("av")
 
@@ -45,12 +45,17 @@ FILES = {
 }
 
 
+def whole(reader):
+    """All frames of each file."""
+    return [sample["video"] for sample in reader()]
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_every_frame_is_that_of_a_decode_from_the_beginning(name, tmp_path):
     path = encode(tmp_path / name, **FILES[name])
     wanted, chosen = decoded(path), random.Random(0)
     for _ in range(5):
-        (column,) = leaves(indexed(video(path)).columns)
+        column = indexed(video(path)).columns["video"]
         assert column.lengths().tolist() == [len(wanted)]
         for _ in range(6):
             first = chosen.randrange(len(wanted))
@@ -66,7 +71,7 @@ def test_frames_are_turned_and_mirrored_as_the_file_says(angle, across, down, tm
     path = encode(tmp_path / "a.mp4", many=2, turned=(angle, across, down))
     turned = [np.rot90(frame, angle // 90) for frame in decoded(path)]
     flipped = [frame[:: -1 if down else 1, :: -1 if across else 1] for frame in turned]
-    (frames,) = video(path)()
+    (frames,) = whole(video(path))
     assert np.array_equal(frames, flipped)
 
 
@@ -78,18 +83,18 @@ def test_a_turn_of_less_than_a_quarter_is_refused(tmp_path):
 
 def test_of_every_third_frame_those_between_are_left_out(tmp_path):
     path = encode(tmp_path / "a.mp4", many=20)
-    (frames,) = video(path, every=3)()
+    (frames,) = whole(video(path, every=3))
     assert np.array_equal(frames, decoded(path)[::3])
-    assert len(Pipeline(video(path, every=3).windows(2, ends="drop"))) == 3
+    assert len(Pipeline(video(path, every=3).windows(2, drop_last=True))) == 3
 
 
 @pytest.mark.parametrize("turned", [(0,), (90,)])
 def test_frames_cover_the_size_and_the_middle_is_cut_out(turned, tmp_path):
     path = encode(tmp_path / "a.mp4", many=1, size=(32, 64), turned=turned)
-    (whole,), (scaled,) = video(path, size=(48, 96))(), video(path, size=(16, 24))()
+    (large,), (scaled,) = (whole(video(path, size=size)) for size in ((48, 96), (16, 24)))
     tall = turned == (90,)
-    (covering,) = video(path, size=(48, 24) if tall else (16, 32))()
-    assert whole.shape == (1, 48, 96, 3)
+    (covering,) = whole(video(path, size=(48, 24) if tall else (16, 32)))
+    assert large.shape == (1, 48, 96, 3)
     assert np.array_equal(scaled, covering[:, 16:32] if tall else covering[:, :, 4:28])
 
 
@@ -98,7 +103,7 @@ def test_files_of_several_sizes_need_a_size(tmp_path):
     encode(tmp_path / "b.mp4", many=3, size=(64, 48))
     with pytest.raises(ValueError, match=r"a\.mp4 has 32 x 48 .*b\.mp4 64 x 48: give size="):
         list(video(tmp_path)())
-    assert [frames.shape for frames in video(tmp_path, size=24)()] == [
+    assert [frames.shape for frames in whole(video(tmp_path, size=24))] == [
         (2, 24, 24, 3),
         (3, 24, 24, 3),
     ]
@@ -160,7 +165,7 @@ def test_a_damaged_frame_is_an_error_where_the_decoder_notices(tmp_path):
     for place in range(at + (len(data) - at) // 2, at + (len(data) - at) * 6 // 10):
         data[place] ^= 0x55
     path.write_bytes(data)
-    clips = Pipeline(video(path).windows(8, ends="drop"))
+    clips = Pipeline(video(path).windows(8, drop_last=True))
     given = iter(clips)
     assert next(given)["video"].shape == (8, 32, 48, 3)
     with pytest.raises(DamagedData, match=r"a\.mp4"):
