@@ -1,4 +1,4 @@
-"""Video files that FFmpeg encodes, by PyAV, and their frames as PyAV decodes them from the beginning."""
+"""Video files that PyAV encodes, and their frames as it decodes them from the beginning."""
 
 from __future__ import annotations
 

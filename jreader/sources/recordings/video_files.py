@@ -17,7 +17,7 @@ from jreader.sources.files.file_readers import Paths
 from jreader.sources.files.set_indices import SetIndex
 from jreader.sources.recordings.columns import Open
 from jreader.sources.recordings.readers import Recordings
-from jreader.sources.recordings.video_frames import HEAD, VideoDecoder, frames_in
+from jreader.sources.recordings.video_frames import HEAD, VideoDecoder, frames_in, pyav
 
 
 def _checked_size(call: str, size: Any) -> tuple[int, int]:
@@ -86,6 +86,7 @@ class video(Recordings):
         every: int = 1,
         store: Store | None = None,
     ) -> None:
+        pyav()  # else an error of a file would say that it is not installed
         self.keep(paths, size=size, every=every, store=store)
 
     def look(self, stream: BufferedReader) -> Array:

@@ -26,10 +26,19 @@ from jreader.sources.recordings.columns import Recording
 _NEAR = 8  # frames before a key frame from which decoding goes on, instead of seeking
 _HIDDEN = ("vp8",)  # decoders of packets that may show no frame
 HEAD = 7
-"""How many numbers `Frames.written` has before the times; the last two are how many times and keys."""
+"""How many numbers are `written` before the times; the last two say how many times and keys."""
 
 
-class Frames(NamedTuple):
+def pyav() -> Any:
+    """PyAV.
+
+    Raises:
+        ModuleNotFoundError: It is not installed.
+    """
+    return extra("av", "video", "jreader.video(paths) needs PyAV")
+
+
+class FrameIndex(NamedTuple):
     """What is known of the frames of a file.
 
     Attributes:
@@ -53,26 +62,32 @@ class Frames(NamedTuple):
         return np.concatenate([head, self.times, self.keys, self.key_times]).astype(np.int64)
 
     @classmethod
-    def read(cls, written: Array) -> Frames:
+    def read(cls, written: Array) -> FrameIndex:
         """What was `written`."""
         height, width, swapped, down, across, many, keys = written[:HEAD].tolist()
         parts = np.split(written[HEAD:], [many, many + keys])
         return cls((height, width), (swapped, down, across), *parts)
 
 
+class _Packet(NamedTuple):
+    """What a packet says of its frame: when it is shown, and whether an edit list leaves it out."""
+
+    time: Any
+    key: bool
+    cut: bool
+
+
 class _Film:
     """An open video file: what FFmpeg demuxes, and its video stream."""
 
     def __init__(self, stream: BufferedReader, *, strict: bool = False) -> None:
-        self.bytes, self.av = stream, extra("av", "video", "jreader.video(paths) needs PyAV")
-        self.limits = {"max_pixels": str(most_unpacked(stream.seek(0, SEEK_END)) // 3)}
-        if strict:
-            self.limits["err_detect"] = "explode"
+        self.bytes, self.size, self.av = stream, stream.seek(0, SEEK_END), pyav()
+        self.limits = {"max_pixels": str(most_unpacked(self.size) // 3)}
+        self.strict = {"err_detect": "explode"} if strict else {}
         self.open()
 
     def open(self) -> None:
         """Begins at the beginning."""
-        size = self.bytes.seek(0, SEEK_END)
         self.bytes.seek(0)
         self.container = self.av.open(self.bytes, options=self.limits)
         self.stream = self.container.streams.best("video")
@@ -80,8 +95,8 @@ class _Film:
             raise ValueError("it has no video that FFmpeg decodes")
         context = self.stream.codec_context
         path = cast("Any", self.bytes).raw.file.path
-        check_unpacked(path, 3 * context.height * context.width, size)
-        context.options, context.thread_count = self.limits, 1
+        check_unpacked(path, 3 * context.height * context.width, self.size)
+        context.options, context.thread_count = self.limits | self.strict, 1
         # only this format says it, where edit lists leave frames out
         counted = "mp4" in self.container.format.name
         self.least = len(self.stream.index_entries) if counted else 0
@@ -92,44 +107,56 @@ class _Film:
         return packets
 
 
-def frames_in(stream: BufferedReader) -> Frames:
+def frames_in(stream: BufferedReader) -> FrameIndex:
     """Finds the frames of a file: demuxes all of it, and decodes as much as it has to.
 
     Raises:
         EOFError: Fewer packets come than the header says.
         ValueError: There is no video, no frame, or one that is turned by less than a quarter.
     """
-    film, packets, picture = _Film(stream), list[Any](), None
+    film, packets, picture = _Film(stream), list[_Packet](), None
     for packet in film.packets():
         if packet.size:
-            packets.append((packet.pts, packet.is_keyframe, packet.is_discard))
+            packets.append(_Packet(packet.pts, packet.is_keyframe, packet.is_discard))
         if picture is None:
             picture = next(iter(packet.decode()), None)
     if film.least > len(packets):
         raise EOFError(f"only {len(packets):,} of {film.least:,} frames are there")
-    if _told(film, packets):
-        times = sorted(time for time, _, cut in packets if not cut)
-    else:
-        film.open()
-        times = [frame.pts for packet in film.packets() for frame in packet.decode()]
+    times = _shown(film, packets)
+    film.container.close()
     if picture is None or None in times:
         raise ValueError("it has no frames, or frames without presentation times")
-    film.container.close()
-    turns, sides, shown = _turns(picture), (picture.height, picture.width), np.array(times)
-    key_times = np.array([time for time, key, _ in packets if key and time <= shown.max()])
+    turns, sides = _turns(picture), (picture.height, picture.width)
+    return FrameIndex(
+        sides[::-1] if turns[0] else sides, turns, np.array(times), *_keys(times, packets)
+    )
+
+
+def _shown(film: _Film, packets: list[_Packet]) -> list[Any]:
+    """The times of the frames in the order in which they are shown."""
+    if _told(film, packets):
+        return sorted(packet.time for packet in packets if not packet.cut)
+    film.open()
+    return [frame.pts for packet in film.packets() for frame in packet.decode()]
+
+
+def _keys(times: list[int], packets: list[_Packet]) -> tuple[Array, Array]:
+    """The numbers and the times of the key frames, by rising numbers."""
+    shown, last = np.array(times), max(times)
+    every = np.array([each.time for each in packets if each.key and each.time <= last])
     order = shown.argsort()
-    keys = order[shown.searchsorted(key_times, sorter=order)]
-    rising = keys.argsort()
-    return Frames(sides[::-1] if turns[0] else sides, turns, shown, keys[rising], key_times[rising])
+    numbers = order[shown.searchsorted(every, sorter=order)]
+    rising = numbers.argsort()
+    return numbers[rising], every[rising]
 
 
-def _told(film: _Film, packets: list[tuple[Any, bool, bool]]) -> bool:
+def _told(film: _Film, packets: list[_Packet]) -> bool:
     """Whether packets tell which frames are shown, and in which order."""
-    times, context = [time for time, *_ in packets], film.stream.codec_context
+    times, context = [packet.time for packet in packets], film.stream.codec_context
     if None in times or len(set(times)) < len(times) or context.name in _HIDDEN:
         return False
     in_order = film.container.format.name != "avi" or not context.has_b_frames
-    return in_order and packets[0][1] and min(times) == times[0]
+    return in_order and packets[0].key and min(times) == times[0]
 
 
 def _turns(picture: Any) -> tuple[int, int, int]:
@@ -147,8 +174,8 @@ class VideoDecoder(Recording):
     """An open video file, of which every so-manieth frame is read, in one size.
 
     Args:
-        file: The file.
-        frames: What is known of its frames.
+        stream: Its bytes.
+        written: What is known of its frames, as it was `written`.
         every: Of how many frames one is read.
         size: The height and width that they get; None for those of the file.
     """
@@ -156,7 +183,7 @@ class VideoDecoder(Recording):
     def __init__(
         self, stream: BufferedReader, written: Array, every: int, size: tuple[int, int] | None
     ) -> None:
-        self.frames, self.every, self.size = Frames.read(written), every, size
+        self.frames, self.every, self.size = FrameIndex.read(written), every, size
         times = self.frames.times.tolist()
         # decoders notice more if they may not go on; of other codecs, some that should would not
         self._film = _Film(stream, strict=len(times) == len(self.frames.keys))
@@ -223,14 +250,17 @@ class VideoDecoder(Recording):
         swapped, down, across = self.frames.turns
         sides = (frame.width, frame.height) if swapped else (frame.height, frame.width)
         if self.size is None and sides != self.frames.sides:
-            raise ValueError(f"a frame has {sides[0]} x {sides[1]} pixels: give size=(height, width)")
-        scale = max(want / side for want, side in zip(row.shape, sides, strict=False))
-        tall, wide = (max(round(side * scale), want) for side, want in zip(sides, row.shape))
+            raise ValueError(
+                f"a frame has {sides[0]} x {sides[1]} pixels: give size=(height, width)"
+            )
+        wanted = row.shape[:2]
+        scale = max(want / side for want, side in zip(wanted, sides, strict=True))
+        tall, wide = np.maximum([round(side * scale) for side in sides], wanted).tolist()
         height, width = (wide, tall) if swapped else (tall, wide)
         made = self._reformat(frame, width, height, "rgb24", threads=1)
         (plane,) = made.planes
         lines = np.frombuffer(plane, np.uint8, height * plane.line_size)
         pixels = lines.reshape(height, -1)[:, : 3 * width].reshape(height, width, 3)
         upright = (pixels.swapaxes(0, 1) if swapped else pixels)[::down, ::across]
-        top, left = (tall - row.shape[0]) // 2, (wide - row.shape[1]) // 2
-        row[...] = upright[top:, left:][: row.shape[0], : row.shape[1]]
+        top, left = (tall - wanted[0]) // 2, (wide - wanted[1]) // 2
+        row[...] = upright[top:, left:][: wanted[0], : wanted[1]]

@@ -189,7 +189,10 @@ def main(files: int = 8, rounds: int = 5) -> None:
     for name, each in figures.items():
         busy, speed = map(statistics.median, zip(*each, strict=True))
         ratio = statistics.median([b / a for (a, _), (b, _) in zip(ours, each, strict=True)])
-        print(f"{name:14} {busy:6.2f} ms of CPU a frame ({ratio:.2f} x jreader), {speed:5.0f} a second")
+        print(
+            f"{name:14} {busy:6.2f} ms of CPU a frame ({ratio:.2f} x jreader), "
+            f"{speed:5.0f} a second"
+        )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from videos import decoded, encode
 from jreader import DamagedData, Pipeline, video
 from jreader.readers import indexed
 
-pytest.importorskip("av")
+av = pytest.importorskip("av")
 
 ALONE = "log-level=none:pools=none:frame-threads=1"
 BLOCKS = {"codec": "libx265", "size": (64, 64)}  # of narrower frames, x265 breaks the heap
@@ -140,8 +140,6 @@ def test_a_file_of_another_format_is_an_error_that_names_it(tmp_path):
 
 
 def test_a_file_of_sound_alone_is_no_video(tmp_path):
-    import av
-
     with av.open(str(tmp_path / "a.mp4"), "w") as out:
         sound = out.add_stream("aac", rate=8000, layout="mono")
         frame = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), "fltp", "mono")
