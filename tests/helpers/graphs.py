@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from hypothesis import strategies as st
 from kept_samples import FAST
 from samples import kept_in_order
 from seen import canonical
+from videos import clips_filmed
 
 import jreader
 from jreader import datasets
@@ -246,7 +248,7 @@ class Recipe:
         if self.op is jreader.ragged:
             offsets = np.cumsum([0, *self.given["lengths"]])
             return jreader.ragged(np.arange(offsets[-1]), offsets)
-        if self.op in SAMPLERS or self.op in (lines_in_blocks, clips_recorded):
+        if self.op in SAMPLERS or self.op in (lines_in_blocks, clips_recorded, clips_filmed):
             return self.op(**self.given)
         readers = [part.build(leaf_of) for part in self.below]
         return self._made(readers)
@@ -406,6 +408,13 @@ clip_recipes = st.builds(
     st.integers(1, 3),
     st.integers(1, 3),
 )
+film_recipes = st.builds(
+    lambda **given: Recipe(clips_filmed, given),
+    films=st.integers(1, 2),
+    size=st.integers(1, 3),
+    stride=st.integers(1, 3),
+    every=st.integers(1, 2),
+)
 
 
 rows, seeds, flags = st.integers(1, 14).map(range), ARGUMENTS["seed"], st.booleans()
@@ -530,7 +539,8 @@ def recipes(draw: st.DrawFn, depth: int = 4) -> Recipe:
 def choices(depth: int) -> st.SearchStrategy[Recipe]:
     """What may be on top of a plan of that height."""
     if depth == 0:
-        files = st.one_of(line_recipes, clip_recipes)
+        recorded = [clip_recipes, film_recipes][: 1 + bool(find_spec("av"))]  # PyAV is an extra
+        files = st.one_of(line_recipes, *recorded)
         return st.one_of(leaf_recipes, array_recipes, block_recipes, files, sampler_recipes)
     below = recipes(depth=depth - 1)
     return st.one_of(below, *[op_recipes(op, below) for op in OPS])

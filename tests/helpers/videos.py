@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from kept_samples import FAST
+
+import jreader
 
 RATE = 25
 
@@ -77,3 +82,15 @@ def decoded(path: Any) -> list[np.ndarray]:
     av = pytest.importorskip("av")
     with av.open(str(path)) as opened:
         return [frame.to_ndarray(format="rgb24") for frame in opened.decode(video=0)]
+
+
+FOLDER = tempfile.TemporaryDirectory(dir=FAST)  # until the tests end
+
+
+def clips_filmed(films: int, size: int, stride: int, every: int) -> Any:
+    """Clips of the first of some tiny films, which are made once."""
+    paths = [Path(FOLDER.name, f"{number}.mp4") for number in range(films)]
+    for number, path in enumerate(paths):
+        if not path.exists():
+            encode(path, "mpeg4", 4 + 3 * number, (16, 16), group=3, reordered=number)
+    return jreader.video(paths, every=every).windows(size, stride=stride, drop_last=True)

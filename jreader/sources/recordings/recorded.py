@@ -147,8 +147,14 @@ class Clips(Column):
         files, number = found(self.starts, rows)
         begins = number * self.stride
         taken = np.empty((len(rows), self.size, *self.frames.shape[1:]), self.frames.dtype)
+        before = None
         for at in np.lexsort((begins, files)).tolist():  # a decoder that goes on need not seek
-            self.frames.read(int(files[at]), int(begins[at]), taken[at])
+            file, first, known = int(files[at]), int(begins[at]), 0
+            if before is not None and files[before] == file:  # they may share frames
+                known = max(int(begins[before]) + self.size - first, 0)
+                taken[at, :known] = taken[before, self.size - known :]
+            self.frames.read(file, first + known, taken[at, known:])
+            before = at
         return {self.name: taken, "file": files, "begin": begins}
 
 

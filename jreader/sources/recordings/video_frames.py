@@ -21,7 +21,7 @@ import numpy as np
 from jreader.extras import extra
 from jreader.readers.columns import Array
 from jreader.sources.file_checks import check_unpacked, most_unpacked
-from jreader.sources.recordings.columns import Recording
+from jreader.sources.recordings.recorded import Recording
 
 _NEAR = 8  # frames before a key frame from which decoding goes on, instead of seeking
 _HIDDEN = ("vp8",)  # decoders of packets that may show no frame
@@ -101,10 +101,9 @@ class _Film:
         counted = "mp4" in self.container.format.name
         self.least = len(self.stream.index_entries) if counted else 0
 
-    def packets(self) -> Iterator[Any]:
+    def packets(self) -> Any:
         """The packets from here on; the last one has no bytes, and ends the decoding."""
-        packets: Iterator[Any] = self.container.demux(self.stream)
-        return packets
+        return self.container.demux(self.stream)
 
 
 def frames_in(stream: BufferedReader) -> FrameIndex:
@@ -257,8 +256,7 @@ class VideoDecoder(Recording):
         scale = max(want / side for want, side in zip(wanted, sides, strict=True))
         tall, wide = np.maximum([round(side * scale) for side in sides], wanted).tolist()
         height, width = (wide, tall) if swapped else (tall, wide)
-        made = self._reformat(frame, width, height, "rgb24", threads=1)
-        (plane,) = made.planes
+        plane = self._reformat(frame, width, height, "rgb24", threads=1).planes[0]
         lines = np.frombuffer(plane, np.uint8, height * plane.line_size)
         pixels = lines.reshape(height, -1)[:, : 3 * width].reshape(height, width, 3)
         upright = (pixels.swapaxes(0, 1) if swapped else pixels)[::down, ::across]

@@ -54,6 +54,19 @@ def test_a_batch_in_any_order_has_the_clips_of_its_numbers(lengths, size, seed):
     assert [clip["pairs"].tolist() for clip in given] == expected
 
 
+@given(counts, numbers, numbers)
+def test_a_batch_decodes_once_what_its_clips_share(lengths, size, stride):
+    before = len(DECODED)
+    clips = [
+        clip
+        for batch in Pipeline(clips_recorded(lengths, size, stride)).batch(99)
+        for clip in batch
+    ]
+    read = sum(many for _, many in DECODED[before:])
+    shared = {(file, begin + n) for file, begin in places(clips) for n in range(size)}
+    assert read == len(shared)
+
+
 def test_one_clip_is_decoded_alone():
     reader = Pipeline(clips_recorded([50, 60, 70], 5, 5))
     before = len(DECODED)
