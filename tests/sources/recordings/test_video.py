@@ -23,7 +23,11 @@ FILES = {
     "reordered.avi": {},  # says neither presentation times nor the order
     "stream.ts": {},
     "open.mp4": {"options": {"x264-params": "open-gop=1:keyint=8:bframes=3:scenecut=0"}},
-    "refreshed.mp4": {"options": {"x264-params": "intra-refresh=1:keyint=8"}},
+    "refreshed.mp4": {
+        "many": 40,
+        "size": (48, 64),
+        "options": {"x264-params": "intra-refresh=1:keyint=12"},
+    },
     "slices.mp4": {"options": {"x264-params": "slices=4"}},
     "rates.mp4": {"times": np.cumsum(np.arange(30) % 4 + 1).tolist()},
     "short_groups.mp4": {"group": 3},
@@ -50,9 +54,8 @@ def whole(reader):
     return [sample["video"] for sample in reader()]
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_every_frame_is_that_of_a_decode_from_the_beginning(name, tmp_path):
-    path = encode(tmp_path / name, **FILES[name])
+def check_every_frame(path):
+    """Runs of frames, in any order, are those of a decode from the beginning."""
     wanted, chosen = decoded(path), random.Random(0)
     for _ in range(5):
         column = indexed(video(path)).columns["video"]
@@ -62,6 +65,35 @@ def test_every_frame_is_that_of_a_decode_from_the_beginning(name, tmp_path):
             last = min(first + chosen.randint(1, 9), len(wanted))
             (clip,) = column.values.spans(np.array([first]), np.array([last]))
             assert np.array_equal(clip, wanted[first:last])
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_frame_is_that_of_a_decode_from_the_beginning(name, tmp_path):
+    check_every_frame(encode(tmp_path / name, **FILES[name]))
+
+
+@pytest.mark.parametrize("milliseconds", [900, 600, 330])
+def test_frames_behind_the_end_of_an_edit_list_are_left_out(milliseconds, tmp_path):
+    path = encode(tmp_path / "a.mp4")
+    data = bytearray(path.read_bytes())
+    at = data.index(b"elst") + 12
+    data[at : at + 4] = milliseconds.to_bytes(4)
+    path.write_bytes(data)
+    assert len(decoded(path)) < 30
+    check_every_frame(path)
+
+
+@pytest.mark.parametrize("packets", [20, 30, 40])
+def test_a_stream_may_begin_between_key_frames(packets, tmp_path):
+    path = encode(tmp_path / "a.ts")
+    path.write_bytes(path.read_bytes()[188 * packets :])
+    check_every_frame(path)
+
+
+def test_a_file_without_presentation_times_is_refused(tmp_path):
+    path = encode(tmp_path / "a.h264")
+    with pytest.raises(DamagedData, match=r"a\.h264 .* without presentation times"):
+        list(video(path)())
 
 
 @pytest.mark.parametrize(
@@ -156,18 +188,33 @@ def test_frames_that_are_too_large_are_refused_before_they_are_decoded(tmp_path,
         list(video(path)())
 
 
-def test_a_damaged_frame_is_an_error_where_the_decoder_notices(tmp_path):
-    path = encode(tmp_path / "a.mp4", "mpeg4", many=24, container={"movflags": "faststart"})
-    data = bytearray(path.read_bytes())
-    at = data.index(b"mdat") + 4
-    for place in range(at + (len(data) - at) // 2, at + (len(data) - at) * 6 // 10):
-        data[place] ^= 0x55
-    path.write_bytes(data)
-    clips = Pipeline(video(path).windows(8, drop_last=True))
-    given = iter(clips)
-    assert next(given)["video"].shape == (8, 32, 48, 3)
-    with pytest.raises(DamagedData, match=r"a\.mp4"):
-        list(given)
+def noticed(path, wanted):
+    """Whether a damaged file is an error, behind frames that are what they were."""
+    given = []
+    try:
+        given.extend(Pipeline(video(path).windows(1)))
+    except DamagedData as error:
+        assert f"{path} is truncated, or not a video file: frame" in str(error)
+        return all(np.array_equal(*each) for each in zip(frames_of(given), wanted, strict=False))
+    return False
+
+
+def frames_of(clips):
+    return [clip["video"][0] for clip in clips]
+
+
+@pytest.mark.parametrize(("codec", "colors"), [("mpeg4", "yuv420p"), ("mjpeg", "yuvj420p")])
+def test_a_damaged_frame_is_an_error_where_the_decoder_notices(codec, colors, tmp_path):
+    options = {"movflags": "faststart"}
+    path = encode(tmp_path / "a.mp4", codec, 24, (48, 64), colors=colors, container=options)
+    wanted, whole = decoded(path), path.read_bytes()
+    begin, found = whole.index(b"mdat") + 4, 0
+    for tenth in range(3, 10):
+        at = begin + (len(whole) - begin) * tenth // 10
+        damage = bytes(byte ^ 0x55 for byte in whole[at : at + 40])
+        path.write_bytes(whole[:at] + damage + whole[at + 40 :])
+        found += noticed(path, wanted)
+    assert found >= 4
 
 
 def test_a_clip_of_a_long_file_is_read_from_the_key_frame_before(server, quick, tmp_path):
