@@ -15,8 +15,7 @@ from jreader.readers.columns import Array
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.file_readers import Paths
 from jreader.sources.files.set_indices import SetIndex
-from jreader.sources.recordings.columns import Open
-from jreader.sources.recordings.readers import Recordings
+from jreader.sources.recordings.recorded import Measured, Open, Recordings
 from jreader.sources.recordings.video_frames import HEAD, VideoDecoder, frames_in, pyav
 
 
@@ -93,7 +92,7 @@ class video(Recordings):
         """The times of frames and of key frames, and the size."""
         return frames_in(stream).written()
 
-    def measured(self, index: SetIndex) -> tuple[Array, tuple[tuple[int, ...], Any]]:
+    def measured(self, index: SetIndex) -> Measured:
         """How many frames of each file are read, and what one is."""
         heads = index.values[index.begins[:-1, None] + np.arange(HEAD)]
         sides, many = heads[:, :2], heads[:, -2]
