@@ -103,7 +103,9 @@ class Sound:
         out[...] = made[first - begin // down * up :][: len(out)]
 
     def _decoded(self, first: int, many: int) -> Array:
-        begin = first if first == self._at else self._sought(first)
+        # behind a read that came after a seek, libsndfile decodes an MP3 wrongly
+        goes_on = first == self._at and self._sound.format != "MP3"
+        begin = first if goes_on else self._sought(first)
         taken = self._sound.read(first + many - begin, "float32", always_2d=True)
         self._at = begin + len(taken)
         if self._at < first + many:
