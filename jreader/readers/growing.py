@@ -71,7 +71,8 @@ def written_first(reader: R, *, known: bool = True) -> R:
 def streamed(reader: R) -> R:
     """The plan that hands samples over while they are written, whether or not they are by now."""
     ops: list[Any] = ops_of(cast("Any", reader))
-    if all(op.first for op in ops if op.grows):  # earlier releases wrote nothing first
+    # earlier releases wrote nothing first, and had caches alone
+    if all(op.first and op.from_reader == "all" for op in ops if op.grows):
         return unwritten(reader)
     return _rewritten(reader, lambda op: {"whole": False} if op.grows and not op.first else {})
 

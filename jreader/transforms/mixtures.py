@@ -45,7 +45,7 @@ from jreader.readers.fingerprints import Adjustable
 from jreader.readers.growing import written_first
 from jreader.readers.holders import Held
 from jreader.readers.joined_columns import ENDLESS, EndToEnd
-from jreader.readers.nodes import others
+from jreader.readers.nodes import ops_of, others
 from jreader.readers.plain_functions import epoch_of_caller, in_epoch
 from jreader.readers.planes import Plane
 from jreader.readers.rewriting import rewritten
@@ -72,6 +72,7 @@ T = TypeVar("T")
 _AT_FIRST, _AT_ONCE = 64, 4096  # turns that are computed in one go for a stream
 _NO_LIMIT = 1 << 62
 _NONE: Any = object()
+_AGAIN = "all", "repeat"  # ends that have readers begin again
 
 
 @op
@@ -129,6 +130,9 @@ class mix(Adjustable[T]):
     planned: str | None = field(
         default=None, init=False
     )  # weights and `at`, where a run set others
+    renews: bool = field(default=True, init=False)
+    """Whether readers have epochs of their own inside its own one. They have none where it is
+    indexed and ends with its readers, nor while the caches are filled by which it will be."""
     adjustable = ("weights", "at")
 
     def __init__(
@@ -152,10 +156,13 @@ class mix(Adjustable[T]):
             whole = whole_weights(weights, names, len(several))
         else:
             whole = weights_of_lengths(list(map(length, several)), names, temperature)
+        # where it ends depends on their lengths, and so does the order of the turns before
+        filled = tuple(written_first(reader, known=False) for reader in several)
+        below: list[Any] = [op for reader in filled for op in ops_of(reader, pinned=False)]
         set_fields(
             self,
-            # where it ends depends on their lengths, and so does the order of the turns before
-            readers=tuple(written_first(reader, known=False) for reader in several),
+            readers=filled,
+            renews=stop in _AGAIN or all(op.first for op in below if op.grows),
             weights=whole,
             names=names,
             seed=seed if seed is None else orders.as_seed(seed, "mix(readers, weights, seed)"),
@@ -174,7 +181,7 @@ class mix(Adjustable[T]):
         turn, parts = self._begun(at)
         epoch = epoch_of_caller()
         sources = [
-            _Source(reader, part, once=self.stop == "once")
+            _Source(reader, part, once=self.stop == "once", renewed=self.renews)
             for reader, part in zip(self.readers, parts, strict=True)
         ]
         changes = {piece.start for piece in self._schedule().pieces if self.stop == "all"}
@@ -350,7 +357,7 @@ class mix(Adjustable[T]):
 
     def plane(self) -> Plane | None:
         """Each turn leads to a sample of a plane, whatever comes before it."""
-        again = self.stop in ("all", "repeat")
+        again = self.stop in _AGAIN
         whole = [epochs[T](reader) if again else reader for reader in self.readers]
         planes = [plane for plane in map(indexed, whole) if plane and plane.length]
         if self.seed is None or len(planes) < len(whole):
@@ -425,7 +432,7 @@ def mixed_as_read(reader: Reader[Any]) -> Reader[Any]:
     """
 
     def folded(node: Node[Any]) -> Mapping[str, Any] | Node[Any]:
-        if not isinstance(node, mix) or node.stop not in ("first", "once") or indexed(node):
+        if not isinstance(node, mix) or node.stop in _AGAIN or not node.renews or indexed(node):
             return {}
         readers = (epochs[Any](mixed_as_read(each), 1) for each in node.readers)
         return node.changed({"readers": tuple(readers)})
@@ -516,13 +523,17 @@ class _Source:
         up: The pass.
         round: Its number, from 0; each is the next epoch of the reader.
         items: Its samples.
+        renewed: Whether each pass is an epoch of the reader inside that of the mixture.
         count: How many of them were given.
         ended: Whether a pass has come to its end.
         left_out: From which turn on it is left out of them; None while it is not.
     """
 
-    def __init__(self, reader: Reader[Any], part: tuple[int, int, Position], *, once: bool) -> None:
+    def __init__(
+        self, reader: Reader[Any], part: tuple[int, int, Position], *, once: bool, renewed: bool
+    ) -> None:
         self.reader, (self.round, given, at) = reader, part
+        self.renewed = renewed
         self.ended = self.round > 0
         self.left_out: int | None = None
         self.up: Pass[Any] = Pass(iter(()), lambda: None, lambda: None)
@@ -534,7 +545,8 @@ class _Source:
 
     def _begin(self, epoch: int, at: Position = None) -> None:
         with in_epoch(epoch):
-            self.up = start(at_epoch(self.reader, self.round), at)
+            reader = at_epoch(self.reader, self.round) if self.renewed else self.reader
+            self.up = start(reader, at)
 
     def leave_out(self, turn: int) -> None:
         """Leaves it out of the turns from one on, which is its position then."""

@@ -11,8 +11,9 @@ from graphs import OPS, Recipe, op_recipes
 from held_rows import rows_in_source
 from hypothesis import strategies as st
 
+import jreader
 from jreader import Columns, arrays, source
-from jreader.readers import Node, indexed, leaves, map_tree
+from jreader.readers import Node, indexed, leaves, map_tree, op, start
 from jreader.readers.columns import column_of
 from jreader.readers.joined_columns import EndToEnd, Joined
 from jreader.readers.stacked_rows import StackedRows
@@ -80,7 +81,33 @@ def deeper(draw, ops, depth):
 
 
 def naive(recipe):
-    return recipe.build()
+    return _told(recipe).build()
+
+
+def _told(recipe):
+    """The plan in which filters with bits tell their length, as they do where they are indexed."""
+    below = tuple(map(_told, recipe.below))
+    bits = recipe.op is jreader.filter and recipe.given["keep"]
+    return replace(recipe, below=below, op=filter if bits else recipe.op)
+
+
+def filter(fn, reader, keep):  # noqa: A001  # recipes know ops by their names
+    left = jreader.filter(fn, reader, keep)
+    return left if keep is None else told(left, sum(1 for _ in left()))
+
+
+@op
+class told(Node):
+    """The samples of a reader of so many."""
+
+    reader: object
+    many: int
+
+    def start(self, at):
+        return start(self.reader, at)
+
+    def length(self):
+        return self.many
 
 
 def fast(recipe):

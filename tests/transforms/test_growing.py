@@ -4,12 +4,13 @@ import itertools
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 
 import jax
 import numpy as np
 import pytest
-from graphs import Leaf, Recipe, op_recipes, recipes
+from graphs import Leaf, Recipe, kept, leaf_recipes, op_recipes, recipes
 from hypothesis import given
 from hypothesis import strategies as st
 from kept_samples import FAST, documents
@@ -54,10 +55,28 @@ cached_plans = st.one_of(
 ).filter(lambda recipe: recipe.seeded and not reads_lanes(recipe))
 
 
+@dataclass(frozen=True)
+class Sized:
+    """A plain function that tells its length."""
+
+    leaf: Leaf
+
+    def __call__(self):
+        return self.leaf()
+
+    def __len__(self):
+        return self.leaf.count
+
+
 def over_caches(recipe, folder):
-    """The plan with each generator kept in a folder of its own."""
+    """The plan with each generator cached or filtered in a folder; some tell their length."""
     number = itertools.count()
-    return recipe.build(lambda leaf: cache(leaf, f"{folder}/{next(number)}"))
+
+    def in_folder(leaf):
+        reader, name = Sized(leaf) if leaf.base % 2 else leaf, f"{folder}/{next(number)}"
+        return jreader.filter(kept, reader, name) if leaf.base % 3 == 2 else cache(reader, name)
+
+    return recipe.build(in_folder)
 
 
 def tried(reader, at=None, limit=LIMIT):
@@ -70,8 +89,13 @@ def tried(reader, at=None, limit=LIMIT):
         return Seen([], [None], type(error), None)
 
 
-@given(cached_plans, st.integers(0, 9))
-@examples(100)
+mixed_plans = op_recipes(jreader.mix, op_recipes(jreader.shuffle, leaf_recipes)).filter(
+    lambda recipe: recipe.seeded
+)
+
+
+@given(st.one_of(cached_plans, mixed_plans), st.integers(0, 9))
+@examples(150)
 def test_a_plan_has_one_order_cold_warm_and_resumed_across_the_border(recipe, place):
     with TemporaryDirectory(dir=FAST) as folder:
 
@@ -93,22 +117,22 @@ def numbers():
     return iter(range(31))
 
 
-def kept(folder, reader=numbers, name="a"):
+def stored(folder, reader=numbers, name="a"):
     return Pipeline(reader).cache(folder / name)
 
 
 LOADED = {
-    "bucket": lambda d: kept(d, documents).bucket([4, 9], batch_size=2, seed=0),
-    "bucket of lists": lambda d: kept(d, lambda: map(list, documents())).bucket([4, 9], 2),
-    "mix": lambda d: Pipeline(mix([kept(d), kept(d, name="b")], [3, 1], seed=1)).batch(4),
-    "pack": lambda d: kept(d, documents).pack(8, seed=0).batch(2),
-    "windows": lambda d: kept(d, documents).windows(5).batch(2),
-    "shuffle": lambda d: kept(d).shuffle(8, seed=3).batch(4),
-    "chain": lambda d: Pipeline(chain(arrays(np.arange(9)), kept(d))).shuffle(6, seed=2).batch(4),
-    "two caches": lambda d: kept(d).map(lambda n: n + 1).cache(d / "b").batch(4),
-    "cache in memory": lambda d: kept(d).cache().shuffle(8, seed=3).batch(4),
-    "map": lambda d: kept(d).map(lambda n: n * 2, threads=2).batch(4),
-    "filter": lambda d: kept(d).filter(lambda n: n % 3).batch(4),
+    "bucket": lambda d: stored(d, documents).bucket([4, 9], batch_size=2, seed=0),
+    "bucket of lists": lambda d: stored(d, lambda: map(list, documents())).bucket([4, 9], 2),
+    "mix": lambda d: Pipeline(mix([stored(d), stored(d, name="b")], [3, 1], seed=1)).batch(4),
+    "pack": lambda d: stored(d, documents).pack(8, seed=0).batch(2),
+    "windows": lambda d: stored(d, documents).windows(5).batch(2),
+    "shuffle": lambda d: stored(d).shuffle(8, seed=3).batch(4),
+    "chain": lambda d: Pipeline(chain(arrays(np.arange(9)), stored(d))).shuffle(6, seed=2).batch(4),
+    "two caches": lambda d: stored(d).map(lambda n: n + 1).cache(d / "b").batch(4),
+    "cache in memory": lambda d: stored(d).cache().shuffle(8, seed=3).batch(4),
+    "map": lambda d: stored(d).map(lambda n: n * 2, threads=2).batch(4),
+    "filter": lambda d: stored(d).filter(lambda n: n % 3).batch(4),
 }
 STEPS = 22  # of epochs of 8 to 20
 
@@ -172,9 +196,9 @@ ASKED = {
     "findings": lambda plan: jreader.lint(plan, measure=True),
 }
 WRITTEN_FIRST = {
-    "shuffle above pack": lambda d: kept(d, documents).pack(8, seed=0).shuffle(seed=1).batch(2),
+    "shuffle above pack": lambda d: stored(d, documents).pack(8, seed=0).shuffle(seed=1).batch(2),
     "shuffle above mix": lambda d: (
-        Pipeline(mix([kept(d), kept(d, name="b")], seed=1)).shuffle(seed=1).batch(4)
+        Pipeline(mix([stored(d), stored(d, name="b")], seed=1)).shuffle(seed=1).batch(4)
     ),
     "map above bucket": lambda d: LOADED["bucket"](d).map_batches(lambda batch: batch),
 }
@@ -208,7 +232,7 @@ def test_a_question_while_a_pass_writes_neither_waits_nor_writes_for_it(tmp_path
 
 
 def test_a_shuffle_of_a_length_that_stays_unknown_is_an_error_when_a_pass_begins(tmp_path):
-    rows = kept(tmp_path, documents).pack(8, seed=0).filter(bool).shuffle(seed=0)
+    rows = stored(tmp_path, documents).pack(8, seed=0).filter(bool).shuffle(seed=0)
     with pytest.raises(ValueError, match="needs a buf_size"):
         next(rows())
 
@@ -233,12 +257,12 @@ def test_what_is_missing_is_written_behind_what_a_pass_has_written(tmp_path):
 
 
 def test_a_pass_of_the_same_process_that_does_not_go_on_is_an_error_and_no_wait(tmp_path):
-    items = kept(tmp_path, documents)()
+    items = stored(tmp_path, documents)()
     next(items)
     with pytest.raises(ReaderError, match="Another pass of this process has begun to write them"):
-        next(kept(tmp_path, documents).pack(8, seed=0)())
+        next(stored(tmp_path, documents).pack(8, seed=0)())
     items.close()
-    assert next(kept(tmp_path, documents).pack(8, seed=0)())
+    assert next(stored(tmp_path, documents).pack(8, seed=0)())
 
 
 WRITING = """
@@ -260,7 +284,7 @@ def test_a_process_waits_for_one_that_writes_and_goes_on_if_that_is_killed(tmp_p
     names = f"FOLDER, GATE = {str(tmp_path / 'a')!r}, {str(gate)!r}"
     with program(names, WRITING) as writing, ThreadPoolExecutor(1) as other:
         assert writing.says() == "begun"
-        rows = other.submit(lambda: list(kept(tmp_path, documents).pack(8, seed=0)))
+        rows = other.submit(lambda: list(stored(tmp_path, documents).pack(8, seed=0)))
         assert not rows.done()
         if killed:
             writing.signal(signal.SIGKILL)
@@ -273,7 +297,7 @@ def test_a_process_waits_for_one_that_writes_and_goes_on_if_that_is_killed(tmp_p
 
 def test_two_caches_in_a_row_are_read_again_when_the_first_is_whole(tmp_path):
     for _ in range(3):
-        both = kept(tmp_path).map(lambda n: n + 1).cache(tmp_path / "b")
+        both = stored(tmp_path).map(lambda n: n + 1).cache(tmp_path / "b")
         assert list(both) == list(range(1, 32))
 
 
