@@ -50,6 +50,7 @@ from jreader.readers.plain_functions import epoch_of_caller, in_epoch
 from jreader.readers.planes import Plane
 from jreader.readers.rewriting import rewritten
 from jreader.readers.seeds import seeded_below
+from jreader.transforms.caches import cache
 from jreader.transforms.mixture_schedules import (
     History,
     Piece,
@@ -459,7 +460,13 @@ def sources_of(reader: Reader[Any], indices: Array) -> Array | None:
     op = origin(reader, "all", "some")
     if not isinstance(op, mix):
         return None
-    plane = indexed(rewritten(reader, lambda node: _sources(op) if node is op else {}))
+
+    def named(node: Any) -> Any:
+        if isinstance(node, mix):
+            return _sources(node)
+        return rewritten(node.settled, named, pinned=True) if isinstance(node, cache) else {}
+
+    plane = indexed(rewritten(reader, named, pinned=True))
     return None if plane is None else plane.columns[plane.rows(indices)[0]]
 
 

@@ -146,7 +146,7 @@ class Asked:
 seeded = deeper(tuple(OPS), 4).filter(lambda recipe: recipe.seeded)
 
 
-def _moves(recipe):
+def moves(recipe):
     """Whether it is indexed, and what its windows stack has one structure."""
     plane = indexed(fast(recipe)) if recipe.seeded else None
     stacked = (
@@ -169,7 +169,7 @@ def _kind(column):
     return str(map_tree(lambda leaf: (leaf.dtype, leaf.shape), sample))
 
 
-moving = deeper(MOVERS, 4).filter(_moves)
+moving = deeper(MOVERS, 4).filter(moves)
 
 
 def _of_arrays(recipe):

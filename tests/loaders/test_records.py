@@ -1,12 +1,18 @@
 """What a step saw, steps that are left out, and a digest that says that two runs saw the same."""
 
 import time
+from dataclasses import replace
 from itertools import islice
 from tempfile import TemporaryFile
 
 import jax
 import numpy as np
 import pytest
+from graphs import Recipe, op_recipes
+from hypothesis import given
+from hypothesis import strategies as st
+from movers import MOVERS, fast, moves
+from movers import rows as source_rows
 from seen import through_json
 from steps import stream, told
 
@@ -49,6 +55,33 @@ def indexed(seed=1, size=4, **options):
 
 def streamed(seed=1, size=4, **options):
     return Pipeline(numbers).shuffle(9, seed).batch(size).load(**options)
+
+
+HANDING_ON = [op for op in MOVERS if op.from_reader in ("all", "some")]
+
+
+@st.composite
+def mixed_rows(draw):
+    """Up to three ops that hand on samples of a mixture, the number of whose reader they tell."""
+    recipe = draw(op_recipes(mix, source_rows).filter(lambda recipe: not recipe.given["source"]))
+    leaves = [
+        replace(each.leaf, base=n, form=recipe.below[0].leaf.form)
+        for n, each in enumerate(recipe.below)
+    ]
+    recipe = replace(recipe, below=tuple(Recipe(None, {}, leaf=leaf) for leaf in leaves))
+    for op in draw(st.lists(st.sampled_from(HANDING_ON), max_size=3)):
+        recipe = draw(op_recipes(op, st.just(recipe)))
+    return recipe
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@given(mixed_rows().filter(moves), st.integers(0, 2))
+def test_the_reader_of_each_sample_of_a_mixture_is_told_through_every_op(recipe, epoch):
+    loader = Pipeline(fast(recipe)).firstn(40).batch(3).load(sharding="host", last="keep")
+    for step, feed in enumerate(loader.epoch(epoch)):
+        read_from = jax.tree.leaves(feed)[0] // 100
+        told = loader.samples(step, epoch=epoch).sources
+        assert told.tolist() == read_from.reshape(len(read_from), -1)[:, 0].tolist()
 
 
 class TestSamples:

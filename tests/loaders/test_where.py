@@ -163,6 +163,27 @@ class TestSources:
             (3, *place) for _, *place in loader.where(33, [0])
         ]
 
+    @pytest.mark.parametrize("seed", [1, None])
+    def test_a_source_below_a_cache_in_memory_is_counted_as_without_it(self, seed):
+        both = mix({"web": shuffle(self.WEB, seed=seed), "code": self.CODE}, [2, 1], seed=seed)
+        loader = Pipeline(both).cache().batch(4).load()
+        next(feeds := loader.epoch(0))
+        for sample, epoch, step, row in loader.where(range(9), [0], source="code"):
+            assert loader.samples(step).sources[row] == "code"
+            assert loader.samples(step, epoch).rows["n"][row] == sample + 30
+        feeds.close()
+
+    def test_a_cache_on_disk_is_one_source_and_tells_of_several(self, tmp_path):
+        both = mix({"web": self.WEB, "code": self.CODE}, [2, 1], seed=0)
+        for _ in range(2):  # samples are found by their number once all are written
+            loader = Pipeline(both).cache(tmp_path).batch(4).load()
+            feeds = list(loader.epoch(1))
+        for step, feed in enumerate(feeds):
+            told = loader.samples(step, epoch=1).sources
+            assert (told == "code").tolist() == (feed["n"] >= 100).tolist()
+        with pytest.raises(ValueError, match=r"no sample of .* lies in 'code'"):
+            loader.where(3, [0], source="code")
+
     @pytest.mark.parametrize("stop", ["first", "all", "once"])
     def test_weights_that_change_are_followed(self, stop):
         both = mix([arrays(np.arange(300)), arrays(np.arange(70))], seed=0, stop=stop, at=CHANGES)

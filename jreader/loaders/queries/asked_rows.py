@@ -15,10 +15,9 @@ from jreader.loaders.queries.provenance import as_users_know
 from jreader.readers import Reader, described, indexed, leaves
 from jreader.readers.columns import Array, Column, Where, column_of
 from jreader.readers.compounds import source_begins
-from jreader.readers.nodes import origin
 from jreader.readers.planes import Plane
 from jreader.readers.trees import named_leaves
-from jreader.transforms import chain, interleave, mix
+from jreader.transforms import cache, chain, interleave, mix
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class AskedRows:
 
     def _span(self, reader: Reader[Any], number: int, column: Column) -> tuple[int, int]:
         """Where the rows of the source begin and end in a column."""
-        op: Any = origin(reader, "all", "some")
+        op = _joined(reader)
         several = op.readers if isinstance(op, (mix, chain, interleave)) else ()
         names = [str(name) for name in getattr(op, "names", None) or range(len(several))]
         if str(self.source) in names:
@@ -99,6 +98,16 @@ class AskedRows:
             f"{self.call} has source={self.source!r}, and the plan has {names or 'one source'}: "
             "name one of these, or a file."
         )
+
+
+def _joined(reader: Any) -> Any:
+    """The op whose rows a plan selects or reorders; a cache on disk has rows of its own."""
+    while getattr(reader, "from_reader", "") in ("all", "some"):
+        in_memory = isinstance(reader, cache)
+        if in_memory and reader.path is not None:
+            break
+        reader = reader.settled if in_memory else reader.reader
+    return reader
 
 
 def _row_at(column: Column, path: str, offset: int) -> int:
