@@ -159,11 +159,10 @@ class mix(Adjustable[T]):
             whole = weights_of_lengths(list(map(length, several)), names, temperature)
         # where it ends depends on their lengths, and so does the order of the turns before
         filled = tuple(written_first(reader, known=False) for reader in several)
-        below: list[Any] = [op for reader in filled for op in ops_of(reader, pinned=False)]
         set_fields(
             self,
             readers=filled,
-            renews=stop in _AGAIN or all(op.first for op in below if op.grows),
+            renews=_renews(stop, filled),
             weights=whole,
             names=names,
             seed=seed if seed is None else orders.as_seed(seed, "mix(readers, weights, seed)"),
@@ -424,6 +423,11 @@ class mix(Adjustable[T]):
             return f"[{', '.join(texts)}]"
         pairs = zip(self.names, texts, strict=True)
         return f"{{{', '.join(f'{name!r}: {text}' for name, text in pairs)}}}"
+
+
+def _renews(stop: Stop, readers: Sequence[Reader[Any]]) -> bool:
+    below: list[Any] = [op for reader in readers for op in ops_of(reader, pinned=False)]
+    return stop in _AGAIN or all(op.first for op in below if op.grows)
 
 
 def mixed_as_read(reader: Reader[Any]) -> Reader[Any]:
