@@ -82,11 +82,11 @@ class _Lane(Generic[T]):
         self.fresh = 0 if self.rounds else len(run)
         return run
 
-    def filled(self, run: list[T]) -> list[T]:
+    def filled(self, run: list[T], *, wanted: bool) -> list[T]:
         """A run filled up from the beginning of the lane, as often as it takes.
 
         Raises:
-            ReaderError: The lane has no samples.
+            ReaderError: The lane has no samples, and they are wanted.
         """
         while len(run) < self._many:
             self.up.close()
@@ -95,11 +95,9 @@ class _Lane(Generic[T]):
             self.rounds += 1
             more = list(islice(self.up.items, self._many - len(run)))
             if not more:
-                raise errors.ReaderError(
-                    f"{self._reader!r}, one of the lanes of {self._node!r}, has no samples, so "
-                    "last='wrap' cannot fill its rows: give last='pad', or fewer lanes, so that "
-                    "each has some."
-                )
+                if not wanted:
+                    break
+                raise cannot_wrap(self._reader, self._node)
             run += more
         return run
 
@@ -108,12 +106,23 @@ class _Lane(Generic[T]):
         return (self.rounds, self.up.position()) if self._began is None else tuple(self._began)
 
 
+def cannot_wrap(lane: Reader[Any], node: Node[Any]) -> errors.ReaderError:
+    """The error for a lane without samples."""
+    return errors.ReaderError(
+        f"{lane!r}, one of the lanes of {node!r}, has no samples, so last='wrap' cannot fill its "
+        "rows: give last='pad', or fewer lanes, so that each has some."
+    )
+
+
 class LaneBatches(Generic[T]):
     """A pass over the batches of a stream in lanes, or over some rows of each.
 
     Attributes:
         numbers: The numbers of the lanes that are read.
+        joined: Whether what joins these rows with others looks for lanes without samples.
     """
+
+    joined = False
 
     def __init__(
         self, node: Any, dealt: Lanes, ends: Ends, at: Position, rows: Array | None = None
@@ -161,7 +170,8 @@ class LaneBatches(Generic[T]):
         while (runs := self._next_runs()) is not None:
             fresh = self._ends == "go round" or any(lane.fresh for lane in self._lanes)
             if self._ends in ("wrap", "go round") and (fresh or self._rows is not None):
-                runs = [lane.filled(run) for lane, run in zip(self._lanes, runs, strict=True)]
+                wanted, pairs = fresh or not self.joined, zip(self._lanes, runs, strict=True)
+                runs = [lane.filled(run, wanted=wanted) for lane, run in pairs]
             made = self._batch(runs)
             made.fresh = fresh
             yield made

@@ -17,12 +17,12 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from jreader.batches.lane_batches import LaneBatches
+from jreader.batches.lane_batches import LaneBatches, cannot_wrap
 from jreader.batches.stacked import concatenated
 from jreader.counters import working
 from jreader.readers import Columns, Pass, Position, itself, leaves
 from jreader.readers.columns import Array
-from jreader.readers.lanes import dealt_below
+from jreader.readers.lanes import dealt_below, of_lane
 from jreader.readers.plain_functions import epoch_of_caller, in_epoch
 from jreader.readers.trees import Rows
 from jreader.workers import map_and_stack
@@ -119,6 +119,7 @@ class LaneParts:
         with in_epoch(self.epoch):
             dealt: Any = dealt_below(self.op.reader)
             lanes: LaneBatches[Any] = self.op.in_lanes(dealt, place.at, self.groups[place.group])
+        lanes.joined = True
         deque(islice(lanes.runs(), place.skips), maxlen=0)
         return lanes
 
@@ -223,9 +224,12 @@ class LanesElsewhere(LaneBatches[T]):
         some = [part for part in parts if len(part)] or parts[:1]
         samples = some[0] if len(some) == 1 else concatenated(some)
         made = samples if isinstance(samples, Columns) else Columns(Rows(samples))
-        lacking = begin - len(made)
-        made.rows, made.valid = self._size - lacking, np.concatenate(valid) if lacking else None
+        lacking, there = begin - len(made), np.concatenate(valid)
+        made.rows, made.valid = self._size - lacking, there if lacking else None
         made.fresh = any(part.fresh for part in parts)
+        if lacking and self._ends == "wrap" and (made.fresh or self._rows is not None):
+            number = np.delete(np.concatenate(self._held_rows), there)[0] // self._each
+            raise cannot_wrap(of_lane(self._node.reader, int(number)), self._node)
         return made
 
     def position(self) -> Position:

@@ -16,6 +16,7 @@ from widths import examples
 
 from jreader import Pipeline, Processes, WorkerDied, at_epoch, batch, source, start
 from jreader.batches import Makers, lanes_elsewhere, made_elsewhere
+from jreader.errors import ReaderError
 from jreader.feeds.shards import dealt_to
 from jreader.feeds.shares import Share
 
@@ -79,6 +80,28 @@ def drawn(sample, rng):
 
 FILES = Pipeline(source([30, 9, 17, 29, 22, 14, 31, 28])).shuffle(seed=2)
 PLAN = FILES.read(lines, lanes=4).shuffle(5, seed=1).map(drawn, rng=True, seed=3)
+
+
+@pytest.mark.parametrize("counts", [(0, 0, 0, 0), (0, 3, 1, 2), (2, 3, 1, 2)])
+def test_an_epoch_that_wraps_is_that_of_no_workers_also_where_lanes_are_empty(counts, workers):
+    def some(number):
+        return iter(range(counts[number]))
+
+    def epoch(**options):
+        try:
+            loader = (
+                Pipeline(source(range(4)))
+                .read(some, lanes=4)
+                .batch(4)
+                .load(sharding="host", last="wrap", **options)
+            )
+            return [feed.tolist() for feed in loader]
+        except ReaderError as error:
+            return str(error)
+
+    expected = epoch()
+    assert epoch(workers=workers) == expected
+    assert ("cannot fill its rows" in expected) == (min(counts) == 0 < max(counts))
 
 
 class TestRowsOfOneHost:
