@@ -216,21 +216,25 @@ class LanesElsewhere(LaneBatches[T]):
 
     def _joined(self, parts: list[Columns[T]]) -> Columns[T]:
         """The batch of the parts of all groups."""
-        begin, valid = 0, []
-        for rows, part in zip(self._held_rows, parts, strict=True):
-            here = np.arange(len(rows)) if part.valid is None else part.valid
-            valid.append(begin + here)
-            begin += len(rows)
+        rows, there = np.concatenate(self._held_rows), self._valid(parts)
         some = [part for part in parts if len(part)] or parts[:1]
         samples = some[0] if len(some) == 1 else concatenated(some)
         made = samples if isinstance(samples, Columns) else Columns(Rows(samples))
-        lacking, there = begin - len(made), np.concatenate(valid)
-        made.rows, made.valid = self._size - lacking, there if lacking else None
         made.fresh = any(part.fresh for part in parts)
-        if lacking and self._ends == "wrap" and (made.fresh or self._rows is not None):
-            number = np.delete(np.concatenate(self._held_rows), there)[0] // self._each
-            raise cannot_wrap(of_lane(self._node.reader, int(number)), self._node)
+        lacking = np.delete(rows, there)
+        if len(lacking) and self._ends == "wrap" and (made.fresh or self._rows is not None):
+            lane = of_lane(self._node.reader, int(lacking[0]) // self._each)
+            raise cannot_wrap(lane, self._node)
+        made.rows, made.valid = self._size - len(lacking), there if len(lacking) else None
         return made
+
+    def _valid(self, parts: list[Columns[T]]) -> Array:
+        """Which of the rows of all groups have samples."""
+        begin, valid = 0, []
+        for rows, part in zip(self._held_rows, parts, strict=True):
+            valid.append(begin + (np.arange(len(rows)) if part.valid is None else part.valid))
+            begin += len(rows)
+        return np.concatenate(valid)
 
     def position(self) -> Position:
         """A pair for each lane: how often it has ended, and the position in it."""

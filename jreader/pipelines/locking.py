@@ -18,7 +18,7 @@ from contextlib import closing
 from functools import partial
 from hashlib import sha256
 from importlib import metadata
-from itertools import chain, takewhile
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +40,7 @@ from jreader.readers.trees import named_leaves
 from jreader.sources.columns import Table
 from jreader.sources.far_systems import FarState, is_far, system_of
 from jreader.sources.file_checks import States, not_there, path_text
+from jreader.sources.files.set_indices import shared_folder
 from jreader.sources.files.stored_files import open_file
 from jreader.sources.transactions import new_file
 from jreader.transforms import skip
@@ -310,12 +311,10 @@ def _pieces_of(source: Any, hashed: str) -> Iterator[tuple[str, _Piece]]:
         yield name or "rows", _piece_in_memory(column)
 
 
-def _short_names(paths: Sequence[str]) -> Iterator[str]:
+def _short_names(paths: Sequence[str]) -> list[str]:
     """The names of files from the folder on that they share, without credentials."""
-    names = [masked(lasting(path)).split("/") for path in paths]
-    ends = zip(min(names, default=[])[:-1], max(names, default=[])[:-1], strict=False)
-    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], ends))
-    return ("/".join(name[shared:]) for name in names)
+    names = [masked(lasting(path)) for path in paths]
+    return [name[len(shared_folder(names)) :] for name in names]
 
 
 def _piece_of(path: str, state: Any, hashed: str) -> _Piece:

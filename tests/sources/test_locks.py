@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from hashlib import sha256
+from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from widths import examples
 
 import jreader
 from jreader import DamagedData, Pipeline, arrays, image_folder, jsonl, mix, npy, ragged, tokens
+from jreader.pipelines import locking
 from jreader.readers.hashing import text_hash
 
 LINES = [f'{{"n": {n}}}\n' for n in range(100)]
@@ -304,6 +306,13 @@ class TestPackages:
         assert "pyarrow" in self.locked(plan, tmp_path / "lock")
         decoded = plan.map(lambda row: jreader.images.decode(row["n"]))
         assert {"pillow", "pyarrow"} <= {*self.locked(decoded, tmp_path / "lock")}
+
+    def test_those_of_modules_are_found_as_python_finds_them(self):
+        every = metadata.packages_distributions()
+        for modules in ([*every], [*every][::9], ["no_such_module"]):
+            asked = {*filter(str.isidentifier, modules)}
+            names = {name for each in (*asked, "jax", "numpy") for name in every.get(each, ())}
+            assert {*locking._versions(asked)} == names | {"python", "jreader"}
 
     def test_another_version_is_named(self, folder, tmp_path):
         lines(folder).lock(path := tmp_path / "lock")

@@ -59,10 +59,10 @@ def folder_beside(paths: Sequence[str]) -> Path | None:
     >>> str(folder_beside(["/data/a/1.tar", "/data/b/1.tar"]))
     '/data/.jreader'
     """
-    return None if far_among(paths) else Path(_shared(paths), BESIDE).absolute()
+    return None if far_among(paths) else Path(shared_folder(paths), BESIDE).absolute()
 
 
-def _shared(paths: Sequence[str]) -> str:
+def shared_folder(paths: Sequence[str]) -> str:
     """The folder that all files are in, as their names begin."""
     low, high = min(paths), max(paths)
     differ = (at for at, (one, other) in enumerate(zip(low, high, strict=False)) if one != other)
@@ -178,7 +178,7 @@ class _Place:
     """
 
     def __init__(self, index: FileIndex, paths: Sequence[str]) -> None:
-        shared, beside = _shared(paths), folder_beside(paths)
+        shared, beside = shared_folder(paths), folder_beside(paths)
         self._names = [masked(path) if beside is None else path[len(shared) :] for path in paths]
         blob = "\0".join(self._names).encode(errors="surrogateescape")
         self.name = f"-{blake2b(blob, digest_size=12).hexdigest()}.npy"
