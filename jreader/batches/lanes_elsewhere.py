@@ -221,12 +221,16 @@ class LanesElsewhere(LaneBatches[T]):
         samples = some[0] if len(some) == 1 else concatenated(some)
         made = samples if isinstance(samples, Columns) else Columns(Rows(samples))
         made.fresh = any(part.fresh for part in parts)
-        lacking = np.delete(rows, there)
-        if len(lacking) and self._ends == "wrap" and (made.fresh or self._rows is not None):
-            lane = of_lane(self._node.reader, int(lacking[0]) // self._each)
-            raise cannot_wrap(lane, self._node)
-        made.rows, made.valid = self._size - len(lacking), there if len(lacking) else None
+        if len(lacking := np.delete(rows, there)):
+            self._check_wraps(int(lacking[0]), made)
+            made.valid = there
+        made.rows = self._size - len(lacking)
         return made
+
+    def _check_wraps(self, row: int, made: Columns[T]) -> None:
+        """Raises ReaderError if an epoch that wraps goes on, and this row of a batch is empty."""
+        if self._ends == "wrap" and (made.fresh or self._rows is not None):
+            raise cannot_wrap(of_lane(self._node.reader, row // self._each), self._node)
 
     def _valid(self, parts: list[Columns[T]]) -> Array:
         """Which of the rows of all groups have samples."""

@@ -80,8 +80,8 @@ def rows_of_each(rows_of: Callable[[int], Array], made_by: Any, at: Position) ->
         nonlocal done, own, up
         while True:
             for samples, (count, valid) in zip(up.items, own.batches_of(), strict=True):
-                made = part(samples, count, valid, own.size if vary else None)
-                made = own.without_gone(made, done)
+                made = own.without_gone(part(samples, count, valid), done)
+                made.full = own.size if vary else made.full
                 done += count
                 yield made
             if done < own.end:
@@ -102,12 +102,10 @@ def _of_lanes(reader: Reader[Any], lanes: int) -> Reader[Any]:
     return rewritten(reader, lambda op: mixed if op is dealt else {})
 
 
-def part(samples: Any, count: int, valid: Array | None, full: int | None = None) -> Columns[Any]:
-    """Some rows of a batch that has `count` on all processes, or `full` if it were whole."""
+def part(samples: Any, count: int, valid: Array | None) -> Columns[Any]:
+    """Some rows of a batch that has `count` on all processes."""
     made = samples if isinstance(samples, Columns) else Columns(Rows(samples))
     made.rows, made.valid = count, valid
-    if full is not None:  # a bucket has said it
-        made.full = full
     return made
 
 

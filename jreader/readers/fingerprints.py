@@ -185,7 +185,7 @@ def fingerprint(
         hashed(stage, in_stages)
     facts = _Facts()
     every = [facts[each] for each in sources_first(reader, readers_below)]
-    named = _by_name(reader, op).values() if by_name and op else ()
+    named = _by_name(reader, op, asked=by_name).values()
     apart = {id(each) for up in named for each in sources_first(up, readers_below)}
     others = [fact for fact in every if id(fact.reader) not in apart]
     values = _lines(every, "values") + [f"{STAGE}{line}" for line in in_stages]
@@ -372,7 +372,7 @@ class _Met:
 def _op_lines(plan: Reader[Any], facts: _Facts, by_name: bool) -> Iterator[str]:
     """The lines of a plan, from its sources up."""
     adjusted = changeable(plan)  # some of its fields have a line of their own
-    named = _by_name(plan, adjusted) if by_name and adjusted else {}
+    named = _by_name(plan, adjusted, asked=by_name)
     for name, reader in named.items():
         nodes = [facts[each] for each in sources_first(reader, readers_below)]
         lines = [*_lines_of(reader, facts, None), *_layout_lines(nodes)]
@@ -382,9 +382,11 @@ def _op_lines(plan: Reader[Any], facts: _Facts, by_name: bool) -> Iterator[str]:
     yield from _lines_of(plan, facts, adjusted, apart=bool(named))
 
 
-def _by_name(plan: Reader[Any], op: Adjustable[Any]) -> Mapping[str, Reader[Any]]:
+def _by_name(
+    plan: Reader[Any], op: Adjustable[Any] | None, *, asked: bool
+) -> Mapping[str, Reader[Any]]:
     """The readers that a run may add and drop: not where ops draw seeds, one after another."""
-    return {} if waits(plan) else op.by_name()
+    return op.by_name() if asked and op and not waits(plan) else {}
 
 
 def _lines_of(

@@ -219,15 +219,13 @@ def _is_span(part: Any) -> bool:
 
 def kept_lines(plan: Plan) -> list[str]:
     """The lines of a plan that have to be equal for a run to go on."""
-    return [line for line in plan["ops"] if not line.startswith(HISTORY)]
+    return _lines_without(plan["ops"], HISTORY)
 
 
 def weights_line(plan: Plan) -> str | None:
     """What a plan says of what a run may change; None if there is no such thing."""
-    for line in plan["ops"]:
-        if line.startswith(HISTORY):
-            return line.removeprefix(HISTORY)
-    return None
+    found = (line.removeprefix(HISTORY) for line in plan["ops"] if line.startswith(HISTORY))
+    return next(found, None)
 
 
 def names_readers(plan: Plan) -> bool:
@@ -256,7 +254,7 @@ def with_plan(cursor: Cursor, plan: Plan) -> Cursor:
 def _sampled(plan: Any) -> list[list[str]]:
     """The parts that samples depend on, whether they are found by their place or read in order."""
     every = (plan.get(name, []) for name in _OF_SAMPLES)
-    return [[line for line in each if not line.startswith((FOUND, STAGE))] for each in every]
+    return [_lines_without(each, (FOUND, STAGE)) for each in every]
 
 
 _CHANGES = {
@@ -349,7 +347,7 @@ def _named_in(line: str) -> str:
 
 def _lines_of_order(plan: Plan, but: str) -> list[str]:
     """The lines that have to be equal, without those that begin with `but`."""
-    return [line for line in map(as_shown_now, kept_lines(plan)) if not line.startswith(but)]
+    return _lines_without(map(as_shown_now, kept_lines(plan)), but)
 
 
 def _warn_of_changes(written: Plan, plan: Plan, *, found: bool) -> None:
@@ -390,11 +388,12 @@ def _comparable(written: list[str], lines: list[str]) -> tuple[list[str], list[s
     A loader without a `feed_list` has the fields of the samples, and its plan does not name them.
     Samples may be removed where none were.
     """
-    if not any(line.startswith(REMOVED) for line in written):
-        lines = [line for line in lines if not line.startswith(REMOVED)]
-    both = all(any(line.startswith("fields") for line in each) for each in (written, lines))
-    one, other = (
-        [line for line in each if both or not line.startswith("fields")]
-        for each in (written, lines)
-    )
-    return one, other
+    if _lines_without(written, REMOVED) == written:
+        lines = _lines_without(lines, REMOVED)
+    one, other = _lines_without(written, "fields"), _lines_without(lines, "fields")
+    return (one, other) if one == written or other == lines else (written, lines)
+
+
+def _lines_without(lines: Iterable[str], begin: str | tuple[str, ...]) -> list[str]:
+    """The lines that do not begin so."""
+    return [line for line in lines if not line.startswith(begin)]
