@@ -15,6 +15,7 @@ from movers import MOVERS, fast, moves
 from movers import rows as source_rows
 from seen import through_json
 from steps import stream, told
+from widths import examples
 
 from jreader import (
     NotResumable,
@@ -76,6 +77,7 @@ def mixed_rows(draw):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @given(mixed_rows().filter(moves), st.integers(0, 2))
+@examples(250)
 def test_the_reader_of_each_sample_of_a_mixture_is_told_through_every_op(recipe, epoch):
     loader = Pipeline(fast(recipe)).firstn(40).batch(3).load(sharding="host", last="keep")
     for step, feed in enumerate(loader.epoch(epoch)):
