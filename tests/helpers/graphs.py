@@ -189,6 +189,9 @@ ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "turns": st.sampled_from(["all", "last"]),
     "tool_calls": st.booleans(),
     "variables": st.none(),
+    "begin": st.sampled_from([None, 7]),
+    "per_document": st.none(),  # `packed_by_field` has some
+    "truncation_side": st.just("right"),  # likewise
     "keep": st.sampled_from(
         [None, True]
     ),  # whether to keep bits, in a folder of its own (`bits_kept`)
@@ -248,7 +251,12 @@ class Recipe:
         if self.op is jreader.ragged:
             offsets = np.cumsum([0, *self.given["lengths"]])
             return jreader.ragged(np.arange(offsets[-1]), offsets)
-        if self.op in SAMPLERS or self.op in (lines_in_blocks, clips_recorded, clips_filmed):
+        if self.op in SAMPLERS or self.op in (
+            lines_in_blocks,
+            clips_recorded,
+            clips_filmed,
+            documents_with_fields,
+        ):
             return self.op(**self.given)
         readers = [part.build(leaf_of) for part in self.below]
         return self._made(readers)
@@ -334,6 +342,13 @@ def by_number(op: Any, reader: Any, known: int | None, **given: Any) -> Any:
 def joined(reader: Any) -> Any:
     """The plan as one stream: what comes after it does not run inside its lanes, if it has any."""
     return jreader.chain(reader)
+
+
+def documents_with_fields(lengths: list[tuple[int, int]]) -> Any:
+    """Documents of two ragged fields and a label, found by number."""
+    ends = np.cumsum([(0, 0), *lengths], axis=0)
+    text, other = (jreader.ragged(np.arange(each[-1]), each) for each in ends.T)
+    return jreader.arrays(text=text, other=other, label=np.arange(len(lengths)))
 
 
 def documents(reader: Any) -> Any:
@@ -482,11 +497,11 @@ def op_recipes(draw: st.DrawFn, op: type[Node], below: st.SearchStrategy[Recipe]
         given["stop"] = draw(st.sampled_from(["once", "first"]))
         given["order"] = draw(st.one_of(st.none(), orders_of(wanted)))
     if op is jreader.pack:
-        given["longer"] = draw(LONGER[given["split"]])
+        given |= draw(packs_of(given["split"]))
     if op is jreader.chat:
         parts = (Recipe(chats, {}, parts),)
-    if op in OF_DOCUMENTS:
-        parts = (draw(st.one_of(OF_DOCUMENTS[op], st.just(Recipe(documents, {}, parts)))),)
+    if op in (jreader.pack, jreader.windows, jreader.padded_batch, jreader.bucket):
+        parts = (draw(document_recipes(op, given, parts)),)
     if op is jreader.unbatch:
         given_to = {"batch_size": draw(sizes), "drop_last": draw(st.booleans())}
         parts = (Recipe(jreader.batch, given_to, parts),)
@@ -496,16 +511,56 @@ def op_recipes(draw: st.DrawFn, op: type[Node], below: st.SearchStrategy[Recipe]
     return Recipe(op, given, parts)
 
 
+def document_recipes(op: Any, given: Any, parts: tuple[Recipe, ...]) -> st.SearchStrategy[Recipe]:
+    """Documents of the form that an op needs, found by number or made of samples."""
+    if isinstance(given.get("size"), dict):
+        return st.one_of(fields_recipes, st.just(Recipe(fields_of, {}, parts)))
+    moved = op in (jreader.pack, jreader.windows)
+    known = moved_ragged_recipes if moved else ragged_recipes
+    return st.one_of(known, st.just(Recipe(documents, {}, parts)))
+
+
 def orders_of(many: int) -> st.SearchStrategy[list[int]]:
     """Orders that name each of so many readers."""
     more = st.lists(st.integers(0, many - 1), max_size=3)
     return more.flatmap(lambda some: st.permutations([*range(many), *some]))
 
 
-LONGER = {
-    "never": st.sampled_from(["split", "truncate"]),  # "drop" may leave nothing, which is an error
-    "always": st.just("error"),
-}
+def packs_of(split: str) -> st.SearchStrategy[dict[str, Any]]:
+    """Arguments of `pack` that go with `split`; "drop" may leave nothing, which is an error."""
+    if split == "always":
+        return st.just({"longer": "error", "documents": None, "size": 3})
+    pieces = {"longer": st.just("split"), "documents": st.none(), "size": st.integers(2, 5)}
+    cut = {
+        "longer": st.just("truncate"),
+        "truncation_side": st.sampled_from(["right", "left"]),
+        "documents": small,
+    }
+    by_field = {
+        "size": st.fixed_dictionaries({"text": st.integers(2, 9), "other": st.integers(2, 9)}),
+        "per_document": st.sampled_from([None, ["label"]]),
+    }
+    return st.one_of(
+        st.fixed_dictionaries(pieces),
+        st.fixed_dictionaries({**cut, "size": st.integers(2, 9)}),
+        st.fixed_dictionaries({**cut, **by_field}),
+    )
+
+
+def fields_of(reader: Any) -> Any:
+    """Dicts of two lists of numbers and a label, one for each sample."""
+    return jreader.map_readers(fields_of_sample, reader)
+
+
+def fields_of_sample(sample: Any) -> dict[str, Any]:
+    label = number(sample)
+    return {"text": document_of(sample), "other": [label % 50] * (label % 5), "label": label % 7}
+
+
+fields_recipes = st.builds(
+    lambda lengths: Recipe(documents_with_fields, {"lengths": lengths}),
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5)), min_size=1, max_size=14),
+)
 moved_ragged_recipes = st.recursive(
     ragged_recipes,
     lambda below: st.one_of(
@@ -516,14 +571,6 @@ moved_ragged_recipes = st.recursive(
     ),
     max_leaves=3,
 )
-
-
-OF_DOCUMENTS = {
-    jreader.bucket: ragged_recipes,
-    jreader.pack: moved_ragged_recipes,
-    jreader.padded_batch: ragged_recipes,
-    jreader.windows: moved_ragged_recipes,
-}
 
 
 @st.composite

@@ -7,15 +7,16 @@ epoch. So rows are numbers below 2**31, which a trace in 32 bits computes exactl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from jreader.errors import FeedMismatch
 from jreader.readers import described
-from jreader.readers.columns import Array, Column, Indices, array_column, in_dtype
+from jreader.readers.columns import Array, Column, Indices, array_column, in_dtype, offsets_of
 from jreader.staging import lease
 from jreader.transforms.packing.cut_documents import CutDocuments
 from jreader.transforms.packing.document_fields import POSITIONS, SEGMENT_IDS
@@ -25,7 +26,44 @@ _VARIANTS = 1 << 16
 _END = (1 << 31) - 1
 _AT_ONCE = 1 << 16  # tokens that are gathered for a pass that takes rows one by one
 
+_MEANT = {"pad": "pad", "begin": "lead"}
+
 DealtDocuments: TypeAlias = WholeDocuments | CutDocuments
+
+
+class Row(NamedTuple):
+    """What a row is, beside the documents that lie in it.
+
+    Attributes:
+        size: Its tokens; of each field, where these have lengths of their own.
+        pads: What stands behind the last document, for each field.
+        slots: How many documents it has at most; 0 for any number.
+        leads: The token at its begin, for each field that has one; of fields that are packed alike,
+            all have one, or none.
+    """
+
+    size: Any
+    pads: Mapping[str, Any]
+    slots: int = 0
+    leads: Mapping[str, Any] = MappingProxyType({})
+
+
+class Group(NamedTuple):
+    """Fields of a row that are packed alike, with segment ids and positions of their own.
+
+    Attributes:
+        names: The fields.
+        size: How many of their tokens are of documents.
+        led: Whether there is one more before these.
+        above: What the names of segment ids and positions begin with.
+        which: Where their lengths stand among those of documents.
+    """
+
+    names: Sequence[str]
+    size: int
+    led: bool
+    above: str
+    which: Any
 
 
 class PackedRows(Column):
@@ -33,23 +71,27 @@ class PackedRows(Column):
 
     Args:
         dealt: What is packed, and which documents lie in which row.
-        size: Tokens of a row.
-        pads: What stands behind the last document of a row, for each field.
+        row: What a row is.
         gone: The numbers of documents in whose place padding stands.
     """
 
-    def __init__(
-        self, dealt: DealtDocuments, size: int, pads: Mapping[str, Any], gone: Any = ()
-    ) -> None:
-        self._documents, self._dealt, self._size = dealt.packed, dealt, size
+    def __init__(self, dealt: DealtDocuments, row: Row, gone: Any = ()) -> None:
+        self._documents, self._dealt, self._row = dealt.packed, dealt, row
         self._gone = gone
-        self.at_once = max(_AT_ONCE // size, 1)
+        columns, apart = dealt.packed.columns, dealt.packed.apart
+        self._groups = []
+        for at, above in enumerate(dealt.packed.above):
+            names, which = ([[*columns][at]], (..., at)) if apart else ([*columns], ...)
+            led = not row.leads.keys().isdisjoint(names)
+            size = int(np.ravel(row.size)[at]) - led
+            self._groups.append(Group(names, size, led, above, which))
+        self.at_once = max(_AT_ONCE // int(np.sum(row.size)), 1)
         self.late = any(column.late for column in dealt.packed.columns.values())
         self.variants = max(min(_VARIANTS, _END // max(dealt.rows, 1)), 1)
-        self._pads = {
-            name: _pad(name, pads.get(name, 0), column.values.dtype)
-            for name, column in dealt.packed.columns.items()
-        }
+        dtypes = {name: column.values.dtype for name, column in columns.items()}
+        beside = {name: column.dtype for name, column in dealt.packed.beside.items()}
+        self._pads = _in_dtypes("pad", row.pads, dtypes | beside)
+        self._leads = _in_dtypes("begin", {**row.pads, **row.leads}, dtypes)
 
     def __len__(self) -> int:
         return self._dealt.rows * self.variants
@@ -62,48 +104,54 @@ class PackedRows(Column):
     def without(self, documents: Array) -> PackedRows:
         """The same rows, with padding in place of these documents, which are not read."""
         gone = self._documents.holding(documents).index
-        return PackedRows(self._dealt, self._size, self._pads, gone)
+        return PackedRows(self._dealt, self._row, gone)
 
     def gather(self, rows: Array) -> dict[str, Array]:
         """These rows: for each field, and for segment ids and positions, an array [rows, size]."""
         if not len(rows):
             return {name: column[:0] for name, column in self.gather(np.zeros(1, int)).items()}
-        size = self._size
         variant, row = np.divmod(rows, self._dealt.rows)
         found = self._dealt.found(variant.astype(np.uint32), row)
-        last = np.cumsum(found.many)
+        gone = np.zeros(len(found.documents), bool)
+        if len(self._gone):
+            gone = np.isin(found.documents, self._gone)
+        out: dict[str, Array] = {}
+        for group in self._groups:
+            out |= self._packed(group, found.of(group.which), gone)
+        return out | self._beside(found, gone) if self._documents.beside else out
+
+    def _packed(self, group: Group, found: Found, gone: Array) -> dict[str, Array]:
+        """Some fields of rows, with their segment ids and positions."""
+        size, last = group.size, np.cumsum(found.many)
         first = last - found.many
         room = size - np.add.reduceat(found.lengths, first)
         ids, runs = np.arange(1, last[-1] + 1) - np.repeat(first, found.many), found.lengths
-        gone = np.zeros(len(ids), bool)
-        if len(self._gone):
-            gone = np.isin(found.documents, self._gone)
+        if gone.any():
             ids[gone] = 0
         if len(short := np.flatnonzero(room)):
             ids = np.insert(ids, last[short], 0)
             runs = np.insert(runs, last[short], room[short])
         begins = np.cumsum(runs, dtype=np.int32) - runs.astype(np.int32)
-        segments, positions = (lease((len(rows), size), np.dtype(np.int32)) for _ in range(2))
+        segments, positions = (lease((len(room), size), np.dtype(np.int32)) for _ in range(2))
         segments.reshape(-1)[:] = np.repeat(ids.astype(np.int32), runs)
         np.subtract(_numbers(positions.size), np.repeat(begins, runs), out=positions.reshape(-1))
-        out = self._tokens(found, gone, last, short.tolist(), room)
-        out |= {SEGMENT_IDS: segments, POSITIONS: positions}
+        out = self._tokens(group, found, gone, last, room)
+        out |= {group.above + SEGMENT_IDS: segments, group.above + POSITIONS: positions}
         if gone.any():
             positions[segments == 0] = 0
         for at in short.tolist():
             positions[at, size - room[at] :] = 0
-        return out
+        return self._led(group, out) if group.led else out
 
     def _tokens(
-        self, found: Found, gone: Array, last: Array, short: list[int], room: Array
+        self, group: Group, found: Found, gone: Array, last: Array, room: Array
     ) -> dict[str, Array]:
         """The values of documents end to end, with padding behind the last one of a short row."""
-        out = {}
-        columns = self._documents.columns.items()
-        starts = self._documents.begins(found.documents)
-        widest = self._size if short or gone.any() else 0
-        for (name, column), start in zip(columns, starts, strict=True):
-            values = column.values
+        out, short = {}, np.flatnonzero(room).tolist()
+        starts = self._documents.begins(found.documents, group.names)
+        widest = group.size if short or gone.any() else 0
+        for name, start in zip(group.names, starts, strict=True):
+            values = self._documents.columns[name].values
             if isinstance(values, np.ndarray):
                 values = np.asarray(values)  # to slice a memory map costs more
             begins = (start + found.begins)[~gone]
@@ -114,53 +162,100 @@ class PackedRows(Column):
                 pieces.insert(at, padding[: found.lengths[at]])
             for at in reversed(short):
                 pieces.insert(last[at], padding[: room[at]])
-            out[name] = lease((len(room), self._size, *inner), dtype)
+            out[name] = lease((len(room), group.size, *inner), dtype)
             np.concatenate(pieces, out=out[name].reshape(-1, *inner))
+        return out
+
+    def _led(self, group: Group, made: dict[str, Any]) -> dict[str, Any]:
+        """Fields with a token in front, of the document that begins there; also in a trace."""
+        ids, places = group.above + SEGMENT_IDS, group.above + POSITIONS
+        segments = made[ids]
+        namespace, first = segments.__array_namespace__(), segments[:, :1]
+        made[places] = made[places] + ((segments == first) & (first > 0))
+        fronts = {ids: first, places: first * 0}
+        for name in group.names:
+            inner = made[name].shape[2:]
+            there = (first > 0).reshape(len(first), 1, *[1] * len(inner))
+            front = namespace.where(there, self._leads[name], self._pads[name])
+            fronts[name] = namespace.broadcast_to(front, (len(first), 1, *inner))
+        return {
+            name: namespace.concatenate([fronts[name], column], 1) for name, column in made.items()
+        }
+
+    def _beside(self, found: Found, gone: Array) -> dict[str, Array]:
+        """The values that documents have as a whole, each in the slot of its document."""
+        row = np.repeat(np.arange(len(found.many)), found.many)[~gone]
+        slot = np.arange(len(gone)) - np.repeat(offsets_of(found.many)[:-1], found.many)
+        out = {}
+        for name, values in self._documents.values(found.documents[~gone]):
+            shape = len(found.many), self._row.slots, *values.shape[1:]
+            out[name] = np.full(shape, self._pads[name], values.dtype)
+            out[name][row, slot[~gone]] = values
         return out
 
     def placed(self) -> tuple[Any, Callable[[Any, Indices], Any]]:
         """What goes to the devices, and how rows are gathered there, as `gather` does."""
         dealt, columns = self._dealt, self._documents.columns
-        if dealt.rows * self._size > _END:
+        size = int(np.sum(self._row.size))
+        if dealt.rows * size > _END:
             raise ValueError(
-                f"{dealt.rows:,} packed rows of {self._size:,} tokens are more than the 2**31 "
+                f"{dealt.rows:,} packed rows of {size:,} tokens are more than the 2**31 "
                 f"tokens that as_function counts: use .load(...)."
             )
-        documents, parts = dealt.documents(np.arange(dealt.places))
+        documents, skipped = dealt.documents(np.arange(dealt.places))
         values, begins = {}, {}
-        for (name, column), first in zip(
-            columns.items(), self._documents.begins(documents), strict=True
-        ):
-            low, high = int(column.offsets[0]), int(column.offsets[-1])
-            values[name] = np.asarray(column.values[low:high])
-            begins[name] = first + parts - low
-        return {"values": values, "begins": begins, "tables": dict(dealt.tables)}, self._traced
+        for group in self._groups:
+            firsts = self._documents.begins(documents, group.names)
+            skip = skipped if isinstance(skipped, int) else skipped[group.which]
+            for name, first in zip(group.names, firsts, strict=True):
+                low, high = (int(columns[name].offsets[end]) for end in (0, -1))
+                values[name] = np.asarray(columns[name].values[low:high])
+                begins[name] = first + skip - low
+        data = {"values": values, "begins": begins, "tables": dict(dealt.tables)}
+        return data | {"beside": dict(self._documents.values(documents))}, self._traced
 
     def _traced(self, data: Any, rows: Any) -> dict[str, Any]:
         """What `gather` gives, in a trace."""
-        dealt, size = self._dealt, self._size
+        dealt = self._dealt
         namespace = rows.__array_namespace__()
         variant, row = (rows // dealt.rows).astype(np.uint32), rows % dealt.rows
-        place, skip, length = dealt.pieces(data["tables"], variant, row)
+        pieces = place, _, lengths = dealt.pieces(data["tables"], variant, row)
+        there = (lengths > 0).reshape(*place.shape, -1).any(-1)
+        ids = namespace.cumsum(there, 1)
+        out: dict[str, Any] = {}
+        for group in self._groups:
+            made = self._traced_group(data, group, pieces, ids)
+            out |= self._led(group, made) if group.led else made
+        for name, values in data["beside"].items():
+            pad = values.dtype.type(self._pads[name])
+            shape = len(rows), self._row.slots, *values.shape[1:]
+            inside = there.reshape(*there.shape, *[1] * (values.ndim - 1))
+            taken = namespace.where(inside, values[place], pad)
+            out[name] = namespace.full(shape, pad).at[:, : place.shape[1]].set(taken)
+        return out
+
+    def _traced_group(self, data: Any, group: Group, pieces: Any, ids: Any) -> dict[str, Any]:
+        """Some fields of rows, in a trace."""
+        (place, skip, lengths), size = pieces, group.size
+        namespace, length = place.__array_namespace__(), lengths[group.which]
         ends = namespace.cumsum(length, 1)
-        begins, number = ends - length, namespace.arange(len(rows))[:, None]
+        begins, number = ends - length, namespace.arange(len(place))[:, None]
         # how many pieces have begun; those without tokens begin where the next one does
-        marks = namespace.zeros((len(rows), size + 1), np.int32).at[number, begins].add(1)
+        marks = namespace.zeros((len(place), size + 1), np.int32).at[number, begins].add(1)
         nth = namespace.cumsum(marks[:, :size], 1) - 1
         token = namespace.arange(size)[None]
         there = token < ends[:, -1:]
-        ids = namespace.cumsum(length > 0, 1)
         positions = token - begins[number, nth]
         out = {}
-        for name in self._documents.columns:
+        for name in group.names:
             values = data["values"][name]
             source = (data["begins"][name][place] + skip)[number, nth] + positions
             inside = there.reshape(*there.shape, *[1] * (values.ndim - 1))
             taken = values[namespace.where(there, source, 0)]
             out[name] = namespace.where(inside, taken, values.dtype.type(self._pads[name]))
-        out[SEGMENT_IDS] = namespace.where(there, ids[number, nth], 0).astype(np.int32)
-        out[POSITIONS] = namespace.where(there, positions, 0).astype(np.int32)
-        return out
+        segments = namespace.where(there, ids[number, nth], 0).astype(np.int32)
+        positions = namespace.where(there, positions, 0).astype(np.int32)
+        return out | {group.above + SEGMENT_IDS: segments, group.above + POSITIONS: positions}
 
 
 @lru_cache(8)
@@ -171,12 +266,17 @@ def _numbers(count: int) -> Array:
     return numbers
 
 
-def _pad(name: str, pad: Any, dtype: Any) -> Any:
-    """The padding of a field, in its dtype."""
-    try:
-        return in_dtype(pad, dtype)
-    except ValueError:
-        raise FeedMismatch(
-            f"pack(reader, size, pad={described(pad)}) cannot pad {name!r}, which is {dtype}: give "
-            f"one number that fits {dtype}, or pad={{{name!r}: number}} for that field alone."
-        ) from None
+def _in_dtypes(word: str, given: Mapping[str, Any], dtypes: Mapping[str, Any]) -> dict[str, Any]:
+    """A number for each field, in its dtype; `word` is the argument that gives them."""
+    made = {}
+    for name, dtype in dtypes.items():
+        number = given.get(name, 0)
+        try:
+            made[name] = in_dtype(number, dtype)
+        except ValueError:
+            raise FeedMismatch(
+                f"pack(reader, size, {word}={described(number)}) cannot {_MEANT[word]} {name!r}, "
+                f"which is {dtype}: give one number that fits {dtype}, or "
+                f"{word}={{{name!r}: number}} for that field alone."
+            ) from None
+    return made

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from jreader import orders
-from jreader.errors import FeedMismatch
+from jreader.errors import FeedMismatch, check_number
 from jreader.orders import random_seed
 from jreader.readers import Node, Pass, Position, Reader, argument, choice, indexed, op, whole
 from jreader.readers.columns import Array, Indices
@@ -21,10 +21,11 @@ from jreader.readers.nodes import unread
 from jreader.readers.planes import Plane
 from jreader.readers.ragged import lengths_hash
 from jreader.readers.seeds import seeded_below
+from jreader.transforms.packing.bounded_documents import BoundedDocuments
 from jreader.transforms.packing.cut_documents import CutDocuments
-from jreader.transforms.packing.document_fields import Documents
-from jreader.transforms.packing.packed_rows import DealtDocuments, PackedRows
-from jreader.transforms.packing.whole_documents import WholeDocuments
+from jreader.transforms.packing.document_fields import Documents, Packed
+from jreader.transforms.packing.packed_rows import DealtDocuments, PackedRows, Row
+from jreader.transforms.packing.whole_documents import Side, WholeDocuments
 from jreader.transforms.stream_windows import Made, in_windows
 
 _WINDOW = 4096
@@ -38,6 +39,20 @@ def _checked_fields(call: str, names: Any) -> tuple[str, ...]:
             "leave it out for all."
         )
     return several
+
+
+def _checked_size(call: str, size: Any) -> Any:
+    if not isinstance(size, Mapping):
+        return check_number(call, size, 1)
+    if not size:
+        raise ValueError(
+            f"{call} has no field in its size: type {{'inputs': 512, 'targets': 128}}."
+        )
+    return {name: check_number(f"{name!r} of {call}", each, 1) for name, each in size.items()}
+
+
+def _checked_begin(_call: str, begin: Any) -> Any:
+    return begin if not isinstance(begin, Mapping) or begin else None
 
 
 @op
@@ -93,7 +108,7 @@ class pack(Node[dict[str, Any]]):
     """
 
     reader: Reader[Any]
-    size: int = whole(least=1)
+    size: Any = argument(_checked_size, named=True)
     split: Literal["never", "always"] = choice("never", "always", default="never")
     longer: Literal["error", "split", "truncate", "drop"] = choice(
         "error", "split", "truncate", "drop", default="error"
@@ -102,20 +117,56 @@ class pack(Node[dict[str, Any]]):
     pad: Any = argument(default=0, cursor="values")
     window: int | None = whole(default=None, least=1)
     seed: Any = random_seed()
+    documents: int | None = whole(default=None, least=1, cursor="if given")
+    begin: Any = argument(_checked_begin, default=None, cursor="if given")
+    per_document: Sequence[str] | None = argument(
+        _checked_fields, default=None, named=True, cursor="if given"
+    )
+    truncation_side: Side = choice("right", "left", default="right", cursor="values if given")
     epoch: int = field(default=0, init=False)
     _known: Memo[DealtDocuments] = field(default_factory=Memo, init=False)
     unit = "rows"
 
     def check_arguments(self) -> dict[str, Any]:
-        """Checks that `split` and `longer` go together; writes first what lengths depend on."""
+        """Checks what goes together; writes first what lengths depend on."""
         if self.split == "always" and self.longer != "error":
             raise ValueError(
                 f"pack(reader, size) has split='always', which cuts documents of any length: leave "
                 f"longer={self.longer!r} out, or give split='never'."
             )
+        for says, wrong in self._contradictions().items():
+            if wrong:
+                raise ValueError(f"pack(reader, size) {says}.")
         if self.window is None and seeded_below(self) == 1:  # one window, if lengths are known
             return {"reader": written_first(self.reader)}
         return {}
+
+    def _contradictions(self) -> dict[str, Any]:
+        """What may be wrong about arguments together: what to say of it, and whether it is."""
+        sizes, whole = self.size if self._apart else {"": self.size}, self.per_document or ()
+        bounded = self._apart or self.documents is not None
+        many = f"has a slot a document for {whole!r}: say how many there are, as documents=8"
+        return {
+            "cuts no documents with several lengths, or documents=n: type longer='truncate'": (
+                bounded and (self.split == "always" or self.longer == "split")
+            ),
+            "packs the fields that size names: leave fields= out": self._apart and self.fields,
+            many: whole and self.documents is None,
+            f"packs fields that per_document={whole!r} names too: name each once": (
+                {*whole} & {*(self.fields or sizes)}
+            ),
+            "puts begin= where the first token of a row was: give rows of 2 or more": (
+                min(self._led.values(), default=2) < 2
+            ),
+            "has truncation_side='left', where nothing is cut: type longer='truncate' too": (
+                self.truncation_side == "left" and self.longer != "truncate"
+            ),
+        }
+
+    @property
+    def _apart(self) -> bool:
+        """Whether each field has a length of its own."""
+        return isinstance(self.size, Mapping)
 
     @property
     def fill(self) -> float | None:
@@ -127,14 +178,15 @@ class pack(Node[dict[str, Any]]):
         """
         found = self._whole()
         rows = found.rows if found else 0
-        return found.tokens / (rows * self.size) if found and rows else None
+        size = sum(self.size.values()) if self._apart else self.size
+        return found.tokens / (rows * size) if found and rows else None
 
     def start(self, at: Position) -> Pass[dict[str, Any]]:
         """Begins a pass; its position is (that before a window, its number, rows of it)."""
         many = self.window or _WINDOW
 
         def packed(samples: list[Any], window: int) -> Made[dict[str, Any]]:
-            documents = Documents.of_samples(samples, self.fields, window * many)
+            documents = Documents.of_samples(samples, self._chosen, window * many)
             plane = self._plane(self._dealt(documents), window)
             return plane.length, lambda done: plane.samples(done).items
 
@@ -173,24 +225,59 @@ class pack(Node[dict[str, Any]]):
 
     def _all_dealt(self) -> DealtDocuments | None:
         up = indexed(self.reader)
-        documents = Documents.of_plane(up, self.fields) if up and up.length < ENDLESS else None
+        documents = Documents.of_plane(up, self._chosen) if up and up.length < ENDLESS else None
         return self._dealt(documents) if documents else None
 
+    @property
+    def _chosen(self) -> Packed:
+        """Which fields are packed, and how."""
+        tokens = tuple(self.size) if self._apart else self.fields
+        return Packed(tokens, self.per_document or (), self._apart)
+
+    def _sizes(self, documents: Documents) -> tuple[Any, Any]:
+        """Tokens of a row, and how many lie before documents; of each field, where these differ."""
+        if not self._apart:
+            return self.size, int(self.begin is not None)
+        leads = [name in self._led for name in documents.columns]
+        return np.array([self.size[name] for name in documents.columns]), np.array(leads, int)
+
+    @property
+    def _led(self) -> Mapping[str, Any]:
+        """The sizes of fields that begin with a token."""
+        sizes = self.size if self._apart else {"": self.size}
+        some = self._apart and isinstance(self.begin, Mapping)
+        named = {} if self.begin is None else self.begin if some else sizes
+        return {name: size for name, size in sizes.items() if name in named}
+
     def _dealt(self, documents: Documents) -> DealtDocuments:
+        size, lead = self._sizes(documents)
+        cut = self.truncation_side
         if self.split == "always":
-            return CutDocuments(documents, self.size)
-        return WholeDocuments(documents, self.size, self.longer)
+            return CutDocuments(documents, size - lead)
+        if self._apart or self.documents is not None:
+            most = self.documents
+            return BoundedDocuments(documents, size - lead, self.longer, cut=cut, most=most)
+        return WholeDocuments(documents, size - lead, self.longer, cut=cut)
+
+    def _by_field(self, word: str, dealt: DealtDocuments) -> Mapping[str, Any]:
+        """What `pad` or `begin` gives for each field."""
+        given, names = getattr(self, word), dealt.packed.columns
+        if not isinstance(given, Mapping):
+            return dict.fromkeys(names, given)
+        every = [*names, *(dealt.packed.beside if word == "pad" else ())]
+        if unknown := [name for name in given if name not in every]:
+            raise FeedMismatch(
+                f"pack(reader, size) was given a {word} for {unknown[0]!r}, and the fields are "
+                f"{', '.join(map(repr, every))}: name one of these."
+            )
+        return given
 
     def _plane(self, dealt: DealtDocuments, window: int) -> Plane:
         """The rows of a window in their order."""
-        rows, names = dealt.rows, dealt.packed.columns
-        pads = self.pad if isinstance(self.pad, Mapping) else dict.fromkeys(names, self.pad)
-        if unknown := [name for name in pads if name not in names]:
-            raise FeedMismatch(
-                f"pack(reader, size) was given a pad for {unknown[0]!r}, and the fields are "
-                f"{', '.join(map(repr, names))}: name one of these."
-            )
-        column = PackedRows(dealt, self.size, pads)
+        rows, (size, lead) = dealt.rows, self._sizes(dealt.packed)
+        leads = {} if self.begin is None else self._by_field("begin", dealt)
+        row = Row(size, self._by_field("pad", dealt), self.documents or 0, leads)
+        column, first = PackedRows(dealt, row), int(np.ravel(lead)[0])
         path = (self.seed, self.epoch, seeded_below(self), window)
 
         def variant() -> Indices:
@@ -203,6 +290,6 @@ class pack(Node[dict[str, Any]]):
         def held(_column: int, documents: Array, _end: int) -> Held:
             found = dealt.holding(dealt.packed.holding(documents), variant().reshape(1))
             moved = orders.permutation(found.index, rows, orders.key(*path, 0), inverse=True)
-            return found.at(moved)
+            return replace(found, index=moved, begin=found.begin + first, end=found.end + first)
 
         return Plane(column, rows, route, held=held)

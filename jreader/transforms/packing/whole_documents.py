@@ -26,8 +26,9 @@ from jreader.readers.joined_columns import parted
 from jreader.transforms.packing.document_fields import Documents
 
 Longer: TypeAlias = Literal["error", "split", "truncate", "drop"]
+Side: TypeAlias = Literal["right", "left"]
 
-_Runs: TypeAlias = "tuple[_Runs, int, int] | None"
+Runs: TypeAlias = "tuple[Runs, int, int] | None"
 """What a row holds: what it held before, and a length with how often it came on top."""
 
 _ROUNDS, _HALF = 8, np.uint32(1 << 31)
@@ -43,13 +44,20 @@ class Found(NamedTuple):
         many: How many pieces each row has.
         documents: The document of each.
         begins: The token of the document with which each begins.
-        lengths: How many tokens each has.
+        lengths: How many tokens each has; of each field, where these differ.
     """
 
     many: Array
     documents: Array
     begins: Array | int
     lengths: Array
+
+    def of(self, which: Any) -> Found:
+        """The same pieces with the lengths of some fields; all (...) where these do not differ."""
+        if which is ...:
+            return self
+        begins = self.begins if isinstance(self.begins, int) else self.begins[which]
+        return self._replace(begins=begins, lengths=self.lengths[which])
 
 
 class WholeDocuments:
@@ -62,6 +70,7 @@ class WholeDocuments:
         documents: What is packed.
         size: Tokens of a row.
         longer: What becomes of longer documents.
+        cut: On which side they are truncated.
 
     Attributes:
         packed: The documents.
@@ -73,41 +82,47 @@ class WholeDocuments:
         FeedMismatch: A document is too long for a row, and `longer` is "error".
     """
 
-    def __init__(self, documents: Documents, size: int, longer: Longer) -> None:
-        self.packed, self._size, self._longer, self._parts = documents, size, longer, None
-        self._kept: tuple[int, Array] | None = None
+    _parts: Array | None = None
+    _kept: tuple[int, Array] | None = None
+
+    def __init__(self, documents: Documents, size: int, longer: Longer, *, cut: Side) -> None:
+        self.packed, self._size, self._longer = documents, size, longer
+        self._fronts = longer == "truncate" and cut == "left"
         histogram = np.zeros(size + 1, np.int64)
         split = False
-        for _, lengths, parts in _pieces(documents, size, longer):
+        for _, lengths, parts in pieces_of(documents, size, longer):
             histogram += np.bincount(lengths, minlength=size + 1)
             split |= bool(parts.any())
         histogram[0] = 0
-        kinds = best_fit(histogram)
-        self.rows = int(kinds.rows.sum())
-        self.tokens = int((histogram * np.arange(size + 1)).sum())
-        self._widest = int(kinds.slots.max(initial=1))
-        occurring = np.flatnonzero(histogram)
-        length_of = np.searchsorted(occurring, kinds.lengths)  # each slot's, as a number
-        rows_of = np.repeat(kinds.rows, kinds.slots)
-        self.tables: Mapping[str, Array] = {
-            "first row": offsets_of(kinds.rows),
-            "first slot": offsets_of(kinds.slots),
-            "length of slot": length_of.astype(np.int32),
-            "rank of slot": _ranks(length_of, rows_of).astype(np.uint32),
-            "length": occurring.astype(np.int32),
-            "count": histogram[occurring].astype(np.uint32),
-            "first document": offsets_of(histogram[occurring])[:-1].astype(np.uint32),
-        }
+        kinds, occurring = best_fit(histogram), np.flatnonzero(histogram)
+        kinds = kinds._replace(lengths=np.searchsorted(occurring, kinds.lengths))
+        self._deal(kinds, occurring, histogram[occurring])
         many = int(histogram.sum())
         self._sorted = np.empty(many, np.uint32)
         if split:
             self._parts = np.empty(many, np.uint32)
         self._sort(documents, longer, offsets_of(histogram)[:-1])
 
+    def _deal(self, kinds: Strategies, lengths: Array, counts: Array) -> None:
+        """Makes the tables of rows; `kinds` has the number of each slot's length among these."""
+        self.rows = int(kinds.rows.sum())
+        self.tokens = int((counts * lengths.T).sum())
+        self._widest = int(kinds.slots.max(initial=1))
+        rows_of = np.repeat(kinds.rows, kinds.slots)
+        self.tables: Mapping[str, Array] = {
+            "first row": offsets_of(kinds.rows),
+            "first slot": offsets_of(kinds.slots),
+            "length of slot": kinds.lengths.astype(np.int32),
+            "rank of slot": _ranks(kinds.lengths, rows_of).astype(np.uint32),
+            "length": lengths.astype(np.int32),
+            "count": counts.astype(np.uint32),
+            "first document": offsets_of(counts)[:-1].astype(np.uint32),
+        }
+
     def _sort(self, documents: Documents, longer: Longer, next_of: Array) -> None:
         """Sorts documents by length, a part of them at a time: it takes little memory."""
         narrow = np.uint16 if self._size < 1 << 16 else np.uint32
-        for numbers, lengths, parts in _pieces(documents, self._size, longer):
+        for numbers, lengths, parts in pieces_of(documents, self._size, longer):
             order = np.argsort(lengths.astype(narrow), kind="stable")[
                 np.count_nonzero(lengths == 0) :
             ]
@@ -121,8 +136,11 @@ class WholeDocuments:
 
     def documents(self, places: Array) -> tuple[Array, Array | int]:
         """The documents at these places, and the token with which each of these pieces begins."""
+        documents = self._sorted[places]
+        if self._fronts:
+            return documents, np.maximum(self.packed.lengths_of(documents) - self._size, 0)
         parts = 0 if self._parts is None else self._parts[places].astype(np.int64) * self._size
-        return self._sorted[places], parts
+        return documents, parts
 
     @property
     def places(self) -> int:
@@ -147,9 +165,25 @@ class WholeDocuments:
 
     def holding(self, documents: Held, variant: Any) -> Held:
         """The rows that hold these documents: the inverse of `found`."""
+        tables = self.tables
+        pieces, length, place = self._placed(documents)
+        first = tables["first document"][length].astype(np.int64)
+        words = place.astype(np.uint32), tables["count"][length], variant, length.astype(np.uint32)
+        rank = first + dealt(*words, inverse=True)
+        firsts = tables["first document"][tables["length of slot"]] + tables["rank of slot"]
+        order = firsts.argsort()  # of slots, by the rank of their first document among all
+        slot = order[firsts.searchsorted(rank, "right", order) - 1]
+        kind = tables["first slot"].searchsorted(slot, "right") - 1
+        lengths = tables["length"].reshape(len(tables["length"]), -1)[:, 0]  # of the first field
+        before = offsets_of(lengths[tables["length of slot"]])
+        begin = before[slot] - before[tables["first slot"][kind]]
+        row = tables["first row"][kind] + rank - firsts[slot]
+        return replace(pieces, index=row, begin=begin, end=begin + lengths[length])
+
+    def _placed(self, documents: Held) -> tuple[Held, Array, Array]:
+        """The pieces of documents, the number of the length of each, and its place among those."""
         tables, pieces = self.tables, self._pieces_of(documents)
         length = tables["length"].searchsorted(pieces.end)
-        first = tables["first document"][length].astype(np.int64)
         place = np.empty(len(length), np.int64)
         for number, here in parted(length):
             low, many = int(tables["first document"][number]), int(tables["count"][number])
@@ -157,16 +191,7 @@ class WholeDocuments:
                 pieces.index[here].astype(np.uint32)
             )
         place += np.where(pieces.end == self._size, pieces.begin, 0)  # all parts but the last one
-        words = place.astype(np.uint32), tables["count"][length], variant, length.astype(np.uint32)
-        rank = first + dealt(*words, inverse=True)
-        firsts = tables["first document"][tables["length of slot"]] + tables["rank of slot"]
-        order = firsts.argsort()  # of slots, by the rank of their first document among all
-        slot = order[firsts.searchsorted(rank, "right", order) - 1]
-        kind = tables["first slot"].searchsorted(slot, "right") - 1
-        before = offsets_of(tables["length"][tables["length of slot"]])
-        begin = before[slot] - before[tables["first slot"][kind]]
-        row = tables["first row"][kind] + rank - firsts[slot]
-        return replace(pieces, index=row, begin=begin, end=begin + pieces.end)
+        return pieces, length, place
 
     def _pieces_of(self, documents: Held) -> Held:
         """The pieces that documents become, with the number of each, and its length as its end."""
@@ -226,11 +251,13 @@ class WholeDocuments:
         number = length.astype(np.uint32)
         place = dealt(rank, tables["count"][length], variant[:, None], number)
         place = tables["first document"][length] + place
-        return place, 0, namespace.where(there, tables["length"][length], 0)
+        lengths = tables["length"][length]
+        there = there.reshape(*there.shape, *[1] * (lengths.ndim - 2))
+        return place, 0, namespace.where(there, lengths, 0)
 
 
-def _pieces(
-    documents: Documents, size: int, longer: Longer
+def pieces_of(
+    documents: Documents, size: Any, longer: Longer
 ) -> Iterator[tuple[Array, Array, Array]]:
     """The pieces that documents become: of which document, their lengths, the number in it."""
     for low, high in in_parts(documents):
@@ -238,21 +265,30 @@ def _pieces(
         parts = np.zeros(1, np.uint32)
         if (long := lengths > size).any():
             if longer == "error":
-                first = int(long.argmax())
-                raise FeedMismatch(
-                    f"pack(reader, size={size}): document {documents.first + low + first:,} has "
-                    f"{lengths[first]:,} tokens, more than a row: give longer='split', 'truncate' "
-                    f"or 'drop', a larger size, or split='always'."
-                )
+                raise _too_long(documents, size, low, lengths)
             if longer == "split":
                 many = np.maximum(-(-lengths // size), 1)
                 last = np.cumsum(many)
                 parts = np.arange(last[-1]) - np.repeat(last - many, many)
                 lengths = np.minimum(np.repeat(lengths, many) - parts * size, size)
                 numbers = np.repeat(numbers, many)
+            elif longer == "truncate":
+                lengths = np.minimum(lengths, size)
             else:
-                lengths = np.where(long, size if longer == "truncate" else 0, lengths)
-        yield numbers, lengths, np.broadcast_to(parts, lengths.shape)
+                lengths[long if long.ndim == 1 else long.any(1)] = 0
+        yield numbers, lengths, np.broadcast_to(parts, numbers.shape)
+
+
+def _too_long(documents: Documents, size: Any, low: int, lengths: Array) -> FeedMismatch:
+    """The error for documents of these lengths, from document `low` on."""
+    first, *field = np.argwhere(lengths > size)[0].tolist()
+    of = f" of {[*documents.columns][field[0]]!r}" if field else ""
+    return FeedMismatch(
+        f"pack(reader, size={documents.by_field(size)}): document "
+        f"{documents.first + low + first:,} has {lengths[(first, *field)]:,} tokens, more than a "
+        f"row{of}: give longer='truncate' or 'drop', or a larger size; for rows of one length also "
+        "longer='split', or split='always'."
+    )
 
 
 def in_parts(documents: Documents) -> Iterator[tuple[int, int]]:
@@ -299,10 +335,10 @@ def best_fit(histogram: Array) -> Strategies:
         histogram: The number of documents of each length, from 0 to the size of a row.
     """
     size = len(histogram) - 1
-    open_rows: dict[int, list[tuple[int, _Runs]]] = {}  # by room that is left
+    open_rows: dict[int, list[tuple[int, Runs]]] = {}  # by room that is left
     rooms: list[int] = []  # in which rows are open, sorted
 
-    def put(room: int, rows: int, runs: _Runs) -> None:
+    def put(room: int, rows: int, runs: Runs) -> None:
         if not open_rows.setdefault(room, []):
             insort(rooms, room)
         open_rows[room].append((rows, runs))
@@ -324,10 +360,10 @@ def best_fit(histogram: Array) -> Strategies:
             if rows > taken and room < size:
                 put(room, rows - taken, runs)
             left -= taken * each
-    return _flattened([kind for room in sorted(open_rows) for kind in open_rows[room]])
+    return flattened([kind for room in sorted(open_rows) for kind in open_rows[room]])
 
 
-def _flattened(kinds: list[tuple[int, _Runs]]) -> Strategies:
+def flattened(kinds: list[tuple[int, Runs]]) -> Strategies:
     """Strategies as arrays; the lengths of a row are in the order in which they came."""
     lengths: list[int] = []
     times: list[int] = []

@@ -1,0 +1,133 @@
+"""Rows with several bounds: a length for each field, or a number of documents.
+
+Documents are sorted by the largest share of a row that one of their fields has, and each goes into
+the row that it leaves with the least room, of those in which all of its fields fit: best-fit
+decreasing over vectors (Panigrahy et al. 2011, "Heuristics for Vector Bin Packing"). Documents
+whose lengths are equal in all fields are placed at once, and change places from variant to variant.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from jreader.progress import Bar
+from jreader.readers.columns import Array
+from jreader.readers.holders import Held
+from jreader.transforms.packing.document_fields import Documents
+from jreader.transforms.packing.whole_documents import (
+    Longer,
+    Runs,
+    Side,
+    Strategies,
+    WholeDocuments,
+    flattened,
+    pieces_of,
+)
+
+_OPEN = 4096  # kinds of rows that are looked at for each length; of more, the fullest is closed
+_ROW = 1 << 32  # shares of a row
+_FULL = 1 << 62  # more than any room
+
+
+class BoundedDocuments(WholeDocuments):
+    """Deals documents to slots, as `WholeDocuments` does, where rows have several bounds.
+
+    Args:
+        documents: What is packed.
+        size: Tokens of a row; of each field, where these have lengths of their own.
+        longer: What becomes of longer documents: not "split".
+        cut: On which side they are truncated.
+        most: How many documents a row has at most; None for any number.
+    """
+
+    def __init__(
+        self, documents: Documents, size: Any, longer: Longer, *, cut: Side, most: int | None
+    ) -> None:
+        self.packed, self._size = documents, size
+        self._fronts = longer == "truncate" and cut == "left"
+        found = [lengths for _, lengths, _ in pieces_of(documents, size, longer)]
+        lengths = np.concatenate([documents.lengths(0, 0), *found])
+        fields = lengths.reshape(len(lengths), -1)
+        order = np.lexsort(fields.T[::-1])
+        order = order[fields[order].any(1)]
+        begins = np.flatnonzero(np.diff(fields[order], axis=0, prepend=-1).any(1))
+        counts = np.diff([*begins, len(order)])
+        needs, room = fields[order[begins]], np.atleast_1d(size)
+        if most is not None:
+            needs = np.insert(needs, needs.shape[1], 1, 1)
+            room = np.append(room, most)
+        self._deal(best_fit_of_several(needs, counts, room), lengths[order[begins]], counts)
+        self._sorted = order.astype(np.uint32)
+
+    def _placed(self, documents: Held) -> tuple[Held, Array, Array]:
+        """Those that are kept, the number of the lengths of each, and its place among those."""
+        rank = self._ranks[documents.index]
+        kept = rank >= 0
+        rank, first = rank[kept], self.tables["first document"]
+        number = first.searchsorted(rank, "right") - 1
+        return documents.taken(kept), number, rank - first[number]
+
+    @cached_property
+    def _ranks(self) -> Array:
+        """The place of each document among those sorted by length; -1 if it is not kept."""
+        ranks = np.full(self.packed.count, -1)
+        ranks[self._sorted] = np.arange(len(self._sorted))
+        return ranks
+
+
+def best_fit_of_several(needs: Array, counts: Array, room: Array) -> Strategies:
+    """Packs documents that need room in several ways, those with the largest share first.
+
+    >>> needs = np.array([[3, 1], [1, 4], [2, 2]])
+    >>> found = best_fit_of_several(needs, np.array([2, 2, 1]), np.array([4, 5]))
+    >>> found.rows.tolist(), found.slots.tolist(), found.lengths.tolist()
+    ([2, 1], [2, 1], [0, 1, 2])
+
+    Args:
+        needs: What documents of each kind need: [kinds, ways], none of them nothing but 0.
+        counts: How many documents there are of each kind.
+        room: What a row has: [ways].
+
+    Returns:
+        The kinds of rows; their `lengths` are numbers of kinds of documents.
+    """
+    weights = _ROW // room
+    shares = needs * weights
+    width = min(_OPEN, int(counts.sum()))
+    left = np.zeros((len(room), width), np.int64)  # the room of each open row, way by way
+    free = np.full(width, _FULL)  # the sum of its shares
+    opened: list[tuple[int, Runs]] = []
+    closed: list[tuple[int, Runs]] = []
+
+    def put(at: int, rows: int, runs: Runs, rest: Array) -> None:
+        """Notes rows at a place, or at a new one, for which the fullest may have to be closed."""
+        if at == width:
+            at = int(free.argmin())
+            closed.append(opened[at])
+        opened[at : at + 1] = [(rows, runs)]
+        left[:, at], free[at] = rest, rest @ weights
+
+    with Bar("fitting packs", int(counts.sum()), " documents") as bar:
+        for kind in (-shares.max(1)).argsort(kind="stable").tolist():
+            need, many = needs[kind], int(counts[kind])
+            some = need > 0
+            bar.add(many)
+            while many:
+                open_rows = len(opened)
+                fits = (left[:, :open_rows] >= need[:, None]).all(0)
+                at, rows, runs, there = open_rows, many, None, room  # new rows, if none fits
+                if fits.any():
+                    at = int(np.where(fits, free[:open_rows], _FULL).argmin())
+                    rows, runs = opened[at]
+                    there = left[:, at].copy()
+                each = min(int((there[some] // need[some]).min()), many)
+                taken = min(rows, many // each)
+                if rows > taken and at < open_rows:
+                    opened[at] = rows - taken, runs
+                    at = open_rows
+                put(at, taken, (runs, kind, each), there - each * need)
+                many -= taken * each
+    return flattened(closed + opened)
