@@ -22,7 +22,8 @@ from jreader.batches.padding import (
     ragged_fields,
 )
 from jreader.batches.plain_batches import batch
-from jreader.readers import Columns, Pass, Position, Reader, argument, choice, op, whole
+from jreader.readers import Columns, Pass, Position, Reader, argument, flag, op, whole
+from jreader.readers.declarations import check_choice
 
 T = TypeVar("T")
 
@@ -51,6 +52,12 @@ def _checked_longer(call: str, longer: Any) -> Any:
             "type .filter(fn) before it."
         )
     return longer
+
+
+def _checked_side(call: str, side: Any) -> Any:
+    for each in side.values() if isinstance(side, Mapping) else [side]:
+        check_choice(("right", "left"), f"padding_side of {call}", each)
+    return side
 
 
 def _checked_axes(call: str, axes: Any) -> Any:
@@ -104,16 +111,19 @@ class padded_batch(batch[T]):
         longer: What to do with rows longer than the last length of `to`: "error", or "truncate" to
             cut them behind that length.
         padding_side: Where rows are filled up: "right", behind their values, or "left", before
-            them, as decoders that generate need it.
+            them, as decoders that generate need it. Or a dict of these by field; one that it lacks
+            is filled up on the right.
         axes: How many leading axes of a row are padded, each to a length by the same rule: a
             number, or a dict of numbers by field. With two, the mask has the shape
             [batch, length, length].
+        same_length: Whether all fields that are padded get one length, that of the longest row of
+            any: as two replies to one prompt need it, which a model reads as one batch.
 
     Raises:
         TypeError: `to` is neither "longest" nor lengths, or there is nothing to pad.
-        ValueError: The lengths do not rise, `to` and `multiple_of` are both given, `to`, `pad` or
-            `axes` names a field that is not padded, it is not clear which fields to pad, or a row
-            is too long (while iterating).
+        ValueError: The lengths do not rise, `to` and `multiple_of` are both given, or a dict `to`
+            and `same_length`; `to`, `pad`, `axes` or `padding_side` names a field that is not
+            padded, it is not clear which fields to pad, or a row is too long (while iterating).
     """
 
     to: Any = argument(_checked_lengths, default="longest", cursor="values")
@@ -123,10 +133,9 @@ class padded_batch(batch[T]):
     longer: Literal["error", "truncate"] = argument(
         _checked_longer, default="error", cursor="values"
     )
-    padding_side: Literal["right", "left"] = choice(
-        "right", "left", default="right", cursor="values if given"
-    )
+    padding_side: Any = argument(_checked_side, default="right", cursor="values if given")
     axes: Any = argument(_checked_axes, default=1, cursor="values if given")
+    same_length: bool = flag(default=False, cursor="values if given")
 
     def check_arguments(self) -> dict[str, Any]:
         """Checks that the lengths go with `multiple_of`, and with the fields."""
@@ -134,6 +143,11 @@ class padded_batch(batch[T]):
             raise ValueError(
                 f"{_CALL} takes a list of lengths or multiple_of, not both: type "
                 f"to={_rounded(self.to, self.multiple_of)}."
+            )
+        if self.same_length and isinstance(self.to, Mapping):
+            raise ValueError(
+                f"{_CALL} has same_length=True, and to={self.to!r} gives each field its own: type "
+                "to=[...] for all of them."
             )
         for name in self.to if isinstance(self.to, Mapping) and self.fields else ():
             if name not in self.fields:
@@ -180,7 +194,8 @@ class padded_batch(batch[T]):
         """How samples become arrays."""
         names = ragged_fields(self.reader, self.names) or self.names
         cuts = self.longer == "truncate"
-        return Padding(_CALL, names, self.pad, cuts, self.padding_side, self.axes)
+        given = self.padding_side, self.axes, self.same_length
+        return Padding(_CALL, names, self.pad, cuts, *given)
 
     def _padder(self) -> Callable[[Sequence[T]], Sequence[T]]:
         padding = self.padding

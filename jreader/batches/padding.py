@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from itertools import repeat
+from itertools import chain, repeat
 from operator import attrgetter, getitem, itemgetter
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -40,16 +40,18 @@ class Padding:
         names: The fields that differ in length; None for those that the first sample shows.
         pad: What fills them up: a number, or one for each field, by name.
         truncates: Whether to cut what is longer, instead of raising an error.
-        side: Where the padding is: "right" of the values, or "left".
+        side: Where the padding is: "right" of the values, or "left"; or a dict of these by field.
         axes: How many axes of a field are padded: a number, or one for each field, by name.
+        alike: Whether all fields get the length of the longest row of any.
     """
 
     call: str
     names: Fields | None = None
     pad: Any = 0
     truncates: bool = False
-    side: Literal["right", "left"] = "right"
+    side: Any = "right"
     axes: Any = 1
+    alike: bool = False
 
     def chosen(self, sample: Any) -> Fields:
         """The names of the fields of a sample that are padded.
@@ -57,10 +59,11 @@ class Padding:
         Raises:
             TypeError: No field is a list or an array.
             ValueError: Several are, and nobody said which ones differ in length; or there is no
-                field of a name; or `pad` or `axes` names another one.
+                field of a name; or `pad`, `axes` or `side` names another one.
         """
         names = self._names_in(fields_of(sample), sample)
-        for argument, given in (("pad", self.pad), ("axes", self.axes)):
+        by_field = {"pad": self.pad, "axes": self.axes, "padding_side": self.side}
+        for argument, given in by_field.items():
             for name in given if isinstance(given, Mapping) else ():
                 if name not in names:
                     raise ValueError(
@@ -105,12 +108,10 @@ class Padding:
         columns: dict[Any, Any] = {}
         masks: dict[Any, Any] = {}
         _check_keys(samples)
-        for name, field in field_getters(first).items():
-            try:
-                values = list(map(field, samples))
-            except (AttributeError, IndexError, KeyError, TypeError):
-                stack(samples)  # raises the error that names the sample
-                raise
+        fields = _values(samples)
+        if self.alike:
+            length = partial(_of_one_length, length, self._longest(fields, names))
+        for name, values in fields.items():
             if name in names:
                 columns[name], masks[name] = self._padded(values, name, length)
             else:
@@ -128,6 +129,13 @@ class Padding:
         paths = _paths(first)
         beside = {f"{name}_mask": (*paths[name][:-1], f"{paths[name][-1]}_mask") for name in names}
         return _nested(columns | masks, paths | beside)
+
+    def _longest(self, fields: Mapping[Any, Sequence[Any]], names: Fields) -> int:
+        """The length of the longest row of some fields, in any axis that is padded."""
+        sizes = (
+            np.shape(row)[: by_name(self.axes, name, 1)] for name in names for row in fields[name]
+        )
+        return max(chain.from_iterable(sizes), default=0)
 
     def _padded(
         self, values: list[Any], name: Any, length: Callable[[Any, Shape], Shape]
@@ -153,7 +161,7 @@ class Padding:
         mask: Array = np.ones(len(rows), bool)
         for axis, size in enumerate(long):
             numbers, filled = np.arange(size), sizes[:, axis]
-            if self.side == "left":
+            if by_name(self.side, name, "right") == "left":
                 slices.append([*map(slice, (size - filled).tolist(), repeat(size))])
                 inside = numbers >= (size - filled)[:, None]
             else:
@@ -241,6 +249,25 @@ def field_getters(first: Any) -> dict[Any, Callable[[Any], Any]]:
     if isinstance(first, list) or (parts := branches(first)) is None:
         return {BARE: itself}
     return {name: attrgetter(name) for name in getattr(first, "_fields", parts)}
+
+
+def _values(samples: Sequence[Any]) -> dict[Any, list[Any]]:
+    """The values of each field of some samples, by its name."""
+    fields = {}
+    for name, field in field_getters(samples[0]).items():
+        try:
+            fields[name] = list(map(field, samples))
+        except (AttributeError, IndexError, KeyError, TypeError):
+            stack(samples)  # raises the error that names the sample
+            raise
+    return fields
+
+
+def _of_one_length(
+    length: Callable[[Any, Shape], Shape], longest: int, name: Any, shape: Shape
+) -> Shape:
+    """The length of a field in a batch in which all fields have one."""
+    return length(name, (longest,) * len(shape))
 
 
 def by_name(given: Any, name: Any, otherwise: Any) -> Any:

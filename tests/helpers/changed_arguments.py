@@ -52,6 +52,17 @@ def pairs():
     return arrays(a=both, b=both)
 
 
+def packed(reader=pairs, size=8, seed=0, **options):
+    plan = reader()
+    if "truncation_side" in options:
+        options |= {"longer": "truncate", "size": 3}
+    if "per_document" in options:
+        options |= {"documents": 4, "fields": ["a"]}
+        plan = arrays(a=documents(), n=np.arange(len(plan)))
+    plan = jreader.pack(plan, **{"size": size, "seed": seed, **options})
+    return Pipeline(plan).map(lambda row: row["a"])
+
+
 def even(n):
     return n % 2 == 0
 
@@ -446,9 +457,7 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
         {"path": (REFUSED, ("a.npz", "b.npz")), "names": (REFUSED, (("n",), ("m",)))},
     ),
     "pack": (
-        lambda reader=pairs, size=8, seed=0, **options: Pipeline(
-            jreader.pack(reader(), size, seed=seed, **options)
-        ).map(lambda row: row["a"]),
+        packed,
         {
             "reader": (REFUSED, (pairs, lambda: jreader.skip(pairs(), 1))),
             "size": (REFUSED, (8, 9)),
@@ -458,6 +467,10 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
             "pad": (WARNED, (0, 1)),
             "window": (REFUSED, (None, 9)),
             "seed": (REFUSED, (0, 1)),
+            "documents": (REFUSED, (None, 2)),
+            "begin": (REFUSED, (None, 1)),
+            "per_document": (REFUSED, (None, ["n"])),
+            "truncation_side": (WARNED, ("right", "left")),
         },
     ),
     "padded_batch": (
@@ -481,6 +494,7 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
             "longer": (WARNED, ("error", "truncate")),
             "padding_side": (WARNED, ("right", "left")),
             "axes": (WARNED, (1, {"tokens": 1})),
+            "same_length": (WARNED, (False, True)),
         },
     ),
     "parquet": (

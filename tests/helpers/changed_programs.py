@@ -370,8 +370,8 @@ CHANGES = {
         lambda folder: both(lambda content: images_of(folder, content=content), b"bb", b"bc"),
         lambda folder: both(lambda content: images_of(folder, content=content), b"bb", b"bbb"),
     ),
-    "`pad=`, and `to=`, `multiple_of=`, `fields=`, `longer=`, `padding_side=` and `axes=` of "
-    "`padded_batch`; `stacked=` of `map_batches`": (
+    "`pad=`, and `to=`, `multiple_of=`, `fields=`, `longer=`, `padding_side=`, `axes=` and "
+    "`same_length=` of `padded_batch`; `stacked=` of `map_batches`": (
         WARNED,
         lambda _: both(
             lambda stacked: (

@@ -23,7 +23,7 @@ from jreader.transforms.packing.whole_documents import (
     Side,
     Strategies,
     WholeDocuments,
-    flattened,
+    strategies_of,
     pieces_of,
 )
 
@@ -50,7 +50,7 @@ class BoundedDocuments(WholeDocuments):
         self._fronts = longer == "truncate" and cut == "left"
         found = [lengths for _, lengths, _ in pieces_of(documents, size, longer)]
         lengths = np.concatenate([documents.lengths(0, 0), *found])
-        fields = lengths.reshape(len(lengths), -1)
+        fields = lengths if lengths.ndim > 1 else lengths[:, None]
         order = np.lexsort(fields.T[::-1])
         order = order[fields[order].any(1)]
         begins = np.flatnonzero(np.diff(fields[order], axis=0, prepend=-1).any(1))
@@ -130,4 +130,4 @@ def best_fit_of_several(needs: Array, counts: Array, room: Array) -> Strategies:
                     at = open_rows
                 put(at, taken, (runs, kind, each), there - each * need)
                 many -= taken * each
-    return flattened(closed + opened)
+    return strategies_of(closed + opened)

@@ -360,10 +360,10 @@ def best_fit(histogram: Array) -> Strategies:
             if rows > taken and room < size:
                 put(room, rows - taken, runs)
             left -= taken * each
-    return flattened([kind for room in sorted(open_rows) for kind in open_rows[room]])
+    return strategies_of([kind for room in sorted(open_rows) for kind in open_rows[room]])
 
 
-def flattened(kinds: list[tuple[int, Runs]]) -> Strategies:
+def strategies_of(kinds: list[tuple[int, Runs]]) -> Strategies:
     """Strategies as arrays; the lengths of a row are in the order in which they came."""
     lengths: list[int] = []
     times: list[int] = []
