@@ -23,8 +23,8 @@ from jreader.transforms.packing.whole_documents import (
     Side,
     Strategies,
     WholeDocuments,
-    strategies_of,
     pieces_of,
+    strategies_of,
 )
 
 _OPEN = 4096  # kinds of rows that are looked at for each length; of more, the fullest is closed

@@ -115,8 +115,8 @@ class PackedRows(Column):
         gone = np.zeros(len(found.documents), bool)
         if len(self._gone):
             gone = np.isin(found.documents, self._gone)
-        out: dict[str, Array] = {}
-        for group in self._groups:
+        out = self._packed(self._groups[0], found.of(self._groups[0].which), gone)
+        for group in self._groups[1:]:
             out |= self._packed(group, found.of(group.which), gone)
         return out | self._beside(found, gone) if self._documents.beside else out
 
@@ -126,7 +126,7 @@ class PackedRows(Column):
         first = last - found.many
         room = size - np.add.reduceat(found.lengths, first)
         ids, runs = np.arange(1, last[-1] + 1) - np.repeat(first, found.many), found.lengths
-        if gone.any():
+        if len(self._gone):
             ids[gone] = 0
         if len(short := np.flatnonzero(room)):
             ids = np.insert(ids, last[short], 0)
@@ -135,7 +135,7 @@ class PackedRows(Column):
         segments, positions = (lease((len(room), size), np.dtype(np.int32)) for _ in range(2))
         segments.reshape(-1)[:] = np.repeat(ids.astype(np.int32), runs)
         np.subtract(_numbers(positions.size), np.repeat(begins, runs), out=positions.reshape(-1))
-        out = self._tokens(group, found, gone, last, room)
+        out = self._tokens(group, found, gone, last[short].tolist(), room[short].tolist())
         out |= {group.above + SEGMENT_IDS: segments, group.above + POSITIONS: positions}
         if gone.any():
             positions[segments == 0] = 0
@@ -144,12 +144,12 @@ class PackedRows(Column):
         return self._led(group, out) if group.led else out
 
     def _tokens(
-        self, group: Group, found: Found, gone: Array, last: Array, room: Array
+        self, group: Group, found: Found, gone: Array, ends: list[int], rooms: list[int]
     ) -> dict[str, Array]:
-        """The values of documents end to end, with padding behind the last one of a short row."""
-        out, short = {}, np.flatnonzero(room).tolist()
+        """The values of documents end to end, with padding behind the last ones of short rows."""
+        out = {}
         starts = self._documents.begins(found.documents, group.names)
-        widest = group.size if short or gone.any() else 0
+        widest = group.size if ends or gone.any() else 0
         for name, start in zip(group.names, starts, strict=True):
             values = self._documents.columns[name].values
             if isinstance(values, np.ndarray):
@@ -160,9 +160,9 @@ class PackedRows(Column):
             padding = np.full((widest, *inner), self._pads[name], dtype)
             for at in np.flatnonzero(gone).tolist():
                 pieces.insert(at, padding[: found.lengths[at]])
-            for at in reversed(short):
-                pieces.insert(last[at], padding[: room[at]])
-            out[name] = lease((len(room), group.size, *inner), dtype)
+            for end, room in zip(reversed(ends), reversed(rooms), strict=True):
+                pieces.insert(end, padding[:room])
+            out[name] = lease((len(found.many), group.size, *inner), dtype)
             np.concatenate(pieces, out=out[name].reshape(-1, *inner))
         return out
 
