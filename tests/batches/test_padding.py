@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from texts import as_lists, documents
+from widths import examples
 
 from jreader import FeedMismatch, Pipeline, arrays, padded_batch, ragged
 
@@ -149,8 +150,16 @@ class TestSides:
             assert only(batches)["tokens"] == [[1, 2]]
 
     def test_another_word_is_refused(self):
-        with pytest.raises(ValueError, match="'right' or 'left', not 'before'"):
-            padded_batch(lambda: [[1]], 1, padding_side="before")
+        for side in ("before", {"x": "before"}):
+            with pytest.raises(ValueError, match="'right' or 'left', not 'before'"):
+                padded_batch(lambda: [[1]], 1, padding_side=side)
+
+    def test_each_field_has_its_own_side_and_one_without_is_filled_on_the_right(self):
+        options = {"fields": ["x", "y"], "padding_side": {"x": "left"}}
+        batch = only(padded_batch(lambda: PAIRS, 2, **options))
+        assert batch["x"] == [[1, 2, 3], [0, 0, 5]]
+        assert batch["x_mask"] == [[True] * 3, [False, False, True]]
+        assert batch["y"] == [[4, 0], [6, 7]]
 
 
 PAIRS = [{"x": [1, 2, 3], "y": [4]}, {"x": [5], "y": [6, 7]}]
@@ -169,7 +178,7 @@ class TestLengthsByField:
     def test_a_field_of_to_or_pad_or_axes_that_is_not_padded_is_refused(self):
         with pytest.raises(ValueError, match=r"names 'y', and fields are \['x'\]: name it there"):
             padded_batch(lambda: PAIRS, 2, to={"y": 4}, fields=["x"])
-        for options in ({"pad": {"z": 1}}, {"axes": {"z": 1}}):
+        for options in ({"pad": {"z": 1}}, {"axes": {"z": 1}}, {"padding_side": {"z": "left"}}):
             with pytest.raises(ValueError, match=r"names 'z', and the fields that are padded"):
                 list(padded_batch(lambda: PAIRS, 2, fields=["x", "y"], **options)())
 
@@ -186,6 +195,52 @@ class TestLengthsByField:
             found = [{name: spec.shape for name, spec in each.items()} for each in loader.shapes()]
             assert {name: array.shape for name, array in feed.items()} in found
             assert all(each["y"] == (2, 3) for each in found)
+
+
+class TestOneLength:
+    @given(
+        st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=6),
+        st.sampled_from([{}, {"multiple_of": 4}, {"to": [3, 6, 9]}]),
+        st.integers(1, 3),
+    )
+    @examples(40)
+    def test_all_fields_are_as_long_as_the_longest_row_of_any(self, lengths, rule, size):
+        docs = arrays(
+            **{
+                name: documents(each)
+                for name, each in zip("xy", zip(*lengths, strict=True), strict=True)
+            }
+        )
+        lists = [{name: row.tolist() for name, row in sample.items()} for sample in docs()]
+        shapes = []
+        for reader in (docs, lambda: iter(lists)):
+            options = {"fields": ["x", "y"], "same_length": True, **rule}
+            batches = list(padded_batch(reader, size, **options)())
+            for low, batch in zip(range(0, len(lists), size), batches, strict=True):
+                here = lists[low : low + size]
+                longest = max(len(row) for sample in here for row in sample.values())
+                alone = padded_batch(lambda n=longest: [[1] * n], 1, **rule)
+                wide = only(alone)["tokens"]
+                for name in "xy":
+                    column, mask = batch.columns[name], batch.columns[f"{name}_mask"]
+                    assert column.shape == mask.shape == (len(here), len(wide[0]))
+                    rows = zip(column, mask, strict=True)
+                    assert [row[there].tolist() for row, there in rows] == [s[name] for s in here]
+            shapes += [{name: each.shape for name, each in b.columns.items()} for b in batches]
+        loader = Pipeline(docs).padded_batch(size, **options).load(sharding="host", last="keep")
+        told = [{name: spec.shape for name, spec in each.items()} for each in loader.shapes()]
+        assert {str(each) for each in told} == {str(each) for each in shapes}
+
+    def test_lengths_of_their_own_do_not_go_with_it(self):
+        with pytest.raises(ValueError, match=r"same_length=True, and to=\{'x'.*type to=\[\.\.\.\]"):
+            padded_batch(lambda: PAIRS, 2, to={"x": 4, "y": 4}, same_length=True)
+
+    def test_shapes_of_a_stream_are_those_of_one_length(self):
+        options = {"fields": ["x", "y"], "to": [2, 4], "same_length": True}
+        shapes = Pipeline(lambda: PAIRS).padded_batch(2, **options).load().shapes()
+        assert [(each["x"].shape, each["y"].shape) for each in shapes] == [
+            ((2, length), (2, length)) for length in (2, 4)
+        ]
 
 
 class TestSeveralAxes:
