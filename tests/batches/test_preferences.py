@@ -92,7 +92,7 @@ def padded(rows, pad, side):
 
 @given(pairs_of, st.lists(st.floats(0, 1, width=32), min_size=5, max_size=5))
 @examples(60)
-def test_prompts_are_padded_left_and_replies_right_as_trl_did_up_to_0_23(pairs, margins):
+def test_prompts_are_padded_left_and_replies_right_as_older_versions_of_trl_did(pairs, margins):
     """`prompt_input_ids` and so on, with a margin for each pair."""
     samples = [{**p, "margin": np.float32(m)} for p, m in zip(pairs, margins, strict=False)]
     fields = ["prompt_ids", "chosen_ids", "rejected_ids"]

@@ -84,7 +84,7 @@ def best_fit_of_several(needs: Array, counts: Array, room: Array) -> Strategies:
     >>> needs = np.array([[3, 1], [1, 4], [2, 2]])
     >>> found = best_fit_of_several(needs, np.array([2, 2, 1]), np.array([4, 5]))
     >>> found.rows.tolist(), found.slots.tolist(), found.lengths.tolist()
-    ([2, 1], [2, 1], [0, 1, 2])
+    ([2, 1], [2, 1], [1, 0, 2])
 
     Args:
         needs: What documents of each kind need: [kinds, ways], none of them nothing but 0.
