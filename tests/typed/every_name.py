@@ -68,6 +68,7 @@ others: list[jreader.Reader[Any]] = [
     jreader.bucket(documents, [2, 4], batch_size=2),
     jreader.map_batches(np.asarray, batches),
     jreader.pack(documents, 4, seed=0),
+    jreader.pack(documents, {"tokens": 4}, documents=2, begin={"tokens": 1}),
     jreader.padded_batch(documents, 2),
     jreader.rebatch(batches, 3),
     jreader.unbatch(batches),

@@ -118,12 +118,12 @@ def best_fit_of_several(needs: Array, counts: Array, room: Array) -> Strategies:
             while many:
                 open_rows = len(opened)
                 fits = (left[:, :open_rows] >= need[:, None]).all(0)
+                best = np.where(fits, free[:open_rows], _FULL)
                 at, rows, runs, there = open_rows, many, None, room  # new rows, if none fits
-                if fits.any():
-                    at = int(np.where(fits, free[:open_rows], _FULL).argmin())
+                if open_rows and best[found := int(best.argmin())] < _FULL:
+                    at, there = found, left[:, found].copy()
                     rows, runs = opened[at]
-                    there = left[:, at].copy()
-                each = min(int((there[some] // need[some]).min()), many)
+                each = min(int((there[some] // need[some]).min()), many) if many > 1 else 1
                 taken = min(rows, many // each)
                 if rows > taken and at < open_rows:
                     opened[at] = rows - taken, runs
